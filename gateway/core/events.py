@@ -1,0 +1,81 @@
+"""What one reading of an answer consists of.
+
+The reader turns text, cut anywhere, into these; the raw text of all events, joined, is the input. A call that is
+complete comes as `Start`, `Args`, `End` in one go (`buffered`) or spread over the stream (`incremental`).
+"""
+
+from attrs import frozen
+
+__all__ = ["Args", "Broken", "Drop", "End", "Event", "Note", "Start", "Text", "Verdict"]
+
+
+@frozen
+class Text:
+    """Text that is content, exactly as it came."""
+
+    raw: str
+
+
+@frozen
+class Drop:
+    """Markup that belongs to a call but to no single one (a wrapper, a separator, a leftover token)."""
+
+    raw: str
+    reason: str
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """Why a candidate became a call, or did not: score in hundredths and the reasons that led to it."""
+
+    dialect: str
+    name: str
+    score: int
+    accepted: bool
+    reasons: tuple[str, ...] = ()
+
+
+@frozen
+class Start:
+    """A call has begun: from here on it can only end or break."""
+
+    raw: str
+    name: str
+
+
+@frozen
+class Args:
+    """The next piece of the call's argument JSON."""
+
+    raw: str
+    json: str
+
+
+@frozen
+class End:
+    """The call is complete and right; `arguments` is the whole JSON, equal to the joined pieces."""
+
+    raw: str
+    name: str
+    arguments: str
+    verdict: Verdict
+    call_id: str | None = None
+
+
+@frozen
+class Broken:
+    """A call that had begun (`incremental`) turned out wrong: a visible failure, never a completed wrong call."""
+
+    raw: str
+    reason: str
+
+
+@frozen
+class Note:
+    """A candidate that stayed text: no raw text of its own, only what is to be recorded."""
+
+    verdict: Verdict
+    raw: str = ""
+
+
+Event = Text | Drop | Start | Args | End | Broken | Note

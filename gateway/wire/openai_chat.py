@@ -1,0 +1,109 @@
+"""The OpenAI chat wire: requests in, answers and chunks through. Unknown fields are kept and passed on."""
+
+from typing import Any, cast
+
+import msgspec
+from attrs import frozen
+
+from gateway.core.errors import InvalidRequest
+from gateway.core.tools import Tool, ToolSet
+
+__all__ = ["ChatRequest", "parse_request"]
+
+
+@frozen(kw_only=True)
+class ChatRequest:
+    """One chat completion request; `raw` is what the client sent, `body` the same decoded."""
+
+    raw: bytes
+    body: dict[str, Any]
+    model: str
+    stream: bool
+    messages: list[dict[str, Any]]
+    tools: ToolSet
+    tool_choice: Any = None
+    parallel: bool | None = None
+
+    @property
+    def wants_tools(self) -> bool:
+        """Tools are declared and not switched off by `tool_choice`."""
+        return len(self.tools) > 0 and self.tool_choice != "none"
+
+    def replace(self, **fields: Any) -> bytes:
+        """The request with these top-level fields changed; `None` removes one."""
+        body = {**self.body, **fields}
+        return msgspec.json.encode({key: value for key, value in body.items() if value is not None or key not in fields})
+
+
+def parse_request(raw: bytes) -> ChatRequest:
+    """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
+    body = _decode(raw)
+    model = body.get("model")
+    if not isinstance(model, str) or not model.strip():
+        raise InvalidRequest("model must be a non-empty string", param="model")
+    if any(ord(char) < 32 or ord(char) == 127 for char in model):
+        raise InvalidRequest("model must not hold control characters", param="model")
+    stream = body.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise InvalidRequest("stream must be true or false", param="stream")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidRequest("messages must be a non-empty list", param="messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InvalidRequest("each message must be an object with a role", param=f"messages[{index}]")
+    parallel = body.get("parallel_tool_calls")
+    if parallel is not None and not isinstance(parallel, bool):
+        raise InvalidRequest("parallel_tool_calls must be true or false", param="parallel_tool_calls")
+    return ChatRequest(
+        raw=raw,
+        body=body,
+        model=model,
+        stream=bool(stream),
+        messages=cast("list[dict[str, Any]]", messages),
+        tools=ToolSet(_tools(body.get("tools"))),
+        tool_choice=_tool_choice(body.get("tool_choice")),
+        parallel=parallel,
+    )
+
+
+def _decode(raw: bytes) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InvalidRequest("the body is not valid JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return body
+
+
+def _tools(value: Any) -> list[Tool]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidRequest("tools must be a list", param="tools")
+    tools = []
+    for index, entry in enumerate(value):
+        if not isinstance(entry, dict):
+            raise InvalidRequest("each tool must be an object", param=f"tools[{index}]")
+        function = entry.get("function")
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+            continue
+        parameters = function.get("parameters")
+        description = function.get("description")
+        tools.append(
+            Tool(
+                name=function["name"],
+                description=description if isinstance(description, str) else "",
+                parameters=parameters if isinstance(parameters, dict) else {},
+            )
+        )
+    return tools
+
+
+def _tool_choice(value: Any) -> Any:
+    if value is None or isinstance(value, str | dict):
+        return value
+    raise InvalidRequest("tool_choice must be a string or an object", param="tool_choice")

@@ -1,0 +1,1 @@
+"""How tool calls are prepared for a model and read back from what it wrote."""

@@ -1,0 +1,90 @@
+"""What a strategy is: it prepares a request for its upstream and says how the answer is to be read.
+
+A third-party strategy implements `ToolExecutionStrategy` and registers an entry point in `toolgate.strategies`,
+exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
+"""
+
+from collections.abc import Callable
+from typing import Literal, Protocol, runtime_checkable
+
+from attrs import field, frozen
+
+from gateway.core.events import Event
+from gateway.core.limits import Limits
+from gateway.wire.openai_chat import ChatRequest
+
+__all__ = ["AnswerReader", "FinishReason", "Options", "Prepared", "Shape", "ToolExecutionStrategy"]
+
+FinishReason = str
+"""The upstream's finish reason; `cut` stands for an answer that ended without one."""
+
+
+@frozen(kw_only=True)
+class Options:
+    """The settings a strategy may look at; scores and thresholds are whole hundredths."""
+
+    limits: Limits = field(factory=Limits)
+    dialect: str | None = None
+    """The dialect that a rule asked for (`xml_prompt:hermes`)."""
+    min_confidence: int = 90
+    confidence_json_block: int = 95
+    confidence_shell: int = 80
+    calls_per_message: Literal["auto", "first", "all"] = "auto"
+    trailing_text: Literal["drop", "keep"] = "drop"
+    stream_arguments: Literal["buffered", "incremental"] = "buffered"
+    result_format: Literal["bracket", "plain"] = "bracket"
+    recovery_json: bool = True
+    recovery_shell: bool = False
+    recovery_tools: tuple[str, ...] = ()
+    """Globs of the only tools that may be recovered; empty means all known."""
+    shell_allowlist: tuple[str, ...] = ("ls", "pwd", "cat", "head", "tail", "wc", "grep", "stat")
+    shell_allow_operators: bool = False
+
+
+@frozen(kw_only=True)
+class Shape:
+    """What becomes of the calls and of the text around them once they are read."""
+
+    first_only: bool = False
+    keep_trailing: bool = False
+    wait_for_finish: bool = False
+    """Deliver calls only at the upstream's finish, and as their own text if native calls came after all."""
+
+
+class AnswerReader(Protocol):
+    """Turns one choice's text into events, whatever the cuts; joined, their raw text is the input."""
+
+    def feed(self, text: str) -> list[Event]: ...
+
+    def finish(self, reason: FinishReason) -> list[Event]: ...
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is held: the next text decides for itself."""
+        ...
+
+
+@frozen(kw_only=True)
+class Prepared:
+    """A request ready to send, and the way to read its answer."""
+
+    strategy: str
+    body: bytes
+    make_reader: Callable[[], AnswerReader] | None = None
+    """One reader per choice; `None` reads nothing and relays the upstream's bytes."""
+    shape: Shape = field(factory=Shape)
+    mend_native: bool = True
+    """Mend the certain wire faults of structured tool calls."""
+    warnings: tuple[str, ...] = ()
+    """Facts for the log: a skipped tool, a mended message."""
+
+
+@runtime_checkable
+class ToolExecutionStrategy(Protocol):
+    """Prepares requests for one way of calling tools."""
+
+    name: str
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """What goes upstream and how its answer is read; raises `ClientError` for a request it must refuse."""
+        ...
