@@ -1,0 +1,211 @@
+"""Readers of single setting values: text in, the typed value out, `ValueError` in words an operator understands.
+
+No message repeats the value: that is for the caller, who knows whether it is a secret.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.core.rules import Rule
+
+__all__ = [
+    "Reader",
+    "boolean",
+    "choice",
+    "host_name",
+    "http_url",
+    "hundredths",
+    "is_loopback",
+    "names",
+    "rules",
+    "seconds",
+    "secret",
+    "shown",
+    "size",
+    "text",
+    "whole",
+]
+
+Reader = Callable[[str], Any]
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+_SIZE = re.compile(r"([0-9]{1,18}) ?(B|KiB|MiB|GiB)?", re.IGNORECASE)
+_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_MAX_WAIT_S = 7 * 24 * 3600
+
+
+def text(raw: str) -> str:
+    """Any text."""
+    return raw
+
+
+def secret(raw: str) -> str:
+    """Text that can stand in a header: printable ASCII without white space."""
+    if not raw.isascii() or not raw.isprintable() or " " in raw:
+        raise ValueError("must be printable ASCII without white space")
+    return raw
+
+
+def boolean(raw: str) -> bool:
+    """A switch."""
+    lowered = raw.lower()
+    if lowered in _TRUE:
+        return True
+    if lowered in _FALSE:
+        return False
+    raise ValueError("must be true or false")
+
+
+def choice(*allowed: str) -> Reader:
+    """One of a few words."""
+
+    def read(raw: str) -> str:
+        lowered = raw.lower()
+        if lowered not in allowed:
+            raise ValueError("must be " + " or ".join((", ".join(allowed[:-1]), allowed[-1])))
+        return lowered
+
+    return read
+
+
+def whole(low: int, high: int) -> Reader:
+    """A whole number within bounds."""
+
+    def read(raw: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,15}", raw) or not low <= int(raw) <= high:
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(raw)
+
+    return read
+
+
+def size(low: int, high: int = 1 << 40) -> Reader:
+    """A number of bytes, plain or with KiB, MiB or GiB."""
+
+    def read(raw: str) -> int:
+        match = _SIZE.fullmatch(raw)
+        if match is None:
+            raise ValueError("must be a number of bytes, plain or with KiB, MiB or GiB")
+        value = int(match[1]) * _UNITS[(match[2] or "B").lower()]
+        if not low <= value <= high:
+            raise ValueError(f"must be from {shown_size(low)} to {shown_size(high)}")
+        return value
+
+    return read
+
+
+def seconds(*, zero: bool = False) -> Reader:
+    """A number of seconds, fractions allowed."""
+    words = f"must be a number of seconds, {'0 or more' if zero else 'more than 0'}, at most {_MAX_WAIT_S}"
+
+    def read(raw: str) -> float:
+        try:
+            value = float(raw)
+        except ValueError:
+            raise ValueError(words) from None
+        if not math.isfinite(value) or value > _MAX_WAIT_S or value < 0 or (value == 0 and not zero):
+            raise ValueError(words)
+        return value
+
+    return read
+
+
+def hundredths(raw: str) -> int:
+    """A share from 0 to 1 with at most two decimals, as whole hundredths."""
+    words = "must be a number from 0 to 1 with at most two decimals"
+    try:
+        value = Decimal(raw)
+    except InvalidOperation:
+        raise ValueError(words) from None
+    if not value.is_finite() or not 0 <= value <= 1 or value * 100 != int(value * 100):
+        raise ValueError(words)
+    return int(value * 100)
+
+
+def host_name(raw: str) -> str:
+    """A host name or an IP address, without a port."""
+    try:
+        return str(ip_address(raw.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        if _HOST.fullmatch(raw):
+            return raw
+        raise ValueError("must be a host name or an IP address, without a port") from None
+
+
+def http_url(raw: str) -> str:
+    """An http or https address with a host and without credentials, query and fragment; no slash at its end."""
+    if not raw.isprintable() or " " in raw:
+        raise ValueError("must not hold white space")
+    try:
+        parts = urlsplit(raw)
+        port = parts.port
+    except ValueError:
+        raise ValueError("must be an http:// or https:// address with a valid host and port") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError("must be an http:// or https:// address with a host, such as http://127.0.0.1:8000/v1")
+    if "@" in parts.netloc:
+        raise ValueError("must not hold credentials: put the key into UPSTREAM_API_KEY")
+    if parts.query or parts.fragment:
+        raise ValueError("must not hold a query or a fragment")
+    return raw.rstrip("/")
+
+
+def names(raw: str) -> tuple[str, ...]:
+    """A comma-separated list."""
+    return tuple(part for part in (piece.strip() for piece in raw.split(",")) if part)
+
+
+def rules(raw: str) -> tuple[Rule, ...]:
+    """`glob=strategy` or `glob=strategy:dialect`, comma-separated."""
+    return tuple(_rule(part) for part in names(raw))
+
+
+def is_loopback(host: str) -> bool:
+    """Only this machine can reach the address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def shown(value: Any) -> str:
+    """A typed value in the words that would set it."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return f"{value:g}"
+        case tuple():
+            return ",".join(str(item) for item in value)
+        case _:
+            return str(value)
+
+
+def shown_size(value: int) -> str:
+    """Bytes in the largest unit that divides them."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value and value % factor == 0:
+            return f"{value // factor} {unit}"
+    return str(value)
+
+
+def _rule(part: str) -> Rule:
+    pattern, equals, target = part.partition("=")
+    strategy, colon, dialect = target.strip().partition(":")
+    if not equals or not pattern.strip() or not _NAME.fullmatch(strategy):
+        raise ValueError("must be a list such as qwen*=xml_prompt,gpt-*=native,*=recovery")
+    if colon and not _NAME.fullmatch(dialect):
+        raise ValueError("must name a dialect after the colon, such as qwen*=xml_prompt:hermes")
+    return Rule(pattern=pattern.strip(), strategy=strategy, dialect=dialect or None)
