@@ -1,0 +1,66 @@
+"""The guard that keeps label values few: names that clients and models choose never make series without bound."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["OTHER", "LabelGuard", "cleaned"]
+
+OTHER = "other"
+
+_MAX_CHARS = 64
+_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/-")
+_EARNED = frozenset({"model", "tool"})
+_OWN_VALUES_CAP = 128
+
+
+def cleaned(raw: str) -> str:
+    """At most 64 characters, none outside `A-Za-z0-9_.:/-`."""
+    return "".join(char if char in _SAFE else "_" for char in raw[:_MAX_CHARS])
+
+
+class LabelGuard:
+    """Admits label values: configured ones always, names from outside once they have earned it, the rest is `other`.
+
+    `model` and `tool` come from request bodies: such a value is admitted only through `admit`, which is called after
+    the upstream answered well, and only up to `cap`. Every other label has a vocabulary of our own, which a plug-in
+    may widen: first come, first served, up to a fixed number.
+    """
+
+    __slots__ = ("_cap", "_configured", "_known", "_on_overflow")
+
+    def __init__(
+        self,
+        configured: Mapping[str, Iterable[str]],
+        *,
+        cap: int,
+        on_overflow: Callable[[str], None],
+    ) -> None:
+        self._configured = {label: frozenset(map(cleaned, values)) for label, values in configured.items()}
+        self._known: dict[str, set[str]] = {}
+        self._cap = cap
+        self._on_overflow = on_overflow
+
+    def bounded(self, label: str, raw: str) -> str:
+        """The value that may stand in a series."""
+        value = cleaned(raw)
+        if not value or value == OTHER:
+            return OTHER if label in _EARNED else value
+        if value in self._configured.get(label, ()) or value in self._known.get(label, ()):
+            return value
+        if label not in _EARNED and self._learn(label, value, _OWN_VALUES_CAP):
+            return value
+        self._on_overflow(label if label in _EARNED else "own")
+        return OTHER
+
+    def admit(self, label: str, raw: str) -> str:
+        """Like `bounded`, for a value that has earned a series of its own."""
+        value = cleaned(raw)
+        if value and value != OTHER and value not in self._configured.get(label, ()):
+            self._learn(label, value, self._cap)
+        return self.bounded(label, raw)
+
+    def _learn(self, label: str, value: str, cap: int) -> bool:
+        known = self._known.setdefault(label, set())
+        if value not in known and len(known) >= cap:
+            return False
+        known.add(value)
+        return True

@@ -1,0 +1,316 @@
+"""Every metric of the gateway, declared once in `CATALOGUE`, and the registry that holds them."""
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, Literal, TypeVar
+
+from attrs import frozen
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.process_collector import ProcessCollector
+
+from gateway.telemetry.labels import LabelGuard
+
+__all__ = ["CATALOGUE", "Metric", "Metrics", "metrics_table_markdown"]
+
+Kind = Literal["counter", "gauge", "histogram"]
+Zero = tuple[tuple[str, ...], ...]
+_M = TypeVar("_M", Counter, Gauge, Histogram)
+
+_OVERHEAD = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 1.0)
+_FIRST_TOKEN = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 12.0, 25.0, 60.0)
+_DURATION = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
+_CONFIDENCE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+_BYTES = tuple(float(256 * 4**power) for power in range(9))
+_LAG = (1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0)
+
+_ARMS = ("live", "off")
+_STRATEGIES = ("native", "recovery", "xml_prompt")
+_ENDS = ("completed", "client_abort", "upstream_error", "upstream_timeout", "gateway_error", "drained")
+_FAULTS = ("parse", "schema_invalid", "unknown_tool", "timeout", "too_large", "internal")
+_SKIPS = ("low_confidence", "disabled")
+
+
+@frozen(kw_only=True)
+class Metric:
+    """One metric: what it counts, by which labels, and the series that an alert needs from the start."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    zero: Zero = ()
+
+
+def _pairs(left: Iterable[str], right: Sequence[str]) -> Zero:
+    return tuple((one, other) for one in left for other in right)
+
+
+def _counter(name: str, help: str, *labels: str, zero: Zero = ()) -> Metric:
+    return Metric(name=name, kind="counter", help=help, labels=labels, zero=zero)
+
+
+def _gauge(name: str, help: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="gauge", help=help, labels=labels)
+
+
+def _histogram(name: str, buckets: tuple[float, ...], help: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="histogram", help=help, labels=labels, buckets=buckets)
+
+
+CATALOGUE: tuple[Metric, ...] = (
+    _counter(
+        "toolgate_requests_total",
+        "Requests answered, by route, streaming, status class (2xx), arm, and health (ok or unhealthy).",
+        "route",
+        "stream",
+        "code",
+        "arm",
+        "health",
+        zero=tuple(
+            ("chat", stream, code, arm, health)
+            for stream in ("true", "false")
+            for arm in _ARMS
+            for code, health in (("2xx", "ok"), ("2xx", "unhealthy"), ("5xx", "unhealthy"))
+        ),
+    ),
+    _histogram(
+        "toolgate_request_duration_seconds",
+        _DURATION,
+        "Time from the request's head to the answer's end.",
+        "route",
+        "stream",
+        "arm",
+    ),
+    _gauge("toolgate_requests_in_flight", "Requests being answered.", "route"),
+    _gauge("toolgate_active_streams", "Streams being answered."),
+    _histogram(
+        "toolgate_time_to_first_token_seconds",
+        _FIRST_TOKEN,
+        "Time from the request to the first content byte that was sent.",
+        "upstream",
+        "arm",
+    ),
+    _histogram(
+        "toolgate_upstream_first_token_seconds",
+        _FIRST_TOKEN,
+        "Time from the request to the first content byte that the model server sent.",
+        "upstream",
+    ),
+    _histogram("toolgate_stream_gap_seconds", _FIRST_TOKEN, "Longest silence of a stream.", "arm"),
+    _histogram("toolgate_stream_held_bytes", _BYTES, "Most bytes of a stream withheld while undecided.", "family"),
+    _counter(
+        "toolgate_stream_ends_total",
+        "Streams ended, by reason.",
+        "reason",
+        "arm",
+        zero=_pairs(_ENDS, _ARMS),
+    ),
+    _counter(
+        "toolgate_transforms_total",
+        "Answers read, by strategy, dialect of the first call, arm, and outcome (success, noop, skipped, error).",
+        "strategy",
+        "dialect",
+        "arm",
+        "outcome",
+        zero=tuple(
+            (strategy, "none", "live", outcome) for strategy in _STRATEGIES for outcome in ("success", "error", "noop")
+        ),
+    ),
+    _counter("toolgate_transforms_by_tool_total", "Calls read, by tool, arm and outcome.", "tool", "arm", "outcome"),
+    _counter(
+        "toolgate_transforms_by_model_total", "Answers read, by model, arm and outcome.", "model", "arm", "outcome"
+    ),
+    _counter(
+        "toolgate_transform_errors_total",
+        "Candidates that could not become a call, by reason.",
+        "strategy",
+        "reason",
+        zero=_pairs(_STRATEGIES, _FAULTS),
+    ),
+    _counter(
+        "toolgate_transform_skips_total",
+        "Candidates and answers left alone on purpose, by reason.",
+        "reason",
+        zero=tuple((reason,) for reason in _SKIPS),
+    ),
+    _histogram(
+        "toolgate_transform_confidence_ratio",
+        _CONFIDENCE,
+        "Score of candidates, by what was decided (apply or pass).",
+        "strategy",
+        "decision",
+    ),
+    _histogram(
+        "toolgate_transform_overhead_seconds",
+        _OVERHEAD,
+        "Time that the gateway itself added to a request, by phase (prepare, read, total).",
+        "strategy",
+        "phase",
+    ),
+    _counter("toolgate_recovered_calls_total", "Calls that were written as text and delivered as calls.", "dialect"),
+    _counter(
+        "toolgate_undeclared_calls_total", "Delivered calls of a well-known tool that was not declared.", "dialect"
+    ),
+    _counter(
+        "toolgate_undelivered_calls_total", "Complete calls behind the first that were not delivered.", "strategy"
+    ),
+    _counter("toolgate_native_faults_mended_total", "Wire faults of structured calls that were mended.", "fault"),
+    _counter("toolgate_dropped_text_total", "Pieces of text that were dropped, by reason.", "reason"),
+    _histogram("toolgate_hold_seconds", _OVERHEAD + _FIRST_TOKEN[5:], "Longest time text was held, per answer."),
+    _histogram("toolgate_call_bytes", _BYTES, "Size of delivered arguments.", "dialect"),
+    _counter("toolgate_upstream_requests_total", "Requests to model servers, by status class.", "upstream", "code"),
+    _histogram(
+        "toolgate_upstream_request_duration_seconds",
+        _DURATION,
+        "Time that a model server took for an answer.",
+        "upstream",
+        "code",
+    ),
+    _counter("toolgate_upstream_retries_total", "Repeated requests to model servers.", "upstream", "reason"),
+    _gauge("toolgate_upstream_breaker_open", "1 while a model server is left alone after failures.", "upstream"),
+    _counter(
+        "toolgate_tokens_total", "Tokens as the model server reported them (input or output).", "type", "upstream"
+    ),
+    _counter(
+        "toolgate_label_overflows_total",
+        "Label values that were folded into other.",
+        "label",
+        zero=(("model",), ("tool",), ("own",)),
+    ),
+    _histogram("toolgate_event_loop_lag_seconds", _LAG, "How late the event loop ran a timer."),
+    _counter(
+        "toolgate_log_events_dropped_total",
+        "Log lines that were dropped because the log could not take them.",
+        "reason",
+        zero=(("queue_full",), ("write_failed",)),
+    ),
+    _gauge("toolgate_config_last_reload_successful", "1 if the last reading of the settings succeeded."),
+    _gauge("toolgate_config_last_reload_timestamp_seconds", "When the settings were last read with success."),
+    _gauge("toolgate_build_info", "What runs here.", "version", "revision", "python"),
+    _gauge("toolgate_config_info", "Which settings are in force.", "hash", "mode"),
+)
+
+
+class Metrics:
+    """The registry of one process; counts and observes by metric name with bounded labels."""
+
+    def __init__(
+        self,
+        *,
+        models: Iterable[str] = (),
+        tools: Iterable[str] = (),
+        label_cap: int = 40,
+        thresholds: Iterable[float] = (),
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # each would be one more series that nobody asks for
+        self.registry = CollectorRegistry(auto_describe=True)
+        self._counters: dict[str, _Family[Counter]] = {}
+        self._gauges: dict[str, _Family[Gauge]] = {}
+        self._histograms: dict[str, _Family[Histogram]] = {}
+        self._guard = LabelGuard({"model": models, "tool": tools}, cap=label_cap, on_overflow=self._overflowed)
+        for metric in CATALOGUE:
+            self._register(metric, thresholds)
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def count(self, name: str, labels: Mapping[str, str], amount: float = 1) -> None:
+        """Add to a counter."""
+        self._counters[name].child(labels).inc(amount)
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Put a value into a histogram."""
+        self._histograms[name].child(labels).observe(value)
+
+    def set(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Set a gauge."""
+        self._gauges[name].child(labels).set(value)
+
+    def add(self, name: str, labels: Mapping[str, str], amount: float) -> None:
+        """Move a gauge up or down."""
+        self._gauges[name].child(labels).inc(amount)
+
+    def inform(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make this the one fact that an `_info` gauge states."""
+        self._gauges[name].clear()
+        self._gauges[name].child(labels).set(1)
+
+    def inform_build(self, version: str, revision: str = "unknown") -> None:
+        """State what runs here."""
+        labels = {"version": version, "revision": revision, "python": platform.python_version()}
+        self.inform("toolgate_build_info", labels)
+
+    def bounded(self, label: str, raw: str) -> str:
+        """The value of a label that may stand in a series: itself, or `other`."""
+        return self._guard.bounded(label, raw)
+
+    def admit(self, label: str, raw: str) -> str:
+        """Let a model or tool name have a series of its own, now that the model server answered it well."""
+        return self._guard.admit(label, raw)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition in the format that the scraper accepts, and its content type."""
+        if "application/openmetrics-text" in accept:
+            data = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
+            return data, openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def _register(self, metric: Metric, thresholds: Iterable[float]) -> None:
+        match metric.kind:
+            case "counter":
+                counter = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+                self._counters[metric.name] = _Family(counter, metric.labels, self._guard)
+                for values in metric.zero:
+                    self._counters[metric.name].child(dict(zip(metric.labels, values, strict=True)))
+            case "gauge":
+                gauge = Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+                self._gauges[metric.name] = _Family(gauge, metric.labels, self._guard)
+            case "histogram":
+                buckets = metric.buckets
+                if buckets is _CONFIDENCE:  # a threshold between two edges could not be seen in the histogram
+                    buckets = tuple(sorted({*buckets, *thresholds}))
+                histogram = Histogram(metric.name, metric.help, metric.labels, buckets=buckets, registry=self.registry)
+                self._histograms[metric.name] = _Family(histogram, metric.labels, self._guard)
+
+    def _overflowed(self, label: str) -> None:
+        self.count("toolgate_label_overflows_total", {"label": label})
+
+
+class _Family(Generic[_M]):
+    """One metric and its children, found by their label values without the library's look-up."""
+
+    __slots__ = ("_children", "_guard", "_labels", "_metric")
+
+    def __init__(self, metric: _M, labels: tuple[str, ...], guard: LabelGuard) -> None:
+        self._metric: _M = metric
+        self._labels = labels
+        self._guard = guard
+        self._children: dict[tuple[str, ...], _M] = {}
+
+    def child(self, labels: Mapping[str, str]) -> _M:
+        if not self._labels:
+            return self._metric
+        raw = tuple(labels[label] for label in self._labels)
+        child = self._children.get(raw)
+        if child is None:
+            values = tuple(self._guard.bounded(label, value) for label, value in zip(self._labels, raw, strict=True))
+            child = self._metric.labels(*values)
+            if values == raw:  # a hostile value must not make the cache grow either
+                self._children[raw] = child
+        return child
+
+    def clear(self) -> None:
+        self._children.clear()
+        self._metric.clear()
+
+
+def metrics_table_markdown() -> str:
+    """The reference of all metrics as a Markdown table."""
+    lines = ["| name | type | labels | meaning |", "| --- | --- | --- | --- |"]
+    for metric in CATALOGUE:
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "none"
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
+    return "\n".join(lines) + "\n"
