@@ -44,8 +44,7 @@ _PYTHON_LETTERS = {
 }
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?")
-_STRICT_QUOTE = re.compile(r'\\.|"', re.DOTALL)
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
+_STRICT_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _WORD = re.compile(r"[-+]?[A-Za-z_$][A-Za-z0-9_$]*+")
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+(?=\s*+:)")
