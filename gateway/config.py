@@ -23,6 +23,9 @@ _FILE_NAMES = {f"{entry.name}_FILE": entry.name for entry in DECLARED if entry.i
 _LATER = {entry.name: entry for entry in LATER}
 _TWINS = _FILE_NAMES | {plain: named for named, plain in _FILE_NAMES.items()}
 _KNOWN = (*_BY_NAME, *_FILE_NAMES, *_LATER)
+_LONGEST = max(map(len, _KNOWN))
+# Shorter names of other programs come within two edits of ours by chance.
+_SHORTEST = 6
 
 
 def load(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> Settings:
@@ -126,7 +129,7 @@ def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> dict[str,
 
 
 def _is_suspect(name: str) -> bool:
-    return name.startswith(OWN_PREFIXES) or nearest(name, _KNOWN, within=2) is not None
+    return name.startswith(OWN_PREFIXES) or (len(name) >= _SHORTEST and nearest(name, _KNOWN, within=2) is not None)
 
 
 def _check_names(given: Mapping[str, _Given], faults: list[str]) -> None:
@@ -135,10 +138,10 @@ def _check_names(given: Mapping[str, _Given], faults: list[str]) -> None:
             continue
         upper = name.upper()
         close = nearest(upper, _KNOWN, within=2)
-        if close is not None:
+        if close is not None and len(name) >= _SHORTEST:
             faults.append(f"{name}: is not a setting ({found.source}); is {close} meant?")
         elif upper.startswith(OWN_PREFIXES):
-            far = nearest(upper, _KNOWN, within=len(upper))
+            far = nearest(upper, _KNOWN, within=len(upper) + _LONGEST)
             faults.append(f"{name}: is not a setting ({found.source}); the nearest is {far}")
 
 
@@ -182,7 +185,8 @@ def _unavailable(later: Later, found: _Given) -> str:
     if not later.accepts:
         return f"{later.name}: is not available in this version; leave it unset"
     value = f" {found.raw[:64]!r}" if "://" not in found.raw else ""
-    return f"{later.name}:{value} is not available in this version; leave it unset or set it to {' or '.join(later.accepts)}"
+    accepted = " or ".join(later.accepts)
+    return f"{later.name}:{value} is not available in this version; leave it unset or set it to {accepted}"
 
 
 def _read(entry: Declared, found: _Given) -> Any:

@@ -26,7 +26,6 @@ OWN_PREFIXES = (
 _INJECTED = re.compile(
     r"[A-Z0-9_]+_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
 )
-_SHORTEST = 6
 
 
 def is_injected(name: str, value: str) -> bool:
@@ -38,8 +37,6 @@ def is_injected(name: str, value: str) -> bool:
 
 def nearest(name: str, known: Iterable[str], *, within: int) -> str | None:
     """The known name closest to `name`, if it is at most `within` edits away."""
-    if len(name) < _SHORTEST:
-        return None
     best: tuple[int, str] | None = None
     for candidate in known:
         edits = distance_within(name, candidate, within)

@@ -1,0 +1,84 @@
+"""Takes secrets out of what is logged, and makes any value one that a log line can hold."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["REDACTED", "Redactor"]
+
+REDACTED = "[redacted]"
+
+_MAX_READ_CHARS = 1 << 16
+_MAX_CHARS = 1 << 13
+_MAX_DEPTH = 6
+_MAX_ITEMS = 100
+_MAX_INT_BITS = 256
+_SHORTEST_SECRET = 4
+
+_SECRET_KEYS = ("authorization", "apikey", "secret", "password", "cookie", "credential")
+_BEARER = re.compile(r"(\b(?:bearer|basic) +)[^\s\"',;]+", re.IGNORECASE)
+_VENDOR_KEY = re.compile(r"(?<![A-Za-z0-9])(?:sk|pk|ghp|hf|xai|gsk)[-_][A-Za-z0-9_-]{8,}")
+_PAIR = re.compile(r"((?:api[-_]?key|token|password|secret)[\"']?[=:] ?[\"']?)[^\s\"',;&]+", re.IGNORECASE)
+
+
+class Redactor:
+    """Knows the secrets by value, the names they go by, and what keys look like."""
+
+    __slots__ = ("_secrets",)
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = sorted({word for word in secrets if len(word) >= _SHORTEST_SECRET}, key=len, reverse=True)
+
+    def text(self, raw: str) -> str:
+        """The text with every secret in it replaced, and not too long for a line."""
+        clean = raw[:_MAX_READ_CHARS]
+        for word in self._secrets:
+            clean = clean.replace(word, REDACTED)
+        clean = _BEARER.sub(rf"\1{REDACTED}", clean)
+        clean = _PAIR.sub(rf"\1{REDACTED}", clean)
+        clean = _VENDOR_KEY.sub(REDACTED, clean)
+        if len(clean) <= _MAX_CHARS and len(raw) <= _MAX_READ_CHARS:
+            return clean
+        return f"{clean[:_MAX_CHARS]}... ({len(raw)} characters)"
+
+    def fields(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of an event, each safe to write."""
+        return {self.text(str(key)): self._field(key, value, 0) for key, value in event.items()}
+
+    def _field(self, key: object, value: Any, depth: int) -> Any:
+        return REDACTED if value and _is_secret_key(str(key)) else self._value(value, depth)
+
+    def _value(self, value: Any, depth: int) -> Any:
+        match value:
+            case None | bool():
+                return value
+            case int():
+                return int(value) if value.bit_length() <= _MAX_INT_BITS else "(a very long number)"
+            case float():
+                return float(value) if math.isfinite(value) else repr(value)
+            case str():
+                return self.text(value)
+            case bytes() | bytearray():
+                return f"({len(value)} bytes)"
+            case Mapping() if depth < _MAX_DEPTH:
+                items = list(value.items())[:_MAX_ITEMS]
+                return {self.text(str(key)): self._field(key, item, depth + 1) for key, item in items}
+            case Sequence() | set() | frozenset() if depth < _MAX_DEPTH:
+                return [self._value(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
+            case Mapping() | Sequence() | set() | frozenset():
+                return "(nested too deeply)"
+            case _:
+                return self.text(_described(value))
+
+
+def _described(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a value that cannot be described must not harm what is being logged
+        return f"({type(value).__name__})"
+
+
+def _is_secret_key(key: str) -> bool:
+    folded = key.lower().replace("-", "").replace("_", "")
+    return folded.endswith("token") or any(word in folded for word in _SECRET_KEYS)
