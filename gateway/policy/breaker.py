@@ -1,0 +1,98 @@
+"""The state machine that stops asking an upstream which only fails. Time is an argument; nothing is awaited.
+
+closed -> open      five failures in a row, or half of the last window's requests when there were enough of them
+open -> half open   after a wait that doubles with each opening in a row
+half open -> closed one probe succeeds; -> open when it fails. Others are turned away meanwhile.
+
+The waits are short, as for the last upstream of a pool: it is never put aside for long, there is nobody else to ask.
+"""
+
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from gateway.core.errors import BreakerOpen
+
+__all__ = ["Breaker", "BreakerPolicy"]
+
+
+@frozen(kw_only=True)
+class BreakerPolicy:
+    """When to open and for how long."""
+
+    failures_in_row: int = 5
+    failure_share: float = 0.5
+    window_s: float = 10.0
+    window_minimum: int = 20
+    open_s: float = 1.0
+    max_open_s: float = 5.0
+
+
+@define
+class Breaker:
+    """One upstream's health as this worker sees it: `admit` before each attempt, then exactly one of the three reports."""
+
+    policy: BreakerPolicy = field(factory=BreakerPolicy)
+    state: Literal["closed", "open", "half_open"] = "closed"
+    _in_row: int = 0
+    _openings: int = 0
+    _open_until: float = 0.0
+    _probing: bool = False
+    _window_start: float = 0.0
+    _window_total: int = 0
+    _window_failed: int = 0
+
+    def admit(self, now: float) -> bool:
+        """Whether the attempt is the probe; raises `BreakerOpen` when it must not be made."""
+        if self.state == "closed":
+            return False
+        if now < self._open_until or self._probing:
+            raise BreakerOpen("the upstream keeps failing; try again shortly", retry_after_s=max(1.0, self._open_until - now))
+        self.state = "half_open"
+        self._probing = True
+        return True
+
+    def succeeded(self, now: float, *, probe: bool) -> None:
+        """The upstream answered."""
+        self._in_row = 0
+        if probe:
+            self.state = "closed"
+            self._probing = False
+            self._openings = 0
+            self._window_start, self._window_total, self._window_failed = now, 0, 0
+        else:
+            self._observe(now, failed=False)
+
+    def failed(self, now: float, *, probe: bool) -> None:
+        """The upstream could not be reached, or did not answer."""
+        self._in_row += 1
+        self._observe(now, failed=True)
+        if probe or (self.state == "closed" and self._is_outlier()):
+            self._open(now)
+
+    def abandoned(self, *, probe: bool) -> None:
+        """The attempt ended without telling anything (its client left)."""
+        if probe:
+            self._probing = False
+
+    def _observe(self, now: float, *, failed: bool) -> None:
+        if now - self._window_start >= self.policy.window_s:
+            self._window_start, self._window_total, self._window_failed = now, 0, 0
+        self._window_total += 1
+        self._window_failed += failed
+
+    def _is_outlier(self) -> bool:
+        policy = self.policy
+        if self._in_row >= policy.failures_in_row:
+            return True
+        return (
+            self._window_total >= policy.window_minimum
+            and self._window_failed >= policy.failure_share * self._window_total
+        )
+
+    def _open(self, now: float) -> None:
+        policy = self.policy
+        self.state = "open"
+        self._probing = False
+        self._open_until = now + min(policy.open_s * 2.0**self._openings, policy.max_open_s)
+        self._openings = min(self._openings + 1, 16)

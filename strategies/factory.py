@@ -1,0 +1,208 @@
+"""Which strategy a request gets, and why. Built-ins and plug-ins enter by the same entry-point group.
+
+In order: a request that no strategy has work on passes through; an operator's rule; what was learned of the upstream;
+the built-in table; `recovery`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import translate
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from attrs import frozen
+
+from gateway.core.rules import Rule
+from gateway.wire.openai_chat import ChatRequest
+from strategies.base import Options, Prepared, ToolExecutionStrategy
+
+__all__ = ["GROUP", "Capability", "ClientStyle", "Loaded", "Selection", "ToolExecutionFactory", "load_strategies"]
+
+GROUP = "toolgate.strategies"
+ClientStyle = Literal["native", "xml_text"]
+
+FALLBACK = "recovery"
+PROMPTED = "xml_prompt"
+PROVIDER_STRATEGIES = {"anthropic": "native", "gemini": "native", "qwen_web": PROMPTED}
+MODEL_STRATEGIES = (
+    ("gpt-oss*", "recovery"),
+    ("claude*", "native"),
+    ("gpt-*", "native"),
+    ("o1*", "native"),
+    ("o3*", "native"),
+    ("o4*", "native"),
+    ("chatgpt-*", "native"),
+    ("gemini*", "native"),
+    ("grok*", "native"),
+    ("mistral-large*", "native"),
+    ("mistral-medium*", "native"),
+    ("command-a*", "native"),
+    ("qwen*", PROMPTED),
+    ("qwq*", PROMPTED),
+)
+TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+
+
+@frozen(kw_only=True)
+class Capability:
+    """What was learned of one model at one upstream; `None` is not known."""
+
+    native_tools: bool | None = None
+
+
+@frozen(kw_only=True)
+class Selection:
+    """A strategy, the dialect its rule asked for, and what decided."""
+
+    strategy: ToolExecutionStrategy
+    dialect: str | None
+    reason: str
+
+
+@frozen
+class Passthrough:
+    """The request as it came, the answer as it comes."""
+
+    name: str = "passthrough"
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """Nothing is changed and nothing is read."""
+        return Prepared(strategy=self.name, body=request.raw, mend_native=False)
+
+
+@frozen
+class Stripped:
+    """Tool calling is switched off: the request without its tools, the answer as it comes."""
+
+    name: str = "passthrough"
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """The fields that offer tools are taken out; nothing is read."""
+        offered = [name for name in TOOL_FIELDS if name in request.body]
+        body = request.replace(**dict.fromkeys(offered)) if offered else request.raw
+        return Prepared(strategy=self.name, body=body, mend_native=False)
+
+
+@frozen
+class Loaded:
+    """The strategies that could be loaded by name, and in words what could not be."""
+
+    strategies: Mapping[str, ToolExecutionStrategy]
+    faults: tuple[str, ...] = ()
+
+
+def load_strategies(found: Iterable[EntryPoint] | None = None) -> Loaded:
+    """Every strategy of the group; a broken plug-in or a second one of a name is left out and reported."""
+    points = entry_points(group=GROUP) if found is None else found
+    strategies: dict[str, ToolExecutionStrategy] = {}
+    faults = []
+    for point in sorted(points, key=_built_ins_first):
+        if point.name in strategies:
+            faults.append(f"strategy {point.name!r} of {point.value} is left out: the name is taken")
+            continue
+        try:
+            strategies[point.name] = _strategy(point)
+        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way, and harms only itself
+            faults.append(f"strategy {point.name!r} of {point.value} is left out: {type(error).__name__}: {error}")
+    return Loaded(strategies, tuple(faults))
+
+
+class ToolExecutionFactory:
+    """Selects among loaded strategies; one of these per configuration."""
+
+    __slots__ = ("_by_model", "_rules", "_strategies", "_table", "enabled")
+
+    def __init__(
+        self,
+        strategies: Mapping[str, ToolExecutionStrategy],
+        *,
+        rules: Iterable[Rule] = (),
+        enabled: bool = True,
+    ) -> None:
+        self._strategies = strategies
+        self._rules = tuple((_matcher(rule.pattern), rule) for rule in rules)
+        self._table = tuple((_matcher(pattern), name) for pattern, name in MODEL_STRATEGIES)
+        self._by_model = lru_cache(maxsize=1024)(self._choose)
+        self.enabled = enabled
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The strategies that can be selected."""
+        return frozenset(self._strategies)
+
+    def faults(self) -> list[str]:
+        """In words: the rules, and the parts of the built-in table, whose strategy does not exist."""
+        asked = [rule.strategy for _, rule in self._rules] + [FALLBACK, PROMPTED, "native"]
+        missing = sorted({name for name in asked if name not in self._strategies})
+        return [f"there is no strategy named {name!r}" for name in missing]
+
+    def select(
+        self, provider: str, model: str, client: ClientStyle, request: ChatRequest, capability: Capability
+    ) -> ToolExecutionStrategy:
+        """The strategy that `decide` chooses."""
+        return self.decide(provider, model, client, request, capability).strategy
+
+    def decide(
+        self, provider: str, model: str, client: ClientStyle, request: ChatRequest, capability: Capability
+    ) -> Selection:
+        """The strategy for this request, with the dialect and the reason."""
+        if not self.enabled:
+            return Selection(strategy=Stripped(), dialect=None, reason="disabled")
+        chosen = self.of_model(provider, model, capability)
+        if request.wants_tools or client == "xml_text":
+            return chosen
+        if chosen.strategy.name == PROMPTED and (len(request.tools) > 0 or _has_tool_history(request)):
+            return chosen
+        return Selection(strategy=Passthrough(), dialect=None, reason="no_tools")
+
+    def of_model(self, provider: str, model: str, capability: Capability) -> Selection:
+        """What a request with tools for this model gets."""
+        return self._by_model(provider, model, capability)
+
+    def _choose(self, provider: str, model: str, capability: Capability) -> Selection:
+        names = _names_of(model)
+        for matches, rule in self._rules:
+            if any(matches(name) for name in names):
+                return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
+        if capability.native_tools is False:
+            return self._named(PROMPTED, "learned")
+        if provider in PROVIDER_STRATEGIES:
+            return self._named(PROVIDER_STRATEGIES[provider], "provider")
+        for matches, strategy in self._table:
+            if any(matches(name) for name in names):
+                return self._named(strategy, "table")
+        return self._named(FALLBACK, "default")
+
+    def _named(self, name: str, reason: str) -> Selection:
+        return Selection(strategy=self._strategies[name], dialect=None, reason=reason)
+
+
+def _built_ins_first(point: EntryPoint) -> tuple[bool, str, str]:
+    return not point.value.startswith("strategies."), point.name, point.value
+
+
+def _strategy(point: EntryPoint) -> ToolExecutionStrategy:
+    loaded: Any = point.load()
+    strategy = loaded() if isinstance(loaded, type) or not isinstance(loaded, ToolExecutionStrategy) else loaded
+    if not isinstance(strategy, ToolExecutionStrategy):
+        raise TypeError("it is not a ToolExecutionStrategy")
+    if strategy.name != point.name:
+        raise ValueError(f"it calls itself {strategy.name!r}")
+    return strategy
+
+
+def _matcher(pattern: str) -> Any:
+    return re.compile(translate(pattern.lower())).match
+
+
+def _names_of(model: str) -> tuple[str, ...]:
+    name = model.lower()
+    return name, name.rpartition("/")[2]
+
+
+def _has_tool_history(request: ChatRequest) -> bool:
+    return any(
+        message["role"] in ("tool", "function") or message.get("tool_calls") or message.get("function_call")
+        for message in request.messages
+    )
