@@ -1,0 +1,163 @@
+"""Tools for models that only read text: described in the system prompt, called in tags, read back from the answer."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from re import compile as pattern
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from gateway.core.errors import InvalidRequest, TooManyTools
+from gateway.core.tools import Tool, ToolSet
+from gateway.wire.openai_chat import ChatRequest
+from strategies.base import AnswerReader, Options, Prepared, Shape
+from strategies.history import render_history
+from strategies.prompts import add_section, firm_instruction, holds_section, section
+from strategies.rendering import RENDERERS, Renderer, renderer
+
+__all__ = ["MakesReaders", "XmlPromptStrategy"]
+
+_USABLE_NAME = pattern(r"[A-Za-z0-9_-]{1,64}\Z")
+_FORCING = ("required", "any")
+_REMOVED = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+
+
+class MakesReaders(Protocol):
+    """How a reader for the prompted dialect is made."""
+
+    def __call__(
+        self, *, tools: ToolSet, options: Options, model: str, prompted: str | None
+    ) -> Callable[[], AnswerReader]: ...
+
+
+@frozen
+class _Demand:
+    """Whether a call must come, and of which tool."""
+
+    required: bool = False
+    name: str | None = None
+
+
+class XmlPromptStrategy:
+    """Takes the tools out of the request, puts them into its prompt, and reads calls from the answer's text."""
+
+    name = "xml_prompt"
+
+    def __init__(self, make_readers: MakesReaders | None = None) -> None:
+        if make_readers is None:
+            from strategies.reading import reader_factory
+
+            make_readers = reader_factory
+        self._make_readers = make_readers
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """The request as text for the model; raises `ClientError` where tools or tool results cannot be used."""
+        writer = renderer(options.dialect)
+        warnings = list(_dialect_warnings(options.dialect))
+        tools, demand = _offered(request, options, warnings)
+        history = render_history(request.messages, renderer=writer, tools=request.tools, fmt=options.result_format)
+        if not (request.tools or history.rendered or request.body.get("tools")):
+            return Prepared(strategy=self.name, body=request.raw, warnings=tuple(warnings))
+        first_only = _first_only(request, options)
+        messages = history.messages
+        if tools and not holds_section(messages):
+            text = section(writer, tools, parallel=not first_only)
+            messages = add_section(messages, text + (firm_instruction(demand.name) if demand.required else ""))
+        return Prepared(
+            strategy=self.name,
+            body=_encoded(request, messages),
+            make_reader=self._reader(request, options, tools, writer),
+            shape=Shape(first_only=first_only, keep_trailing=options.trailing_text == "keep"),
+            warnings=(*warnings, *history.warnings),
+        )
+
+    def _reader(
+        self, request: ChatRequest, options: Options, tools: ToolSet, writer: Renderer
+    ) -> Callable[[], AnswerReader] | None:
+        if not tools:
+            return None
+        return self._make_readers(tools=tools, options=options, model=request.model, prompted=writer.id)
+
+
+def _encoded(request: ChatRequest, messages: list[dict[str, Any]]) -> bytes:
+    try:
+        return request.replace(messages=messages, **dict.fromkeys(_REMOVED))
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+
+
+def _dialect_warnings(dialect: str | None) -> Iterator[str]:
+    if dialect is not None and dialect not in RENDERERS:
+        yield f"the dialect {dialect} cannot be written; generic tags were used"
+
+
+def _first_only(request: ChatRequest, options: Options) -> bool:
+    if request.parallel is False or options.calls_per_message == "first":
+        return True
+    return options.calls_per_message == "auto" and request.parallel is not True
+
+
+# --- which tools, and whether one must be called ---------------------------------------------------------------------
+
+
+def _offered(request: ChatRequest, options: Options, warnings: list[str]) -> tuple[ToolSet, _Demand]:
+    """The tools that the model is told about, and what the request demands of them."""
+    if request.tool_choice == "none":
+        return ToolSet(), _Demand()
+    tools = _usable(request, warnings)
+    if len(tools) > options.limits.max_tools:
+        raise TooManyTools(f"{len(tools)} tools are more than the {options.limits.max_tools} allowed", param="tools")
+    return _chosen(ToolSet(tools), request.tool_choice)
+
+
+def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
+    usable = []
+    entries = request.body.get("tools")
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        name = _function_name(entry)
+        tool = request.tools.get(name) if name is not None else None
+        if tool is None or not tool.name.strip():
+            warnings.append(f"tools[{index}] has no usable function name and was left out")
+        elif not _USABLE_NAME.match(tool.name):
+            raise InvalidRequest(
+                "a tool's name must be 1 to 64 letters, digits, underscores or hyphens",
+                param=f"tools[{index}].function.name",
+            )
+        else:
+            usable.append(tool)
+    return usable
+
+
+def _function_name(entry: object) -> str | None:
+    function = entry.get("function") if isinstance(entry, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _chosen(tools: ToolSet, choice: object) -> tuple[ToolSet, _Demand]:
+    if isinstance(choice, str):
+        return tools, _Demand(required=choice in _FORCING)
+    if not isinstance(choice, dict):
+        return tools, _Demand()
+    allowed = choice.get("allowed_tools")
+    if isinstance(allowed, dict):
+        names = {_function_name(entry) for entry in _listed(allowed)}
+        return ToolSet(_present(tools, names)), _Demand(required=allowed.get("mode") in _FORCING)
+    name = _function_name(choice)
+    if name is None:
+        return tools, _Demand()
+    _present(tools, {name})
+    return tools, _Demand(required=True, name=name)
+
+
+def _listed(allowed: Mapping[str, Any]) -> list[Any]:
+    entries = allowed.get("tools")
+    return entries if isinstance(entries, list) else []
+
+
+def _present(tools: ToolSet, names: Iterable[str | None]) -> list[Tool]:
+    """The tools of these names; a choice of tools that are not there is the request's fault."""
+    wanted = set(names)
+    found = [tool for tool in tools if tool.name in wanted]
+    if len(found) < len(wanted) or not found:
+        raise InvalidRequest("tool_choice names a tool that is not among the tools", param="tool_choice")
+    return found
