@@ -40,7 +40,6 @@ _PYTHON_LETTERS = {
     "r": "\r",
     "t": "\t",
     "v": "\v",
-    "\n": "",
 }
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?")

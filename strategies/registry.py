@@ -22,9 +22,10 @@ _TYPES: Mapping[str, str] = {
     "obj": "object",
 }
 
-_SHAPES: Mapping[str, str | tuple[str]] = {
+_SHAPES: Mapping[str, str | tuple[str, ...]] = {
     # A tuple is an array of what it holds; a row is an object; any other word is a type.
     "STRINGS": ("str",),
+    "LIST": (),
     "RANGE": ("int",),
     "RANGES": ("RANGE",),
     "ROO_FILES": ("path* line_ranges:RANGES?",),
@@ -113,7 +114,7 @@ _CLINE: tuple[tuple[str, str], ...] = (
     ("apply_patch", "input*"),
     ("read_files", "files*:CLINE_FILES"),
     ("search_codebase", "queries*:STRINGS"),
-    ("run_commands", "commands*:STRINGS"),
+    ("run_commands", "commands*:LIST"),
     ("fetch_web_content", "requests*:CLINE_REQUESTS"),
     ("editor", "path* old_text new_text insert_line:int"),
     ("skills", "skill* args"),
@@ -201,5 +202,7 @@ def _kind(kind: str) -> dict[str, Any]:
     shape = _SHAPES[kind]
     if isinstance(shape, str):
         return _object(shape)
+    if not shape:
+        return {"type": "array"}
     item = shape[0]
     return {"type": "array", "items": _kind(item) if item in _TYPES or item in _SHAPES else _object(item)}

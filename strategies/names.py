@@ -1,0 +1,190 @@
+"""Which declared tool, or parameter, a name in a model's answer means.
+
+Each step is taken only if it leads to exactly one declared name: exact, cleaned of stray markup, without a namespace
+prefix, in another case, with other separators, by the alias table.
+"""
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from types import MappingProxyType
+
+from attrs import frozen
+
+from gateway.core.tools import Tool, ToolSet
+from strategies.schema import ToolSchema
+
+__all__ = ["Resolved", "resolve", "resolve_parameter"]
+
+_MAX_NAME = 256
+_PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
+_LITTER = " \t\r\n\"'`“”‘’"
+_MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
+_SEPARATORS = re.compile(r"[-_ ]++")
+
+_TOOL_ALIASES: tuple[tuple[str, str], ...] = (
+    (
+        "read_file readFile Read view cat open_file ReadFile view_file",
+        "read read_file read_files",
+    ),
+    (
+        "write_file Write create_file WriteFile save_file file_write",
+        "write write_to_file",
+    ),
+    (
+        "edit_file Edit str_replace str_replace_editor replace Replace replace_in_file apply_diff",
+        "edit search_replace replace_in_file",
+    ),
+    (
+        "execute_command run_command run_terminal_cmd run_shell_command shell terminal Bash exec",
+        "bash execute_command run_commands",
+    ),
+    (
+        "list_files ls LS list_dir list_directory",
+        "list list_files",
+    ),
+    (
+        "search_files search Grep ripgrep grep_search rg",
+        "grep search_files",
+    ),
+    (
+        "find_files Glob file_search",
+        "glob",
+    ),
+    (
+        "update_todo_list TodoWrite todo_write",
+        "todowrite update_todo_list",
+    ),
+    (
+        "WebFetch fetch web_fetch fetch_url",
+        "webfetch web_fetch",
+    ),
+    (
+        "Task new_task spawn_agent",
+        "task",
+    ),
+)
+"""What models call a tool, and which declared tools that can mean."""
+
+_PATHS = "path filePath file_path absolutePath target_file filename file"
+_PARAMETER_ALIASES: tuple[str, ...] = (
+    _PATHS,
+    "content contents",
+    "command cmd script",
+    "file_pattern include glob",
+    "old_string oldString old_str old_text",
+    "new_string newString new_str new_text",
+    "cwd workdir",
+)
+_WRITING_ALIASES = "content contents text"
+_SEARCHING_ALIASES = "regex pattern query"
+_SEARCH_WORDS = ("search", "grep", "find", "glob", "rg")
+
+
+@frozen
+class Resolved:
+    """The tool a name means, and what had to be done to the name."""
+
+    tool: Tool
+    mends: tuple[str, ...] = ()
+
+
+def resolve(name: str, tools: ToolSet, *, aliases: bool = True) -> Resolved | None:
+    """The one declared tool that `name` means, or `None`."""
+    exact = tools.get(name)
+    if exact is not None:
+        return Resolved(exact)
+    if len(name) > _MAX_NAME:
+        return None
+    mends: tuple[str, ...] = ()
+    for step, mended in _spellings(name):
+        mends = (*mends, step)
+        found = tools.get(mended)
+        if found is not None:
+            return Resolved(found, mends)
+        name = mended
+    for step, fold in _FOLDS:
+        found = _only(tool for tool in tools if fold(tool.name) == fold(name))
+        if found is not None:
+            return Resolved(found, (*mends, step))
+    return _by_alias(name, tools, mends) if aliases else None
+
+
+def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tuple[str, tuple[str, ...]]:
+    """The declared, unset parameter that an undeclared `key` means, and the mend; else the key as it is."""
+    if key in schema.properties or len(key) > _MAX_NAME:
+        return key, ()
+    folded = _folded(key)
+    spelt = [name for name in schema.properties if _folded(name) == folded]
+    if spelt:
+        return (spelt[0], ("parameter_case",)) if len(spelt) == 1 and spelt[0] not in taken else (key, ())
+    meant = _alias_targets(folded, schema)
+    return (meant[0], ("parameter_alias",)) if len(meant) == 1 and meant[0] not in taken else (key, ())
+
+
+def _spellings(name: str) -> Iterable[tuple[str, str]]:
+    """The name cleaned step by step; a step that changes nothing is left out."""
+    cleaned = _cleaned(name)
+    if cleaned != name:
+        yield "name_cleaned", cleaned
+    prefix = next((prefix for prefix in _PREFIXES if cleaned.startswith(prefix)), "")
+    if prefix and len(cleaned) > len(prefix):
+        yield "name_prefix", cleaned[len(prefix) :]
+
+
+def _cleaned(name: str) -> str:
+    markup = _MARKUP.search(name)
+    if markup is not None:
+        name = name[: markup.start()]
+    return name.strip(_LITTER).rstrip(":").strip(_LITTER)
+
+
+def _folded(name: str) -> str:
+    return _SEPARATORS.sub("", name).casefold()
+
+
+_FOLDS: tuple[tuple[str, Callable[[str], str]], ...] = (("name_case", str.casefold), ("name_folded", _folded))
+
+
+def _only(tools: Iterable[Tool]) -> Tool | None:
+    """The tool, if it is the only one."""
+    found = list(tools)
+    return found[0] if len(found) == 1 else None
+
+
+def _by_alias(name: str, tools: ToolSet, mends: tuple[str, ...]) -> Resolved | None:
+    folded = _folded(name)
+    targets = _TARGETS.get(folded)
+    if not targets or any(_folded(tool.name) == folded for tool in tools):
+        return None
+    found = _only(tool for tool in tools if _folded(tool.name) in targets)
+    return Resolved(found, (*mends, "name_alias")) if found is not None else None
+
+
+def _targets() -> Mapping[str, frozenset[str]]:
+    return MappingProxyType(
+        {
+            _folded(source): frozenset(map(_folded, candidates.split()))
+            for sources, candidates in _TOOL_ALIASES
+            for source in sources.split()
+        }
+    )
+
+
+_TARGETS = _targets()
+_GROUPS = tuple(frozenset(map(_folded, group.split())) for group in _PARAMETER_ALIASES)
+_PATH_GROUP = _GROUPS[0]
+_WRITING_GROUP = frozenset(_WRITING_ALIASES.split())
+_SEARCHING_GROUP = frozenset(_SEARCHING_ALIASES.split())
+
+
+def _alias_targets(folded: str, schema: ToolSchema) -> list[str]:
+    groups = [group for group in _groups_of(schema) if folded in group]
+    return [name for name in schema.properties if any(_folded(name) in group for group in groups)]
+
+
+def _groups_of(schema: ToolSchema) -> Iterable[frozenset[str]]:
+    yield from _GROUPS
+    if any(_folded(name) in _PATH_GROUP for name in schema.properties):
+        yield _WRITING_GROUP
+    if any(word in schema.tool.name.casefold() for word in _SEARCH_WORDS):
+        yield _SEARCHING_GROUP
