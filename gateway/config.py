@@ -13,7 +13,7 @@ from gateway.config_values import is_loopback
 from gateway.core.errors import ConfigError
 from gateway.keys import KeyRing
 
-__all__ = ["DECLARED", "LATER", "Settings", "describe", "load", "reload", "settings_table_markdown"]
+__all__ = ["DECLARED", "LATER", "Settings", "describe", "inspect", "load", "reload", "settings_table_markdown"]
 
 LogFormat = Literal["json", "console"]
 
@@ -30,12 +30,17 @@ _SHORTEST = 6
 
 def load(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> Settings:
     """The settings at start: the process environment wins over `GATEWAY_ENV_FILE`, that over `GATEWAY_CONFIG`."""
-    return _load(environ, file_wins=False, default_log_format=default_log_format)
+    return _checked(_read_all(environ, file_wins=False, default_log_format=default_log_format))
 
 
 def reload(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> Settings:
     """The settings at a reload: `GATEWAY_ENV_FILE` wins over the environment the process once started with."""
-    return _load(environ, file_wins=True, default_log_format=default_log_format)
+    return _checked(_read_all(environ, file_wins=True, default_log_format=default_log_format))
+
+
+def inspect(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> tuple[Settings, list[str]]:
+    """What the settings at start would be, with the default in place of each faulty one, and every fault."""
+    return _read_all(environ, file_wins=False, default_log_format=default_log_format)
 
 
 @frozen
@@ -46,7 +51,16 @@ class _Given:
     source: str
 
 
-def _load(environ: Mapping[str, str], *, file_wins: bool, default_log_format: LogFormat) -> Settings:
+def _checked(read: tuple[Settings, list[str]]) -> Settings:
+    settings, faults = read
+    if faults:
+        raise ConfigError(faults)
+    return settings
+
+
+def _read_all(
+    environ: Mapping[str, str], *, file_wins: bool, default_log_format: LogFormat
+) -> tuple[Settings, list[str]]:
     faults: list[str] = []
     given = _gather(environ, faults, file_wins=file_wins)
     _check_names(given, faults)
@@ -64,9 +78,7 @@ def _load(environ: Mapping[str, str], *, file_wins: bool, default_log_format: Lo
     sources |= {_FILE_NAMES[name]: found.source for name, found in given.items() if name in _FILE_NAMES}
     settings = Settings(**values, sources=sources)
     faults += _contradictions(settings, given)
-    if faults:
-        raise ConfigError(faults)
-    return attrs.evolve(settings, warnings=_warnings(settings))
+    return attrs.evolve(settings, warnings=_warnings(settings)), faults
 
 
 def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -> dict[str, _Given]:

@@ -1,0 +1,210 @@
+"""The command line: `toolgate serve`, `check`, `try`, `settings`, `version`."""
+
+import errno
+import os
+import platform
+import sys
+from typing import BinaryIO
+
+import click
+
+from gateway import __version__
+from gateway.config import Settings, load
+from gateway.core.errors import ConfigError
+
+__all__ = ["cli", "main"]
+
+EXIT_FAILED = 1
+EXIT_SETTINGS = 78
+EXIT_INTERRUPTED = 130
+
+_MAX_ANSWER_BYTES = 64 << 20
+_CANNOT_LISTEN = {
+    errno.EADDRINUSE: "is in use: stop the program that holds it, or set GATEWAY_PORT to another one",
+    errno.EADDRNOTAVAIL: "is not an address of this machine: set GATEWAY_HOST",
+    errno.EACCES: "may not be opened by this user: set GATEWAY_PORT to one above 1023",
+}
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="toolgate", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Make every tool call of a model arrive as a correct one, or leave its answer as it was.
+
+    Toolgate stands between coding agents and an OpenAI-compatible model server. It is set up by environment
+    variables: see `toolgate settings`.
+
+    \b
+    Examples:
+      toolgate serve                                      the embedded demo, on 127.0.0.1:8080
+      UPSTREAM_URL=http://127.0.0.1:8000/v1 toolgate serve
+      toolgate check                                      are the settings right?
+      toolgate try answer.txt                             what would be made of this answer?
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@cli.command()
+@click.pass_context
+def serve(context: click.Context) -> None:
+    """Run the gateway until it is told to stop.
+
+    Without UPSTREAM_URL, and on loopback, scripted demo models answer. SIGTERM and Ctrl-C let open streams finish;
+    SIGHUP reads GATEWAY_ENV_FILE, GATEWAY_CONFIG and key files anew.
+
+    \b
+    Examples:
+      toolgate serve
+      UPSTREAM_URL=http://127.0.0.1:11434/v1 GATEWAY_PORT=9000 toolgate serve
+      GATEWAY_ENV_FILE=/etc/toolgate/env toolgate serve
+    """
+    from gateway.app import serve as run  # here: the other commands need no server
+
+    try:
+        settings = load(os.environ, default_log_format="console" if sys.stderr.isatty() else "json")
+        context.exit(run(settings))
+    except ConfigError as error:
+        for fault in error.faults:
+            click.echo(f"fault: {fault}", err=True)
+        context.exit(EXIT_SETTINGS)
+    except KeyboardInterrupt:
+        context.exit(0)
+    except OSError as error:
+        if error.errno not in _CANNOT_LISTEN:
+            raise
+        click.echo(_cannot_listen(settings, error), err=True)
+        context.exit(EXIT_FAILED)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--color/--no-color", "colour", default=None, help="Use colours; by default on a terminal.")
+@click.pass_context
+def check(context: click.Context, as_json: bool, colour: bool | None) -> None:
+    """Print the effective settings, secrets masked, and every fault in them.
+
+    Nothing is started and nothing is connected to. Exits with 78 if there is a fault.
+
+    \b
+    Examples:
+      toolgate check
+      GATEWAY_ENV_FILE=/etc/toolgate/env toolgate check --json
+    """
+    from gateway.cli_check import check as checked
+    from gateway.cli_check import report
+
+    found = checked(os.environ)
+    report(found, as_json=as_json, colour=colour)
+    context.exit(EXIT_SETTINGS if found.faults else 0)
+
+
+@cli.command()
+@click.option("--markdown", is_flag=True, help="Print Markdown tables.")
+@click.option("--color/--no-color", "colour", default=None, help="Use colours; by default on a terminal.")
+def settings(markdown: bool, colour: bool | None) -> None:
+    """Print every setting with its default and its meaning.
+
+    \b
+    Examples:
+      toolgate settings
+      toolgate settings | grep TIMEOUT
+    """
+    from gateway.cli_check import show_reference
+
+    show_reference(markdown=markdown, colour=colour)
+
+
+@cli.command(name="try")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--tools", "tools_file", type=click.File("rb"), help="JSON file with the request's tools.")
+@click.option("--model", default="unknown", show_default=True, help="Model that wrote the answer.")
+@click.option("--dialect", help="Dialect that the model was asked to write.")
+@click.option("--chunks", type=click.IntRange(1), default=1, show_default=True, help="Read it in this many pieces.")
+@click.option("--min-confidence", default="0.90", show_default=True, help="Score below which a candidate is text.")
+@click.option("--finish", default="stop", show_default=True, help="Finish reason of the answer, such as length.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def try_(
+    file: BinaryIO,
+    tools_file: BinaryIO | None,
+    model: str,
+    dialect: str | None,
+    chunks: int,
+    min_confidence: str,
+    finish: str,
+    as_json: bool,
+) -> None:
+    """Read a model's answer from FILE (or - for stdin) and show the calls in it, with scores and reasons.
+
+    Without --tools the well-known tools of coding agents count as declared.
+
+    \b
+    Examples:
+      toolgate try answer.txt
+      pbpaste | toolgate try --tools tools.json --min-confidence 0.85
+      toolgate try answer.txt --model qwen3 --dialect hermes --chunks 50 --json
+    """
+    from gateway.cli_try import declared_tools, pieces, read, show, well_known_tools
+    from gateway.config_values import hundredths
+    from strategies.base import Options
+
+    try:
+        threshold = hundredths(min_confidence)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--min-confidence") from error
+    tools = declared_tools(tools_file.read(_MAX_ANSWER_BYTES)) if tools_file else well_known_tools()
+    reading = read(
+        pieces(_answer_text(file), chunks),
+        tools=tools,
+        options=Options(min_confidence=threshold, dialect=dialect),
+        model=model,
+        prompted=dialect,
+        finish=finish,
+    )
+    show(reading, as_json=as_json)
+
+
+@cli.command()
+def version() -> None:
+    """Print the version.
+
+    \b
+    Example:
+      toolgate version
+    """
+    click.echo(f"toolgate {__version__} (Python {platform.python_version()})")
+
+
+def main() -> None:
+    """Run the command line; the exit code says how it went."""
+    try:
+        code = cli.main(prog_name="toolgate", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough: there is nobody to tell, and the interpreter must not try to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_FAILED
+    sys.exit(code or 0)
+
+
+def _answer_text(file: BinaryIO) -> str:
+    data = file.read(_MAX_ANSWER_BYTES + 1)
+    if len(data) > _MAX_ANSWER_BYTES:
+        raise click.ClickException("the answer is larger than 64 MiB")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise click.ClickException("the answer is not UTF-8 text") from error
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> str:
+    return f"port {settings.port} on {settings.host} {_CANNOT_LISTEN[error.errno or 0]}"
+
+
+if __name__ == "__main__":
+    main()

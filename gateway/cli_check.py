@@ -1,0 +1,85 @@
+"""`toolgate check` and `toolgate settings`: what is in force, and what could be set."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import click
+from attrs import frozen
+
+from gateway.config import DECLARED, Settings, describe, inspect, settings_table_markdown
+from strategies.factory import ToolExecutionFactory, load_strategies
+
+__all__ = ["Checked", "check", "report", "show_reference"]
+
+_SCHEMA_VERSION = 1
+
+
+@frozen(kw_only=True)
+class Checked:
+    """The effective settings, every fault, and what is merely odd."""
+
+    settings: Settings
+    faults: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def check(environ: Mapping[str, str]) -> Checked:
+    """Read the settings as a start would, and see that the strategies they name exist."""
+    settings, faults = inspect(environ)
+    loaded = load_strategies()
+    factory = ToolExecutionFactory(loaded.strategies, rules=settings.strategy_rules)
+    return Checked(
+        settings=settings,
+        faults=(*faults, *(f"strategies: {fault}" for fault in factory.faults())),
+        warnings=(*settings.warnings, *loaded.faults),
+    )
+
+
+def report(checked: Checked, *, as_json: bool, colour: bool | None) -> None:
+    """Print what was found: the settings to stdout, faults and warnings to stderr unless all is one JSON document."""
+    rows = describe(checked.settings)
+    if as_json:
+        document = {
+            "schema_version": _SCHEMA_VERSION,
+            "ok": not checked.faults,
+            "faults": checked.faults,
+            "warnings": checked.warnings,
+            "settings": [{"name": name, "value": value, "source": source} for name, value, source in rows],
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    _table(("setting", "value", "from"), rows, colour=colour)
+    for warning in checked.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    for fault in checked.faults:
+        click.echo(f"fault: {fault}", err=True)
+    if not checked.faults:
+        click.echo("No faults.", err=True)
+
+
+def show_reference(*, markdown: bool, colour: bool | None) -> None:
+    """Print every setting with its default and meaning."""
+    if markdown:
+        click.echo(settings_table_markdown())
+        return
+    rows = [(entry.name, entry.default_text, entry.help) for entry in DECLARED]
+    _table(("setting", "default", "meaning"), rows, colour=colour)
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[str, str, str]], *, colour: bool | None) -> None:
+    """A table on a terminal, one line of tab-separated fields per row elsewhere."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    from rich.console import Console  # here: only a terminal needs it, and it is slow to import
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in head:
+        table.add_column(title, overflow="fold", no_wrap=title == "setting")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console(no_color=colour is False or None).print(table)
