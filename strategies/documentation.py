@@ -36,6 +36,10 @@ _MAX_REFS = 16
 _MAX_FORMS = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$.:@-]{1,80}\Z")
 _TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
+_ALIASES = {
+    **{"str": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean"},
+    **{"dict": "object", "map": "object", "list": "array", "tuple": "array"},
+}
 _KEYWORDS = (
     *("type", "properties", "required", "additionalProperties", "items", "minItems", "anyOf", "oneOf", "allOf"),
     *("enum", "const", "default", "examples", "description", "format"),
@@ -120,7 +124,8 @@ def types(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[str]:
         current = pending.pop(0)
         declared = current.get("type")
         listed = declared[:_MAX_FORMS] if isinstance(declared, list) else [declared]
-        names = [name for name in listed if name in _TYPES]
+        names = [_ALIASES.get(name, name) for name in listed if isinstance(name, str)]
+        names = [name for name in names if name in _TYPES]
         found.extend(names or _implied_types(current))
         if not names:
             pending.extend(forms(current, root))

@@ -86,6 +86,7 @@ class _Samples:
 
     def _value(self, name: str, schema: Mapping[str, Any], depth: int) -> Any:
         self._left -= 1
+        schema = self._settled(schema)
         for value in islice(_given(schema), _MAX_GIVEN):
             if _is_plain(value):
                 return value
@@ -109,20 +110,26 @@ class _Samples:
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
             return {}
-        return self.fields(self._form(schema, "object"), depth + 1)
+        return self.fields(schema, depth + 1)
 
     def _array(self, name: str, schema: Mapping[str, Any], depth: int) -> list[Any]:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
             return []
-        form = self._form(schema, "array")
-        least = form.get("minItems")
+        least = schema.get("minItems")
         count = min(max(least, 1), 3) if isinstance(least, int) else 1
-        items = resolved(form.get("items"), self._root)
+        items = resolved(schema.get("items"), self._root)
         return [self._value(name, items, depth + 1) for _ in range(count)]
 
-    def _form(self, schema: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-        """The alternative that has this type, where the schema is a union."""
-        return next((form for form in forms(schema, self._root) if kind in types(form, self._root)), schema)
+    def _settled(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The schema with its unions decided: the first alternative that is more than null."""
+        for _ in range(_SAMPLE_DEPTH):
+            options = forms(schema, self._root)
+            if not options:
+                break
+            chosen = next((form for form in options if types(form, self._root) != ["null"]), options[0])
+            rest = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}
+            schema = {**rest, **chosen}
+        return schema
 
 
 def _given(schema: Mapping[str, Any]) -> Iterator[object]:
