@@ -182,16 +182,29 @@ class ToolSchema:
         return _judged(prop, Value([item.value for item in found], _unique(mends)), whole)
 
     def from_json(self, arguments: Mapping[str, Any]) -> Adapted:
-        """Arguments with text turned into what the schema asks for where it excludes text; never the reverse."""
+        """Arguments with text turned into what the schema asks for where it excludes text; never the reverse.
+
+        An optional argument that is null against its type is left out.
+        """
         mends: list[str] = []
         work = _Work(self._book, mends)
         kept: dict[str, Any] = {}
         for key, value in arguments.items():
             if key in _PROTOTYPE_KEYS and key not in self.properties:
                 mends.append("prototype_key")
+            elif value is None and self._is_spare(key):
+                mends.append("null_dropped")
             else:
                 kept[key] = work.adapt(value, self.prop(key).schema, 1)
         return Adapted(kept, _unique(mends))
+
+    def _is_spare(self, key: str) -> bool:
+        """An optional parameter that is given as null but cannot be null: it was meant to be absent."""
+        prop = self.properties.get(key)
+        if prop is None or key in self.required:
+            return False
+        types = self._book.types(prop.schema)
+        return bool(types) and "null" not in types
 
     def fill_nullable(self, arguments: Mapping[str, Any]) -> Adapted:
         """Arguments with `null` for each required one that is missing and may be null."""

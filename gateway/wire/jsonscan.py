@@ -11,6 +11,8 @@ __all__ = ["JsonScanner", "JsonTooDeep"]
 
 _QUIET = re.compile(r'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{\}|\[\])*+', re.DOTALL)
 """What can be passed in one go inside a container: plain characters, whole strings, empty containers."""
+_FLAT = re.compile(r'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
+"""The same at the deepest level, where an empty container is one too many."""
 _STRING_BODY = re.compile(r"[^\"\\]*+(?:\\.[^\"\\]*+)*+", re.DOTALL)
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]*+")
 
@@ -80,7 +82,7 @@ class JsonScanner:
                 if not self._in_string and not self._depth:
                     return position
                 continue
-            match = _QUIET.match(text, position)
+            match = (_QUIET if self._depth < self._max_depth else _FLAT).match(text, position)
             position = match.end() if match else position
             if position == size:
                 break
