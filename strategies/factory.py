@@ -17,7 +17,16 @@ from gateway.core.rules import Rule
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared, ToolExecutionStrategy
 
-__all__ = ["GROUP", "Capability", "ClientStyle", "Loaded", "Selection", "ToolExecutionFactory", "load_strategies"]
+__all__ = [
+    "GROUP",
+    "Capability",
+    "ClientStyle",
+    "Loaded",
+    "Passthrough",
+    "Selection",
+    "ToolExecutionFactory",
+    "load_strategies",
+]
 
 GROUP = "toolgate.strategies"
 ClientStyle = Literal["native", "xml_text"]
@@ -60,22 +69,20 @@ class Selection:
     reason: str
 
 
-@frozen
 class Passthrough:
     """The request as it came, the answer as it comes."""
 
-    name: str = "passthrough"
+    name = "passthrough"
 
     def prepare(self, request: ChatRequest, options: Options) -> Prepared:
         """Nothing is changed and nothing is read."""
         return Prepared(strategy=self.name, body=request.raw, mend_native=False)
 
 
-@frozen
 class Stripped:
     """Tool calling is switched off: the request without its tools, the answer as it comes."""
 
-    name: str = "passthrough"
+    name = "passthrough"
 
     def prepare(self, request: ChatRequest, options: Options) -> Prepared:
         """The fields that offer tools are taken out; nothing is read."""

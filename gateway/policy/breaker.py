@@ -30,7 +30,7 @@ class BreakerPolicy:
 
 @define
 class Breaker:
-    """One upstream's health as this worker sees it: `admit` before each attempt, then exactly one of the three reports."""
+    """One upstream's health as this worker sees it: `admit` before each attempt, then exactly one of three reports."""
 
     policy: BreakerPolicy = field(factory=BreakerPolicy)
     state: Literal["closed", "open", "half_open"] = "closed"
@@ -47,7 +47,8 @@ class Breaker:
         if self.state == "closed":
             return False
         if now < self._open_until or self._probing:
-            raise BreakerOpen("the upstream keeps failing; try again shortly", retry_after_s=max(1.0, self._open_until - now))
+            wait_s = max(1.0, self._open_until - now)
+            raise BreakerOpen("the upstream keeps failing; try again shortly", retry_after_s=wait_s)
         self.state = "half_open"
         self._probing = True
         return True

@@ -1,4 +1,4 @@
-"""May an attempt be repeated, and after what wait: a pure function of the fault, the attempt, a random number and a budget.
+"""May an attempt be repeated, and after what wait: a function of the fault, the attempt and a random number.
 
 Only what cannot have cost a generation is repeated: a refused connection, and a 429 or 503 that asks for a short wait.
 """

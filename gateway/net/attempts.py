@@ -1,0 +1,130 @@
+"""Asking the model server: the breaker before each attempt, at most one repetition, an error for all but 2xx."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from gateway.core.errors import (
+    GatewayError,
+    UpstreamDisconnected,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
+from gateway.net.headers import request_headers
+from gateway.net.turn import Turn
+from gateway.net.upstream import UpstreamCall, UpstreamReply, rejection
+
+__all__ = ["open_reply", "upstream_headers"]
+
+GATEWAY_STATUSES = frozenset({502, 503, 504, 529})
+"""These speak of the server, not of the request: one bad prompt answered with 500 must not shut others out."""
+
+
+def upstream_headers(turn: Turn) -> CIMultiDict[str]:
+    """The headers of a request that goes upstream for this client."""
+    configuration = turn.configuration
+    return request_headers(
+        turn.http.headers,
+        id=turn.id,
+        api_key=configuration.settings.upstream_api_key,
+        forward_credentials=configuration.forwards_credentials,
+    )
+
+
+async def open_reply(
+    turn: Turn,
+    method: str,
+    url: URL,
+    *,
+    headers: CIMultiDict[str],
+    body: Any = None,
+    decode: bool = True,
+    repeatable: bool = True,
+) -> UpstreamReply:
+    """An answer of status 2xx, its body unread; raises what the last attempt came to."""
+    settings = turn.configuration.settings
+    call = UpstreamCall(
+        method=method,
+        url=url,
+        headers=headers,
+        body=body,
+        connect_timeout_s=settings.connect_timeout_s,
+        first_byte_timeout_s=settings.first_byte_timeout_s,
+        max_reply_bytes=settings.max_reply_bytes if decode else None,
+        decode=decode,
+    )
+    try:
+        return await _attempt(turn, call)
+    except GatewayError as error:
+        wait_s = turn.shared.retry.wait_s(error, attempt=1, jitter=turn.shared.jitter()) if repeatable else None
+        if wait_s is None or not turn.shared.budget.take(turn.shared.admission.active):
+            raise
+        reason = error.code
+    try:
+        await _pause(turn, wait_s)
+        turn.retries += 1
+        turn.shared.telemetry.count(
+            "toolgate_upstream_retries_total", {"upstream": turn.configuration.upstream, "reason": reason}
+        )
+        return await _attempt(turn, call)
+    finally:
+        turn.shared.budget.give_back()
+
+
+async def _attempt(turn: Turn, call: UpstreamCall) -> UpstreamReply:
+    breaker = turn.shared.breaker
+    patience = turn.patience
+    probe = breaker.admit(patience.now())
+    settled = False
+    turn.upstream_started = patience.now()
+    try:
+        reply = await _sent(turn, call)
+        breaker.succeeded(patience.now(), probe=probe)
+        settled = True
+        return reply
+    except UpstreamError as error:
+        if _speaks_of_server(error):
+            breaker.failed(patience.now(), probe=probe)
+        else:
+            breaker.succeeded(patience.now(), probe=probe)
+        settled = True
+        raise
+    finally:
+        if not settled:
+            breaker.abandoned(probe=probe)
+        turn.shared.telemetry.set(
+            "toolgate_upstream_breaker_open",
+            {"upstream": turn.configuration.upstream},
+            0.0 if breaker.state == "closed" else 1.0,
+        )
+
+
+async def _sent(turn: Turn, call: UpstreamCall) -> UpstreamReply:
+    turn.upstream_status = None
+    reply = await turn.shared.client.send(call, turn.patience)
+    turn.upstream_status = reply.status
+    if 200 <= reply.status < 300:
+        return reply
+    with reply:
+        raise await rejection(
+            reply,
+            patience=turn.patience,
+            secret=turn.configuration.settings.upstream_api_key,
+            key_is_ours=not turn.configuration.forwards_credentials,
+        )
+
+
+def _speaks_of_server(error: UpstreamError) -> bool:
+    if isinstance(error, UpstreamRejected):
+        return error.upstream_status in GATEWAY_STATUSES
+    return isinstance(error, UpstreamRefused | UpstreamDisconnected | UpstreamTimeout)
+
+
+async def _pause(turn: Turn, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await turn.patience.within(turn.patience.now() + seconds, asyncio.get_running_loop().create_future())

@@ -1,0 +1,113 @@
+"""Which headers cross the gateway, in both directions, and in what shape."""
+
+import os
+from collections.abc import Iterable
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+__all__ = ["bearer_token", "request_headers", "request_id", "response_headers", "trace_id"]
+
+Headers = CIMultiDict[str] | CIMultiDictProxy[str]
+
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+NOT_UPSTREAM = (
+    HOP_BY_HOP
+    | CREDENTIALS
+    | {
+        "accept-encoding",
+        "content-encoding",
+        "content-length",
+        "cookie",
+        "expect",
+        "forwarded",
+        "host",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-real-ip",
+        "x-request-id",
+    }
+)
+NOT_CLIENT = HOP_BY_HOP | {
+    "alt-svc",
+    "cache-control",
+    "content-length",
+    "date",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+    "x-accel-buffering",
+    "x-request-id",
+    "x-toolgate-arm",
+    "x-toolgate-strategy",
+}
+ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+MAX_ID_CHARS = 64
+HEX = frozenset("0123456789abcdef")
+
+
+def request_id(headers: Headers) -> str:
+    """The client's own id when it is a safe one, else a new one."""
+    given = headers.get("X-Request-Id", "")
+    if 0 < len(given) <= MAX_ID_CHARS and ID_CHARACTERS.issuperset(given):
+        return given
+    return "req_" + os.urandom(12).hex()
+
+
+def trace_id(headers: Headers) -> str | None:
+    """The trace that a well-formed `traceparent` names."""
+    parts = headers.get("traceparent", "").split("-")
+    if len(parts) < 4 or len(parts[1]) != 32 or not HEX.issuperset(parts[1]) or not parts[1].strip("0"):
+        return None
+    return parts[1]
+
+
+def bearer_token(headers: Headers) -> str | None:
+    """The token of `Authorization: Bearer`, if there is one."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def request_headers(client: Headers, *, id: str, api_key: str | None, forward_credentials: bool) -> CIMultiDict[str]:
+    """What goes upstream: the client's end-to-end headers, without what is the gateway's own business."""
+    dropped = NOT_UPSTREAM | _named_by_connection(client)
+    if forward_credentials:
+        dropped -= CREDENTIALS
+    sent = _passed(client.items(), dropped)
+    sent["X-Request-Id"] = id
+    if api_key is not None:
+        sent["Authorization"] = f"Bearer {api_key}"
+    return sent
+
+
+def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozenset()) -> CIMultiDict[str]:
+    """What comes back to the client: the upstream's end-to-end headers with values that can be sent."""
+    return _passed(upstream.items(), NOT_CLIENT | also_dropped | _named_by_connection(upstream))
+
+
+def _passed(items: Iterable[tuple[str, str]], dropped: frozenset[str] | set[str]) -> CIMultiDict[str]:
+    # A value with control characters or undecodable bytes would fail, or split the message, when it is written.
+    return CIMultiDict(
+        (name, value) for name, value in items if name.lower() not in dropped and value.isprintable() and name.isascii()
+    )
+
+
+def _named_by_connection(headers: Headers) -> frozenset[str]:
+    named = headers.get("Connection")
+    if named is None:
+        return frozenset()
+    return frozenset(word.strip().lower() for word in named.split(","))

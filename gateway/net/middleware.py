@@ -1,0 +1,101 @@
+"""What holds for every request of the API: a key, a place, an answer whatever happens, and a record of it."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
+from gateway.net.accounting import account
+from gateway.net.context import Shared
+from gateway.net.headers import bearer_token
+from gateway.net.turn import ClientGone, Turn
+from gateway.policy.retry import capped_retry_after
+
+__all__ = ["Handler", "error_response", "json_response", "run"]
+
+Handler = Callable[[Turn], Awaitable[web.StreamResponse]]
+
+KEPT_STATUSES = frozenset({400, 402, 404, 408, 413, 422, 429})
+CREDENTIAL_STATUSES = frozenset({401, 403})
+
+log = structlog.get_logger("toolgate")
+
+
+async def run(handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str) -> web.StreamResponse:
+    """Answer one request of the API and write it down."""
+    turn = Turn.begin(http, shared, route)
+    try:
+        return await _answer(handler, turn)
+    except (asyncio.CancelledError, ClientGone) as error:
+        turn.client_gone = True
+        if isinstance(error, ClientGone):
+            return _nothing_more(turn)
+        raise
+    finally:
+        turn.close()
+        account(turn)
+
+
+async def _answer(handler: Handler, turn: Turn) -> web.StreamResponse:
+    try:
+        return await _admitted(handler, turn)
+    except GatewayError as error:
+        turn.error = error
+    except (asyncio.CancelledError, ClientGone):
+        raise
+    except Exception:
+        log.exception("request_failed", route=turn.route)
+        turn.error = InternalError(f"internal error; request id {turn.id}")
+    if turn.status:
+        turn.cut()
+        raise ClientGone("its answer had begun") from turn.error
+    return await turn.send(error_response(turn.error, turn))
+
+
+async def _admitted(handler: Handler, turn: Turn) -> web.StreamResponse:
+    turn.configuration.authenticate(bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key"))
+    turn.shared.admission.enter()
+    try:
+        return await handler(turn)
+    finally:
+        turn.shared.admission.leave()
+
+
+def error_response(error: GatewayError, turn: Turn) -> web.Response:
+    """The error as a client sees it, with the upstream's own body where it had a usable one."""
+    body = msgspec.json.encode(error.body())
+    if isinstance(error, UpstreamRejected) and error.payload is not None:
+        body = error.payload
+    response = json_response(body, status=_status(error, client_key=turn.configuration.forwards_credentials))
+    retry_after_s = capped_retry_after(error.retry_after_s)
+    if retry_after_s is not None:
+        response.headers["Retry-After"] = str(math.ceil(retry_after_s))
+    if response.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if turn.retries:
+        response.headers["x-should-retry"] = "false"
+    if not turn.http.content.at_eof() or isinstance(error, Draining):
+        response.force_close()
+    return response
+
+
+def json_response(body: bytes, *, status: int = 200) -> web.Response:
+    """A JSON answer from its bytes."""
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def _status(error: GatewayError, *, client_key: bool) -> int:
+    if isinstance(error, UpstreamRejected):
+        status = error.upstream_status
+        if status in KEPT_STATUSES or (client_key and status in CREDENTIAL_STATUSES):
+            return status
+    return error.status
+
+
+def _nothing_more(turn: Turn) -> web.StreamResponse:
+    turn.cut()
+    return web.Response(status=499)

@@ -1,0 +1,93 @@
+"""How long one request waits, for whatever it waits for: a deadline per wait, and an end from outside (draining).
+
+A timer per wait would cost more than most waits are worth. One timer serves a whole request: it is armed when the
+first wait needs it and, having fired too early, asks again for the time that is left.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Coroutine
+from typing import TypeVar
+
+from gateway.core.errors import GatewayError
+
+__all__ = ["Patience"]
+
+T = TypeVar("T")
+
+
+class Patience:
+    """The waits of the task that made it, on the monotonic clock."""
+
+    __slots__ = ("_due", "_error", "_expired", "_fires_at", "_loop", "_task", "_timer")
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("patience belongs to a task")
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._fires_at = 0.0
+        self._due: float | None = None
+        self._expired = False
+        self._error: GatewayError | None = None
+
+    def now(self) -> float:
+        """The clock by which `due` is told; finer than the event loop's own, which stands still within a turn."""
+        return time.monotonic()
+
+    async def within(self, due: float, waiting: Awaitable[T]) -> T:
+        """What is awaited, or `TimeoutError` once the clock says `due`, or the error of an interruption."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            if isinstance(waiting, Coroutine):
+                waiting.close()
+            raise error
+        self._due = due
+        if self._timer is None or self._fires_at > due:
+            self._arm(due)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if not self._expired:
+                raise
+            self._expired = False
+            if self._task.uncancel() > 0:
+                raise
+            interruption, self._error = self._error, None
+            raise (interruption or TimeoutError()) from None
+        finally:
+            self._due = None
+
+    def interrupt(self, error: GatewayError) -> None:
+        """Make the present wait, or else the next one, raise `error`, once."""
+        self._error = error
+        if self._due is not None and not self._expired:
+            self._expire()
+
+    def close(self) -> None:
+        """No further waits: the timer goes."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fires_at = due
+        self._timer = self._loop.call_later(max(0.0, due - self.now()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._due is None or self._expired:
+            return
+        if self.now() < self._due:
+            self._arm(self._due)
+        else:
+            self._expire()
+
+    def _expire(self) -> None:
+        # Only ever called while the task waits within `within`, so the cancellation lands there and nowhere else.
+        self._expired = True
+        self._task.cancel()

@@ -1,0 +1,76 @@
+"""Everything else under `/v1`: relayed to the default upstream as it is, both ways, neither read nor held."""
+
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from yarl import URL
+
+from gateway.core.errors import NotFound, UpstreamTimeout
+from gateway.net.attempts import open_reply, upstream_headers
+from gateway.net.context import Configuration
+from gateway.net.headers import response_headers
+from gateway.net.turn import Turn
+from gateway.net.upstream import UpstreamReply
+
+__all__ = ["relay"]
+
+PREFIX = "/v1"
+
+
+async def relay(turn: Turn) -> web.StreamResponse:
+    """Any method, path and query under `/v1`; the upstream's status, headers and body."""
+    http = turn.http
+    url = _url(turn.configuration, http)
+    headers = upstream_headers(turn)
+    headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
+    body = None
+    if http.can_read_body:
+        # The first piece is waited for here, where a refusal is still the client's to see.
+        body = _chained(await anext(pieces := turn.body(), b""), pieces)
+        if http.content_length is not None and "Content-Encoding" not in http.headers:
+            headers["Content-Length"] = str(http.content_length)
+    reply = await open_reply(turn, http.method, url, headers=headers, body=body, decode=False, repeatable=body is None)
+    with reply:
+        return await _download(turn, reply)
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def _url(configuration: Configuration, http: web.BaseRequest) -> URL:
+    target = http.rel_url
+    if any(part in (".", "..") for part in target.path.split("/")):
+        raise NotFound("there is nothing at this path")
+    path = configuration.base_url.raw_path.rstrip("/") + target.raw_path.removeprefix(PREFIX)
+    query = f"?{target.raw_query_string}" if target.raw_query_string else ""
+    return URL(f"{configuration.base_url.origin()}{path}{query}", encoded=True)
+
+
+async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+    settings = turn.configuration.settings
+    response = web.StreamResponse(status=reply.status, headers=response_headers(reply.headers))
+    for kept in ("Cache-Control", "Content-Length"):
+        if kept in reply.headers:
+            response.headers[kept] = reply.headers[kept]
+    if reply.content_type == "text/event-stream":
+        response.headers["X-Accel-Buffering"] = "no"
+    await turn.start(response)
+    total_due = turn.upstream_started + settings.total_timeout_s
+    due = turn.upstream_started + settings.first_byte_timeout_s
+    while True:
+        try:
+            data = await reply.read(min(due, total_due))
+        except TimeoutError:
+            raise UpstreamTimeout("the model server took too long for its whole answer") from None
+        if not data:
+            break
+        now = turn.patience.now()
+        if turn.upstream_first is None:
+            turn.upstream_first = turn.first_sent = now
+        due = now + settings.idle_timeout_s
+        await turn.write(response, data)
+    await turn.end(response)
+    return response

@@ -1,0 +1,178 @@
+"""The HTTP server: which path is answered by whom, and how the listening starts and ends."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from gateway.core.errors import Draining, GatewayError, InvalidRequest, NotFound
+from gateway.net.context import Shared
+from gateway.net.handlers import chat
+from gateway.net.middleware import Handler, json_response, run
+from gateway.net.models import list_models, one_model
+from gateway.net.relay import relay
+from gateway.net.turn import Turn
+
+__all__ = ["MetricsServer", "Server"]
+
+KEEPALIVE_TIMEOUT_S = 75.0
+"""Longer than the 60 s for which nginx is told to keep its connections."""
+HEAD_TIMEOUT_S = 15.0
+LINGER_S = 2.0
+"""How long the rest of a refused body is read away, so that its sender gets to see the refusal."""
+CLOSE_S = 2.0
+"""How long the last words of an interrupted answer may take to be sent."""
+CUT_S = 0.2
+
+log = structlog.get_logger("toolgate")
+
+
+class Server:
+    """The gateway's own port."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._runner = _runner(self._handle, handler_cancellation=True)
+        self._site: web.BaseSite | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which matters when 0 was asked for."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, backlog=1024)
+        await site.start()
+        self._site = site
+        return site.port
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, let what runs end within `seconds`, then end it with an error that says why."""
+        self._shared.draining = True
+        if self._site is not None:
+            await self._site.stop()
+            self._site = None
+        if self._runner.server is not None:
+            self._runner.server.pre_shutdown()
+        under_way = self._shared.under_way
+        if await under_way.ended(seconds):
+            return
+        log.warning("drain_expired", requests=len(under_way))
+        under_way.interrupt(lambda: Draining("the gateway is restarting", retry_after_s=1.0))
+        await under_way.ended(CLOSE_S)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._runner.cleanup()
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        path = http.path
+        if not path.startswith("/v1/"):
+            return await self._plain(http, path)
+        handler, route = _ROUTES.get((http.method, path), (None, ""))
+        if handler is None:
+            is_model = http.method == "GET" and path.startswith("/v1/models/")
+            handler, route = (one_model, "models") if is_model else (relay, "relay")
+        return await run(handler, http, self._shared, route=route)
+
+    async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
+        if http.method in ("GET", "HEAD"):
+            match path:
+                case "/healthz":
+                    return json_response(b'{"status":"ok"}')
+                case "/readyz":
+                    return self._readiness()
+                case "/metrics":
+                    return _exposition(http, self._shared)
+        return _refusal(NotFound("there is nothing at this path; the API is under /v1"))
+
+    def _readiness(self) -> web.Response:
+        if self._shared.draining:
+            return json_response(b'{"status":"draining"}', status=503)
+        return json_response(b'{"status":"ready"}')
+
+
+class MetricsServer:
+    """A port that serves `/metrics` and nothing else."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._runner = _runner(self._handle)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; raises `OSError` when the port is taken."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        return site.port
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._runner.cleanup()
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        if http.path == "/metrics" and http.method in ("GET", "HEAD"):
+            return _exposition(http, self._shared)
+        return _refusal(NotFound("there is nothing at this path"))
+
+
+async def _feedback(turn: Turn) -> web.StreamResponse:
+    raise NotFound("feedback is not available in this version")
+
+
+_ROUTES: dict[tuple[str, str], tuple[Handler, str]] = {
+    ("POST", "/v1/chat/completions"): (chat, "chat"),
+    ("GET", "/v1/models"): (list_models, "models"),
+    ("POST", "/v1/feedback"): (_feedback, "feedback"),
+}
+
+
+class _Connection(web.RequestHandler):
+    """One client connection; what is not HTTP is answered in the shape of every other error."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        asyncio.get_running_loop().call_later(HEAD_TIMEOUT_S, self._close_if_silent)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that could not even be read."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun")
+        log.info("request_refused", status=status, fault=type(exc).__name__)
+        response = _refusal(InvalidRequest("the request is not valid HTTP"))
+        response.force_close()
+        return response
+
+    def _close_if_silent(self) -> None:
+        if self._request_count == 0 and not self._request_in_progress:
+            self.force_close()
+
+
+class _Listener(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+def _runner(handler: Any, **options: Any) -> web.ServerRunner:
+    server = _Listener(
+        handler,
+        access_log=None,
+        keepalive_timeout=KEEPALIVE_TIMEOUT_S,
+        lingering_time=LINGER_S,
+        **options,
+    )
+    return web.ServerRunner(server, shutdown_timeout=CUT_S)
+
+
+def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
+    body, content_type = shared.telemetry.render(http.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _refusal(error: GatewayError) -> web.Response:
+    return json_response(msgspec.json.encode(error.body()), status=error.status)

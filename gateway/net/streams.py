@@ -1,0 +1,156 @@
+"""A stream from the model server to the client: read what is there, write once, and never wait for ever.
+
+The awaited write is the back-pressure: while the client does not take its bytes, nothing is read.
+"""
+
+import time
+
+import structlog
+from aiohttp import web
+
+from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
+from gateway.exchange import StreamExchange
+from gateway.net.turn import ClientGone, Turn
+from gateway.net.upstream import UpstreamReply
+
+__all__ = ["pump"]
+
+KEEP_ALIVE = b": keep-alive\n\n"
+EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
+LINGER_S = 1.0
+"""How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
+
+log = structlog.get_logger("toolgate")
+
+
+async def pump(
+    turn: Turn, reply: UpstreamReply, exchange: StreamExchange, response: web.StreamResponse, *, first: bytes
+) -> web.StreamResponse:
+    """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event."""
+    telemetry = turn.shared.telemetry
+    telemetry.add("toolgate_active_streams", {}, 1)
+    stream = _Stream(turn, reply, exchange, response)
+    closed = False
+    try:
+        await turn.start(response)
+        error = await stream.run(first)
+        closed = True
+        await stream.close(error)
+    finally:
+        if not closed:
+            exchange.finish(InternalError("the client has left"))
+        telemetry.add("toolgate_active_streams", {}, -1)
+    return response
+
+
+class _Stream:
+    """The state of one pump."""
+
+    __slots__ = (
+        "_at_boundary",
+        "_data_due",
+        "_exchange",
+        "_linger_due",
+        "_quiet_since",
+        "_reply",
+        "_response",
+        "_sent_at",
+        "_total_due",
+        "_turn",
+    )
+
+    def __init__(
+        self, turn: Turn, reply: UpstreamReply, exchange: StreamExchange, response: web.StreamResponse
+    ) -> None:
+        settings = turn.configuration.settings
+        self._turn = turn
+        self._reply = reply
+        self._exchange = exchange
+        self._response = response
+        self._data_due = turn.upstream_started + settings.first_byte_timeout_s
+        self._total_due = turn.upstream_started + settings.total_timeout_s
+        self._quiet_since = turn.patience.now()
+        self._sent_at = self._quiet_since
+        self._linger_due: float | None = None
+        self._at_boundary = True
+
+    async def run(self, first: bytes) -> GatewayError | None:
+        """Relay to the end of the reply; returns what ended it early, if anything did."""
+        try:
+            if first:
+                await self._relay(first)
+            while data := await self._next():
+                await self._relay(data)
+        except GatewayError as error:
+            return error
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("stream_failed")
+            return InternalError(f"internal error; request id {self._turn.id}")
+        return None
+
+    async def close(self, error: GatewayError | None) -> None:
+        """The last bytes, and the end of the answer."""
+        self._turn.error = error
+        tail = self._exchange.finish(error)
+        if tail:
+            await self._send(tail)
+        await self._turn.end(self._response)
+
+    async def _next(self) -> bytes:
+        """What the upstream sent, `b""` at its end; sends comments while there is nothing."""
+        settings = self._turn.configuration.settings
+        while True:
+            if self._exchange.finished:
+                return await self._lingering()
+            due = min(self._data_due, self._total_due, self._quiet_since + settings.keepalive_s)
+            try:
+                data = await self._reply.read(due)
+            except TimeoutError:
+                await self._waited()
+                continue
+            now = self._turn.patience.now()
+            if now >= self._total_due:
+                raise UpstreamTimeout("the model server took too long for its whole answer")
+            self._data_due = now + settings.idle_timeout_s
+            if self._turn.upstream_first is None:
+                self._turn.upstream_first = now
+            return data
+
+    async def _lingering(self) -> bytes:
+        if self._linger_due is None:
+            self._linger_due = self._turn.patience.now() + LINGER_S
+        if self._turn.patience.now() >= self._linger_due:
+            return b""
+        try:
+            return await self._reply.read(self._linger_due)
+        except (TimeoutError, GatewayError):
+            return b""
+
+    async def _waited(self) -> None:
+        now = self._turn.patience.now()
+        if now >= self._total_due:
+            raise UpstreamTimeout("the model server took too long for its whole answer")
+        if now >= self._data_due:
+            raise UpstreamTimeout("the model server has been silent for too long")
+        self._quiet_since = now
+        if self._at_boundary:
+            await self._turn.write(self._response, KEEP_ALIVE)
+
+    async def _relay(self, data: bytes) -> None:
+        started = time.perf_counter()
+        out = self._exchange.feed(data)
+        self._turn.overhead_s += time.perf_counter() - started
+        if out:
+            await self._send(out)
+
+    async def _send(self, out: bytes) -> None:
+        turn = self._turn
+        now = turn.patience.now()
+        if turn.first_sent is None:
+            turn.first_sent = self._sent_at = now
+        turn.longest_gap_s = max(turn.longest_gap_s, now - self._sent_at)
+        self._sent_at = self._quiet_since = now
+        self._at_boundary = out.endswith(EVENT_ENDS)
+        await turn.write(self._response, out)

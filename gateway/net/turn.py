@@ -1,0 +1,196 @@
+"""One request under way: its identity, its waits, and what is kept of it for the log and the metrics."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+from attrs import define, field
+
+from gateway.core.errors import (
+    BodyTooLarge,
+    ClientError,
+    Draining,
+    GatewayError,
+    InvalidRequest,
+    UpstreamError,
+    UpstreamTimeout,
+)
+from gateway.net.context import Configuration, Shared
+from gateway.net.headers import request_id, trace_id
+from gateway.net.patience import Patience
+
+if TYPE_CHECKING:
+    from gateway.exchange import Facts
+
+__all__ = ["ClientGone", "Turn"]
+
+BODY_WINDOW_S = 15.0
+BODY_WINDOW_BYTES = 16 << 10
+"""A body must bring this much for each window of waiting, or be complete."""
+
+
+class ClientGone(Exception):
+    """The client has left, or has not read its answer for too long: nothing more can be said to it."""
+
+
+@define(kw_only=True)
+class Turn:
+    """A client's request from its head to the end of its answer."""
+
+    http: web.BaseRequest
+    shared: Shared
+    configuration: Configuration
+    patience: Patience
+    id: str
+    route: str
+    started: float
+    trace: str | None = None
+    model: str | None = None
+    stream: bool = False
+    strategy: str | None = None
+    arm: str | None = None
+    reason: str | None = None
+    retries: int = 0
+    upstream_status: int | None = None
+    upstream_started: float = 0.0
+    upstream_first: float | None = None
+    first_sent: float | None = None
+    longest_gap_s: float = 0.0
+    overhead_s: float = 0.0
+    status: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    error: GatewayError | None = None
+    client_gone: bool = False
+    facts: "Facts | None" = None
+    notes: list[str] = field(factory=list)
+
+    @classmethod
+    def begin(cls, http: web.BaseRequest, shared: Shared, route: str) -> "Turn":
+        """A new request: it has an id from here on, and an interruption reaches it."""
+        patience = Patience()
+        turn = cls(
+            http=http,
+            shared=shared,
+            configuration=shared.configuration,
+            patience=patience,
+            id=request_id(http.headers),
+            trace=trace_id(http.headers),
+            route=route,
+            started=patience.now(),
+        )
+        shared.under_way.add(patience)
+        shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
+        structlog.contextvars.bind_contextvars(request_id=turn.id)
+        if turn.trace is not None:
+            structlog.contextvars.bind_contextvars(trace_id=turn.trace)
+        return turn
+
+    async def read_body(self) -> bytes:
+        """The request's whole body."""
+        return b"".join([piece async for piece in self.body()])
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The request's body as it comes; raises `BodyTooLarge` before more than the cap is held."""
+        cap = self.configuration.settings.max_body_bytes
+        length = self.http.content_length
+        if length is not None and length > cap:
+            raise BodyTooLarge(f"the body is larger than {cap} bytes")
+        await self._permit_body()
+        waited_s, window_bytes = 0.0, 0
+        while True:
+            asked = self.patience.now()
+            try:
+                async with asyncio.timeout(BODY_WINDOW_S - waited_s):
+                    data = await self.http.content.readany()
+            except TimeoutError:
+                raise InvalidRequest("the body did not arrive in time") from None
+            except web.RequestPayloadError as error:
+                raise InvalidRequest("the body cannot be read") from error
+            if not data:
+                return
+            self.bytes_in += len(data)
+            if self.bytes_in > cap:
+                raise BodyTooLarge(f"the body is larger than {cap} bytes")
+            waited_s += self.patience.now() - asked
+            window_bytes += len(data)
+            if window_bytes >= BODY_WINDOW_BYTES:
+                waited_s, window_bytes = 0.0, 0
+            yield data
+
+    async def _permit_body(self) -> None:
+        """Tell a client that waits for it (`Expect: 100-continue`) to send its body."""
+        if self.http.headers.get("Expect", "").lower() == "100-continue":
+            writer = self.http.writer
+            await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            writer.output_size = 0  # aiohttp takes anything written for the beginning of the answer
+
+    async def start(self, response: web.StreamResponse) -> None:
+        """Send the answer's head."""
+        if self.shared.draining:
+            response.force_close()
+        response.headers["Server"] = "toolgate"
+        response.headers["X-Request-Id"] = self.id
+        if self.strategy is not None:
+            response.headers["X-Toolgate-Strategy"] = self.strategy
+        if self.arm is not None:
+            response.headers["X-Toolgate-Arm"] = self.arm
+        self.status = response.status
+        await self._to_client(response.prepare(self.http))
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        """Send a piece of the answer; returns when there is room for the next one."""
+        self.bytes_out += len(data)
+        await self._to_client(response.write(data))
+
+    async def end(self, response: web.StreamResponse) -> None:
+        """Send the end of the answer."""
+        await self._to_client(response.write_eof())
+
+    async def send(self, response: web.Response) -> web.Response:
+        """Send a whole answer."""
+        await self.start(response)
+        self.bytes_out += len(response.body) if isinstance(response.body, bytes) else 0
+        await self.end(response)
+        return response
+
+    def cut(self) -> None:
+        """Close the client's connection at once, whatever is still in its buffers."""
+        transport = self.http.transport
+        if transport is not None:
+            transport.abort()
+
+    def close(self) -> None:
+        """The request has ended, however it did: it is written down, exactly once."""
+        self.patience.close()
+        self.shared.under_way.discard(self.patience)
+        self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
+
+    @property
+    def end_reason(self) -> str:
+        """In one word how the answer ended."""
+        if self.client_gone:
+            return "client_abort"
+        match self.error:
+            case None | ClientError():
+                return "completed"
+            case Draining():
+                return "drained"
+            case UpstreamTimeout():
+                return "upstream_timeout"
+            case UpstreamError():
+                return "upstream_error"
+            case _:
+                return "gateway_error"
+
+    async def _to_client(self, sending: Any) -> None:
+        due = self.patience.now() + self.configuration.settings.client_write_timeout_s
+        try:
+            await self.patience.within(due, sending)
+        except TimeoutError:
+            self.cut()
+            raise ClientGone("does not read") from None
+        except ConnectionError as error:
+            raise ClientGone("has closed") from error

@@ -1,0 +1,273 @@
+"""The client of the model server: deadlines, no redirects, byte caps, and every library fault translated once."""
+
+import errno
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from attrs import field, frozen
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from gateway.core.errors import (
+    GatewayError,
+    NoCapacity,
+    UpstreamBadReply,
+    UpstreamDisconnected,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
+from gateway.net.patience import Patience
+
+__all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "rejection"]
+
+KEEPALIVE_S = 4.0
+"""Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
+MAX_ERROR_BYTES = 1 << 20
+ERROR_BODY_TIMEOUT_S = 10.0
+PIECE_BYTES = 256 << 10
+MASK = b"********"
+
+
+@frozen(kw_only=True)
+class UpstreamCall:
+    """One request to the model server and the time it is given."""
+
+    method: str
+    url: URL
+    headers: CIMultiDict[str]
+    body: Any = None
+    """Bytes, an asynchronous iterable of them, or nothing."""
+    connect_timeout_s: float
+    first_byte_timeout_s: float
+    max_reply_bytes: int | None
+    decode: bool = True
+    """Undo a content encoding; a relay leaves it as it is."""
+
+
+class UpstreamReply:
+    """An answer whose headers are there: read it to its end, or close it."""
+
+    __slots__ = ("_limit", "_patience", "_read", "_response")
+
+    def __init__(self, response: aiohttp.ClientResponse, *, patience: Patience, max_bytes: int | None) -> None:
+        self._response = response
+        self._patience = patience
+        self._limit = max_bytes
+        self._read = 0
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        return self._response.headers
+
+    @property
+    def content_type(self) -> str:
+        """The media type in lower case; empty when none is given."""
+        return self._response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes so far."""
+        return self._read
+
+    async def read(self, due: float) -> bytes:
+        """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
+        try:
+            data = await self._patience.within(due, self._response.content.readany())
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise _of_body(error) from error
+        self._read += len(data)
+        if self._limit is not None and self._read > self._limit:
+            raise UpstreamBadReply("the model server's answer is too large")
+        return data
+
+    async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
+        """The whole body; raises `UpstreamTimeout` when it stops coming."""
+        pieces: list[bytes] = []
+        due = min(first_due, total_due)
+        while True:
+            try:
+                data = await self.read(due)
+            except TimeoutError:
+                raise UpstreamTimeout("the model server took too long to answer") from None
+            if not data:
+                return b"".join(pieces)
+            pieces.append(data)
+            due = min(self._patience.now() + idle_s, total_due)
+
+    def close(self) -> None:
+        """Let go of the connection: it is kept for the next call only when the body was read to its end."""
+        self._response.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+@frozen
+class UpstreamClient:
+    """One connection pool for all calls."""
+
+    session: aiohttp.ClientSession = field(repr=False)
+
+    @classmethod
+    def create(cls) -> "UpstreamClient":
+        """A client on the running loop; `close` it."""
+        # aiohttp's own limit of 100 connections would hold the 101st stream back without a word.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=10)
+        return cls(
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=None),
+                skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
+            )
+        )
+
+    async def send(self, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+        """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
+        headers, data = _framed(call)
+        request = self.session.request(
+            call.method,
+            call.url,
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            auto_decompress=call.decode,
+            timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
+        )
+        try:
+            response = await patience.within(patience.now() + call.first_byte_timeout_s, _started(request))
+        except aiohttp.ConnectionTimeoutError as error:
+            raise UpstreamTimeout("connecting to the model server took too long") from error
+        except TimeoutError as error:
+            raise UpstreamTimeout("the model server did not begin to answer in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _of_head(error) from error
+        return UpstreamReply(response, patience=patience, max_bytes=call.max_reply_bytes)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.session.close()
+
+
+async def rejection(
+    reply: UpstreamReply, *, patience: Patience, secret: str | None, key_is_ours: bool
+) -> UpstreamError:
+    """The error that an answer other than 2xx stands for; its JSON body is kept, the gateway's own secret masked."""
+    status = reply.status
+    if status < 400:
+        return UpstreamBadReply(f"the model server answered with status {status}")
+    if status in (401, 403) and key_is_ours:
+        return UpstreamRejected("the model server refused the gateway's own key", status=status)
+    payload = _json_object(await _error_body(reply, patience))
+    if payload is not None and secret:
+        payload = payload.replace(secret.encode(), MASK)
+    return UpstreamRejected(
+        f"the model server answered with status {status}",
+        status=status,
+        payload=payload,
+        retry_after_s=_retry_after(reply.headers.get("Retry-After")),
+    )
+
+
+def _framed(call: UpstreamCall) -> tuple[CIMultiDict[str], Any]:
+    """A large body goes in pieces of known length, so that it is written as the server takes it."""
+    if not isinstance(call.body, bytes) or len(call.body) <= PIECE_BYTES:
+        return call.headers, call.body
+    headers = call.headers.copy()
+    headers["Content-Length"] = str(len(call.body))
+    return headers, _pieces(call.body)
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        yield body[start : start + PIECE_BYTES]
+
+
+async def _started(request: Any) -> aiohttp.ClientResponse:
+    response: aiohttp.ClientResponse = await request
+    return response
+
+
+async def _error_body(reply: UpstreamReply, patience: Patience) -> bytes:
+    due = patience.now() + ERROR_BODY_TIMEOUT_S
+    pieces: list[bytes] = []
+    while reply.bytes_read <= MAX_ERROR_BYTES:
+        try:
+            data = await reply.read(due)
+        except (UpstreamError, TimeoutError):
+            return b""
+        if not data:
+            return b"".join(pieces)
+        pieces.append(data)
+    return b""
+
+
+def _json_object(body: bytes) -> bytes | None:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return body if isinstance(value, dict) else None
+
+
+def _retry_after(value: str | None) -> float | None:
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def _of_head(error: Exception) -> GatewayError:
+    """A fault before the answer's headers; one of the client's own, met while its body went up, stays what it is."""
+    for cause in _causes(error):
+        if isinstance(cause, GatewayError):
+            return cause
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return NoCapacity("no free connection to the model server", retry_after_s=1.0)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return UpstreamRefused("the model server cannot be reached")
+    if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
+        return UpstreamBadReply("the model server's answer is not valid HTTP")
+    return UpstreamDisconnected("the model server closed the connection without an answer")
+
+
+def _of_body(error: Exception) -> UpstreamError:
+    """A fault within the answer's body."""
+    if _is_garbled(error):
+        return UpstreamBadReply("the model server's answer cannot be decoded")
+    return UpstreamDisconnected("the model server closed the connection within its answer")
+
+
+def _is_garbled(error: BaseException) -> bool:
+    return any(isinstance(cause, aiohttp.http_exceptions.ContentEncodingError) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(8):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
