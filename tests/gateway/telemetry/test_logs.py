@@ -1,0 +1,233 @@
+"""Logs: one line per event whatever is in it, no secret, and never a wait."""
+
+import fcntl
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.telemetry.logs import LineWriter, configure_logging
+from gateway.telemetry.redaction import REDACTED, Redactor
+
+SECRET = "canary-secret-value"
+
+
+class Pipe:
+    """A log target whose lines can be read back."""
+
+    def __init__(self) -> None:
+        self.read_fd, self.write_fd = os.pipe()
+        self.dropped: list[tuple[str, int]] = []
+        self._writer: LineWriter | None = None
+
+    def configure(self, **options: object) -> None:
+        logging.getLogger().handlers.clear()  # those of pytest raise what they cannot format
+        self._writer = configure_logging(
+            fd=self.write_fd,
+            on_drop=lambda reason, lines: self.dropped.append((reason, lines)),
+            secrets=[SECRET],
+            **options,  # type: ignore[arg-type]
+        )
+
+    def lines(self) -> list[str]:
+        assert self._writer is not None
+        self._writer.close()
+        os.close(self.write_fd)
+        self.write_fd = -1
+        with os.fdopen(os.dup(self.read_fd), encoding="utf-8", newline="\n") as file:
+            return file.read().split("\n")[:-1]
+
+    def close(self) -> None:
+        os.close(self.read_fd)
+        if self.write_fd >= 0:
+            os.close(self.write_fd)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    pipe = Pipe()
+    yield pipe
+    pipe.close()
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def test_an_event_is_one_json_line_with_time_level_and_request_id(pipe):
+    pipe.configure()
+    with structlog.contextvars.bound_contextvars(request_id="r-1"):
+        structlog.get_logger().info("upstream_closed", bytes=12)
+    [line] = pipe.lines()
+    event = json.loads(line)
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {"level": "info", "event": "upstream_closed", "bytes": 12, "request_id": "r-1"}
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_newlines_and_terminal_codes_stay_inside_their_line(pipe, form):
+    pipe.configure(form=form)
+    structlog.get_logger().info("seen\nfake", text="a\r\nb\x1b[31m\u2028\x9b\x00", **{"k\n": "v"})
+    [line] = pipe.lines()
+    assert not any(char in line for char in "\x1b\r\u2028\x9b\x00")
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_secret_is_nowhere(pipe, form):
+    pipe.configure(form=form, level="debug")
+    log = structlog.get_logger()
+    log.info("a", url=f"http://h/?k={SECRET}", nested={"list": [f"x{SECRET}y"], SECRET: 1})
+    log.info("b", headers={"Authorization": "Bearer canary-other", "X-Api-Key": "canary-key"})
+    log.debug("c", text="authorization: Bearer canary-token and sk-canary12345678 api_key=canary-2")
+    log.info("/".join(["d", SECRET]), upstream_api_key="canary-3", cookie="canary-4", password="canary-5")
+    try:
+        raise ValueError(f"no access with {SECRET}")
+    except ValueError:
+        log.exception("e")
+    logging.getLogger("library").warning("sent %s", SECRET)
+    lines = "\n".join(pipe.lines())
+    assert "canary" not in lines
+    assert lines.count(REDACTED) >= 10
+
+
+def test_counts_of_tokens_are_no_secret(pipe):
+    pipe.configure()
+    structlog.get_logger().info("a", input_tokens=7, max_tokens=8, keys=2, monkey="yes")
+    assert json.loads(pipe.lines()[0])["input_tokens"] == 7
+
+
+def test_a_traceback_is_in_the_event(pipe):
+    pipe.configure()
+    try:
+        raise ValueError("oh")
+    except ValueError as error:
+        structlog.get_logger().error("failed", exc_info=error)
+    [line] = pipe.lines()
+    assert "ValueError: oh" in json.loads(line)["exception"]
+
+
+def test_on_a_console_a_traceback_is_indented_below_its_event(pipe):
+    pipe.configure(form="console")
+    try:
+        raise ValueError("oh\n12:00:00 info    forged")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    first, *rest = pipe.lines()
+    assert "failed" in first
+    assert rest
+    assert all(line.startswith("    ") for line in rest)
+
+
+def test_less_severe_events_are_left_out(pipe):
+    pipe.configure(level="warning")
+    structlog.get_logger().info("a")
+    structlog.get_logger().warning("b")
+    logging.getLogger("library").info("c")
+    assert [json.loads(line)["event"] for line in pipe.lines()] == ["b"]
+
+
+def test_what_libraries_log_takes_the_same_way(pipe):
+    pipe.configure()
+    logging.getLogger("aiohttp.server").error("Error handling %s", "x\ny")
+    logging.getLogger("aiohttp.server").error("cannot be formatted %d", "x")
+    [line] = pipe.lines()
+    event = json.loads(line)
+    assert (event["event"], event["logger"], event["message"]) == (
+        *("library_logged", "aiohttp.server"),
+        "Error handling x\ny",
+    )
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        10**5000,
+        "\ud800",
+        b"\xff",
+        {1: {2: {3: {4: {5: {6: {7: 8}}}}}}},
+        ["x"] * 100_000,
+        "y" * 1_000_000,
+        Unprintable(),
+        {Ellipsis: None},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_any_value_can_be_logged_in_bounds(pipe, value, form):
+    pipe.configure(form=form)
+    structlog.get_logger().info("a", value=value)
+    [line] = pipe.lines()
+    assert len(line) < 20_000
+    if form == "json":
+        json.loads(line, parse_constant=pytest.fail)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_redaction_leaves_what_json_can_hold(value):
+    fields = Redactor([SECRET]).fields({"value": value})
+    assert json.loads(json.dumps(fields, allow_nan=False)) == fields
+
+
+def test_a_blocked_pipe_drops_and_counts_and_never_waits():
+    read_fd, write_fd = os.pipe()
+    fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, 4096)
+    dropped: list[str] = []
+    writer = LineWriter(write_fd, on_drop=lambda reason, lines: dropped.append(reason), max_lines=50)
+    for number in range(2000):
+        writer.write(f"{number} " + "x" * 500)
+    assert dropped
+    assert set(dropped) == {"queue_full"}
+    reader = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(read_fd, 1 << 16), b"")])
+    reader.start()
+    writer.close()
+    os.close(write_fd)
+    reader.join()
+    os.close(read_fd)
+
+
+def test_a_target_that_went_away_is_counted_and_harms_nothing():
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    dropped: list[tuple[str, int]] = []
+    writer = LineWriter(write_fd, on_drop=lambda reason, lines: dropped.append((reason, lines)))
+    writer.write("a")
+    writer.write("b")
+    writer.close()
+    os.close(write_fd)
+    assert sum(lines for reason, lines in dropped if reason == "write_failed") == 2
+
+
+def test_a_non_blocking_target_gets_every_line():
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    writer = LineWriter(write_fd, on_drop=pytest.fail)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.extend(iter(lambda: os.read(read_fd, 1 << 16), b"")))
+    for number in range(400):
+        writer.write(f"{number} " + "x" * 500)
+    reader.start()
+    writer.close()
+    os.close(write_fd)
+    reader.join()
+    os.close(read_fd)
+    assert len(b"".join(received).split(b"\n")) == 401
