@@ -32,7 +32,8 @@ def test_what_is_written_is_read_back(value):
 def test_python_spelling_is_read_as_its_value(value):
     text = repr(value)
     parsed = parse(text)
-    assert parsed.value == value or "\\x" in text or "\\U" in text
+    if '"' not in text:  # A double-quoted string is read as JSON's, which knows no `\\x00`.
+        assert parsed.value == value
     assert parsed.end == len(text)
 
 
