@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _MAX_DEPTH = 12
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 _MAX_LINES = 4000
 _MAX_CHARACTERS = 1 << 20
 _MAX_REFS = 16
@@ -279,12 +280,12 @@ def _paragraphs(text: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    return name if is_plain_name(name) else dumps(name, ensure_ascii=False)
+    return name if is_plain_name(name) else _data(name)
 
 
 def _data(value: object) -> str:
     """A JSON value from a schema, on one line."""
     try:
-        return dumps(value, ensure_ascii=False)
+        return dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
     except (RecursionError, ValueError, TypeError):
         return "..."

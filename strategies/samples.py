@@ -60,14 +60,15 @@ _MAX_GIVEN = 50
 def sample_arguments(tool: Tool) -> dict[str, Any]:
     """Every required parameter and the first optional one, with values that fit their types and names."""
     root = tool.parameters
-    return _Samples(root).fields(resolved(root, root), 0)
+    return _Samples(root, tool.name).fields(resolved(root, root), 0)
 
 
 class _Samples:
     """Makes sample values for one tool; past the bound nested values stay empty."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], tool: str) -> None:
         self._root = root
+        self._tool = tool
         self._left = _MAX_SAMPLES
 
     def fields(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class _Samples:
             case "null":
                 return None
             case _:
-                return _sample_text(name, schema)
+                return _sample_text(f"{self._tool}_{name}" if name == "pattern" else name, schema)
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
@@ -140,6 +141,8 @@ def _given(schema: Mapping[str, Any]) -> Iterator[object]:
         values = schema.get(key)
         if isinstance(values, list):
             yield from values
+    if "default" in schema:
+        yield schema["default"]
 
 
 def _is_plain(value: object) -> bool:
