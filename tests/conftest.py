@@ -1,0 +1,99 @@
+"""What tests share: a gateway on a free port, a scripted upstream, and guards against what must not be left behind."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from blockbuster import blockbuster_ctx
+
+from tests.support.faulty_upstream import FaultyUpstream
+
+if TYPE_CHECKING:
+    from gateway.app import Gateway
+
+    StartGateway = Callable[..., Awaitable[Gateway]]
+
+
+def _sockets() -> int:
+    count = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{number}").startswith("socket:")
+        except OSError:
+            continue
+    return count
+
+
+@pytest.fixture
+async def no_leaks() -> AsyncIterator[None]:
+    """Fails the test that leaves a task or a socket behind."""
+    before = asyncio.all_tasks()
+    sockets = _sockets()
+    yield
+    for _ in range(50):
+        left = {task for task in asyncio.all_tasks() - before if not task.done()}
+        left.discard(asyncio.current_task())  # type: ignore[arg-type]
+        if not left and _sockets() <= sockets:
+            return
+        await asyncio.sleep(0.01)
+    assert not left, f"tasks left over: {left}"
+    assert _sockets() <= sockets, "sockets left over"
+
+
+@pytest.fixture
+async def upstream(no_leaks: None) -> AsyncIterator[FaultyUpstream]:
+    """A model server that answers as the test says."""
+    server = await FaultyUpstream().start()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def gateway(no_leaks: None) -> "AsyncIterator[StartGateway]":
+    """Starts gateways: `await gateway(upstream.url, GATEWAY_KEEPALIVE_S="0.1")`."""
+    from gateway.app import build  # here: most tests need no server
+    from gateway.config import load
+
+    started: list[Gateway] = []
+
+    async def start(upstream_url: str | None, **environ: str) -> "Gateway":
+        named = {} if upstream_url is None else {"UPSTREAM_URL": upstream_url}
+        running = await build(load({"GATEWAY_PORT": "0", "METRICS_PORT": "0", **named, **environ}))
+        started.append(running)
+        return running
+
+    # A call from the gateway's own code that blocks the event loop fails the test.
+    with blockbuster_ctx(["gateway.net", "gateway.exchange", "gateway.wire", "gateway.policy"]):
+        yield start
+        for running in started:
+            await running.close()
+
+
+@pytest.fixture
+async def client(no_leaks: None) -> AsyncIterator[aiohttp.ClientSession]:
+    """An HTTP client that gives up in good time."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
+        yield session
+
+
+class _Unsent:
+    """What aiohttp asks of the writer of a request that was never sent."""
+
+    output_size = 0
+
+
+class MockedResponse(aiohttp.ClientResponse):
+    """A response that aioresponses can make: aiohttp 3.14 asks for a writer that the mocks do not pass."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("stream_writer", _Unsent())
+        super().__init__(*args, **kwargs)
+
+
+@pytest.fixture
+def response_class() -> type[aiohttp.ClientResponse]:
+    """For the `response_class=` of every aioresponses mock, until aioresponses mends it (issue 289)."""
+    return MockedResponse
