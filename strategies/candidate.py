@@ -1,0 +1,210 @@
+"""One candidate: text behind a marker, read by the dialects that share the marker, one after the other.
+
+A dialect is asked with more lenient attempts while it wants them, then the next one is. Reading again costs the text
+once more, so the reader keeps a budget. In `incremental` mode a call that has begun can only end or break.
+"""
+
+from collections.abc import Generator
+
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
+from strategies.confidence import base, judge
+from strategies.cursor import Cursor, Reject
+from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.jsonish import dumps
+
+__all__ = ["Candidate"]
+
+
+class Candidate:
+    """Reads one candidate; `events` fill up while it does, and when it is over `rest` goes back to the reader."""
+
+    def __init__(self, rows: tuple[Dialect, ...], opening: Opening, context: Context, *, live: bool) -> None:
+        self.events: list[Event] = []
+        self.rest = ""
+        self.blind = 0
+        """How many characters of `rest` may not begin a candidate again."""
+        self.work = 0
+        """Characters read in vain."""
+        self.accounted = 0
+        """Characters that events account for."""
+        self._rows = rows
+        self._row = 0
+        self._opening = opening
+        self._context = context
+        self._live = live
+        self._limit = context.options.limits.max_call_bytes
+        self._refusals: list[Note] = []
+        self._drafts = 0
+        self._pieces: list[str] = []
+        self._size = 0
+        self._start()
+
+    @property
+    def held(self) -> int:
+        return self._size
+
+    def feed(self, text: str, *, eof: bool, cut: bool) -> bool:
+        """Read on; True when the candidate is over."""
+        while True:
+            part, text = self._admit(text)
+            self._cursor.push(part)
+            self._cursor.eof = eof and not text
+            self._cursor.cut = cut
+            over = self._run()
+            if over:
+                self.rest += text
+                return True
+            if self._size > self._limit:
+                self._give_up("too_large", blind=self._size)
+                self.rest += text
+                return True
+            if not text:
+                return False
+
+    def _admit(self, text: str) -> tuple[str, str]:
+        room = self._limit + 1 - self._size
+        part, text = text[:room], text[room:]
+        if part:
+            self._pieces.append(part)
+            self._size += len(part)
+        return part, text
+
+    def _start(self) -> None:
+        """Hand the candidate to the dialect whose turn it is."""
+        self._cursor = Cursor()
+        self._arguments = Arguments(self._emit_live if self._live else None)
+        self._emitted: list[str] = []
+        self._began = ""
+        self._shown = False
+        self._ended = False
+        self._steps: Generator[Draft | None, None, None] = self._rows[self._row].parse(
+            self._cursor, self._context, self._opening, self._arguments
+        )
+
+    def _run(self) -> bool:
+        while True:
+            try:
+                for draft in self._steps:
+                    if draft is None:
+                        self._flow()
+                        return False
+                    self._settle(draft)
+                self._end()
+                return True
+            except Reject as refusal:
+                if self._refused(refusal):
+                    return True
+
+    def _settle(self, draft: Draft) -> None:
+        """A call is complete: judge it, then pass it on or give its text back."""
+        dialect = self._rows[self._row]
+        if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
+            raise Reject("unknown_tool")
+        judged = judge(draft, self._context, dialect.id)
+        verdict = judged.verdict
+        if self._began:
+            self._close_live(draft, judged.arguments)
+        raw = self._consume(draft.end)
+        self._drafts += 1
+        self._ended = draft.end is not None
+        end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
+        if self._began:
+            self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
+        elif verdict.accepted and len(raw.encode("utf-8", "surrogatepass")) <= self._limit:
+            self.events += (Start("", verdict.name), Args("", end.arguments), end)
+        else:
+            self.events += (Note(verdict), Text(raw))
+        self._began, self._shown = "", False
+        self._arguments.restart()
+
+    def _end(self) -> None:
+        """The dialect is through: what it used beyond its calls is markup."""
+        used = "" if self._ended else self._consume()
+        if used:
+            self.events.append(Drop(used, "markup") if self._drafts else Text(used))
+        self.rest = "".join(self._pieces)
+
+    def _refused(self, refusal: Reject) -> bool:
+        """The dialect says no: ask again, ask the next one, or give up (True)."""
+        self.work += self._cursor.offset
+        self._refusals.append(self._note(refusal.reason, refusal.attempted))
+        if self._began:
+            self.events.append(Broken(self._consume(), refusal.reason))
+            self.rest = "".join(self._pieces)
+            return True
+        if refusal.again and not self._drafts:
+            self._opening = self._opening.again(refusal.hint)
+        elif self._row + 1 < len(self._rows) and not self._drafts:
+            self._row += 1
+            self._opening = self._opening.again(None)
+        else:
+            self._give_up("", blind=0 if self._drafts else 1)
+            return True
+        eof, cut = self._cursor.eof, self._cursor.cut
+        self._start()
+        self._cursor.push("".join(self._pieces))
+        self._cursor.eof, self._cursor.cut = eof, cut
+        return False
+
+    def _give_up(self, reason: str, *, blind: int) -> None:
+        if self._began:
+            self.events.append(Broken(self._consume(), reason))
+        else:
+            self.events += self._refusals
+            if reason:
+                self.events.append(self._note(reason, attempted=True))
+            self.blind = blind
+        self.rest = "".join(self._pieces)
+
+    def _note(self, reason: str, attempted: bool) -> Note:
+        name = self._opening.marker if attempted else ""
+        return Note(Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,)))
+
+    @property
+    def consumed(self) -> int:
+        """How far the dialect had read, beyond what events account for."""
+        return self._size - self._cursor.pending
+
+    def _consume(self, end: int | None = None) -> str:
+        """The text the dialect has used since the last event, up to the offset `end`."""
+        text = "".join(self._pieces)
+        behind = self._cursor.pending + (0 if end is None else self._cursor.settled - end)
+        used = text[: len(text) - behind]
+        rest = text[len(used) :]
+        self._pieces = [rest] if rest else []
+        self._size = len(rest)
+        self.accounted += len(used)
+        return used
+
+    # Incremental
+
+    def _emit_live(self, name: str, json: str | None) -> bool:
+        if json is not None:
+            self._emitted.append(json)
+            return True
+        dialect = self._rows[self._row]
+        score = base("tag", self._context, dialect.id, [])
+        if score < self._context.options.min_confidence or not self._context.may_recover(name):
+            return False
+        self._began = name
+        return True
+
+    def _flow(self) -> None:
+        """Pass on what the dialect has emitted so far."""
+        if not self._began or (self._shown and not self._emitted):
+            return
+        raw = self._consume()
+        if not self._shown:
+            self.events.append(Start(raw, self._began))
+            self._shown, raw = True, ""
+        if self._emitted:
+            self.events.append(Args(raw, "".join(self._emitted)))
+            self._emitted.clear()
+
+    def _close_live(self, draft: Draft, arguments: dict[str, object]) -> None:
+        for key, value in arguments.items():
+            if key not in draft.arguments:
+                self._arguments.key(dumps(key))
+                self._arguments.piece(dumps(value))
+        self._arguments.close()
+        self._flow()

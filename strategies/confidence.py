@@ -1,0 +1,107 @@
+"""Evidence in, score and reasons out, in whole hundredths."""
+
+import fnmatch
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from gateway.core.events import Verdict
+from strategies.dialect import Context, Draft
+from strategies.jsonish import CHOSEN
+
+__all__ = ["FORMS", "Judged", "cost", "judge"]
+
+FORMS = {
+    "prompted": 99,
+    "special": 99,
+    "tag": 97,
+    "hermes": 97,
+    "function": 97,
+    "invoke": 97,
+    "tool_fence": 95,
+    "fence": 92,
+    "bare": 92,
+    "pythonic": 92,
+    "react": 92,
+    "shell": 80,
+    "in_prose": 70,
+    "shell_lines": 70,
+}
+"""Base value of each form of a call."""
+
+_COSTS = {
+    "value_closed_by_call": 12,
+    "value_closed_by_next": 12,
+    "unknown_argument": 3,
+    "known_tool_only": 1,
+    "call_closer_missing": 2,
+    "call_closer_wrong": 2,
+    "value_closer_wrong": 2,
+}
+
+
+@frozen(kw_only=True)
+class Judged:
+    """The judge's word on one draft; `arguments` are final when it was accepted."""
+
+    verdict: Verdict
+    arguments: dict[str, object]
+
+
+def cost(mend: str) -> int:
+    """What one mend takes off the score."""
+    if mend in _COSTS:
+        return _COSTS[mend]
+    return 8 if mend in CHOSEN else 2
+
+
+def judge(draft: Draft, context: Context, dialect: str) -> Judged:
+    """Accept or refuse a draft."""
+    tool = draft.tool
+    reasons: list[str] = []
+    score = base(draft.form, context, dialect, reasons)
+    arguments: dict[str, object] = draft.arguments
+    mends: Sequence[str] = draft.mends
+    refusal = draft.fault
+    if tool is not None:
+        schema = context.schema(tool)
+        filled = schema.fill_nullable(draft.arguments)
+        arguments = filled.arguments
+        reasons.extend(filled.mends)
+        unknown = [key for key in arguments if schema.properties and key not in schema.properties]
+        mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
+        refusal = refusal or schema.check(arguments)
+    for mend in mends:
+        taken = cost(mend)
+        score -= taken
+        reasons.append(f"{mend} -{taken}")
+    name = tool.name if tool else draft.name
+    if refusal is None and not context.may_recover(name):
+        refusal = "tool not in RECOVERY_TOOLS"
+    if refusal is None and score < context.options.min_confidence:
+        refusal = f"confidence {score / 100:.2f} is below {context.options.min_confidence / 100:.2f}"
+    if refusal is not None:
+        reasons.append(refusal)
+    verdict = Verdict(dialect=dialect, name=name, score=max(score, 0), accepted=refusal is None, reasons=tuple(reasons))
+    return Judged(verdict=verdict, arguments=arguments)
+
+
+def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:
+    """The base value of a form; the prompted dialect and the model family's own count highest."""
+    options = context.options
+    if context.prompted == dialect:
+        form = "prompted"
+    elif form == "tool_fence":
+        reasons.append(f"{form} {options.confidence_json_block}")
+        return options.confidence_json_block
+    elif form == "shell":
+        reasons.append(f"{form} {options.confidence_shell}")
+        return options.confidence_shell
+    reasons.append(f"{form} {FORMS[form]}")
+    return FORMS[form]
+
+
+def is_family(model: str, globs: tuple[str, ...]) -> bool:
+    """Whether the model's name suggests a dialect with these globs."""
+    name = model.lower().rsplit("/", 1)[-1]
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)

@@ -1,0 +1,87 @@
+"""Every literal text that may mean something to the reader of one request, found in one pass.
+
+A marker is looked up by its first two characters at each place where a first character of any marker stands; a tail
+that is a proper prefix of a marker is what must be held back.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+__all__ = ["LEFTOVERS", "REASONING", "Lexicon", "lexicon"]
+
+REASONING: Mapping[str, str] = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<scratch_pad>": "</scratch_pad>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "<|channel>": "<channel|>",
+}
+"""Openers of reasoning blocks inside the text, and what closes each."""
+
+LEFTOVERS = (
+    "</tool_call>",
+    "</tool_calls>",
+    "</tool_use>",
+    "</tools>",
+    "</tool>",
+    "</function>",
+    "</function_call>",
+    "</function_calls>",
+    "</invoke>",
+    "</action>",
+    "</xml>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|call|>",
+    "<|end|>",
+    "<|return|>",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_turn>",
+    "<seed:eos>",
+    "</s>",
+    "[e~[",
+)
+"""What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
+
+
+class Lexicon:
+    """The markers of one request."""
+
+    __slots__ = ("_by_head", "_longest", "_prefixes", "trigger")
+
+    def __init__(self, markers: Iterable[str], extra: str = "") -> None:
+        by_head: dict[str, list[str]] = {}
+        self._prefixes = {marker[:size] for marker in markers for size in range(1, len(marker))}
+        firsts = set(extra)
+        self._longest = 1
+        for marker in sorted(set(markers), key=lambda text: (-len(text), text)):
+            by_head.setdefault(marker[:2], []).append(marker)
+            firsts.add(marker[0])
+            self._longest = max(self._longest, len(marker))
+        self._by_head = {head: tuple(found) for head, found in by_head.items()}
+        self.trigger = re.compile("[" + re.escape("".join(sorted(firsts))) + "]") if firsts else re.compile(r"(?!)")
+
+    def at(self, text: str, index: int) -> str | None:
+        """The longest marker that stands at `index`."""
+        for head in (text[index : index + 2], text[index]):
+            for marker in self._by_head.get(head, ()):
+                if text.startswith(marker, index):
+                    return marker
+        return None
+
+    def may_begin(self, text: str, index: int) -> bool:
+        """Whether the text from `index` to its end is a proper prefix of a marker."""
+        return len(text) - index < self._longest and text[index:] in self._prefixes
+
+
+@lru_cache(maxsize=256)
+def lexicon(markers: tuple[str, ...], extra: str = "") -> Lexicon:
+    """A lexicon, shared by requests with the same markers."""
+    return Lexicon(markers, extra)

@@ -1,0 +1,336 @@
+"""Raw values between tags: where they end, what of their white space is theirs, and how they flow.
+
+Grammar of an end: the parameter's closer `C` counts only when, after white space, another parameter opens, the call's
+closer `K` follows, or the answer ends there; any other `C` is content. A body parameter may hold whole documents, so
+
+* inside a nested call (an opener directly followed by a parameter opener) `C` and `K` belong to that call;
+* `C K` followed by more text is only provisional: the rest of the answer is searched for stray closers, and when the
+  last `C K` leaves none behind it, that one is the end;
+* a missing `C` is looked for last.
+
+Each of these readings is a pass of its own over the text, asked for by `Reject(again=True)`; there are at most four.
+Bounds: work is linear per pass; in `incremental` mode a value flows as soon as it cannot be called back.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from attrs import frozen
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Arguments
+from strategies.jsonish import dumps
+
+__all__ = ["Kind", "Markup", "Sink", "Way", "decode_entities", "read_value", "settle_end", "trimmed", "unwrap_cdata"]
+
+CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
+_MAX_HELD = 1 << 16
+
+Kind = Literal["close", "loose", "param", "call_close", "call_open", "section_close", "other"]
+
+
+class Markup(Protocol):
+    """What the tags of one dialect mean while a value of one call is read."""
+
+    def kind(self, tag: str, key: str) -> tuple[Kind, str]:
+        """The meaning of a tag inside the value of `key`, and the name it carries."""
+        ...
+
+    def may_follow(self, name: str) -> bool:
+        """Whether a parameter of this name may come next: a property that has no value yet."""
+        ...
+
+
+@frozen(kw_only=True)
+class Way:
+    """How a pass reads: the lenient ones come later."""
+
+    skip: int = 0
+    """How many provisional ends of the last body value are known to be content."""
+    flat: bool = False
+    """Openers in values do not nest."""
+    lenient: bool = False
+    """The call's closer or the next parameter may end a value whose own closer is missing."""
+
+    @classmethod
+    def of(cls, hint: object) -> "Way":
+        return hint if isinstance(hint, Way) else cls()
+
+
+class Sink:
+    """Takes a value's text; passes it on, escaped, where the call is live and the parameter is a string."""
+
+    def __init__(self, arguments: Arguments, key: str, *, body: bool, flows: bool, trim: bool = True) -> None:
+        self._arguments = arguments
+        self._pieces: list[str] = []
+        self._flows = flows and arguments.live
+        self._key = key
+        self._body = body
+        self._trim = trim
+        self._opened = False
+        self._sent = 0
+        self._held = ""
+        self._paused = False
+
+    def __call__(self, text: str) -> None:
+        self._pieces.append(text)
+        if self._flows:
+            self._flow(text)
+
+    def pause(self) -> None:
+        """What comes may have to be read another way."""
+        self._paused = True
+
+    def value(self) -> str:
+        """The value without the white space that is markup."""
+        text = "".join(self._pieces)
+        return trimmed(text, body=self._body) if self._trim else text
+
+    @property
+    def raw(self) -> str:
+        return "".join(self._pieces)
+
+    def close(self, value: object) -> None:
+        """The value is final: give what has not flowed yet."""
+        if not self._arguments.live:
+            return
+        encoded = dumps(value)
+        if not self._opened:
+            self._arguments.key(dumps(self._key))
+            self._arguments.piece(encoded)
+            return
+        if not isinstance(value, str) or len(value) < self._sent:
+            raise Reject("value changed after it had begun")
+        self._arguments.piece(dumps(value[self._sent :])[1:])
+
+    def _flow(self, text: str) -> None:
+        """Hold back what may be markup: leading and trailing white space, entities, a CDATA wrapper."""
+        if self._paused:
+            return
+        text = self._held + text
+        if not self._opened:
+            if self._trim:
+                text = _leading(text, body=self._body)
+            self._paused = text.startswith(CDATA_OPEN)
+            if not text or CDATA_OPEN.startswith(text[:9]) or text[0] == "\r":
+                self._held = text
+                return
+        keep = len(text) - (_trailing(text, body=self._body) if self._trim else 0)
+        amp = text.find("&")
+        if 0 <= amp < keep:
+            keep, self._paused = amp, True
+        if keep and "\ud800" <= text[keep - 1] <= "\udbff":
+            keep -= 1
+        out, self._held = text[:keep], text[keep:]
+        self._paused = self._paused or len(self._held) > _MAX_HELD
+        if out:
+            if not self._opened:
+                self._opened = True
+                self._arguments.key(dumps(self._key))
+                self._arguments.piece('"')
+            self._sent += len(out)
+            self._arguments.piece(dumps(out)[1:-1])
+
+
+def trimmed(text: str, *, body: bool) -> str:
+    """A value without the white space that belongs to the markup: one line break each side, or all around."""
+    if not body:
+        return text.strip()
+    return text[_leading_size(text) : len(text) - _trailing(text, body=True)]
+
+
+def _leading(text: str, *, body: bool) -> str:
+    return text[_leading_size(text) :] if body else text.lstrip()
+
+
+def _leading_size(text: str) -> int:
+    return 2 if text.startswith("\r\n") else 1 if text.startswith("\n") else 0
+
+
+def _trailing(text: str, *, body: bool) -> int:
+    if not body:
+        return len(text) - len(text.rstrip())
+    return 2 if text.endswith("\r\n") else 1 if text.endswith(("\n", "\r")) else 0
+
+
+def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, sink: Sink) -> Steps:
+    """Read one value into `sink`; returns how it ended: `closed`, `loose`, `by_call` or `by_next`.
+
+    The cursor then stands behind the parameter's closer, or at the tag that ended the value in its place.
+    """
+    nested = skipped = 0
+    seen_nested = seen_call_close = False
+    while True:
+        if not (yield from cur.until("<", sink)):
+            raise _unclosed(cur, way, nested=seen_nested, call_close=seen_call_close)
+        tag = yield from cur.tag()
+        kind, name = markup.kind(tag, key) if tag else ("other", "")
+        if kind in ("close", "loose"):
+            end = yield from _closed(cur, markup, key, tag, body=body)
+            if end is not None and kind == "loose" and end == "end":
+                end = None
+            if end == "call_close" and nested:
+                nested -= 1
+            elif end == "call_close" and body and skipped < way.skip:
+                skipped += 1
+            elif end is not None and not (end == "param" and nested):
+                cur.pos += len(tag)
+                return "closed" if kind == "close" else "loose"
+        elif kind == "call_open" and not way.flat and (yield from _opens_call(cur, markup, key, tag)):
+            if not body:
+                raise Reject("opener inside a value", attempted=True)
+            nested += 1
+            seen_nested = True
+            sink.pause()
+        elif kind == "call_close" and not nested:
+            seen_call_close = True
+            if way.lenient:
+                return "by_call"
+            if not body and (yield from _ends_here(cur, markup, key, tag)):
+                raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
+        elif kind == "param" and way.lenient and not nested and markup.may_follow(name):
+            return "by_next"
+        size = len(tag) if tag and kind != "other" else 1
+        sink(cur.text[cur.pos : cur.pos + size])
+        cur.pos += size
+
+
+def _unclosed(cur: Cursor, way: Way, *, nested: bool, call_close: bool) -> Reject:
+    """The answer ended inside the value: which other way may still find its end."""
+    again = not cur.cut
+    if again and nested and not way.flat:
+        return Reject("value not closed", again=True, hint=Way(flat=True, skip=way.skip), attempted=True)
+    if again and not way.lenient and call_close:
+        return Reject("value not closed", again=True, hint=Way(flat=True, lenient=True), attempted=True)
+    return Reject("value not closed", attempted=True)
+
+
+def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> Steps:
+    """What follows a closer, if it makes the closer structural: `param`, `call_close` or `end`."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    found: str | None = None
+    if (yield from cur.at_end()):
+        found = "end" if not cur.cut else None
+    elif (yield from cur.peek(1)) == "<":
+        after = yield from cur.tag()
+        kind, name = markup.kind(after, key) if after else ("other", "")
+        if kind in ("call_close", "section_close"):
+            found = "call_close"
+        elif kind == "param" and markup.may_follow(name):
+            found = "param"
+        elif not body and kind in ("param", "call_open"):
+            found = "param"
+    cur.back(start)
+    cur.anchor = None
+    return found
+
+
+def _ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
+    """Whether the call's closer inside a short value is its end: the value's own closer does not follow."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    after = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    cur.back(start)
+    cur.anchor = None
+    return after is None or markup.kind(after, key)[0] != "close"
+
+
+def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
+    """Whether a call opener is directly followed by a parameter opener."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    opens = False
+    if (yield from cur.peek(1)) == "<":
+        after = yield from cur.tag()
+        opens = after is not None and markup.kind(after, key)[0] == "param"
+    cur.back(start)
+    cur.anchor = None
+    return opens
+
+
+def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
+    """After `C K` of a body value: search the rest for stray closers; asks for another pass where one is found.
+
+    Returns at once where the answer ends or another call opens at a line start; the text read on the way is to be
+    given back (`Draft.end`).
+    """
+    if way.skip or way.lenient:
+        return
+    cur.floor = cur.offset
+    tail = _Tail()
+    ends = 0
+    stray = False
+    yield from cur.ws()
+    while True:
+        if not (yield from cur.until("<", tail)):
+            break
+        tag = yield from cur.tag()
+        kind = markup.kind(tag, key)[0] if tag else "other"
+        if kind == "call_open" and tail.at_line_start and not ends and (yield from _opens_call(cur, markup, key, tag)):
+            break
+        if kind in ("close", "loose"):
+            if (yield from _closed(cur, markup, key, tag, body=True)) in ("call_close", "end"):
+                ends += 1
+                stray = False
+                yield from _skip_closers(cur, markup, key, tag)
+                continue
+            stray = stray or kind == "close"
+        elif kind == "call_close":
+            stray = True
+        size = len(tag) if tag else 1
+        tail(cur.text[cur.pos : cur.pos + size])
+        cur.pos += size
+    if ends and not stray:
+        raise Reject("closer inside the value", again=True, hint=Way(skip=ends, flat=way.flat), attempted=True)
+
+
+def _skip_closers(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
+    cur.pos += len(tag)
+    yield from cur.ws()
+    if (yield from cur.peek(1)) == "<":
+        after = yield from cur.tag()
+        if after and markup.kind(after, key)[0] == "call_close":
+            cur.pos += len(after)
+
+
+class _Tail:
+    """Remembers whether the text seen last ended a line."""
+
+    def __init__(self) -> None:
+        self.at_line_start = True
+
+    def __call__(self, text: str) -> None:
+        line = text.rsplit("\n", 1)
+        self.at_line_start = not line[-1].strip() and (len(line) > 1 or self.at_line_start)
+
+
+_ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
+_ENTITY = re.compile("|".join(_ENTITIES))
+_MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md", ".mdx", ".markdown", ".xhtml")
+_PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
+
+
+def unwrap_cdata(text: str) -> str | None:
+    """The content of a value that is entirely one CDATA section; None where it is not."""
+    core = text.strip()
+    if core.startswith(CDATA_OPEN) and core.endswith(CDATA_CLOSE):
+        return core[len(CDATA_OPEN) : -len(CDATA_CLOSE)]
+    return None
+
+
+def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str:
+    """Undo entities where the whole value was clearly escaped and no markup file is being written."""
+    if "&" not in text or "<" in text or ">" in text:
+        return text
+    if "&lt;" not in text and "&gt;" not in text and not (key == "command" and "&amp;&amp;" in text):
+        return text
+    for name in _PATHS:
+        path = others(name)
+        if isinstance(path, str) and path.strip().lower().endswith(_MARKUP_FILES):
+            return text
+    return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)

@@ -1,0 +1,522 @@
+"""The streaming reader: text that arrives in pieces becomes text and calls.
+
+Grammar: the answer is text in which candidates stand. A candidate begins at a marker of an active dialect that is not
+in a literal context (code fence, inline code, quotation, reasoning) and is read by that dialect's generator over a
+cursor. What the generator refuses becomes text again and is searched behind the marker.
+
+Invariants: the raw text of all events, joined, is the input; the events do not depend on how the input was cut; the
+work is linear, as text given back by refused candidates is read again only within a budget; only what may still become
+a call is held.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from attrs import define
+
+from gateway.core.events import Drop, End, Event, Note, Text
+from strategies.base import FinishReason
+from strategies.candidate import Candidate
+from strategies.dialect import Context, Dialect, Opening
+from strategies.lexicon import LEFTOVERS, REASONING, lexicon
+from strategies.literals import closes_fence, is_announced_example, is_quoted, opens_fence
+
+__all__ = ["BEFORE", "CUT_REASONS", "Reader"]
+
+BEFORE = 400
+"""How much of the text before a marker its dialect may look at."""
+CUT_REASONS = frozenset({"length", "cut", "content_filter"})
+_BUDGET = 16
+_BUDGET_FLOOR = 1 << 16
+_FENCE_LINE = 256
+_NOBODY: frozenset[str] = frozenset()
+_PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
+_BACKTICKS = re.compile(r"`+")
+_INLINE_END = re.compile(r"`+|\n[ \t\r]*\n")
+
+
+@define
+class _Pending:
+    """Events that stand only if what follows them allows it."""
+
+    kind: str
+    """`carrier`: a code fence whose sole content are calls; `reasoning`: a call inside open reasoning."""
+    events: list[Event]
+    fence: tuple[str, int] = ("", 0)
+    info: str = ""
+    closed: bool = False
+    calls: int = 0
+
+
+def _strong(rows: tuple[Dialect, ...]) -> tuple[Dialect, ...]:
+    return tuple(row for row in rows if row.level in "AB")
+
+
+def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tuple[Dialect, ...]]:
+    rows: dict[str, tuple[Dialect, ...]] = {}
+    for row, markers in found:
+        for marker in markers:
+            rows[marker] = (*rows.get(marker, ()), row)
+    return rows
+
+
+class Reader:
+    """Reads one choice of one answer."""
+
+    def __init__(self, context: Context, dialects: Sequence[Dialect]) -> None:
+        self._context = context
+        self._rows = _by_marker((row, row.openers(context)) for row in dialects)
+        self._line_rows = _by_marker((row, row.line_openers(context)) for row in dialects)
+        self._results: dict[str, set[str]] = {}
+        for row in dialects:
+            for marker in row.results:
+                self._results.setdefault(marker, set()).add(row.family)
+        anywhere = (*self._rows, *REASONING, *self._results, *LEFTOVERS)
+        self._lexicon = lexicon(anywhere, "`~\n" if self._line_rows else "`~")
+        self._carriers = frozenset(info for row in dialects for info in row.carriers)
+        self._line_lexicon = lexicon(tuple(self._line_rows))
+        self._families = {row.id: row.family for row in dialects}
+        self._out: list[Event] = []
+        self._buf = ""
+        self._offset = 0
+        self._tail = ""
+        self._blind = 0
+        self._work = 0
+        self._inline = 0
+        self._looked = 0
+        self._fence: tuple[str, int] | None = None
+        self._reasoning: str | None = None
+        self._pending: _Pending | None = None
+        self._candidate: Candidate | None = None
+        self._started = 0
+        self._callers: set[str] = set()
+        """The families that have made a call."""
+        self._fresh = False
+        """Nothing but white space has come since the last call."""
+        self._discarding = False
+        self._eof = False
+        self._cut = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._buf and self._candidate is None and self._pending is None
+
+    @property
+    def held(self) -> int:
+        """How many characters wait for a decision."""
+        waiting = len(self._buf)
+        if self._candidate:
+            waiting += self._candidate.held
+        if self._pending:
+            waiting += sum(len(event.raw) for event in self._pending.events)
+        return waiting
+
+    def feed(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        if self._flows(text):
+            self._offset += len(text)
+            self._tail = (self._tail + text)[-BEFORE:]
+            self._fresh = False
+            return [Text(text)]
+        self._buf += text
+        return self._run()
+
+    def _flows(self, text: str) -> bool:
+        """Nothing is open and nothing in the text could open anything."""
+        return (
+            self.idle
+            and not self._inline
+            and not self._discarding
+            and not self._lexicon.trigger.search(text)
+            and not (self._line_rows and self._is_line_start())
+        )
+
+    def _is_line_start(self) -> bool:
+        return not self._tail.rsplit("\n", 1)[-1].strip()
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        self._eof = True
+        self._cut = reason in CUT_REASONS
+        return self._run()
+
+    def _run(self) -> list[Event]:
+        while self._step():
+            pass
+        if self._eof:
+            self._settle_pending(accept=True)
+        out, self._out = self._out, []
+        return out
+
+    def _step(self) -> bool:
+        """One move; False when nothing more can be done with the text at hand."""
+        if self._candidate is not None:
+            return self._advance(self._candidate)
+        if not self._buf:
+            return False
+        if self._discarding:
+            self._emit(Drop(self._take(len(self._buf)), "invented_result"))
+            return False
+        if self._pending is not None:
+            if self._pending.kind == "carrier":
+                return self._step_carrier(self._pending)
+            return self._step_draft(self._pending, self._reasoning or "")
+        if self._fence is not None:
+            return self._step_fence(self._fence)
+        if self._reasoning is not None:
+            return self._step_reasoning(self._reasoning)
+        return self._step_text()
+
+    # Text
+
+    def _step_text(self) -> bool:
+        buf = self._buf
+        if self._line_rows and self._is_line_start():
+            move = self._line_start(0)
+            if move is not None:
+                return move
+        at = 0
+        while True:
+            match = self._lexicon.trigger.search(buf, at)
+            if match is None:
+                self._text(len(buf))
+                return False
+            at = match.start()
+            if buf[at] == "\n":
+                move = self._line_start(at + 1)
+            elif buf[at] == "`" or (buf[at] == "~" and self._lexicon.at(buf, at) is None):
+                return self._backticks(at)
+            elif not self._eof and self._lexicon.may_begin(buf, at):
+                self._text(at)
+                return False
+            else:
+                marker = self._lexicon.at(buf, at)
+                move = self._marker(marker, at) if marker and self._offset + at >= self._blind else None
+            if move is not None:
+                return move
+            at += 1
+
+    def _line_start(self, at: int) -> bool | None:
+        """What a marker at the start of a line leads to: a move made, or None where none stands there."""
+        buf = self._buf
+        while at < len(buf) and buf[at] in " \t":
+            at += 1
+        if at == len(buf) or self._offset + at < self._blind:
+            return None
+        if not self._eof and self._line_lexicon.may_begin(buf, at):
+            self._text(at)
+            return False
+        marker = self._line_lexicon.at(buf, at)
+        if marker is None:
+            return None
+        opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
+        return self._open(self._openable(self._line_rows[marker], opening), opening, at)
+
+    def _marker(self, marker: str, at: int) -> bool | None:
+        """What a marker at `at` leads to: a move made, or None where it is just text."""
+        opening = Opening(marker=marker, before=(self._tail + self._buf[:at])[-BEFORE:])
+        if marker in LEFTOVERS and self._fresh and not self._buf[:at].strip():
+            self._text(at)
+            self._emit(Drop(self._take(len(marker)), "leftover"))
+            return True
+        if self._results.get(marker, _NOBODY) & self._callers and opening.starts_line:
+            self._text(at)
+            self._discarding = True
+            return True
+        if marker in REASONING and opening.starts_line and not self._inline:
+            self._text(at + len(marker))
+            self._reasoning = REASONING[marker]
+            return True
+        return self._open(self._openable(self._rows.get(marker, ()), opening), opening, at)
+
+    def _open(self, rows: tuple[Dialect, ...], opening: Opening, at: int) -> bool | None:
+        """Begin a candidate, unless it stands in inline code."""
+        if not rows:
+            return None
+        if self._inline and any(row.level != "A" for row in rows):
+            literal = self._inline_code(at)
+            if literal is not None:
+                return literal
+        self._text(at)
+        self._begin(rows, opening)
+        return True
+
+    def _openable(self, rows: tuple[Dialect, ...], opening: Opening) -> tuple[Dialect, ...]:
+        """The dialects that may open a call here: weak evidence counts only in one family of a message."""
+        return tuple(
+            row
+            for row in rows
+            if (row.level == "A" or not is_quoted(opening, row.level))
+            and (row.level in "AB" or not self._callers or row.family in self._callers)
+            and row.may_open(self._context, opening)
+        )
+
+    def _openable_now(self) -> tuple[tuple[Dialect, ...], Opening]:
+        """The dialects that may open a call at the start of the buffer, inside a fence or reasoning."""
+        marker = self._lexicon.at(self._buf, 0) or ""
+        line_marker = self._line_lexicon.at(self._buf, 0) or ""
+        rows = self._rows.get(marker, ()) if len(marker) >= len(line_marker) else self._line_rows[line_marker]
+        opening = Opening(marker=max(marker, line_marker, key=len), before=self._tail)
+        return (self._openable(rows, opening), opening) if self._offset >= self._blind else ((), opening)
+
+    def _may_begin_now(self) -> bool:
+        buf = self._buf
+        return not self._eof and (self._lexicon.may_begin(buf, 0) or self._line_lexicon.may_begin(buf, 0))
+
+    def _inline_code(self, at: int) -> bool | None:
+        """Whether the marker at `at` is inside inline code: a move, or None when the code span never closes."""
+        search = max(at, self._looked - self._offset)
+        for match in _INLINE_END.finditer(self._buf, search):
+            if match.end() == len(self._buf) and not self._eof:
+                break
+            if match.group()[0] == "\n":
+                self._inline = 0
+                return None
+            if match.end() - match.start() == self._inline:
+                self._inline = 0
+                self._text(match.end())
+                return True
+        if self._eof:
+            self._inline = 0
+            return None
+        looked = self._offset + max(search, len(self._buf.rstrip("` \t\r\n")))
+        self._text(at)
+        self._looked = looked
+        return False
+
+    def _backticks(self, at: int) -> bool:
+        """A run of backticks or tildes: a code fence, the edge of inline code, or plain text."""
+        buf = self._buf
+        mark = buf[at]
+        end = at
+        while end < len(buf) and buf[end] == mark:
+            end += 1
+        if end == len(buf) and not self._eof:
+            self._text(at)
+            return False
+        line = (self._tail + buf[:at]).rsplit("\n", 1)[-1]
+        if end - at >= 3 and len(line) <= 3 and not line.strip(" "):
+            newline = buf.find("\n", end)
+            if newline < 0 and not self._eof and len(buf) - end < _FENCE_LINE:
+                self._text(at)
+                return False
+            info = opens_fence(buf[end : newline if newline >= 0 else len(buf)], mark)
+            if info is not None:
+                return self._open_fence(at, newline + 1 if newline >= 0 else len(buf), (mark, end - at), info)
+        self._text(at)
+        if mark == "`":
+            size = end - at
+            if self._inline == 0:
+                self._inline = size
+            elif self._inline == size:
+                self._inline = 0
+        self._text(end - at)
+        return True
+
+    # Fences
+
+    def _open_fence(self, at: int, end: int, fence: tuple[str, int], info: str) -> bool:
+        before = (self._tail + self._buf[:at])[-BEFORE:]
+        self._text(at)
+        self._inline = 0
+        blind = self._offset < self._blind
+        line = self._take(end - at)
+        may_carry = not blind and info in self._carriers
+        if may_carry and not is_announced_example(before):
+            self._pending = _Pending(kind="carrier", events=[], fence=fence, info=info)
+            self._pending.events.append(Text(line))
+        else:
+            self._fence = fence
+            self._out.append(Text(line))
+        self._tail = (self._tail + line)[-BEFORE:]
+        return True
+
+    def _step_fence(self, fence: tuple[str, int]) -> bool:
+        """Inside a literal fence: everything is text until the line that closes it."""
+        buf = self._buf
+        start = 0
+        while True:
+            newline = buf.find("\n", start)
+            at_line = start > 0 or self._tail.endswith("\n")
+            if newline < 0:
+                break
+            if at_line and closes_fence(buf[start:newline], fence):
+                self._text(newline + 1)
+                self._fence = None
+                return True
+            start = newline + 1
+        rest = buf[start:]
+        if at_line and (not rest.strip(" \t\r") or closes_fence(rest, fence, partial=True)) and len(rest) < _FENCE_LINE:
+            if not self._eof:
+                self._text(start)
+                return False
+            if closes_fence(rest, fence):
+                self._fence = None
+        self._text(len(buf))
+        return False
+
+    def _step_carrier(self, pending: _Pending) -> bool:
+        """Inside a fence that may carry calls: only calls and white space, then only white space to the end."""
+        buf = self._buf
+        at = len(buf) - len(buf.lstrip())
+        if at:
+            self._text(at)
+            return True
+        line, ended = self._first_line()
+        if not pending.closed:
+            if pending.calls and closes_fence(line, pending.fence):
+                if not ended and not self._eof:
+                    return False
+                self._text(len(line))
+                pending.closed = True
+                return True
+            if pending.calls and not ended and not self._eof and closes_fence(line, pending.fence, partial=True):
+                return False
+            if self._may_begin_now():
+                return False
+            rows, opening = self._openable_now()
+            rows = tuple(row for row in rows if pending.info in row.carriers)
+            if rows:
+                self._begin(rows, opening)
+                return True
+        self._fence = None if pending.closed else pending.fence
+        self._settle_pending(accept=False)
+        return True
+
+    def _first_line(self) -> tuple[str, bool]:
+        end = self._buf.find("\n")
+        return (self._buf, False) if end < 0 else (self._buf[:end], True)
+
+    # Reasoning
+
+    def _step_reasoning(self, closer: str) -> bool:
+        """Inside reasoning: text, but for its closer and for strong openers at a line start."""
+        buf = self._buf
+        at = -1
+        while True:
+            match = self._lexicon.trigger.search(buf, at + 1)
+            if match is None:
+                self._text(len(buf))
+                return False
+            at = match.start()
+            if buf.startswith(closer, at):
+                self._text(at + len(closer))
+                self._reasoning = None
+                return True
+            if not self._eof and (closer.startswith(buf[at:]) or self._lexicon.may_begin(buf, at)):
+                self._text(at)
+                return False
+            marker = self._lexicon.at(buf, at)
+            if marker is None or self._offset + at < self._blind:
+                continue
+            opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
+            rows = _strong(self._openable(self._rows.get(marker, ()), opening))
+            if rows and opening.starts_line:
+                self._text(at)
+                self._pending = _Pending(kind="reasoning", events=[])
+                self._begin(rows, opening)
+                return True
+
+    def _step_draft(self, pending: _Pending, closer: str) -> bool:
+        """After a call inside open reasoning: it was one if nothing but its end or another call follows."""
+        buf = self._buf
+        at = len(buf) - len(buf.lstrip())
+        if at:
+            self._text(at)
+            return True
+        if not pending.calls:
+            self._settle_pending(accept=False)
+            return True
+        if not self._eof and len(buf) < len(closer) and closer.startswith(buf):
+            return False
+        if not pending.closed and buf.startswith(closer):
+            self._text(len(closer))
+            pending.closed = True
+            return True
+        if self._may_begin_now():
+            return False
+        rows, opening = self._openable_now()
+        if not pending.closed and _strong(rows):
+            self._begin(_strong(rows), opening)
+            return True
+        if pending.closed:
+            self._reasoning = None
+        self._settle_pending(accept=False)
+        return True
+
+    def _settle_pending(self, *, accept: bool) -> None:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        accept = accept and pending.calls > 0 and not (self._cut and not pending.closed and pending.kind == "carrier")
+        for event in pending.events:
+            if accept:
+                self._count(event)
+            if accept and pending.kind == "carrier" and isinstance(event, Text):
+                self._out.append(Drop(event.raw, "carrier"))
+            elif accept or isinstance(event, Note | Text):
+                self._out.append(event)
+            else:
+                self._out.append(Text(event.raw))
+
+    # Candidates
+
+    def _begin(self, rows: tuple[Dialect, ...], opening: Opening) -> None:
+        live = self._context.options.stream_arguments == "incremental" and self._pending is None
+        self._candidate = Candidate(rows, opening, self._context, live=live)
+        self._started = self._offset
+
+    def _advance(self, candidate: Candidate) -> bool:
+        """Let the candidate read what has come; False when it waits for more."""
+        text, self._buf = self._buf, ""
+        over = candidate.feed(text, eof=self._eof, cut=self._cut)
+        for event in candidate.events:
+            self._emit(event)
+        candidate.events.clear()
+        if not over:
+            return False
+        self._candidate = None
+        self._work += candidate.work
+        self._offset = self._started + candidate.accounted
+        self._buf = candidate.rest
+        blind = candidate.blind
+        if blind and self._work > _BUDGET * self._offset + _BUDGET_FLOOR:
+            blind = max(blind, candidate.consumed)
+        self._blind = max(self._blind, self._offset + blind)
+        return True
+
+    # Output
+
+    def _take(self, size: int) -> str:
+        text, self._buf = self._buf[:size], self._buf[size:]
+        self._offset += size
+        return text
+
+    def _text(self, size: int) -> None:
+        """Let the first `size` characters of the buffer out as text."""
+        if not size:
+            return
+        text = self._take(size)
+        if self._inline and _PARAGRAPH.search(self._tail[-BEFORE:].rstrip(" \t\r")[-1:] + text):
+            self._inline = 0
+        self._tail = (self._tail + text)[-BEFORE:]
+        self._emit(Text(text))
+
+    def _emit(self, event: Event) -> None:
+        if event.raw:
+            if self._candidate is not None:
+                self._tail = (self._tail + event.raw)[-BEFORE:]
+            if not isinstance(event, Text):
+                self._fresh = True
+            elif not event.raw.isspace():
+                self._fresh = False
+        if self._pending is not None:
+            self._pending.events.append(event)
+            self._pending.calls += isinstance(event, End)
+            return
+        self._count(event)
+        self._out.append(event)
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, End):
+            self._callers.add(self._families[event.verdict.dialect])

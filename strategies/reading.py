@@ -1,0 +1,24 @@
+"""Which dialects read an answer, and how a reader for it is made."""
+
+from collections.abc import Callable
+
+from gateway.core.tools import ToolSet
+from strategies.base import AnswerReader, Options
+from strategies.dialect import Context
+from strategies.dialects import TABLE
+from strategies.reader import Reader
+
+__all__ = ["reader_factory"]
+
+
+def reader_factory(
+    *, tools: ToolSet, options: Options, model: str, prompted: str | None = None, restricted: bool = False
+) -> Callable[[], AnswerReader]:
+    """Readers for one request, one per choice; `prompted` is the dialect the model was asked to use."""
+    context = Context(tools=tools, options=options, model=model, prompted=prompted, restricted=restricted)
+    dialects = sorted(TABLE, key=lambda row: row.id != prompted)
+
+    def make_reader() -> AnswerReader:
+        return Reader(context, dialects)
+
+    return make_reader

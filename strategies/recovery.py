@@ -1,0 +1,29 @@
+"""Recovery: native, and the text is watched for calls that were meant as such."""
+
+from gateway.wire.openai_chat import ChatRequest
+from strategies.base import Options, Prepared, Shape
+from strategies.reading import reader_factory
+
+__all__ = ["RecoveryStrategy"]
+
+
+class RecoveryStrategy:
+    """Relays the request; where the answer holds no structured call, calls written as text are recovered."""
+
+    name = "recovery"
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """The request as it came; recovered calls wait for the upstream's finish, as native ones may still come."""
+        if not request.wants_tools:
+            return Prepared(strategy=self.name, body=request.raw)
+        mode = options.calls_per_message
+        return Prepared(
+            strategy=self.name,
+            body=request.raw,
+            make_reader=reader_factory(tools=request.tools, options=options, model=request.model, restricted=True),
+            shape=Shape(
+                first_only=mode == "first" or request.parallel is False,
+                keep_trailing=options.trailing_text == "keep",
+                wait_for_finish=True,
+            ),
+        )

@@ -1,0 +1,132 @@
+"""The reader: what becomes a call, what stays text, and that cuts never matter."""
+
+import json
+
+import pytest
+
+from tests.support.reading import read, read_every_way
+
+CALLS = {
+    "call behind prose": (
+        "Let me read.\n\n<read>\n<filePath>/a.py</filePath>\n<limit>5</limit>\n</read>\nafter",
+        [("read", {"filePath": "/a.py", "limit": 5})],
+        "Let me read.\n\n\nafter",
+    ),
+    "two hermes calls, a raw newline and a closer in a string": (
+        '<think>\nNeed it.\n</think>\n\nReading.\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/w/p.md", '
+        '"limit": 20}}\n</tool_call>\n<tool_call>\n{"name": "bash", "arguments": {"command": "echo \'</tool_call>\'\nls"}}\n'
+        "</tool_call>\n",
+        [("read", {"filePath": "/w/p.md", "limit": 20}), ("bash", {"command": "echo '</tool_call>'\nls"})],
+        "<think>\nNeed it.\n</think>\n\nReading.\n\n\n",
+    ),
+    "own closer and another call inside a document": (
+        "I will.\n\n<write_to_file>\n<path>d.xml</path>\n<content>\n<doc>\n  <content>inner</content>\n"
+        "  Use <read_file><path>x</path></read_file> first.\n</doc>\n</content>\n</write_to_file>\n",
+        [
+            (
+                "write_to_file",
+                {
+                    "path": "d.xml",
+                    "content": "<doc>\n  <content>inner</content>\n"
+                    "  Use <read_file><path>x</path></read_file> first.\n</doc>",
+                },
+            )
+        ],
+        "I will.\n\n\n",
+    ),
+    "both closers inside the value, then more text": (
+        "<write>\n<filePath>a.md</filePath>\n<content>\nsee </content></write> in docs\nmore\n</content>\n</write>\nok",
+        [("write", {"filePath": "a.md", "content": "see </content></write> in docs\nmore"})],
+        "\nok",
+    ),
+    "a complete example call inside the value": (
+        "<write><filePath>a</filePath><content>Ex:\n<write>\n<filePath>b</filePath>\n<content>z</content>\n</write>\n"
+        "done</content></write>",
+        [
+            (
+                "write",
+                {
+                    "filePath": "a",
+                    "content": "Ex:\n<write>\n<filePath>b</filePath>\n<content>z</content>\n</write>\ndone",
+                },
+            )
+        ],
+        "",
+    ),
+    "a wrapper around the tag": (
+        "<tool_call><read><filePath>a</filePath></read></tool_call>",
+        [("read", {"filePath": "a"})],
+        "",
+    ),
+    "attributes": ('<read filePath="a"/>', [("read", {"filePath": "a"})], ""),
+    "name as attribute": ('<tool name="read"><filePath>a</filePath></tool>', [("read", {"filePath": "a"})], ""),
+    "a fence that holds nothing but the call": (
+        "Here:\n```xml\n<list_files>\n<path>.</path>\n</list_files>\n```\n",
+        [("list_files", {"path": "."})],
+        "Here:\n",
+    ),
+    "two calls": (
+        "<read>\n<filePath>a</filePath>\n</read>\n<read>\n<filePath>b</filePath>\n</read>\n",
+        [("read", {"filePath": "a"}), ("read", {"filePath": "b"})],
+        "\n\n",
+    ),
+}
+
+TEXTS = {
+    "inline code and an example fence": (
+        "Roo calls tools like `<read_file><path>a</path></read_file>`, for instance:\n```xml\n<list_files>\n"
+        "<path>.</path>\n</list_files>\n```\nShall I run it?\n"
+    ),
+    "a cut document": "<write><filePath>a</filePath><content>unfinished <b>x</b>",
+    "a tag that is only prose": "text < b and <read> the docs and <list> them",
+    "markup behind a quote mark": 'It writes "<read><filePath>a</filePath></read>" then.',
+    "a block quotation": "> <read><filePath>a</filePath></read>\n",
+    "an unclosed parameter": "<read><filePath>/a\n</read>",
+    "a draft inside reasoning": (
+        '<think>maybe\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n</think>\nNo need.'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_is_read(name):
+    text, calls, content = CALLS[name]
+    found = read_every_way(text)
+    assert [(tool, json.loads(arguments)) for tool, arguments in found.calls] == calls
+    assert found.text == content
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_stays_text(name):
+    found = read_every_way(TEXTS[name])
+    assert found.calls == []
+    assert found.text == TEXTS[name]
+
+
+def test_unclosed_parameter_is_recovered_where_the_operator_allows():
+    found = read("<read><filePath>/a\n</read>", min_confidence=85)
+    assert found.calls == [("read", '{"filePath":"/a"}')]
+    assert found.scores == [85]
+
+
+def test_a_cut_answer_completes_no_call():
+    text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}'
+    assert read_every_way(text).calls
+    assert read_every_way(text, reason="length").calls == []
+
+
+def test_call_in_reasoning_counts_when_nothing_follows():
+    text = (
+        '<think>I must look.\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n</think>\n'
+    )
+    assert read_every_way(text).calls == [("read", '{"filePath":"/a"}')]
+
+
+def test_invented_result_is_dropped():
+    text = (
+        '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n<tool_response>\nfoo\n</tool_response>\n'
+        '<tool_call>\n{"name": "read", "arguments": {"filePath": "/b"}}\n</tool_call>'
+    )
+    found = read_every_way(text)
+    assert found.calls == [("read", '{"filePath":"/a"}')]
+    assert found.dropped[-1][0] == "invented_result"

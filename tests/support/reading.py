@@ -1,0 +1,135 @@
+"""Reads an answer whole and in pieces, and says what came out."""
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Text
+from gateway.core.tools import Tool, ToolSet
+from strategies.base import Options
+from strategies.reading import reader_factory
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+BOOLEAN = {"type": "boolean"}
+
+
+def tool(name: str, *required: str, **properties: Any) -> Tool:
+    """A tool whose required parameters come first and are strings unless `properties` says otherwise."""
+    return Tool(
+        name=name,
+        parameters={
+            "type": "object",
+            "properties": {**{key: STRING for key in required if key not in properties}, **properties},
+            "required": list(required),
+        },
+    )
+
+
+AGENT_TOOLS = ToolSet(
+    [
+        tool("read", "filePath", offset=INTEGER, limit=INTEGER),
+        tool("write", "filePath", "content"),
+        tool("edit", "filePath", "oldString", "newString", replaceAll=BOOLEAN),
+        tool("bash", "command", timeout=INTEGER, description=STRING),
+        tool("glob", "pattern", path=STRING),
+        tool("grep", "pattern", path=STRING, include=STRING),
+        tool("list", path=STRING),
+        tool("todoread"),
+        tool(
+            "todowrite",
+            "todos",
+            todos={
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"content": STRING, "status": STRING, "priority": STRING},
+                    "required": ["content", "status", "priority"],
+                },
+            },
+        ),
+        tool("write_to_file", "path", "content"),
+        tool("list_files", "path", recursive=BOOLEAN),
+    ]
+)
+
+
+@frozen(kw_only=True)
+class Reading:
+    """What one reading came to."""
+
+    text: str
+    calls: list[tuple[str, str]]
+    scores: list[int]
+    dialects: list[str]
+    dropped: list[tuple[str, str]]
+    notes: list[tuple[str, ...]]
+    broken: list[str]
+    streamed: str
+    events: list[Event]
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """What must not depend on the cuts."""
+        return (self.text, self.calls, self.scores, self.dialects, self.broken)
+
+
+def pieces(text: str, cuts: Iterable[int]) -> Iterator[str]:
+    at = 0
+    for cut in (*cuts, len(text)):
+        yield text[at:cut]
+        at = cut
+
+
+def read(
+    parts: str | Sequence[str],
+    *,
+    tools: ToolSet = AGENT_TOOLS,
+    reason: str = "stop",
+    model: str = "",
+    prompted: str | None = None,
+    **options: Any,
+) -> Reading:
+    """Feed the parts to a reader; the raw text of its events must be the input."""
+    parts = [parts] if isinstance(parts, str) else list(parts)
+    reader = reader_factory(tools=tools, options=Options(**options), model=model, prompted=prompted)()
+    events: list[Event] = []
+    for part in parts:
+        events += reader.feed(part)
+    events += reader.finish(reason)
+    assert "".join(event.raw for event in events) == "".join(parts)
+    assert reader.idle
+    ends = [event for event in events if isinstance(event, End)]
+    return Reading(
+        text="".join(event.raw for event in events if isinstance(event, Text)),
+        calls=[(event.name, event.arguments) for event in ends],
+        scores=[event.verdict.score for event in ends],
+        dialects=[event.verdict.dialect for event in ends],
+        dropped=[(event.reason, event.raw) for event in events if isinstance(event, Drop)],
+        notes=[event.verdict.reasons for event in events if isinstance(event, Note)],
+        broken=[event.reason for event in events if isinstance(event, Broken)],
+        streamed="".join(event.json for event in events if isinstance(event, Args)),
+        events=events,
+    )
+
+
+def read_every_way(text: str, *, splits: int = 400, **how: Any) -> Reading:
+    """Whole, per character, at two-piece splits and at random ones: all must agree."""
+    whole = read(text, **how)
+    step = max(1, len(text) // splits)
+    for cut in range(step, len(text), step):
+        assert read([text[:cut], text[cut:]], **how).outcome == whole.outcome, f"cut at {cut}"
+    assert read(list(text), **how).outcome == whole.outcome, "per character"
+    rng = random.Random(len(text))
+    for _ in range(5):
+        cuts = sorted(rng.sample(range(len(text) + 1), min(len(text), rng.randint(1, 40))))
+        assert read(list(pieces(text, cuts)), **how).outcome == whole.outcome, f"cuts {cuts}"
+    live = {**how, "stream_arguments": "incremental"}
+    streamed = read(text, **live)
+    assert read(list(text), **live).outcome == streamed.outcome, "incremental per character"
+    if not streamed.broken:
+        assert streamed.outcome == whole.outcome, "incremental"
+        assert streamed.streamed == "".join(arguments for _, arguments in streamed.calls)
+    return whole
