@@ -60,10 +60,10 @@ def serve(context: click.Context) -> None:
       UPSTREAM_URL=http://127.0.0.1:11434/v1 GATEWAY_PORT=9000 toolgate serve
       GATEWAY_ENV_FILE=/etc/toolgate/env toolgate serve
     """
-    from gateway.app import serve as run  # here: the other commands need no server
-
     try:
         settings = load(os.environ, default_log_format="console" if sys.stderr.isatty() else "json")
+        from gateway.app import serve as run  # here: the other commands need no server
+
         context.exit(run(settings))
     except ConfigError as error:
         for fault in error.faults:

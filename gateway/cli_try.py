@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 
 from gateway.core.errors import ClientError
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
-from gateway.core.tools import ToolSet
+from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import parse_request
 from strategies.base import AnswerReader, Options
 from strategies.registry import known_tools
@@ -56,8 +56,8 @@ def declared_tools(content: bytes) -> ToolSet:
 
 
 def well_known_tools() -> ToolSet:
-    """The tools of common coding agents, as if a request had declared them."""
-    return ToolSet(evolve(variants[0], known=False) for variants in known_tools().values())
+    """The tools of common coding agents, as if a request had declared them; variants of a name are merged."""
+    return ToolSet(_merged(variants) for variants in known_tools().values())
 
 
 def pieces(text: str, count: int) -> list[str]:
@@ -91,6 +91,16 @@ def show(reading: Reading, *, as_json: bool) -> None:
         for line in _described(event, reading.min_confidence):
             click.echo(line)
     click.echo(_summary(reading))
+
+
+def _merged(variants: Sequence[Tool]) -> Tool:
+    schemas = [tool.parameters for tool in variants]
+    properties = {name: schema for each in schemas for name, schema in each.get("properties", {}).items()}
+    required = set(properties).intersection(*(each.get("required", ()) for each in schemas))
+    return evolve(
+        variants[0],
+        parameters={"type": "object", "properties": properties, "required": sorted(required)},
+    )
 
 
 def _joined(events: Sequence[Event]) -> Iterator[Event]:

@@ -33,7 +33,8 @@ _MAX_QUOTED_CHARS = 300
 _RESULT_HEADS = ("[Tool Result:", "Tool Result from ", "<tool_response>")
 _WORD = re.compile(r"[a-z]{3,}")
 _PARAMETER = re.compile(r"- ([A-Za-z0-9_$.:@-]{1,80}): \((required|optional)\) ([a-z]+)")
-_CHOICES = re.compile(r"\(one of: ([^)]{1,500}?)(?:; |\))")
+_CHOICES = "one of: "
+_DECODER = json.JSONDecoder()
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,9}(?:\.\d{1,6})?(?![\w.])")
 _FOUND_IN_TEXT: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("url", "uri", "link"), re.compile(r"(https?://[^\s\"'<>]{1,200})")),
@@ -204,11 +205,17 @@ def _described(system: str) -> list[Tool]:
 
 
 def _choices(line: str) -> dict[str, Any]:
-    match = _CHOICES.search(line)
-    try:
-        return {"enum": json.loads(f"[{match[1]}]")} if match else {}
-    except ValueError:
-        return {}
+    """The values that the line says a parameter may have: JSON, with commas between them."""
+    position = line.find(_CHOICES)
+    values: list[Any] = []
+    while position >= 0:
+        try:
+            value, end = _DECODER.raw_decode(line, position + 2 if values else position + len(_CHOICES))
+        except (ValueError, RecursionError):
+            break
+        values.append(value)
+        position = end if line.startswith(", ", end) else -1
+    return {"enum": values} if values else {}
 
 
 def _from_json(line: str) -> list[Tool]:
