@@ -43,10 +43,13 @@ async def open_reply(
     *,
     headers: CIMultiDict[str],
     body: Any = None,
-    decode: bool = True,
+    relayed: bool = False,
     repeatable: bool = True,
 ) -> UpstreamReply:
-    """An answer of status 2xx, its body unread; raises what the last attempt came to."""
+    """An answer of status 2xx, its body unread; raises what the last attempt came to.
+
+    `relayed`: the body is left as it is encoded, and an error status is the client's to see.
+    """
     settings = turn.configuration.settings
     call = UpstreamCall(
         method=method,
@@ -55,11 +58,11 @@ async def open_reply(
         body=body,
         connect_timeout_s=settings.connect_timeout_s,
         first_byte_timeout_s=settings.first_byte_timeout_s,
-        max_reply_bytes=settings.max_reply_bytes if decode else None,
-        decode=decode,
+        max_reply_bytes=None if relayed else settings.max_reply_bytes,
+        decode=not relayed,
     )
     try:
-        return await _attempt(turn, call)
+        return await _attempt(turn, call, keep_errors=relayed)
     except GatewayError as error:
         wait_s = turn.shared.retry.wait_s(error, attempt=1, jitter=turn.shared.jitter()) if repeatable else None
         if wait_s is None or not turn.shared.budget.take(turn.shared.admission.active):
@@ -71,32 +74,26 @@ async def open_reply(
         turn.shared.telemetry.count(
             "toolgate_upstream_retries_total", {"upstream": turn.configuration.upstream, "reason": reason}
         )
-        return await _attempt(turn, call)
+        return await _attempt(turn, call, keep_errors=relayed)
     finally:
         turn.shared.budget.give_back()
 
 
-async def _attempt(turn: Turn, call: UpstreamCall) -> UpstreamReply:
+async def _attempt(turn: Turn, call: UpstreamCall, *, keep_errors: bool) -> UpstreamReply:
     breaker = turn.shared.breaker
     patience = turn.patience
     probe = breaker.admit(patience.now())
-    settled = False
+    healthy: bool | None = None
     turn.upstream_started = patience.now()
     try:
-        reply = await _sent(turn, call)
-        breaker.succeeded(patience.now(), probe=probe)
-        settled = True
+        reply = await _sent(turn, call, keep_errors=keep_errors)
+        healthy = reply.status not in GATEWAY_STATUSES
         return reply
     except UpstreamError as error:
-        if _speaks_of_server(error):
-            breaker.failed(patience.now(), probe=probe)
-        else:
-            breaker.succeeded(patience.now(), probe=probe)
-        settled = True
+        healthy = not _speaks_of_server(error)
         raise
     finally:
-        if not settled:
-            breaker.abandoned(probe=probe)
+        breaker.report(patience.now(), probe=probe, healthy=healthy)
         turn.shared.telemetry.set(
             "toolgate_upstream_breaker_open",
             {"upstream": turn.configuration.upstream},
@@ -104,18 +101,21 @@ async def _attempt(turn: Turn, call: UpstreamCall) -> UpstreamReply:
         )
 
 
-async def _sent(turn: Turn, call: UpstreamCall) -> UpstreamReply:
+async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool) -> UpstreamReply:
+    key_is_ours = not turn.configuration.forwards_credentials
     turn.upstream_status = None
     reply = await turn.shared.client.send(call, turn.patience)
     turn.upstream_status = reply.status
     if 200 <= reply.status < 300:
+        return reply
+    if keep_errors and reply.status >= 400 and not (key_is_ours and reply.status in (401, 403)):
         return reply
     with reply:
         raise await rejection(
             reply,
             patience=turn.patience,
             secret=turn.configuration.settings.upstream_api_key,
-            key_is_ours=not turn.configuration.forwards_credentials,
+            key_is_ours=key_is_ours,
         )
 
 

@@ -10,7 +10,7 @@ from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.context import Configuration
 from gateway.net.headers import response_headers
 from gateway.net.turn import Turn
-from gateway.net.upstream import UpstreamReply
+from gateway.net.upstream import MASK, UpstreamReply, error_body
 
 __all__ = ["relay"]
 
@@ -29,9 +29,9 @@ async def relay(turn: Turn) -> web.StreamResponse:
         body = _chained(await anext(pieces := turn.body(), b""), pieces)
         if http.content_length is not None and "Content-Encoding" not in http.headers:
             headers["Content-Length"] = str(http.content_length)
-    reply = await open_reply(turn, http.method, url, headers=headers, body=body, decode=False, repeatable=body is None)
+    reply = await open_reply(turn, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
     with reply:
-        return await _download(turn, reply)
+        return await (_fault(turn, reply) if reply.status >= 400 else _download(turn, reply))
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -47,6 +47,18 @@ def _url(configuration: Configuration, http: web.BaseRequest) -> URL:
     path = configuration.base_url.raw_path.rstrip("/") + target.raw_path.removeprefix(PREFIX)
     query = f"?{target.raw_query_string}" if target.raw_query_string else ""
     return URL(f"{configuration.base_url.origin()}{path}{query}", encoded=True)
+
+
+async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+    """The upstream's error as it is, the gateway's own secret masked."""
+    body = await error_body(reply, turn.patience)
+    secret = turn.configuration.settings.upstream_api_key
+    response = web.Response(
+        status=reply.status,
+        body=body.replace(secret.encode(), MASK) if secret else body,
+        headers=response_headers(reply.headers, also_dropped=frozenset({"content-length"})),
+    )
+    return await turn.send(response)
 
 
 async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:

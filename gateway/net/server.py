@@ -10,10 +10,11 @@ from aiohttp import web
 from gateway.core.errors import Draining, GatewayError, InvalidRequest, NotFound
 from gateway.net.context import Shared
 from gateway.net.handlers import chat
+from gateway.net.headers import request_id
 from gateway.net.middleware import Handler, json_response, run
 from gateway.net.models import list_models, one_model
 from gateway.net.relay import relay
-from gateway.net.turn import Turn
+from gateway.net.turn import SERVER_NAME, Turn
 
 __all__ = ["MetricsServer", "Server"]
 
@@ -83,7 +84,7 @@ class Server:
                     return self._readiness()
                 case "/metrics":
                     return _exposition(http, self._shared)
-        return _refusal(NotFound("there is nothing at this path; the API is under /v1"))
+        return _refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
 
     def _readiness(self) -> web.Response:
         if self._shared.draining:
@@ -112,7 +113,7 @@ class MetricsServer:
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         if http.path == "/metrics" and http.method in ("GET", "HEAD"):
             return _exposition(http, self._shared)
-        return _refusal(NotFound("there is nothing at this path"))
+        return _refusal(NotFound("there is nothing at this path"), http)
 
 
 async def _feedback(turn: Turn) -> web.StreamResponse:
@@ -144,7 +145,7 @@ class _Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
         log.info("request_refused", status=status, fault=type(exc).__name__)
-        response = _refusal(InvalidRequest("the request is not valid HTTP"))
+        response = _refusal(InvalidRequest("the request is not valid HTTP"), request)
         response.force_close()
         return response
 
@@ -174,5 +175,8 @@ def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _refusal(error: GatewayError) -> web.Response:
-    return json_response(msgspec.json.encode(error.body()), status=error.status)
+def _refusal(error: GatewayError, http: web.BaseRequest) -> web.Response:
+    response = json_response(msgspec.json.encode(error.body()), status=error.status)
+    response.headers["X-Request-Id"] = request_id(http.headers)
+    response.headers["Server"] = SERVER_NAME
+    return response

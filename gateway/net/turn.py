@@ -10,11 +10,13 @@ from attrs import define, field
 
 from gateway.core.errors import (
     BodyTooLarge,
+    BreakerOpen,
     ClientError,
     Draining,
     GatewayError,
     InvalidRequest,
     UpstreamError,
+    UpstreamRejected,
     UpstreamTimeout,
 )
 from gateway.net.context import Configuration, Shared
@@ -24,8 +26,9 @@ from gateway.net.patience import Patience
 if TYPE_CHECKING:
     from gateway.exchange import Facts
 
-__all__ = ["ClientGone", "Turn"]
+__all__ = ["SERVER_NAME", "ClientGone", "Turn"]
 
+SERVER_NAME = "toolgate"
 BODY_WINDOW_S = 15.0
 BODY_WINDOW_BYTES = 16 << 10
 """A body must bring this much for each window of waiting, or be complete."""
@@ -131,7 +134,7 @@ class Turn:
         """Send the answer's head."""
         if self.shared.draining:
             response.force_close()
-        response.headers["Server"] = "toolgate"
+        response.headers["Server"] = SERVER_NAME
         response.headers["X-Request-Id"] = self.id
         if self.strategy is not None:
             response.headers["X-Toolgate-Strategy"] = self.strategy
@@ -176,11 +179,13 @@ class Turn:
         match self.error:
             case None | ClientError():
                 return "completed"
+            case UpstreamRejected() if self.status < 500:
+                return "completed"
             case Draining():
                 return "drained"
             case UpstreamTimeout():
                 return "upstream_timeout"
-            case UpstreamError():
+            case UpstreamError() | BreakerOpen():
                 return "upstream_error"
             case _:
                 return "gateway_error"

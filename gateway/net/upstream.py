@@ -24,7 +24,7 @@ from gateway.core.errors import (
 )
 from gateway.net.patience import Patience
 
-__all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "rejection"]
+__all__ = ["MASK", "UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "rejection"]
 
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
@@ -173,7 +173,7 @@ async def rejection(
         return UpstreamBadReply(f"the model server answered with status {status}")
     if status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=status)
-    payload = _json_object(await _error_body(reply, patience))
+    payload = _json_object(await error_body(reply, patience))
     if payload is not None and secret:
         payload = payload.replace(secret.encode(), MASK)
     return UpstreamRejected(
@@ -203,7 +203,8 @@ async def _started(request: Any) -> aiohttp.ClientResponse:
     return response
 
 
-async def _error_body(reply: UpstreamReply, patience: Patience) -> bytes:
+async def error_body(reply: UpstreamReply, patience: Patience) -> bytes:
+    """The body of an error, empty when it is too large, too slow or cut."""
     due = patience.now() + ERROR_BODY_TIMEOUT_S
     pieces: list[bytes] = []
     while reply.bytes_read <= MAX_ERROR_BYTES:

@@ -30,7 +30,7 @@ class BreakerPolicy:
 
 @define
 class Breaker:
-    """One upstream's health as this worker sees it: `admit` before each attempt, then exactly one of three reports."""
+    """One upstream's health as this worker sees it: `admit` before each attempt, `report` after it."""
 
     policy: BreakerPolicy = field(factory=BreakerPolicy)
     state: Literal["closed", "open", "half_open"] = "closed"
@@ -53,8 +53,16 @@ class Breaker:
         self._probing = True
         return True
 
-    def succeeded(self, now: float, *, probe: bool) -> None:
-        """The upstream answered."""
+    def report(self, now: float, *, probe: bool, healthy: bool | None) -> None:
+        """How the attempt went; `None` when it told nothing of the upstream (its client left)."""
+        if healthy is None:
+            self._probing &= not probe
+        elif healthy:
+            self._succeeded(now, probe=probe)
+        else:
+            self._failed(now, probe=probe)
+
+    def _succeeded(self, now: float, *, probe: bool) -> None:
         self._in_row = 0
         if probe:
             self.state = "closed"
@@ -64,17 +72,11 @@ class Breaker:
         else:
             self._observe(now, failed=False)
 
-    def failed(self, now: float, *, probe: bool) -> None:
-        """The upstream could not be reached, or did not answer."""
+    def _failed(self, now: float, *, probe: bool) -> None:
         self._in_row += 1
         self._observe(now, failed=True)
         if probe or (self.state == "closed" and self._is_outlier()):
             self._open(now)
-
-    def abandoned(self, *, probe: bool) -> None:
-        """The attempt ended without telling anything (its client left)."""
-        if probe:
-            self._probing = False
 
     def _observe(self, now: float, *, failed: bool) -> None:
         if now - self._window_start >= self.policy.window_s:
