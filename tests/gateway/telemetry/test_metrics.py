@@ -99,7 +99,7 @@ def test_ten_thousand_invented_names_add_few_series():
     assert series(metrics) - before < 300
     cached = sum(len(family._children) for family in metrics._counters.values())
     assert cached < 400
-    assert sample(metrics, "toolgate_label_overflows_total", label="tool") > 9000
+    assert (sample(metrics, "toolgate_label_overflows_total", label="tool") or 0) > 9000
 
 
 def test_a_hostile_name_cannot_break_the_exposition():
