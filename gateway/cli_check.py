@@ -31,7 +31,7 @@ def check(environ: Mapping[str, str]) -> Checked:
     factory = ToolExecutionFactory(loaded.strategies, rules=settings.strategy_rules)
     return Checked(
         settings=settings,
-        faults=(*faults, *(f"strategies: {fault}" for fault in factory.faults())),
+        faults=(*faults, *(f"STRATEGY_RULES: {fault}" for fault in factory.faults())),
         warnings=(*settings.warnings, *loaded.faults),
     )
 

@@ -12,11 +12,13 @@ from gateway.config_table import DECLARED, LATER, Declared, Later, Settings, des
 from gateway.config_values import is_loopback
 from gateway.core.errors import ConfigError
 from gateway.keys import KeyRing
+from strategies.rendering import RENDERERS
 
 __all__ = ["DECLARED", "LATER", "Settings", "describe", "inspect", "load", "reload", "settings_table_markdown"]
 
 LogFormat = Literal["json", "console"]
 
+_WITHOUT_DIALECT = ("native", "recovery")
 _CONTROL = frozenset(map(chr, [*range(32), 127]))
 _BY_NAME = {entry.name: entry for entry in DECLARED}
 _FILE_NAMES = {f"{entry.name}_FILE": entry.name for entry in DECLARED if entry.is_secret}
@@ -239,8 +241,20 @@ def _contradictions(settings: Settings, given: Mapping[str, _Given]) -> Iterator
             f"GATEWAY_API_KEYS: is empty while UPSTREAM_API_KEY is set: whoever reaches {settings.host} could "
             "spend it; set keys, or GATEWAY_ALLOW_OPEN=true if something in front of the gateway asks for them"
         )
+    yield from _unwritable_dialects(settings)
     if settings.metrics_port and settings.metrics_port == settings.port:
         yield "METRICS_PORT: must differ from GATEWAY_PORT"
+
+
+def _unwritable_dialects(settings: Settings) -> Iterator[str]:
+    for rule in settings.strategy_rules:
+        if rule.dialect is None:
+            continue
+        if rule.strategy in _WITHOUT_DIALECT:
+            yield f"STRATEGY_RULES: {rule}: {rule.strategy} takes no dialect"
+        elif rule.strategy == "xml_prompt" and rule.dialect not in RENDERERS:
+            known = ", ".join(sorted(RENDERERS))
+            yield f"STRATEGY_RULES: {rule}: this version writes the dialects {known}"
 
 
 def _warnings(settings: Settings) -> tuple[str, ...]:

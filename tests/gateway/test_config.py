@@ -171,6 +171,12 @@ def test_a_setting_of_a_later_version_is_refused_unless_it_says_off(later):
         assert load({later.name: accepted.upper() if accepted.isalpha() else accepted})
 
 
+@pytest.mark.parametrize("rule", ["q*=xml_prompt:klingon", "q*=native:hermes", "q*=recovery:hermes"])
+def test_a_rule_with_a_dialect_that_nothing_writes_is_refused(rule):
+    [fault] = faults_of({"STRATEGY_RULES": f"{rule},x*=xml_prompt:hermes,y*=plug_in:own"})
+    assert rule in fault
+
+
 @pytest.mark.parametrize(
     "environ",
     [
