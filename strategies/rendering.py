@@ -1,15 +1,15 @@
 """Calls, results and tools written out in a dialect's own syntax, the way its reader takes them back.
 
 `GenericTags` writes a call as one element, its parameters as children: text as it is, other values as JSON. A value
-that text alone would not carry (edge white space, a closing tag of its own, entities) stands in a CDATA section, which
-a reader takes literally. What not even that carries is refused by `CannotExpress`, which still holds the nearest form:
-good enough to be looked at in a history, not to be read back.
+that text alone would not carry (tags of its own call, entities, a code fence around it) stands in a CDATA section,
+which a reader takes literally. What not even that carries is refused by `CannotExpress`, which still holds the nearest
+form: good enough to be looked at in a history, not to be read back.
 
 `Hermes` writes JSON inside `<tool_call>`; the object's end is found by its braces, so nothing needs a shield.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from json import dumps
 from typing import Any, Protocol
 
@@ -27,6 +27,8 @@ _NOTHING_DECLARED = Tool(name="undeclared")
 _TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
 _NOT_IN_TAG = re.compile(r"[^A-Za-z0-9_.:-]")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos);")
+_ANY_TAG = re.compile(r"</?([A-Za-z_][A-Za-z0-9_.:-]*)")
+_MARKUP_IN_JSON = re.compile(r"<(?=[A-Za-z_/!])|&(?=(?:lt|gt|amp|quot|apos);)")
 _BRACKET_LABEL = re.compile("^\\[(\u200b*Tool Result: )", re.MULTILINE)
 _PLAIN_LABEL = re.compile("^Tool(\u200b* Result from )", re.MULTILINE)
 _RESPONSE_TAG = re.compile("<(\u200b*/?tool_response)")
@@ -184,26 +186,37 @@ def _empty(tag: str) -> str:
 
 
 def _child(tag: str, key: str, value: object, schema: ToolSchema) -> _Child:
-    text = value if isinstance(value, str) else _json(value).replace("</", "<\\/")
-    read = schema.from_text(key, text)
-    fault = None if read.fault is None and _same(read.value, value) else f"`{key}` would be read as another type"
+    text = value if isinstance(value, str) else _MARKUP_IN_JSON.sub(_escaped, _json(value))
     is_body = schema.prop(key).body
-    if isinstance(value, str) and not _stands_bare(text, is_body, tag, key):
-        if re.search(rf"\]\]>\s*</{re.escape(key)}", text):
-            fault = f"`{key}` holds its own closing tag behind the end of a CDATA section"
+    fault = _fault(key, value, text, schema)
+    if isinstance(value, str) and not _stands_bare(text, is_body, {tag, key, *schema.properties}):
         return _Child(f"<{key}><![CDATA[{text}]]></{key}>", fault)
     wrap = "\n" if is_body and "\n" in text else ""
     return _Child(f"<{key}>{wrap}{text}{wrap}</{key}>", fault)
 
 
-def _stands_bare(text: str, is_body: bool, tag: str, key: str) -> bool:
+def _escaped(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
+
+
+def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None:
+    read = schema.from_text(key, text)
+    if read.fault is not None or not _same(read.value, value):
+        return f"`{key}` would be read as another type"
+    if not schema.prop(key).body and text != text.strip():
+        return f"`{key}` would lose its outer white space"
+    if re.search(rf"\]\]>\s*</(?:{re.escape(key)}|parameter)", text):
+        return f"`{key}` holds the end of a CDATA section before its own closing tag"
+    return None
+
+
+def _stands_bare(text: str, is_body: bool, names: Set[str]) -> bool:
     """Reading it gives the same characters without a shield."""
-    if f"</{key}" in text or f"</{tag}" in text or f"<{tag}>" in text:
+    if any(match[1] in names for match in _ANY_TAG.finditer(text)):
         return False
-    if is_body:
-        if text.endswith("\r") or (text.lstrip().startswith("```") and "\n" in text):
-            return False
-    elif text != text.strip():
+    if not is_body and "</" in text:
+        return False  # short values are also closed by tags that only resemble their own
+    if is_body and (text.endswith("\r") or (text.lstrip().startswith("```") and "\n" in text)):
         return False
     has_angle = "<" in text or ">" in text
     return not text.lstrip().startswith("<![CDATA[") and (has_angle or not _ENTITY.search(text))
