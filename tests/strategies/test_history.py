@@ -99,6 +99,14 @@ def test_odd_arguments_are_shown_without_a_crash(writer: Renderer, arguments: An
     assert "read" in history.messages[0]["content"]
 
 
+def test_arguments_too_deep_to_write_do_not_crash() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for dialect in RENDERERS:
+        assert rewrite(assistant(call(arguments=deep)), dialect=dialect).messages[0]["content"] == "read: ..."
+
+
 @pytest.mark.parametrize("arguments", [None, "", "  ", "{}", {}])
 def test_missing_arguments_are_none_at_all(arguments: Any) -> None:
     assert rewrite(assistant(call(arguments=arguments))).messages[0]["content"] == "<read></read>"

@@ -225,6 +225,58 @@ def test_a_schema_that_multiplies_itself_is_cut_short() -> None:
     assert len(text) < 2_000_000
 
 
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"properties": {}}, "object"),
+        ({"items": {}}, "array"),
+        (
+            {"enum": ["a", 1, 1.5, None, True, [], {}]},
+            "string or integer or number or null or boolean or array or object",
+        ),
+        ({"const": 1}, "integer"),
+        ({"type": "nonsense"}, "any"),
+        ({"type": ["array", "null"], "items": {"type": "integer"}}, "array of integer or null"),
+        ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, "string or array"),
+    ],
+)
+def test_types_are_told_in_words(schema: dict[str, Any], told: str) -> None:
+    assert parameter_lines(tool({"x": schema}))[0].split(" - ")[0] == f"- x: (optional) {told}"
+
+
+def test_alternatives_with_fields_are_listed() -> None:
+    forms = [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"const": "b"}]
+    assert parameter_lines(tool({"x": {"oneOf": forms}})) == [
+        "- x: (optional) object or string",
+        "  - one form: object",
+        "    - a: (required) string",
+        '  - one form: string - always: "b"',
+    ]
+
+
+def test_required_names_of_merged_schemas_count() -> None:
+    schema = {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}
+    assert parameter_lines(Tool(name="t", parameters=schema)) == ["- a: (required) any", "- b: (required) any"]
+
+
+def test_a_default_too_deep_to_write_is_left_out() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert parameter_lines(tool({"x": {"type": "array", "default": deep}})) == ["- x: (optional) array - default: ..."]
+
+
+def test_an_example_is_given_even_where_a_name_cannot_be_a_tag() -> None:
+    text = section(TAGS, [tool({"@id": {"type": "string"}}, "@id")], parallel=False)
+    assert 'Usage:\n<probe>\n{"@id": "abc123"}\n</probe>' in text
+
+
+def test_an_example_that_would_not_be_read_back_is_not_given() -> None:
+    fields = {"type": {"type": "string"}, "properties": {"type": "string"}}
+    assert "For example" not in section(RENDERERS["hermes"], [tool(fields, *fields)], parallel=False)
+    assert "For example" in section(RENDERERS["hermes"], [READ], parallel=False)
+
+
 def test_the_cost_of_a_long_description_is_linear() -> None:
     def cost(size: int) -> float:
         text = "</ <tools <!--" * size

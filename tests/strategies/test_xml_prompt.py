@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.errors import ClientError, InvalidRequest, InvalidToolResults, TooManyTools
+from gateway.core.events import End
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
 from gateway.wire.openai_chat import parse_request
@@ -92,6 +93,17 @@ def test_the_reader_is_made_for_what_was_prompted() -> None:
     assert prepared.make_reader is not None
     assert readers.asked == [(("read", "write"), "qwen3", "hermes")]
     assert b"<tool_call>" in prepared.body
+
+
+@pytest.mark.parametrize("dialect", [None, "hermes"])
+def test_the_usual_reader_takes_the_prompted_form(dialect: str | None) -> None:
+    request = parse_request(raw(USER, CALL, RESULT, tools=[function()]))
+    prepared = XmlPromptStrategy().prepare(request, Options(dialect=dialect))
+    assert prepared.make_reader is not None
+    reader = prepared.make_reader()
+    history = json.loads(prepared.body)["messages"][2]["content"]
+    ends = [event for event in [*reader.feed(history), *reader.finish("stop")] if isinstance(event, End)]
+    assert [(end.name, end.arguments) for end in ends] == [("read", '{"path":"a"}')]
 
 
 def test_a_dialect_that_cannot_be_written_falls_back_to_tags() -> None:
