@@ -12,7 +12,7 @@ __all__ = ["sample_arguments"]
 
 _SAMPLE_TEXTS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("glob", "include", "exclude"), "*.py"),
-    (("pattern", "regex"), "TODO"),
+    (("pattern", "regex"), "error|warning"),
     (("directory", "folder", "dir", "cwd", "workdir"), "src"),
     (("url", "uri", "link", "href"), "https://example.com/page"),
     (("path", "file", "filename"), "src/main.py"),
