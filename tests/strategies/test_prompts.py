@@ -177,6 +177,7 @@ def test_nested_fields_and_items_are_indented() -> None:
 
 
 def test_references_and_unions_are_resolved() -> None:
+    definitions: dict[str, Any] = {"$defs": {"place": {"type": "object", "properties": {"x": {"type": "int"}}}}}
     probe = tool(
         {
             "place": {"$ref": "#/$defs/place", "description": "Where"},
@@ -184,7 +185,7 @@ def test_references_and_unions_are_resolved() -> None:
             "both": {"allOf": [{"properties": {"a": {"type": "str"}}}, {"properties": {"b": {}}, "required": ["b"]}]},
             "lost": {"$ref": "https://example.com/schema"},
         },
-        **{"$defs": {"place": {"type": "object", "properties": {"x": {"type": "int"}}}}},
+        **definitions,
     )
     assert parameter_lines(probe) == [
         "- place: (optional) object - Where",

@@ -75,7 +75,7 @@ def test_tools_move_from_the_request_into_the_prompt() -> None:
 
 
 def test_unknown_fields_are_kept() -> None:
-    extra = {
+    extra: dict[str, Any] = {
         "stop": ["Observation:"],
         "stream_options": {"include_usage": True},
         "x_new": {"a": [1, None]},
