@@ -56,6 +56,7 @@ def test_a_name_leads_to_the_one_tool_it_means(written, declared, mends):
         ("read-file", ("read_file", "readFile")),
         ("cat", ("read", "read_file")),
         ("ls", ("bash",)),
+        ("search", ("Search", "SEARCH", "grep")),
         ("functions.functions.read", ("read",)),
         ("<read>", ("read",)),
         ("x" * 10_000, ("read",)),

@@ -45,6 +45,7 @@ PROPERTIES: dict[str, Any] = {
             {"type": "object", "properties": {"s": {"type": "string"}}, "required": ["s"]},
         ]
     },
+    "union": {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
     "any": {},
 }
 
@@ -176,6 +177,8 @@ def test_a_string_is_never_converted(name, text):
         ("loose", " text ", " text "),
         ("files", '["a", "1"]', ["a", "1"]),
         ("counts", '["1", 2]', [1, 2]),
+        ("union", '["1"]', [1]),
+        ("union", "<item>1</item>", [1]),
         ("node", '{"v":"1","next":{"v":"2"}}', {"v": 1, "next": {"v": 2}}),
         ("either", '{"n":"5"}', {"n": 5}),
         ("either", '{"s":"5"}', {"s": "5"}),
@@ -407,6 +410,8 @@ def test_arguments_are_checked_with_a_reason_in_words(arguments, fault):
         ({"const": 1}, 1, True),
         ({"const": 1}, 1, 2),
         ({"enum": [1, "a"]}, "a", "b"),
+        ({"enum": [1, False]}, 1, True),
+        ({"anyOf": [{"type": "integer"}, {"$ref": "#/properties/x/anyOf/0"}]}, 1, "a"),
         ({"type": "string", "enum": ["a"], "nullable": True}, None, "b"),
         (
             {"allOf": [{"type": "object", "required": ["a"]}, {"properties": {"a": {"type": "integer"}}}]},
