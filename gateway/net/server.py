@@ -7,7 +7,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from gateway.core.errors import Draining, GatewayError, InvalidRequest, NotFound
+from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
 from gateway.net.context import Shared
 from gateway.net.handlers import chat
 from gateway.net.headers import request_id
@@ -83,7 +83,7 @@ class Server:
                 case "/readyz":
                     return self._readiness()
                 case "/metrics":
-                    return _exposition(http, self._shared)
+                    return await _exposition(http, self._shared)
         return _refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
 
     def _readiness(self) -> web.Response:
@@ -112,7 +112,7 @@ class MetricsServer:
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         if http.path == "/metrics" and http.method in ("GET", "HEAD"):
-            return _exposition(http, self._shared)
+            return await _exposition(http, self._shared)
         return _refusal(NotFound("there is nothing at this path"), http)
 
 
@@ -141,11 +141,15 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to a request that could not even be read."""
+        """The answer to what is no request, or to one that a fault of ours left without an answer."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
-        log.info("request_refused", status=status, fault=type(exc).__name__)
-        response = _refusal(InvalidRequest("the request is not valid HTTP"), request)
+        if status == 400:
+            log.info("request_refused", fault=type(exc).__name__)
+            response = _refusal(InvalidRequest("the request is not valid HTTP"), request)
+        else:
+            log.error("request_failed", exc_info=exc)
+            response = _refusal(InternalError("internal error"), request)
         response.force_close()
         return response
 
@@ -170,8 +174,9 @@ def _runner(handler: Any, **options: Any) -> web.ServerRunner:
     return web.ServerRunner(server, shutdown_timeout=CUT_S)
 
 
-def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
-    body, content_type = shared.telemetry.render(http.headers.get("Accept", ""))
+async def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
+    # In a thread: it reads files of the kernel, and many series take their time.
+    body, content_type = await asyncio.to_thread(shared.telemetry.render, http.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 

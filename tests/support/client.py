@@ -1,0 +1,114 @@
+"""The client's side of a test: ask, and see what came."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+from attrs import frozen
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "read_file",
+            "description": "Read a file.",
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        },
+    }
+]
+
+
+def chat(*, model: str = "gpt-4o", stream: bool = True, **fields: Any) -> dict[str, Any]:
+    """A chat request."""
+    return {"model": model, "stream": stream, "messages": [{"role": "user", "content": "hi"}], **fields}
+
+
+@frozen(kw_only=True)
+class Answer:
+    """A whole answer, streamed or not."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[str]:
+        """The data of every event; comments are left out."""
+        found = []
+        for block in self.body.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n\n"):
+            lines = [
+                line.removeprefix("data:").removeprefix(" ") for line in block.split("\n") if line.startswith("data:")
+            ]
+            if lines:
+                found.append("\n".join(lines))
+        return found
+
+    @property
+    def chunks(self) -> list[Any]:
+        return [json.loads(event) for event in self.events if event != "[DONE]"]
+
+    @property
+    def content(self) -> str:
+        return "".join(
+            choice["delta"].get("content") or "" for chunk in self.chunks for choice in chunk.get("choices", [])
+        )
+
+    @property
+    def error(self) -> str | None:
+        """The code of the error event that ends a stream, or of an error body."""
+        if self.headers.get("Content-Type", "").startswith("text/event-stream"):
+            errors = [chunk["error"]["code"] for chunk in self.chunks if "error" in chunk]
+            assert len(errors) <= 1
+            if errors:
+                assert "error" in self.chunks[-1], "nothing follows an error"
+                assert "[DONE]" not in self.events
+            return errors[0] if errors else None
+        return self.json["error"]["code"] if self.status >= 400 else None
+
+    @property
+    def is_done(self) -> bool:
+        return self.events[-1:] == ["[DONE]"]
+
+
+async def ask(session: aiohttp.ClientSession, url: str, body: Any = None, **options: Any) -> Answer:
+    """One chat request, its answer read to the end."""
+    async with session.post(f"{url}/v1/chat/completions", json=chat() if body is None else body, **options) as response:
+        return Answer(status=response.status, headers=response.headers, body=await response.read())
+
+
+async def get(session: aiohttp.ClientSession, url: str, **options: Any) -> Answer:
+    async with session.get(url, **options) as response:
+        return Answer(status=response.status, headers=response.headers, body=await response.read())
+
+
+def post_bytes(body: Any, *headers: str, path: str = "/v1/chat/completions") -> bytes:
+    """A request as bytes, for a raw socket."""
+    payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"POST {path} HTTP/1.1", "Host: gateway", f"Content-Length: {len(payload)}", *headers]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + payload
+
+
+async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A raw connection to a gateway."""
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def exchange(url: str, *pieces: bytes, seconds: float = 5.0) -> bytes:
+    """Send the pieces and read until the gateway closes."""
+    reader, writer = await connect(url)
+    try:
+        async with asyncio.timeout(seconds):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            return await reader.read(-1)
+    finally:
+        writer.close()
+        await writer.wait_closed()
