@@ -7,7 +7,7 @@ import structlog
 from aiohttp import web
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamTimeout
-from gateway.exchange import BodyExchange, StreamExchange, body_to_stream, stream_to_body
+from gateway.exchange import BodyExchange, StreamExchange
 from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.headers import response_headers
 from gateway.net.middleware import json_response
@@ -15,6 +15,7 @@ from gateway.net.streams import pump
 from gateway.net.turn import Turn
 from gateway.net.upstream import UpstreamReply
 from gateway.policy.routing import route
+from gateway.wire.chat_forms import body_to_stream, stream_to_body
 from gateway.wire.openai_chat import ChatRequest, parse_request
 from strategies.base import Prepared
 from strategies.factory import Passthrough, Selection

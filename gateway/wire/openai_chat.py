@@ -32,7 +32,9 @@ class ChatRequest:
     def replace(self, **fields: Any) -> bytes:
         """The request with these top-level fields changed; `None` removes one."""
         body = {**self.body, **fields}
-        return msgspec.json.encode({key: value for key, value in body.items() if value is not None or key not in fields})
+        return msgspec.json.encode(
+            {key: value for key, value in body.items() if value is not None or key not in fields}
+        )
 
 
 def parse_request(raw: bytes) -> ChatRequest:

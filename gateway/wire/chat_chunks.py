@@ -1,0 +1,157 @@
+"""OpenAI chat chunks and bodies: what matters of them is decoded by type, what must change is rebuilt from its own.
+
+A chunk that is not changed is never decoded further than its content, finish reason and calls, and goes on as bytes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gateway.wire.sse import encode
+
+__all__ = [
+    "BadChunk",
+    "Choice",
+    "Chunk",
+    "Delta",
+    "call_args_chunk",
+    "call_start_chunk",
+    "decode_chunk",
+    "decode_object",
+    "encode_object",
+    "finish_chunk",
+    "has_more_than_content",
+    "is_given",
+    "rebuilt_chunk",
+    "text_chunk",
+    "token_counts",
+    "usage_chunk",
+]
+
+
+class Delta(msgspec.Struct):
+    """The part of a choice's delta that is read."""
+
+    content: str | None = None
+    role: str | None = None
+    tool_calls: msgspec.Raw = msgspec.Raw()
+    function_call: msgspec.Raw = msgspec.Raw()
+
+
+class Choice(msgspec.Struct):
+    """One choice of a chunk."""
+
+    index: int = 0
+    delta: Delta | None = None
+    finish_reason: str | None = None
+
+
+class Chunk(msgspec.Struct):
+    """One chunk."""
+
+    choices: list[Choice] | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class BadChunk(ValueError):
+    """An event's data is no JSON object, or no valid text."""
+
+
+_CHUNK = msgspec.json.Decoder(Chunk)
+_NOTHING = (b"", b"null", b"[]", b"{}")
+
+
+def is_given(raw: msgspec.Raw) -> bool:
+    """Whether a field is there and says something."""
+    return bytes(raw) not in _NOTHING
+
+
+def decode_chunk(data: bytes) -> Chunk | None:
+    """The chunk that an event's data holds; None for an object of another shape, which is passed on unread."""
+    try:
+        if not data.isascii():
+            data.decode()
+        return _CHUNK.decode(data)
+    except msgspec.ValidationError:
+        decode_object(data)
+        return None
+    except (ValueError, RecursionError) as error:
+        raise BadChunk("not a JSON event") from error
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """A JSON object, whole."""
+    try:
+        value = msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise BadChunk("not a JSON object") from error
+    if not isinstance(value, dict):
+        raise BadChunk("not a JSON object")
+    return value
+
+
+def encode_object(event: dict[str, Any]) -> bytes:
+    """An event with this object as its data."""
+    return encode(msgspec.json.encode(event))
+
+
+def _chunk(event: dict[str, Any], index: int, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    """A chunk of the same answer as `event`, with what all chunks of one answer share."""
+    shared = {key: value for key, value in event.items() if key not in ("choices", "usage")}
+    shared["choices"] = [{"index": index, "delta": delta, "finish_reason": finish}]
+    return encode_object(shared)
+
+
+def text_chunk(event: dict[str, Any], index: int, text: str) -> bytes:
+    """A chunk of content alone."""
+    return _chunk(event, index, {"content": text})
+
+
+def rebuilt_chunk(event: dict[str, Any], text: str) -> bytes:
+    """The event with other content: all its fields but what belonged to the old content or comes at the end."""
+    choice = event["choices"][0]
+    kept = {key: value for key, value in choice.items() if key != "logprobs"}
+    delta = {key: value for key, value in (choice.get("delta") or {}).items() if key != "tool_calls"}
+    shared = {key: value for key, value in event.items() if key != "usage" or not choice.get("finish_reason")}
+    return encode_object({**shared, "choices": [{**kept, "delta": {**delta, "content": text}, "finish_reason": None}]})
+
+
+def has_more_than_content(event: dict[str, Any]) -> bool:
+    """Whether the event says anything beside content, role and finish."""
+    choice = event["choices"][0]
+    delta = choice.get("delta") or {}
+    said = any(value for key, value in delta.items() if key not in ("content", "role"))
+    return said or (bool(event.get("usage")) and not choice.get("finish_reason"))
+
+
+def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: str, name: str, *, role: bool) -> bytes:
+    """The first chunk of a call; with the role when it is the choice's first chunk."""
+    call = {"index": number, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
+    delta: dict[str, Any] = {"role": "assistant", "content": None} if role else {}
+    return _chunk(event, index, {**delta, "tool_calls": [call]})
+
+
+def call_args_chunk(event: dict[str, Any], index: int, number: int, arguments: str) -> bytes:
+    """A chunk of a call's arguments."""
+    return _chunk(event, index, {"tool_calls": [{"index": number, "function": {"arguments": arguments}}]})
+
+
+def finish_chunk(event: dict[str, Any], index: int, reason: str) -> bytes:
+    """The chunk that ends a choice, with the usage its event brought."""
+    choices = event.get("choices") or [{}]
+    kept = {key: value for key, value in choices[0].items() if key != "logprobs"}
+    return encode_object({**event, "choices": [{**kept, "index": index, "delta": {}, "finish_reason": reason}]})
+
+
+def usage_chunk(event: dict[str, Any], usage: Any) -> bytes:
+    """A chunk that brings nothing but the usage."""
+    return encode_object({**event, "choices": [], "usage": usage})
+
+
+def token_counts(usage: object) -> dict[str, int]:
+    """The token counts of a usage object."""
+    if not isinstance(usage, dict):
+        return {}
+    named = {"input": usage.get("prompt_tokens"), "output": usage.get("completion_tokens")}
+    return {key: value for key, value in named.items() if isinstance(value, int) and not isinstance(value, bool)}

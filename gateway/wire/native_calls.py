@@ -1,0 +1,152 @@
+"""Structured tool calls as servers really send them, brought to what clients can read.
+
+Only certain faults are mended: an empty or missing id, a type, id or name that is null or repeated in later pieces,
+a missing index, all parallel calls at index 0, arguments as an object, `finish_reason: "stop"` beside calls, usage in
+chunks that carry a call. What needs no mending is left as it is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from attrs import define, field
+
+__all__ = ["NativeCalls"]
+
+
+@define
+class _Call:
+    index: int
+    id: str
+    name: str
+    pieces: list[str] = field(factory=list)
+
+    def is_complete(self) -> bool:
+        try:
+            msgspec.json.decode("".join(self.pieces))
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class NativeCalls:
+    """The structured calls of one choice; `mended` names what has been mended."""
+
+    def __init__(self, make_id: Callable[[str], str]) -> None:
+        self._make_id = make_id
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
+        self.mended: list[str] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._calls)
+
+    def mend_deltas(self, deltas: Any) -> bool:
+        """Mend the `tool_calls` of one delta in place; True if anything changed."""
+        before = len(self.mended)
+        if isinstance(deltas, list):
+            for delta in deltas:
+                if isinstance(delta, dict):
+                    self._mend_delta(delta)
+        return len(self.mended) > before
+
+    def mend_message(self, calls: Any) -> bool:
+        """Mend the `tool_calls` of a whole message in place; True if anything changed."""
+        before = len(self.mended)
+        if isinstance(calls, list):
+            for call in calls:
+                if isinstance(call, dict):
+                    self._mend_whole(call)
+        return len(self.mended) > before
+
+    def finish_reason(self, reason: str | None) -> str | None:
+        """The reason to give at the end: a stop beside calls is `tool_calls`."""
+        if reason == "stop" and self._calls:
+            self.mended.append("finish_reason")
+            return "tool_calls"
+        return reason
+
+    def _mend_delta(self, delta: dict[str, Any]) -> None:
+        function = delta.get("function")
+        if not isinstance(function, dict):
+            if delta.get("index") is None:
+                self._set_index(delta, len(self._calls) - 1 if self._calls else 0)
+            return
+        self._arguments(function)
+        call = self._known(delta, function)
+        if call is None:
+            self._begin(delta, function)
+        else:
+            self._go_on(call, delta, function)
+
+    def _known(self, delta: dict[str, Any], function: dict[str, Any]) -> _Call | None:
+        """The call that a delta goes on with; None when it begins one."""
+        index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
+        if isinstance(index, int):
+            call = self._at.get(index)
+        elif call_id:
+            call = next((known for known in self._calls if known.id == call_id), None)
+        else:
+            call = None if name or not self._calls else self._calls[-1]
+        if call is None or not call_id or call_id == call.id or not name:
+            return call
+        return None if call.is_complete() else call
+
+    def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> None:
+        number = len(self._calls)
+        index = delta.get("index")
+        if not isinstance(index, int):
+            self._set_index(delta, number)
+        elif index in self._at:
+            self._set_index(delta, number, "index_repeated")
+        if not isinstance(delta.get("id"), str) or not delta["id"]:
+            delta["id"] = self._make_id("native")
+            self.mended.append("id_missing")
+        if delta.get("type") is None:
+            delta["type"] = "function"
+            self.mended.append("type_missing")
+        name = function.get("name")
+        call = _Call(index=delta["index"], id=delta["id"], name=name if isinstance(name, str) else "")
+        call.pieces.append(function.get("arguments") or "")
+        self._calls.append(call)
+        self._at[index if isinstance(index, int) else call.index] = call
+
+    def _go_on(self, call: _Call, delta: dict[str, Any], function: dict[str, Any]) -> None:
+        if delta.get("index") != call.index:
+            self._set_index(delta, call.index, "index_missing" if delta.get("index") is None else "index_repeated")
+        for key in ("id", "type"):
+            if key in delta and (delta[key] is None or delta[key] == "" or key == "id"):
+                del delta[key]
+                self.mended.append(f"{key}_repeated")
+        if "name" in function:
+            if not call.name and isinstance(function["name"], str):
+                call.name = function["name"]
+            else:
+                del function["name"]
+                self.mended.append("name_repeated")
+        call.pieces.append(function.get("arguments") or "")
+
+    def _mend_whole(self, call: dict[str, Any]) -> None:
+        if not isinstance(call.get("id"), str) or not call["id"]:
+            call["id"] = self._make_id("native")
+            self.mended.append("id_missing")
+        if call.get("type") is None:
+            call["type"] = "function"
+            self.mended.append("type_missing")
+        if isinstance(call.get("function"), dict):
+            self._arguments(call["function"])
+        self._calls.append(_Call(index=len(self._calls), id=call["id"], name=""))
+
+    def _arguments(self, function: dict[str, Any]) -> None:
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict | list):
+            function["arguments"] = msgspec.json.encode(arguments).decode()
+            self.mended.append("arguments_object")
+        elif arguments is None and "arguments" in function:
+            function["arguments"] = ""
+            self.mended.append("arguments_null")
+
+    def _set_index(self, delta: dict[str, Any], index: int, fault: str = "index_missing") -> None:
+        delta["index"] = index
+        self.mended.append(fault)

@@ -1,0 +1,121 @@
+"""Server-sent events over bytes: cut anywhere, ended by LF, CR or CRLF, with or without a byte order mark.
+
+The decoder keeps each event's own bytes, so that an event nobody has to change goes on as it came. Bounds: an event
+longer than `max_event_bytes` raises `EventTooLong`; work is linear, as no byte is searched twice.
+"""
+
+import re
+
+__all__ = ["DONE", "EventTooLong", "SseDecoder", "SseEvent", "encode"]
+
+SseEvent = tuple[bytes, bytes | None]
+"""An event's own bytes, its blank line included, and its data; None where it has none (a comment, say)."""
+
+DONE = b"[DONE]"
+_BOM = b"\xef\xbb\xbf"
+_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LINE = re.compile(rb"\r\n|\n|\r")
+
+
+class EventTooLong(ValueError):
+    """An event, or a line without end, is longer than allowed."""
+
+
+class SseDecoder:
+    """Turns bytes into events."""
+
+    __slots__ = ("_buffer", "_max", "_scanned", "_skip_lf", "_started")
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max = max_event_bytes
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._started = False
+        self._skip_lf = False
+
+    @property
+    def pending(self) -> bool:
+        """An event has begun and not ended."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> list[SseEvent]:
+        if self._skip_lf and data:
+            data = data.removeprefix(b"\n")
+            self._skip_lf = False
+        self._buffer += data
+        if not self._started and not self._start():
+            return []
+        if b"\r" in data or self._buffer.find(b"\r", max(0, len(self._buffer) - len(data) - 2)) >= 0:
+            return self._split_any()
+        return self._split_lf()
+
+    def finish(self) -> list[SseEvent]:
+        """The last event, completed with the blank line it lacks."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        if not rest.strip(b"\r\n"):
+            return []
+        ended = rest + (b"\n" if rest.endswith((b"\n", b"\r")) else b"\n\n")
+        return [(ended, _data(rest))]
+
+    def _start(self) -> bool:
+        """Drop a byte order mark once it can be told."""
+        if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
+            return False
+        if self._buffer.startswith(_BOM):
+            del self._buffer[: len(_BOM)]
+        self._started = True
+        return True
+
+    def _split_lf(self) -> list[SseEvent]:
+        buffer = self._buffer
+        end = buffer.rfind(b"\n\n", self._scanned)
+        if end < 0:
+            return self._wait([])
+        whole = bytes(buffer[: end + 2])
+        del buffer[: end + 2]
+        events: list[SseEvent] = []
+        for event in whole[:-2].split(b"\n\n"):
+            if len(event) > self._max:
+                raise EventTooLong(f"an event of {len(event)} bytes")
+            if b"\n" not in event and event.startswith(b"data: "):
+                events.append((event + b"\n\n", event[6:]))
+            else:
+                events.append((event + b"\n\n", _data(event)))
+        return self._wait(events)
+
+    def _split_any(self) -> list[SseEvent]:
+        events: list[SseEvent] = []
+        buffer = self._buffer
+        start = 0
+        while match := _END.search(buffer, max(start, self._scanned)):
+            if match.start() - start > self._max:
+                raise EventTooLong(f"an event of {match.start() - start} bytes")
+            events.append((bytes(buffer[start : match.end()]), _data(bytes(buffer[start : match.start()]))))
+            start = match.end()
+            self._scanned = 0
+            if start == len(buffer) and buffer[-1:] == b"\r":
+                self._skip_lf = True
+        del buffer[:start]
+        return self._wait(events)
+
+    def _wait(self, events: list[SseEvent]) -> list[SseEvent]:
+        self._scanned = max(0, len(self._buffer) - 3)
+        if len(self._buffer) > self._max:
+            raise EventTooLong(f"more than {self._max} bytes without an end")
+        return events
+
+
+def _data(event: bytes) -> bytes | None:
+    """The joined `data` lines of an event."""
+    lines = [
+        line[6:] if line.startswith(b"data: ") else line[5:]
+        for line in _LINE.split(event)
+        if line.startswith(b"data:") or line == b"data"
+    ]
+    return b"\n".join(lines) if lines else None
+
+
+def encode(data: bytes) -> bytes:
+    """One event with this data, which holds no line break."""
+    return b"data: " + data + b"\n\n"

@@ -1,0 +1,123 @@
+"""What becomes of the calls and of the text around them, once they are read.
+
+Events come out in the order they came in, with all their raw text. White space before a call is dropped; behind a call
+only what the settings keep stays; where calls wait for the upstream's finish they may still turn back into text.
+"""
+
+from collections.abc import Iterable
+
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text
+from strategies.base import Shape
+
+__all__ = ["Shaper"]
+
+
+class Shaper:
+    """Shapes one choice of one answer."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._held: list[Event] = []
+        """Everything from the first call on, while calls wait for the finish."""
+        self._behind: list[Event] = []
+        """White space and text that the next event decides about."""
+        self._skipping = False
+        self.calls = 0
+        """Calls that have begun for the client."""
+        self.undelivered = 0
+
+    @property
+    def idle(self) -> bool:
+        return not self._held and not self._behind
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        if len(events) == 1 and not self.calls and self.idle:
+            event = events[0]
+            if isinstance(event, Text) and not event.raw[-1].isspace():
+                return events
+        out: list[Event] = []
+        for event in events:
+            if self._shape.wait_for_finish and (self._held or not isinstance(event, Text | Note)):
+                self._held.append(event)
+            else:
+                self._take(event, out)
+        return out
+
+    def finish(self) -> list[Event]:
+        """The answer has ended as it should."""
+        out: list[Event] = []
+        held, self._held = self._held, []
+        for event in held:
+            self._take(event, out)
+        behind, self._behind = self._behind, []
+        keep = self.calls == 0 or self._shape.keep_trailing
+        out += behind if keep else _dropped(behind, "trailing")
+        return out
+
+    def give_back(self) -> list[Event]:
+        """Nothing that waits is a call after all: all of it is its own text."""
+        waiting = [*self._behind, *self._held]
+        self._behind, self._held = [], []
+        return [event if isinstance(event, Text | Note) else Text(event.raw) for event in waiting]
+
+    def _take(self, event: Event, out: list[Event]) -> None:
+        match event:
+            case Text():
+                self._text(event, out)
+            case Drop():
+                (self._behind if self._behind else out).append(event)
+            case Start():
+                self._start(event, out)
+            case Args():
+                out.append(Drop(event.raw, "undelivered") if self._skipping else event)
+            case End() | Broken():
+                out.append(Drop(event.raw, "undelivered") if self._skipping else event)
+                self._skipping = False
+            case Note():
+                out.append(event)
+
+    def _text(self, event: Text, out: list[Event]) -> None:
+        if self.calls and self._shape.first_only and not self._shape.keep_trailing:
+            out.append(Drop(event.raw, "trailing"))
+        elif self.calls and not self._shape.keep_trailing:
+            self._behind.append(event)
+        else:
+            told = event.raw.rstrip()
+            if told:
+                out += self._behind
+                self._behind = []
+                out.append(Text(told))
+            if len(told) < len(event.raw):
+                self._behind.append(Text(event.raw[len(told) :]))
+
+    def _start(self, event: Start, out: list[Event]) -> None:
+        if self.calls and self._shape.first_only:
+            self._skipping = True
+            self.undelivered += 1
+            out.append(Drop(event.raw, "undelivered"))
+            return
+        behind, self._behind = self._behind, []
+        out += _before_call(behind)
+        self.calls += 1
+        out.append(event)
+
+
+def _dropped(events: Iterable[Event], reason: str) -> list[Event]:
+    return [Drop(event.raw, reason) if isinstance(event, Text) else event for event in events]
+
+
+def _before_call(events: list[Event]) -> list[Event]:
+    """Text between two calls stays, without the white space at its end."""
+    last = max((at for at, event in enumerate(events) if isinstance(event, Text) and event.raw.strip()), default=-1)
+    out: list[Event] = []
+    for at, event in enumerate(events):
+        if at < last or not isinstance(event, Text):
+            out.append(event)
+        elif at == last:
+            told = event.raw.rstrip()
+            out.append(Text(told))
+            if len(told) < len(event.raw):
+                out.append(Drop(event.raw[len(told) :], "space"))
+        else:
+            out.append(Drop(event.raw, "space"))
+    return out
