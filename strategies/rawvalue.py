@@ -22,16 +22,34 @@ from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments
 from strategies.jsonish import dumps
 
-__all__ = ["Kind", "Markup", "Sink", "Way", "decode_entities", "read_value", "settle_end", "trimmed", "unwrap_cdata"]
+__all__ = [
+    "Kind",
+    "Markup",
+    "Sink",
+    "Way",
+    "decode_entities",
+    "read_cdata",
+    "read_value",
+    "settle_end",
+    "trimmed",
+    "unwrap_cdata",
+]
 
 CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
 
-Kind = Literal["close", "loose", "param", "call_close", "call_open", "section_close", "other"]
+Kind = Literal["close", "loose", "param", "call_close", "call_open", "section_open", "section_close", "noise", "other"]
 
 
 class Markup(Protocol):
     """What the tags of one dialect mean while a value of one call is read."""
+
+    stub: str
+    """A closer of the value that counts although it lacks its `>`; empty where there is none."""
+    distinct: bool
+    """A call or section that opens behind a value's closer makes it structural, even in a document."""
+    name_run: re.Pattern[str] | None
+    """What stands between a call's opener and its first parameter, where the name is no part of the opener."""
 
     def kind(self, tag: str, key: str) -> tuple[Kind, str]:
         """The meaning of a tag inside the value of `key`, and the name it carries."""
@@ -61,13 +79,26 @@ class Way:
 class Sink:
     """Takes a value's text; passes it on, escaped, where the call is live and the parameter is a string."""
 
-    def __init__(self, arguments: Arguments, key: str, *, body: bool, flows: bool, trim: bool = True) -> None:
+    def __init__(
+        self,
+        arguments: Arguments,
+        key: str,
+        *,
+        body: bool,
+        flows: bool,
+        trim: bool = True,
+        paired: bool = False,
+        entities: bool = True,
+    ) -> None:
         self._arguments = arguments
         self._pieces: list[str] = []
         self._flows = flows and arguments.live
         self._key = key
         self._body = body
         self._trim = trim
+        self._paired = paired
+        """Line breaks at the edges are markup only where both are there."""
+        self._entities = entities
         self._opened = False
         self._sent = 0
         self._held = ""
@@ -85,7 +116,9 @@ class Sink:
     def value(self) -> str:
         """The value without the white space that is markup."""
         text = "".join(self._pieces)
-        return trimmed(text, body=self._body) if self._trim else text
+        if not self._trim or (self._paired and not (_leading_size(text) and _trailing(text, body=True))):
+            return text
+        return trimmed(text, body=self._body)
 
     @property
     def raw(self) -> str:
@@ -110,14 +143,17 @@ class Sink:
             return
         text = self._held + text
         if not self._opened:
+            whole = text
             if self._trim:
                 text = _leading(text, body=self._body)
-            self._paused = text.startswith(CDATA_OPEN)
+            self._paused = text.startswith(CDATA_OPEN) or (self._paired and text != whole)
+            if self._paused:
+                return
             if not text or CDATA_OPEN.startswith(text[:9]) or text[0] == "\r":
                 self._held = text
                 return
-        keep = len(text) - (_trailing(text, body=self._body) if self._trim else 0)
-        amp = text.find("&")
+        keep = len(text) - (_trailing(text, body=self._body) if self._trim and not self._paired else 0)
+        amp = text.find("&") if self._entities else -1
         if 0 <= amp < keep:
             keep, self._paused = amp, True
         if keep and "\ud800" <= text[keep - 1] <= "\udbff":
@@ -165,6 +201,8 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
         if not (yield from cur.until("<", sink)):
             raise _unclosed(cur, way, nested=seen_nested, call_close=seen_call_close)
         tag = yield from cur.tag()
+        if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
+            tag = markup.stub
         kind, name = markup.kind(tag, key) if tag else ("other", "")
         if kind in ("close", "loose"):
             end = yield from _closed(cur, markup, key, tag, body=body)
@@ -189,6 +227,10 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
                 return "by_call"
             if not body and (yield from _ends_here(cur, markup, key, tag)):
                 raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
+        elif kind == "section_close" and not nested:
+            seen_call_close = True
+            if way.lenient:
+                return "by_call"
         elif kind == "param" and way.lenient and not nested and markup.may_follow(name):
             return "by_next"
         size = len(tag) if tag and kind != "other" else 1
@@ -210,22 +252,35 @@ def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> S
     """What follows a closer, if it makes the closer structural: `param`, `call_close` or `end`."""
     cur.anchor = start = cur.offset
     cur.pos += len(tag)
-    yield from cur.ws()
     found: str | None = None
+    after = yield from _next_tag(cur, markup, key)
     if (yield from cur.at_end()):
         found = "end" if not cur.cut else None
-    elif (yield from cur.peek(1)) == "<":
-        after = yield from cur.tag()
-        kind, name = markup.kind(after, key) if after else ("other", "")
+    elif after:
+        kind, name = markup.kind(after, key)
         if kind in ("call_close", "section_close"):
             found = "call_close"
         elif kind == "param" and markup.may_follow(name):
             found = "param"
+        elif kind in ("call_open", "section_open") and markup.distinct:
+            found = "call_close"
         elif not body and kind in ("param", "call_open"):
             found = "param"
     cur.back(start)
     cur.anchor = None
     return found
+
+
+def _next_tag(cur: Cursor, markup: Markup, key: str) -> Steps:
+    """The tag that stands behind white space and stray markup, not consumed; None where text follows."""
+    while True:
+        yield from cur.ws()
+        if (yield from cur.peek(1)) != "<":
+            return None
+        tag = yield from cur.tag()
+        if tag is None or markup.kind(tag, key)[0] != "noise":
+            return tag
+        cur.pos += len(tag)
 
 
 def _ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
@@ -244,10 +299,14 @@ def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     cur.anchor = start = cur.offset
     cur.pos += len(tag)
     yield from cur.ws()
+    kinds = ["param"]
+    if markup.name_run is not None and (yield from cur.match(markup.name_run, 64)):
+        kinds.append("call_close")
+        yield from cur.ws()
     opens = False
     if (yield from cur.peek(1)) == "<":
         after = yield from cur.tag()
-        opens = after is not None and markup.kind(after, key)[0] == "param"
+        opens = after is not None and markup.kind(after, key)[0] in kinds
     cur.back(start)
     cur.anchor = None
     return opens
@@ -283,7 +342,8 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
         elif kind == "call_close":
             stray = True
         size = len(tag) if tag else 1
-        tail(cur.text[cur.pos : cur.pos + size])
+        if kind not in ("section_open", "section_close", "noise") or not tail.at_line_start:
+            tail(cur.text[cur.pos : cur.pos + size])
         cur.pos += size
     if ends and not stray:
         raise Reject("closer inside the value", again=True, hint=Way(skip=ends, flat=way.flat), attempted=True)
@@ -321,6 +381,33 @@ def unwrap_cdata(text: str) -> str | None:
     if core.startswith(CDATA_OPEN) and core.endswith(CDATA_CLOSE):
         return core[len(CDATA_OPEN) : -len(CDATA_CLOSE)]
     return None
+
+
+def read_cdata(cur: Cursor, sink: Sink, closers: tuple[str, ...]) -> Steps:
+    """A value that is one CDATA section: it ends at the first `]]>` that the closer follows."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if not (yield from cur.lit(CDATA_OPEN)):
+        cur.back(start)
+        cur.anchor = None
+        return False
+    cur.back(start)
+    cur.anchor = None
+    while (yield from cur.until("]]>", sink)):
+        cur.anchor = start = cur.offset
+        cur.pos += 3
+        spaces = yield from cur.ws()
+        closer = yield from cur.lits(closers)
+        end = cur.offset
+        cur.back(start)
+        cur.anchor = None
+        if closer:
+            sink("]]>")
+            cur.back(end)
+            return True
+        sink("]]>" + cur.text[cur.pos + 3 : cur.pos + 3 + spaces])
+        cur.pos += 3 + spaces
+    raise Reject("value not closed", attempted=True)
 
 
 def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str:

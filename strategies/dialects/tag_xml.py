@@ -21,11 +21,11 @@ from strategies.dialects.tag_forms import adapt_forms, holds_args
 from strategies.jsonish import JsonFault, parse
 from strategies.names import resolve_parameter
 from strategies.rawvalue import (
-    CDATA_OPEN,
     Kind,
     Sink,
     Way,
     decode_entities,
+    read_cdata,
     read_value,
     settle_end,
     trimmed,
@@ -65,6 +65,9 @@ class _Call:
     written: str = ""
     """How the parameter under way was written: `parameter` for `<parameter=K>`, else its own tag."""
     container: str = ""
+    stub: str = ""
+    distinct: bool = False
+    name_run: re.Pattern[str] | None = None
 
     def kind(self, tag: str, key: str) -> tuple[Kind, str]:
         if tag == f"</{key}>" or (self.written == "parameter" and tag in _PARAMETER_CLOSERS):
@@ -230,7 +233,7 @@ def _value(cur: Cursor, call: _Call, key: str, way: Way, arguments: Arguments, *
     flows = prop.only_string and shown and key not in call.texts
     sink = Sink(arguments, key, body=prop.body, flows=flows)
     tag = key if call.written == "parameter" else call.written
-    if (yield from _cdata(cur, sink, (f"</{tag}>", "</parameter>"))):
+    if (yield from read_cdata(cur, sink, (f"</{tag}>", "</parameter>"))):
         how = "closed"
     else:
         how = yield from read_value(cur, call, tag, body=prop.body, way=way, sink=sink)
@@ -253,33 +256,6 @@ def _value(cur: Cursor, call: _Call, key: str, way: Way, arguments: Arguments, *
         if len(call.texts[key]) > 1:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
-
-
-def _cdata(cur: Cursor, sink: Sink, closers: tuple[str, ...]) -> Steps:
-    """A value that is one CDATA section: it ends at the first `]]>` that the closer follows."""
-    cur.anchor = start = cur.offset
-    yield from cur.ws()
-    if not (yield from cur.lit(CDATA_OPEN)):
-        cur.back(start)
-        cur.anchor = None
-        return False
-    cur.back(start)
-    cur.anchor = None
-    while (yield from cur.until("]]>", sink)):
-        cur.anchor = start = cur.offset
-        cur.pos += 3
-        spaces = yield from cur.ws()
-        closer = yield from cur.lits(closers)
-        end = cur.offset
-        cur.back(start)
-        cur.anchor = None
-        if closer:
-            sink("]]>")
-            cur.back(end)
-            return True
-        sink("]]>" + cur.text[cur.pos + 3 : cur.pos + 3 + spaces])
-        cur.pos += 3 + spaces
-    raise Reject("value not closed", attempted=True)
 
 
 def _store(call: _Call, key: str, text: str) -> None:
