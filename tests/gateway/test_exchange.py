@@ -1,0 +1,272 @@
+"""An answer on its way through: byte for byte where nothing is recognised, exactly one shape where something is."""
+
+import json
+
+import pytest
+
+from gateway.core.errors import UpstreamDisconnected
+from gateway.core.limits import Limits
+from tests.support.chat import (
+    DONE,
+    answer_body,
+    answer_events,
+    chunks_of,
+    event,
+    hear_body,
+    hear_stream,
+    prepared,
+    stream,
+    whole,
+)
+
+CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
+TWO_CALLS = f"Both.\n{CALL}\nand\n<read>\n<filePath>/b.py</filePath>\n</read>\nbye"
+
+
+def per_character(text: str) -> list[str]:
+    return list(text)
+
+
+def test_call_comes_in_the_shape_that_clients_read():
+    out, exchange = stream(answer_events(["Let me look.\n\n", CALL[:9], CALL[9:], "\n"]), prepared())
+    chunks = list(chunks_of(out))
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk]
+    assert deltas[0] == {"role": "assistant", "content": ""}
+    assert deltas[1] == {"content": "Let me look."}
+    start = deltas[2]["tool_calls"][0]
+    assert start == {
+        "index": 0,
+        "id": "call_000000000000000000000001",
+        "type": "function",
+        "function": {"name": "read", "arguments": ""},
+    }
+    assert deltas[3] == {"tool_calls": [{"index": 0, "function": {"arguments": '{"filePath":"/a.py"}'}}]}
+    assert deltas[4] == {}
+    assert chunks[4]["choices"][0]["finish_reason"] == "tool_calls"
+    assert chunks[5] is None
+    assert all(chunk["id"] == "chatcmpl-1" and chunk["system_fingerprint"] == "fp" for chunk in chunks if chunk)
+    assert exchange.facts.calls[0].verdict.name == "read"
+
+
+def test_first_chunk_of_a_call_carries_the_role_when_nothing_did():
+    events = [event({"content": CALL}), event({}, "stop"), DONE]
+    assert hear_stream(stream(events, prepared())[0]).roles == ["assistant"]
+
+
+def test_role_is_given_once():
+    events = [event({"role": "assistant", "content": CALL}), event({}, "stop"), DONE]
+    assert hear_stream(stream(events, prepared())[0]).roles == ["assistant"]
+    assert hear_stream(stream(answer_events([CALL]), prepared())[0]).roles == ["assistant"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Plain words with trailing space \n\n and more. ",
+        "a < b and `<read>` and <readers> <",
+        "<read>\n<filePath>unclosed",
+        "```python\nprint('<read>')\n```\nok",
+        "emoji \U0001f600 and \u2028 and \\u003c",
+        "   \n\n",
+    ],
+)
+@pytest.mark.parametrize("wait", [False, True])
+def test_unrecognised_answer_is_the_upstreams_own_bytes(text, wait):
+    for parts in ([text], per_character(text), [text[:5], text[5:]]):
+        events = answer_events(parts)
+        out, exchange = stream(events, prepared(wait=wait))
+        assert out == b"".join(events)
+        assert not exchange.facts.calls
+    body = answer_body(text)
+    assert whole(body, prepared(wait=wait))[0] == body
+
+
+def test_answer_that_is_not_read_is_relayed_whatever_it_holds():
+    events = answer_events([CALL], "stop")
+    assert stream(events, prepared(tools=None))[0] == b"".join(events)
+    assert whole(answer_body(CALL), prepared(tools=None))[0] == answer_body(CALL)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 7])
+def test_bytes_may_be_cut_anywhere(cut):
+    text = "Größe \U0001f600: " + CALL
+    data = b"".join(answer_events([text[:8], text[8:]]))
+    whole_out, _ = stream([data], prepared())
+    out, _ = stream([data[at : at + cut] for at in range(0, len(data), cut)], prepared())
+    assert hear_stream(out).meaning == hear_stream(whole_out).meaning
+    assert hear_stream(out).calls
+
+
+def test_json_escapes_are_content_like_any_other():
+    data = b"".join(answer_events([CALL])).replace(b"<", b"\\u003c").replace(b">", b"\\u003e")
+    assert hear_stream(stream([data], prepared())[0]).calls
+
+
+def test_only_the_first_call_goes_out_when_one_is_asked_for():
+    out, exchange = stream(answer_events(per_character(TWO_CALLS)), prepared(first_only=True))
+    heard = hear_stream(out)
+    assert heard.meaning == ("Both.", [("read", '{"filePath":"/a.py"}')], "tool_calls")
+    assert exchange.facts.undelivered == 1
+    assert hear_body(whole(answer_body(TWO_CALLS), prepared(first_only=True))[0]).meaning == heard.meaning
+
+
+def test_all_calls_go_out_in_order_with_the_text_between():
+    heard = hear_stream(stream(answer_events(per_character(TWO_CALLS)), prepared())[0])
+    assert heard.meaning == (
+        "Both.\nand",
+        [("read", '{"filePath":"/a.py"}'), ("read", '{"filePath":"/b.py"}')],
+        "tool_calls",
+    )
+    assert len({call["id"] for call in heard.calls}) == 2
+    assert hear_body(whole(answer_body(TWO_CALLS), prepared())[0]).meaning == heard.meaning
+
+
+def test_trailing_text_is_dropped_and_counted_or_kept():
+    dropped, exchange = stream(answer_events([CALL, "\nDone now."]), prepared())
+    assert hear_stream(dropped).content is None
+    assert exchange.facts.dropped["trailing"]
+    kept, _ = stream(answer_events([CALL, "\nDone now."]), prepared(keep_trailing=True))
+    assert hear_stream(kept).content == "\nDone now."
+    assert hear_body(whole(answer_body(CALL + "\nDone now."), prepared(keep_trailing=True))[0]).content == "\nDone now."
+
+
+def test_length_stays_length():
+    text = f"{CALL}\n<read>\n<filePath>/b"
+    heard = hear_stream(stream(answer_events([text], "length"), prepared())[0])
+    assert heard.finish == "length"
+    assert len(heard.calls) == 1
+    cut = "<read>\n<filePath>/b"
+    assert stream(answer_events([cut], "length"), prepared())[0] == b"".join(answer_events([cut], "length"))
+
+
+def test_recovered_call_gives_way_to_a_native_one():
+    native = {"index": 0, "id": "call_n", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    events = [
+        event({"role": "assistant", "content": "x " + CALL}),
+        event({"tool_calls": [native]}),
+        event({}, "tool_calls"),
+        DONE,
+    ]
+    out, exchange = stream(events, prepared(wait=True))
+    assert out == b"".join(events)
+    assert exchange.facts.native_calls == 1
+
+
+def test_usage_and_unknown_fields_survive():
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    events = [
+        event({"role": "assistant", "content": CALL, "reasoning_content": "hm", "x_own": 1}),
+        event({}, "stop"),
+        b"data: " + json.dumps({"id": "1", "choices": [], "usage": usage}).encode() + b"\n\n",
+        DONE,
+    ]
+    out, exchange = stream(events, prepared())
+    chunks = [chunk for chunk in chunks_of(out) if chunk]
+    assert any(chunk["choices"] and chunk["choices"][0]["delta"].get("reasoning_content") == "hm" for chunk in chunks)
+    assert chunks[-1]["usage"] == usage
+    assert exchange.facts.usage == {"input": 3, "output": 4}
+
+
+def test_two_choices_are_read_apart():
+    events = [
+        event({"role": "assistant", "content": ""}, index=0),
+        event({"role": "assistant", "content": ""}, index=1),
+        event({"content": CALL[:10]}, index=0),
+        event({"content": "plain"}, index=1),
+        event({"content": CALL[10:]}, index=0),
+        event({}, "stop", index=1),
+        event({}, "stop", index=0),
+        DONE,
+    ]
+    out, _ = stream(events, prepared())
+    assert hear_stream(out, 0).meaning == (None, [("read", '{"filePath":"/a.py"}')], "tool_calls")
+    assert hear_stream(out, 1).meaning == ("plain", [], "stop")
+
+
+def test_cut_stream_becomes_an_error_event_and_its_text_comes_back():
+    events = answer_events(["Hm. ", "<read>\n<filePath>/a"])[:3]
+    heard = hear_stream(stream(events, prepared())[0])
+    assert heard.error["code"] == "upstream_truncated"
+    assert heard.content == "Hm. <read>\n<filePath>/a"
+    assert not heard.done
+    broken = hear_stream(stream(events, prepared(), UpstreamDisconnected("gone"))[0])
+    assert broken.error["code"] == "upstream_disconnected"
+    assert broken.content == heard.content
+
+
+def test_cut_stream_makes_no_call_that_was_waiting():
+    events = answer_events([CALL])[:2]
+    heard = hear_stream(stream(events, prepared(wait=True))[0])
+    assert heard.calls == []
+    assert heard.content == CALL
+    assert heard.error
+
+
+def test_missing_done_is_added():
+    events = answer_events(["hi"])[:-1]
+    out, exchange = stream(events, prepared())
+    assert out == b"".join(events) + DONE
+    assert exchange.facts.mended["done_missing"] == 1
+
+
+def test_missing_finish_before_done_still_delivers():
+    events = [event({"role": "assistant", "content": CALL}), DONE]
+    heard = hear_stream(stream(events, prepared())[0])
+    assert heard.finish == "tool_calls"
+    assert heard.done
+
+
+@pytest.mark.parametrize("bad", [b"data: {broken\n\n", b'data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n'])
+def test_event_that_would_crash_clients_becomes_an_error(bad):
+    out, _ = stream([*answer_events(["hi"])[:2], bad], prepared())
+    assert hear_stream(out).error["code"] == "upstream_bad_reply"
+    assert bad not in out
+
+
+def test_event_without_end_is_bounded():
+    out, _ = stream([b"data: " + b"x" * 5000], prepared(), limits=Limits(max_event_bytes=1000))
+    assert hear_stream(out).error["code"] == "upstream_bad_reply"
+
+
+def test_upstream_error_event_is_passed_and_ends_the_stream():
+    fault = b'data: {"error": {"message": "overloaded", "code": "x"}}\n\n'
+    out, exchange = stream([*answer_events(["<read>"])[:2], fault, DONE], prepared())
+    assert out.endswith(fault)
+    assert hear_stream(out).content == "<read>"
+    assert exchange.finished
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_line_ends_bom_comments_and_a_last_event_without_blank_line(newline):
+    data = b"\xef\xbb\xbf: hello\n\n" + b"".join(answer_events([CALL]))
+    data = data.rstrip(b"\n").replace(b"\n", newline)
+    for parts in ([data], [data[at : at + 1] for at in range(len(data))]):
+        out, _ = stream([bytes(part) for part in parts], prepared())
+        heard = hear_stream(out)
+        assert heard.calls
+        assert heard.done
+        assert not out.startswith(b"\xef\xbb\xbf")
+
+
+def test_incremental_arguments_flow_and_add_up():
+    text = "Ok.\n<write>\n<filePath>/a</filePath>\n<content>\n" + "line <b>\n" * 20 + "</content>\n</write>"
+    events = answer_events([text[at : at + 4] for at in range(0, len(text), 4)])
+    out, exchange = stream(events, prepared(stream_arguments="incremental"))
+    buffered, _ = stream(events, prepared())
+    assert hear_stream(out).meaning == hear_stream(buffered).meaning
+    arguments = [
+        chunk for chunk in chunks_of(out) if chunk and chunk["choices"][0]["delta"].get("tool_calls")
+    ]
+    assert len(arguments) > 20
+    assert exchange.facts.held_bytes_max < 10_000
+
+
+def test_incremental_call_that_breaks_ends_in_an_error_and_no_completed_call():
+    events = answer_events(["<write>\n<filePath>/a</filePath>\n<content>\nrm -r"], "length")
+    out, exchange = stream(events, prepared(stream_arguments="incremental"))
+    heard = hear_stream(out)
+    assert heard.error
+    assert not heard.done
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(heard.calls[0]["arguments"])
+    assert exchange.facts.broken

@@ -1,0 +1,170 @@
+"""Scripted answers in the OpenAI chat shapes, and what a client makes of the bytes that come out."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from attrs import define, field
+
+from gateway.core.errors import GatewayError
+from gateway.core.limits import Limits
+from gateway.core.tools import ToolSet
+from gateway.exchange import BodyExchange, StreamExchange
+from strategies.base import Options, Prepared, Shape
+from strategies.reading import reader_factory
+from tests.support.reading import AGENT_TOOLS
+
+HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "fp"}
+
+
+def event(delta: dict[str, Any], finish: str | None = None, *, index: int = 0, **more: Any) -> bytes:
+    """One chunk as an SSE event."""
+    choice = {"index": index, "delta": delta, "finish_reason": finish}
+    return b"data: " + json.dumps({**HEAD, "choices": [choice], **more}, ensure_ascii=False).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def answer_events(parts: Iterable[str], finish: str = "stop") -> list[bytes]:
+    """A streamed answer: the role, each part of the content, the finish, `[DONE]`."""
+    return [
+        event({"role": "assistant", "content": ""}),
+        *(event({"content": part}) for part in parts),
+        event({}, finish),
+        DONE,
+    ]
+
+
+def answer_body(content: str | None, finish: str = "stop", **message: Any) -> bytes:
+    """A whole answer."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+    return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice]}, ensure_ascii=False).encode()
+
+
+@define
+class Heard:
+    """What a client makes of an answer."""
+
+    content: str | None = None
+    calls: list[dict[str, Any]] = field(factory=list)
+    finish: str | None = None
+    error: dict[str, Any] | None = None
+    done: bool = False
+    roles: list[str] = field(factory=list)
+
+    @property
+    def meaning(self) -> tuple[Any, ...]:
+        """All but the ids."""
+        return (self.content, [(call["name"], call["arguments"]) for call in self.calls], self.finish)
+
+
+def chunks_of(data: bytes) -> Iterator[dict[str, Any] | None]:
+    """Each event's object; None for `[DONE]`. Comments are passed over."""
+    for block in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n\n"):
+        lines = [line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")]
+        if lines:
+            yield None if lines == [b"[DONE]"] else json.loads(b"\n".join(lines))
+
+
+def hear_stream(data: bytes, index: int = 0) -> Heard:
+    """Read a stream as strictly as the SDKs do."""
+    heard = Heard()
+    for chunk in chunks_of(data):
+        assert not heard.done, "something after [DONE]"
+        if chunk is None:
+            heard.done = True
+            continue
+        if "error" in chunk:
+            heard.error = chunk["error"]
+            continue
+        for choice in chunk["choices"]:
+            if choice["index"] != index:
+                continue
+            _add(heard, choice)
+    return heard
+
+
+def _add(heard: Heard, choice: dict[str, Any]) -> None:
+    delta = choice["delta"]
+    assert heard.finish is None or not (delta.get("content") or delta.get("tool_calls")), "content after the finish"
+    if delta.get("role"):
+        heard.roles.append(delta["role"])
+    if delta.get("content"):
+        heard.content = (heard.content or "") + delta["content"]
+    for call in delta.get("tool_calls") or []:
+        number, function = call["index"], call.get("function") or {}
+        if number == len(heard.calls):
+            assert call["id"]
+            assert call["type"] == "function"
+            heard.calls.append({"id": call["id"], "name": function["name"], "arguments": ""})
+        else:
+            assert "name" not in function
+            assert "id" not in call
+        heard.calls[number]["arguments"] += function.get("arguments") or ""
+    if choice["finish_reason"]:
+        assert heard.finish is None, "two finish reasons"
+        heard.finish = choice["finish_reason"]
+
+
+def hear_body(data: bytes) -> Heard:
+    """Read a whole answer."""
+    choice = json.loads(data)["choices"][0]
+    message = choice["message"]
+    calls = [
+        {"id": call["id"], "name": call["function"]["name"], "arguments": call["function"]["arguments"]}
+        for call in message.get("tool_calls") or []
+    ]
+    return Heard(content=message["content"] or None, calls=calls, finish=choice["finish_reason"], done=True)
+
+
+def prepared(
+    *,
+    tools: ToolSet | None = AGENT_TOOLS,
+    prompted: str | None = "generic_xml",
+    first_only: bool = False,
+    keep_trailing: bool = False,
+    wait: bool = False,
+    **options: Any,
+) -> Prepared:
+    """A prepared request whose answer is read; with `tools=None` it is not."""
+    made = reader_factory(tools=tools, options=Options(**options), model="m", prompted=prompted) if tools else None
+    return Prepared(
+        strategy="test",
+        body=b"{}",
+        make_reader=made,
+        shape=Shape(first_only=first_only, keep_trailing=keep_trailing, wait_for_finish=wait),
+    )
+
+
+def numbered_ids() -> Any:
+    """Ids as the gateway's own look, one after the other."""
+    made = 0
+
+    def make(_dialect: str) -> str:
+        nonlocal made
+        made += 1
+        return f"call_{made:024d}"
+
+    return make
+
+
+def stream(
+    parts: Sequence[bytes], how: Prepared, error: GatewayError | None = None, limits: Limits | None = None
+) -> tuple[bytes, StreamExchange]:
+    """Feed upstream bytes to an exchange and finish it."""
+    exchange = StreamExchange(how, make_id=numbered_ids(), limits=limits or Limits())
+    out = []
+    try:
+        out = [exchange.feed(part) for part in parts]
+    except GatewayError as fault:
+        error = fault
+    out.append(exchange.finish(error))
+    assert not exchange.holding
+    return b"".join(out), exchange
+
+
+def whole(body: bytes, how: Prepared) -> tuple[bytes, BodyExchange]:
+    """Put a whole body through an exchange."""
+    exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits())
+    return exchange.transform(body), exchange
