@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.cursor import Cursor
+from strategies.lexicon import line_of
 from strategies.names import resolve
 from strategies.registry import known
 from strategies.schema import ToolSchema, schema_of
@@ -21,7 +22,7 @@ from strategies.schema import ToolSchema, schema_of
 if TYPE_CHECKING:
     from strategies.rendering import Renderer
 
-__all__ = ["Arguments", "Context", "Dialect", "Draft", "Level", "Opening", "Parse"]
+__all__ = ["Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse"]
 
 Level = Literal["A", "B", "C", "D", "E"]
 """Evidence: A special tokens, B strict inner grammar, C tag per tool, D bare data, E shell and patches."""
@@ -46,6 +47,15 @@ class Draft:
 
 
 @frozen(kw_only=True)
+class Fence:
+    """The code fence that an opener stands in."""
+
+    mark: str
+    size: int
+    info: str
+
+
+@frozen(kw_only=True)
 class Opening:
     """Where an opener stands: the text before it, shortened, and the opener itself."""
 
@@ -54,11 +64,20 @@ class Opening:
     """The last characters of the text before it, at most `BEFORE` of them."""
     hint: object = None
     """What the dialect's last pass wants this one to know."""
+    fence: Fence | None = None
+    """The fence whose sole content may be calls; None outside of one."""
+    earlier: frozenset[str] = frozenset()
+    """The info strings of the fences before this one, as far as a dialect reads whole bodies of such fences."""
 
     @property
     def line(self) -> str:
         """What stands before the opener on its own line."""
-        return self.before.rsplit("\n", 1)[-1]
+        return line_of(self.before)
+
+    @property
+    def lead(self) -> str:
+        """The text before the fence, or before the opener where there is none."""
+        return self.before if self.fence is None else self.before.rstrip().rpartition("\n")[0]
 
     @property
     def starts_line(self) -> bool:
@@ -194,5 +213,7 @@ class Dialect:
     """Globs of the models that write this dialect by training; evidence, never a condition."""
     carriers: tuple[str, ...] = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function")
     """Info strings of code fences whose sole content may be a call of this dialect."""
+    bodies: Callable[[Context], tuple[str, ...]] = _none
+    """Info strings of code fences whose whole body this dialect reads itself; the opener is then empty."""
     renderer: "Renderer | None" = None
     example: str = ""

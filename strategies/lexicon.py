@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-__all__ = ["LEFTOVERS", "REASONING", "Lexicon", "lexicon"]
+__all__ = ["LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
 
 REASONING: Mapping[str, str] = {
     "<think>": "</think>",
@@ -21,10 +21,16 @@ REASONING: Mapping[str, str] = {
     "<|channel>": "<channel|>",
 }
 """Openers of reasoning blocks inside the text, and what closes each."""
+REASONING_ENDS = tuple(REASONING.values())
 
 LEFTOVERS = (
     "</tool_call>",
     "</tool_calls>",
+    "</seed:tool_call>",
+    "</minimax:tool_call>",
+    "</dots_function_call>",
+    "<｜tool_call_end｜>",
+    "<｜tool_calls_end｜>",
     "</tool_use>",
     "</tools>",
     "</tool>",
@@ -49,6 +55,15 @@ LEFTOVERS = (
     "[e~[",
 )
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
+
+
+def line_of(before: str) -> str:
+    """What stands on the last line of a text; the end of a reasoning block begins a line."""
+    line = before.rsplit("\n", 1)[-1]
+    if ">" in line or "]" in line:
+        for end in REASONING_ENDS:
+            line = line.rsplit(end, 1)[-1]
+    return line
 
 
 class Lexicon:

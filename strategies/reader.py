@@ -17,8 +17,8 @@ from attrs import define
 from gateway.core.events import Drop, End, Event, Note, Text
 from strategies.base import FinishReason
 from strategies.candidate import Candidate
-from strategies.dialect import Context, Dialect, Opening
-from strategies.lexicon import LEFTOVERS, REASONING, lexicon
+from strategies.dialect import Context, Dialect, Fence, Opening
+from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, lexicon, line_of
 from strategies.literals import closes_fence, is_announced_example, is_quoted, opens_fence
 
 __all__ = ["BEFORE", "CUT_REASONS", "Reader"]
@@ -29,9 +29,13 @@ CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _BUDGET = 16
 _BUDGET_FLOOR = 1 << 16
 _FENCE_LINE = 256
+_OWN_FENCES = frozenset({"tool_code"})
+"""Info strings that no language has: prose behind such a fence does not make it an example."""
 _NOBODY: frozenset[str] = frozenset()
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile(r"`+")
+_GLUED = re.compile(r"[ \t]*(json|tool_call|tool_code|)[ \t]*(?=[{\[])", re.IGNORECASE)
+"""Data on the line that opens its fence."""
 _INLINE_END = re.compile(r"`+|\n[ \t\r]*\n")
 
 
@@ -46,6 +50,12 @@ class _Pending:
     info: str = ""
     closed: bool = False
     calls: int = 0
+    begun: bool = False
+    """A candidate has been tried in this fence."""
+    refused: bool = False
+    """A call inside was refused, so there is more than calls."""
+    whole: int = 0
+    """How many of the events come before an end of a fence."""
 
 
 def _strong(rows: tuple[Dialect, ...]) -> tuple[Dialect, ...]:
@@ -71,9 +81,11 @@ class Reader:
         for row in dialects:
             for marker in row.results:
                 self._results.setdefault(marker, set()).add(row.family)
-        anywhere = (*self._rows, *REASONING, *self._results, *LEFTOVERS)
+        anywhere = (*self._rows, *REASONING, *REASONING_ENDS, *self._results, *LEFTOVERS)
         self._lexicon = lexicon(anywhere, "`~\n" if self._line_rows else "`~")
-        self._carriers = frozenset(info for row in dialects for info in row.carriers)
+        self._bodies = _by_marker((row, row.bodies(context)) for row in dialects)
+        self._carriers = frozenset(info for row in dialects for info in row.carriers) | self._bodies.keys()
+        self._earlier: frozenset[str] = frozenset()
         self._line_lexicon = lexicon(tuple(self._line_rows))
         self._families = {row.id: row.family for row in dialects}
         self._out: list[Event] = []
@@ -117,7 +129,7 @@ class Reader:
         if self._flows(text):
             self._offset += len(text)
             self._tail = (self._tail + text)[-BEFORE:]
-            self._fresh = False
+            self._fresh = self._fresh and text.isspace()
             return [Text(text)]
         self._buf += text
         return self._run()
@@ -133,7 +145,7 @@ class Reader:
         )
 
     def _is_line_start(self) -> bool:
-        return not self._tail.rsplit("\n", 1)[-1].strip()
+        return not line_of(self._tail).strip()
 
     def finish(self, reason: FinishReason) -> list[Event]:
         self._eof = True
@@ -227,6 +239,9 @@ class Reader:
             self._text(at + len(marker))
             self._reasoning = REASONING[marker]
             return True
+        if marker in REASONING_ENDS:
+            self._text(at + len(marker))
+            return True
         return self._open(self._openable(self._rows.get(marker, ()), opening), opening, at)
 
     def _open(self, rows: tuple[Dialect, ...], opening: Opening, at: int) -> bool | None:
@@ -251,12 +266,18 @@ class Reader:
             and row.may_open(self._context, opening)
         )
 
-    def _openable_now(self) -> tuple[tuple[Dialect, ...], Opening]:
+    def _openable_now(self, fence: Fence | None = None) -> tuple[tuple[Dialect, ...], Opening]:
         """The dialects that may open a call at the start of the buffer, inside a fence or reasoning."""
         marker = self._lexicon.at(self._buf, 0) or ""
         line_marker = self._line_lexicon.at(self._buf, 0) or ""
-        rows = self._rows.get(marker, ()) if len(marker) >= len(line_marker) else self._line_rows[line_marker]
-        opening = Opening(marker=max(marker, line_marker, key=len), before=self._tail)
+        if len(marker) < len(line_marker):
+            rows, marker = self._line_rows[line_marker], line_marker
+        else:
+            rows = self._rows.get(marker, ())
+        if fence is not None:
+            rows = tuple(row for row in rows if fence.info in row.carriers)
+            rows = (*rows, *(row for row in self._bodies.get(fence.info, ()) if row not in rows))
+        opening = Opening(marker=marker, before=self._tail, fence=fence, earlier=self._earlier)
         return (self._openable(rows, opening), opening) if self._offset >= self._blind else ((), opening)
 
     def _may_begin_now(self) -> bool:
@@ -300,9 +321,17 @@ class Reader:
             if newline < 0 and not self._eof and len(buf) - end < _FENCE_LINE:
                 self._text(at)
                 return False
+            ends = newline + 1 if newline >= 0 else len(buf)
             info = opens_fence(buf[end : newline if newline >= 0 else len(buf)], mark)
+            if info is not None and self._results.get(mark * 3 + info, _NOBODY) & self._callers:
+                self._text(at)
+                self._discarding = True
+                return True
+            glued = _GLUED.match(buf, end, ends) if info is not None else None
+            if glued is not None:
+                return self._open_fence(at, glued.end(), (mark, end - at), glued.group(1).lower())
             if info is not None:
-                return self._open_fence(at, newline + 1 if newline >= 0 else len(buf), (mark, end - at), info)
+                return self._open_fence(at, ends, (mark, end - at), info)
         self._text(at)
         if mark == "`":
             size = end - at
@@ -328,8 +357,13 @@ class Reader:
         else:
             self._fence = fence
             self._out.append(Text(line))
+            self._remember(info)
         self._tail = (self._tail + line)[-BEFORE:]
         return True
+
+    def _remember(self, info: str) -> None:
+        if info in self._bodies:
+            self._earlier |= {info}
 
     def _step_fence(self, fence: tuple[str, int]) -> bool:
         """Inside a literal fence: everything is text until the line that closes it."""
@@ -362,25 +396,54 @@ class Reader:
         if at:
             self._text(at)
             return True
+        if pending.closed:
+            return self._step_behind_carrier(pending)
         line, ended = self._first_line()
-        if not pending.closed:
-            if pending.calls and closes_fence(line, pending.fence):
+        if pending.calls and not pending.refused:
+            if closes_fence(line, pending.fence):
                 if not ended and not self._eof:
                     return False
                 self._text(len(line))
-                pending.closed = True
+                pending.closed, pending.whole = True, len(pending.events)
+                self._remember(pending.info)
+                if pending.info in _OWN_FENCES:
+                    self._settle_pending(accept=True)
                 return True
-            if pending.calls and not ended and not self._eof and closes_fence(line, pending.fence, partial=True):
+            if not ended and not self._eof and closes_fence(line, pending.fence, partial=True):
                 return False
-            if self._may_begin_now():
-                return False
-            rows, opening = self._openable_now()
-            rows = tuple(row for row in rows if pending.info in row.carriers)
-            if rows:
-                self._begin(rows, opening)
-                return True
-        self._fence = None if pending.closed else pending.fence
+        if self._may_begin_now():
+            return False
+        mark, size = pending.fence
+        rows, opening = self._openable_now(Fence(mark=mark, size=size, info=pending.info))
+        if rows and not pending.refused and not (pending.begun and not opening.marker):
+            pending.begun = True
+            self._begin(rows, opening)
+            return True
+        self._fence = pending.fence
+        self._remember(pending.info)
         self._settle_pending(accept=False)
+        return True
+
+    def _step_behind_carrier(self, pending: _Pending) -> bool:
+        """Behind a fence of calls: another one, tokens that mean nothing, or text that makes it an example."""
+        buf = self._buf
+        if self._may_begin_now():
+            return False
+        marker = self._lexicon.at(buf, 0)
+        if marker in LEFTOVERS:
+            self._text(len(marker))
+            return True
+        size = len(buf) - len(buf.lstrip(buf[0]))
+        line, ended = self._first_line()
+        if not ended and not self._eof and buf[0] in "`~" and len(line) < _FENCE_LINE:
+            return False
+        info = opens_fence(line[size:], buf[0]) if size >= 3 and buf[0] in "`~" else None
+        if info is None or info not in self._carriers or self._offset < self._blind:
+            self._settle_pending(accept=False)
+            return True
+        fence = (buf[0], size)
+        self._text(len(line) + ended)
+        pending.fence, pending.info, pending.closed, pending.begun = fence, info, False, False
         return True
 
     def _first_line(self) -> tuple[str, bool]:
@@ -448,8 +511,12 @@ class Reader:
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        accept = accept and pending.calls > 0 and not (self._cut and not pending.closed and pending.kind == "carrier")
-        for event in pending.events:
+        accept = accept and pending.calls > 0 and not pending.refused
+        whole = len(pending.events)
+        if self._cut and not pending.closed and pending.kind == "carrier":
+            whole = pending.whole
+        for number, event in enumerate(pending.events):
+            accept = accept and number < whole
             if accept:
                 self._count(event)
             if accept and pending.kind == "carrier" and isinstance(event, Text):
@@ -513,6 +580,7 @@ class Reader:
         if self._pending is not None:
             self._pending.events.append(event)
             self._pending.calls += isinstance(event, End)
+            self._pending.refused |= self._pending.kind == "carrier" and isinstance(event, Note)
             return
         self._count(event)
         self._out.append(event)
