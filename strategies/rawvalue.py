@@ -33,12 +33,25 @@ __all__ = [
     "settle_end",
     "trimmed",
     "unwrap_cdata",
+    "without_fence",
 ]
 
 CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
 
-Kind = Literal["close", "loose", "param", "call_close", "call_open", "section_open", "section_close", "noise", "other"]
+Kind = Literal[
+    "close",
+    "loose",
+    "param",
+    "call_close",
+    "call_open",
+    "next_call",
+    "section_open",
+    "section_close",
+    "noise",
+    "other",
+]
+"""`next_call` opens another tool's call: it does not nest, but behind a call's end it begins what comes next."""
 
 
 class Markup(Protocol):
@@ -47,7 +60,8 @@ class Markup(Protocol):
     stub: str
     """A closer of the value that counts although it lacks its `>`; empty where there is none."""
     distinct: bool
-    """A call or section that opens behind a value's closer makes it structural, even in a document."""
+    """No document holds the tags by chance, and all parameters share one closer: a call or section that opens behind
+    it makes it structural, and behind the opener of the next parameter it is that one's."""
     name_run: re.Pattern[str] | None
     """What stands between a call's opener and its first parameter, where the name is no part of the opener."""
 
@@ -146,10 +160,10 @@ class Sink:
             whole = text
             if self._trim:
                 text = _leading(text, body=self._body)
-            self._paused = text.startswith(CDATA_OPEN) or (self._paired and text != whole)
+            self._paused = text.startswith((CDATA_OPEN, "```")) or (self._paired and text != whole)
             if self._paused:
                 return
-            if not text or CDATA_OPEN.startswith(text[:9]) or text[0] == "\r":
+            if not text or CDATA_OPEN.startswith(text[:9]) or "```".startswith(text[:3]) or text[0] == "\r":
                 self._held = text
                 return
         keep = len(text) - (_trailing(text, body=self._body) if self._trim and not self._paired else 0)
@@ -196,6 +210,7 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
     The cursor then stands behind the parameter's closer, or at the tag that ended the value in its place.
     """
     nested = skipped = 0
+    next_opened = False
     seen_nested = seen_call_close = False
     while True:
         if not (yield from cur.until("<", sink)):
@@ -208,6 +223,9 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
             end = yield from _closed(cur, markup, key, tag, body=body)
             if end is not None and kind == "loose" and end == "end":
                 end = None
+            if end is not None and next_opened and not nested:
+                raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
+            next_opened = False
             if end == "call_close" and nested:
                 nested -= 1
             elif end == "call_close" and body and skipped < way.skip:
@@ -231,8 +249,10 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
             seen_call_close = True
             if way.lenient:
                 return "by_call"
-        elif kind == "param" and way.lenient and not nested and markup.may_follow(name):
-            return "by_next"
+        elif kind == "param" and not nested and markup.may_follow(name):
+            if way.lenient:
+                return "by_next"
+            next_opened = markup.distinct
         size = len(tag) if tag and kind != "other" else 1
         sink(cur.text[cur.pos : cur.pos + size])
         cur.pos += size
@@ -264,7 +284,7 @@ def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> S
             found = "param"
         elif kind in ("call_open", "section_open") and markup.distinct:
             found = "call_close"
-        elif not body and kind in ("param", "call_open"):
+        elif not body and kind in ("param", "call_open", "next_call"):
             found = "param"
     cur.back(start)
     cur.anchor = None
@@ -330,7 +350,8 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
             break
         tag = yield from cur.tag()
         kind = markup.kind(tag, key)[0] if tag else "other"
-        if kind == "call_open" and tail.at_line_start and not ends and (yield from _opens_call(cur, markup, key, tag)):
+        is_opener = kind in ("call_open", "next_call") and tail.at_line_start and not ends
+        if is_opener and (yield from _opens_call(cur, markup, key, tag)):
             break
         if kind in ("close", "loose"):
             if (yield from _closed(cur, markup, key, tag, body=True)) in ("call_close", "end"):
@@ -373,6 +394,9 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&
 _ENTITY = re.compile("|".join(_ENTITIES))
 _MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md", ".mdx", ".markdown", ".xhtml")
 _PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
+_MARKDOWN_FILES = (".md", ".mdx", ".markdown")
+_CONTENTS = frozenset({"content", "contents", "file_text", "code_edit"})
+_FENCE = re.compile(r"```[ \t]*[\w.+#-]*[ \t\r]*\Z")
 
 
 def unwrap_cdata(text: str) -> str | None:
@@ -416,8 +440,22 @@ def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str
         return text
     if "&lt;" not in text and "&gt;" not in text and not (key == "command" and "&amp;&amp;" in text):
         return text
-    for name in _PATHS:
-        path = others(name)
-        if isinstance(path, str) and path.strip().lower().endswith(_MARKUP_FILES):
-            return text
+    if _path_ends(others, _MARKUP_FILES):
+        return text
     return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
+
+
+def without_fence(key: str, text: str, others: Callable[[str], object]) -> str:
+    """A file's content without the one code fence that is wrapped around all of it, unless Markdown is written."""
+    if key not in _CONTENTS or not text.startswith("```") or _path_ends(others, _MARKDOWN_FILES):
+        return text
+    opener, newline, inner = text.rstrip().partition("\n")
+    inner, _, closer = inner.rpartition("\n")
+    if not newline or not _FENCE.match(opener) or closer.strip() != "```":
+        return text
+    return text if any(line.startswith("```") for line in inner.split("\n")) else inner
+
+
+def _path_ends(others: Callable[[str], object], endings: tuple[str, ...]) -> bool:
+    paths = (others(name) for name in _PATHS)
+    return any(isinstance(path, str) and path.strip().lower().endswith(endings) for path in paths)
