@@ -1,19 +1,25 @@
 """What tests share: a gateway on a free port, a scripted upstream, and guards against what must not be left behind."""
 
 import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+import structlog
 from blockbuster import blockbuster_ctx
 
+from tests.support.client import open_connection
 from tests.support.faulty_upstream import FaultyUpstream
 
 if TYPE_CHECKING:
     from gateway.app import Gateway
 
+    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
     StartGateway = Callable[..., Awaitable[Gateway]]
 
 
@@ -52,7 +58,24 @@ async def upstream(no_leaks: None) -> AsyncIterator[FaultyUpstream]:
 
 
 @pytest.fixture
-async def gateway(no_leaks: None) -> "AsyncIterator[StartGateway]":
+def log(tmp_path: Path) -> Iterator[Path]:
+    """The file that the gateway's log goes to, through the pipeline that serves in earnest."""
+    from gateway.telemetry.logs import configure_logging
+
+    path = tmp_path / "log.jsonl"
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    writer = configure_logging(level="debug", fd=fd)
+    yield path
+    writer.close()
+    os.close(fd)
+    structlog.reset_defaults()
+    root.handlers, root.level = handlers, level
+
+
+@pytest.fixture
+async def gateway(no_leaks: None, log: Path) -> "AsyncIterator[StartGateway]":
     """Starts gateways: `await gateway(upstream.url, GATEWAY_KEEPALIVE_S="0.1")`."""
     from gateway.app import build  # here: most tests need no server
     from gateway.config import load
@@ -66,7 +89,8 @@ async def gateway(no_leaks: None) -> "AsyncIterator[StartGateway]":
         return running
 
     # A call from the gateway's own code that blocks the event loop fails the test.
-    with blockbuster_ctx(["gateway.net", "gateway.exchange", "gateway.wire", "gateway.policy"]):
+    with blockbuster_ctx(["gateway.net", "gateway.exchange", "gateway.wire", "gateway.policy"]) as blockbuster:
+        blockbuster.functions["os.stat"].can_block_in("linecache.py", {"checkcache", "updatecache"})
         yield start
         for running in started:
             await running.close()
@@ -77,6 +101,23 @@ async def client(no_leaks: None) -> AsyncIterator[aiohttp.ClientSession]:
     """An HTTP client that gives up in good time."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
         yield session
+
+
+@pytest.fixture
+async def connect(no_leaks: None) -> AsyncIterator[Callable[[str], Awaitable["Streams"]]]:
+    """Opens raw connections: `reader, writer = await connect(running.url)`."""
+    opened: list[asyncio.StreamWriter] = []
+
+    async def connected(url: str) -> "Streams":
+        reader, writer = await open_connection(url)
+        opened.append(writer)
+        return reader, writer
+
+    yield connected
+    for writer in opened:
+        writer.transport.abort()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 class _Unsent:

@@ -47,13 +47,14 @@ class Server:
         return site.port
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new, let what runs end within `seconds`, then end it with an error that says why."""
+        """Stop listening, let what runs end within `seconds`, then end it with an error that says why.
+
+        A connection that is there is kept for one more request: closing it could cut one that is on its way.
+        """
         self._shared.draining = True
         if self._site is not None:
             await self._site.stop()
             self._site = None
-        if self._runner.server is not None:
-            self._runner.server.pre_shutdown()
         under_way = self._shared.under_way
         if await under_way.ended(seconds):
             return
@@ -88,7 +89,9 @@ class Server:
 
     def _readiness(self) -> web.Response:
         if self._shared.draining:
-            return json_response(b'{"status":"draining"}', status=503)
+            response = json_response(b'{"status":"draining"}', status=503)
+            response.force_close()
+            return response
         return json_response(b'{"status":"ready"}')
 
 

@@ -94,15 +94,15 @@ def post_bytes(body: Any, *headers: str, path: str = "/v1/chat/completions") -> 
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + payload
 
 
-async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A raw connection to a gateway."""
+async def open_connection(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A raw connection to a gateway; its user closes it."""
     host, _, port = url.removeprefix("http://").rpartition(":")
     return await asyncio.open_connection(host, int(port))
 
 
 async def exchange(url: str, *pieces: bytes, seconds: float = 5.0) -> bytes:
     """Send the pieces and read until the gateway closes."""
-    reader, writer = await connect(url)
+    reader, writer = await open_connection(url)
     try:
         async with asyncio.timeout(seconds):
             for piece in pieces:

@@ -71,6 +71,10 @@ class FaultyUpstream:
         self.script: Script = script or answer_json({})
         self.requests: list[Received] = []
         self.connections: list[Connection] = []
+        self.asked = asyncio.Event()
+        """A first request has come."""
+        self.watches = True
+        """Read on while the script runs, to see the other side leave; a script that reads for itself says no."""
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -115,17 +119,23 @@ class FaultyUpstream:
         task.add_done_callback(self._tasks.discard)
         connection = Connection(reader, writer)
         self.connections.append(connection)
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        watch = None
+        try:
             received = await _receive(reader)
             self.requests.append(received)
-            async with asyncio.TaskGroup() as group:
-                watch = group.create_task(_watch(connection))
-                await self.script(connection, received)
+            self.asked.set()
+            watch = asyncio.ensure_future(_watch(connection)) if self.watches else None
+            await self.script(connection, received)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the other side left, or the test is over
+        finally:
+            if watch is not None:
                 watch.cancel()
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        connection.gone.set()
+                await asyncio.gather(watch, return_exceptions=True)
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            connection.gone.set()
 
 
 async def _receive(reader: asyncio.StreamReader) -> Received:
@@ -183,7 +193,12 @@ def completion(content: str | None = "hello", **more: Any) -> dict[str, Any]:
 
 def answer(body: bytes, *, status: str = "200 OK", headers: dict[str, str] | None = None) -> Script:
     """A whole answer with its length."""
-    fields = {"Content-Type": "application/json", **(headers or {}), "Content-Length": str(len(body))}
+    fields = {
+        "Content-Type": "application/json",
+        **(headers or {}),
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+    }
     head = f"HTTP/1.1 {status}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items()) + "\r\n"
 
     async def script(connection: Connection, received: Received) -> None:

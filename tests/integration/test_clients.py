@@ -1,0 +1,318 @@
+"""The rows C1 to C9 of the fault matrix: whatever a client does, nobody else pays for it."""
+
+import asyncio
+import json
+import socket
+import time
+
+import pytest
+
+from tests.support.client import ask, chat, exchange, get, post_bytes
+from tests.support.faulty_upstream import (
+    DONE,
+    STREAM_HEAD,
+    answer_json,
+    completion,
+    event,
+    hang,
+    stream,
+    text,
+)
+
+FINISH = event(finish="stop")
+WHOLE = (text("hello"), FINISH, DONE)
+
+
+async def quiet_stream(connection, received):
+    await connection.send(STREAM_HEAD, text("hello"))
+    await connection.until_gone()
+
+
+async def busy_stream(connection, received):
+    await connection.send(STREAM_HEAD)
+    while not connection.gone.is_set():
+        await connection.send(text("x"))
+        await asyncio.sleep(0.01)
+
+
+async def until_idle(running) -> None:
+    """Every request of the gateway has ended and was written down."""
+    assert await running.shared.under_way.ended(1.0)
+
+
+@pytest.mark.parametrize("script", [hang, quiet_stream, busy_stream], ids=["before headers", "quiet", "busy"])
+@pytest.mark.parametrize("end", ["close", "reset", "half-close"])
+async def test_c1_c6_a_client_that_leaves_takes_the_upstream_call_with_it(
+    connect, gateway, upstream, client, script, end
+):
+    upstream.script = script
+    running = await gateway(upstream.url)
+    reader, writer = await connect(running.url)
+    writer.write(post_bytes(chat()))
+    await writer.drain()
+    if script is hang:
+        await upstream.asked.wait()
+    else:
+        await reader.readuntil(b"}]}")
+    if end == "half-close":
+        writer.write_eof()
+    elif end == "reset":
+        writer.transport.abort()
+    else:
+        writer.close()
+    await upstream.until_all_gone(1.0)
+    await until_idle(running)
+    writer.close()
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_requests_in_flight{route="chat"} 0.0' in exposition
+    assert "toolgate_active_streams 0.0" in exposition
+    if script is not hang:
+        assert 'toolgate_stream_ends_total{arm="live",reason="client_abort"} 1.0' in exposition
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/models"])
+async def test_c1_holds_for_every_route(connect, gateway, upstream, path):
+    upstream.script = hang
+    running = await gateway(upstream.url)
+    _, writer = await connect(running.url)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await upstream.asked.wait()
+    writer.close()
+    await upstream.until_all_gone(1.0)
+    await until_idle(running)
+
+
+async def test_c2_a_client_that_does_not_read_stops_the_upstream_and_is_dropped(gateway, upstream, client):
+    sent = 0
+
+    async def flood(connection, received):
+        nonlocal sent
+        await connection.send(STREAM_HEAD)
+        piece = text("x" * 60_000)
+        while not connection.gone.is_set():
+            await connection.send(piece)
+            sent += len(piece)
+
+    upstream.script = flood
+    running = await gateway(upstream.url, CLIENT_WRITE_TIMEOUT_S="0.5", UPSTREAM_MAX_REPLY_BYTES="1GiB")
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", int(running.url.rsplit(":", 1)[1])))
+    reader, writer = await asyncio.open_connection(sock=sock)
+    writer.write(post_bytes(chat()))
+    await reader.readuntil(b"}]}")
+    reader._transport.pause_reading()  # a reader that asyncio does not drain behind the test's back
+    await upstream.until_all_gone(5.0)
+    assert sent < 24 << 20
+    await until_idle(running)
+    writer.transport.abort()
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_stream_ends_total{arm="live",reason="client_abort"} 1.0' in exposition
+
+
+async def test_c2_a_client_that_does_not_read_a_whole_answer_is_dropped(connect, gateway, upstream):
+    upstream.script = answer_json(completion("x" * 20_000_000))
+    running = await gateway(upstream.url, CLIENT_WRITE_TIMEOUT_S="0.3")
+    _, writer = await connect(running.url)
+    writer.transport.pause_reading()
+    writer.write(post_bytes(chat(stream=False)))
+    await upstream.asked.wait()
+    assert await running.shared.under_way.ended(8.0)
+    writer.transport.abort()
+
+
+async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monkeypatch):
+    monkeypatch.setattr("gateway.net.turn.BODY_WINDOW_S", 0.2)
+    running = await gateway(upstream.url)
+    reader, writer = await connect(running.url)
+    request = post_bytes(chat())
+    writer.write(request[:-60])
+    started = time.monotonic()
+
+    async def drip():
+        for byte in request[-60:]:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.02)
+
+    dripping = asyncio.ensure_future(drip())
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 3)
+    assert head.startswith(b"HTTP/1.1 400")
+    assert time.monotonic() - started < 1.0
+    dripping.cancel()
+    writer.close()
+    assert upstream.requests == []
+
+
+async def test_c3_a_head_that_never_ends_is_closed(gateway, upstream, monkeypatch):
+    monkeypatch.setattr("gateway.net.server.HEAD_TIMEOUT_S", 0.2)
+    running = await gateway(upstream.url)
+    started = time.monotonic()
+    assert await exchange(running.url, b"POST /v1/chat/completions HTTP/1.1\r\nHo") == b""
+    assert time.monotonic() - started < 2.0
+
+
+async def test_c4_a_body_that_says_it_is_too_large_is_refused_unread(connect, gateway, upstream):
+    running = await gateway(upstream.url, GATEWAY_MAX_BODY_BYTES="64KiB")
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 52428800\r\n\r\n"
+    reader, writer = await connect(running.url)
+    writer.write(head + b"x" * 1000)
+    got = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 2)
+    assert got.startswith(b"HTTP/1.1 413")
+    assert b"Connection: close" in got
+    assert b"body_too_large" in await reader.readuntil(b"}}")
+    writer.close()
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_c4_a_body_without_a_length_is_refused_at_the_cap(connect, gateway, upstream, path):
+    running = await gateway(upstream.url, GATEWAY_MAX_BODY_BYTES="64KiB")
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    reader, writer = await connect(running.url)
+    writer.write(head)
+    chunk = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"
+
+    async def flood():
+        for _ in range(3200):
+            writer.write(chunk)
+            await writer.drain()
+
+    flooding = asyncio.ensure_future(flood())
+    got = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+    assert got.startswith(b"HTTP/1.1 413")
+    flooding.cancel()
+    await asyncio.gather(flooding, return_exceptions=True)
+    writer.transport.abort()
+    assert running.shared.breaker.state == "closed"
+
+
+async def test_c4_bodies_that_are_too_large_never_open_the_breaker(gateway, upstream, client):
+    running = await gateway(upstream.url, GATEWAY_MAX_BODY_BYTES="1KiB")
+
+    async def pieces():
+        for _ in range(20):
+            yield b"x" * 1000
+            await asyncio.sleep(0.001)
+
+    for _ in range(8):
+        async with client.post(f"{running.url}/v1/files", data=pieces()) as response:
+            assert response.status == 413
+    assert running.shared.breaker.state == "closed"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"", None),
+        (b"{", None),
+        (b"[]", None),
+        (b"null", None),
+        (b'"text"', None),
+        (b"[" * 10_000, None),
+        (b'{"a":' * 10_000, None),
+        (b'{"model":"m","messages":[]}', "messages"),
+        (b'{"model":"m","messages":{}}', "messages"),
+        (b'{"model":"m","messages":[1]}', "messages[0]"),
+        (b'{"model":1,"messages":[{"role":"user"}]}', "model"),
+        (b'{"messages":[{"role":"user"}]}', "model"),
+        (b'{"model":"m","messages":[{"role":"user"}],"stream":"yes"}', "stream"),
+        (b'{"model":"m","messages":[{"role":"user"}],"tools":{}}', "tools"),
+        (b'{"model":"m","messages":[{"role":"user"}],"tools":[1]}', "tools[0]"),
+        (b'{"model":"m","messages":[{"role":"user"}],"tool_choice":5}', "tool_choice"),
+        (b'{"model":"\xff","messages":[{"role":"user"}]}', None),
+    ],
+)
+async def test_c5_what_is_no_request_is_a_400(gateway, upstream, client, body, param):
+    running = await gateway(upstream.url)
+    async with client.post(f"{running.url}/v1/chat/completions", data=body) as response:
+        assert response.status == 400
+        error = (await response.json())["error"]
+    assert error["code"] == "invalid_request"
+    assert error["param"] == param
+    assert upstream.requests == []
+
+
+async def test_c5_a_hundred_thousand_messages_are_a_request(gateway, upstream, client):
+    upstream.script = answer_json(completion())
+    running = await gateway(upstream.url)
+    body = chat(stream=False, messages=[{"role": "user", "content": ""}] * 20_000)
+    assert (await ask(client, running.url, body)).status == 200
+
+
+async def test_c5_empty_tools_are_no_tools(gateway, upstream, client):
+    upstream.script = stream(*WHOLE)
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, chat(model="qwen3", tools=[]))
+    assert got.headers["X-Toolgate-Strategy"] == "passthrough"
+
+
+async def test_c7_pipelined_requests_are_answered_in_order(gateway, upstream):
+    async def named(connection, received):
+        await answer_json(completion(received.json["messages"][0]["content"]))(connection, received)
+
+    upstream.script = named
+    running = await gateway(upstream.url)
+    requests = [chat(stream=False, messages=[{"role": "user", "content": f"number {n}"}]) for n in range(3)]
+    pieces = [post_bytes(body) for body in requests[:-1]] + [post_bytes(requests[-1], "Connection: close")]
+    got = await exchange(running.url, b"".join(pieces))
+    places = [got.index(f"number {n}".encode()) for n in range(3)]
+    assert places == sorted(places)
+    assert got.count(b"HTTP/1.1 200 OK") == 3
+
+
+async def test_c7_a_connection_is_good_for_more_after_an_error(gateway, upstream):
+    upstream.script = answer_json(completion())
+    running = await gateway(upstream.url)
+    pieces = post_bytes(b"{") + post_bytes(chat(stream=False), "Connection: close")
+    got = await exchange(running.url, pieces)
+    assert got.startswith(b"HTTP/1.1 400")
+    assert got.count(b"HTTP/1.1 200 OK") == 1
+
+
+async def test_c9_one_too_many_is_told_so_at_once(connect, gateway, upstream, client):
+    upstream.script = quiet_stream
+    running = await gateway(upstream.url, GATEWAY_MAX_CONCURRENCY="2")
+    streams = [await connect(running.url) for _ in range(2)]
+    for reader, writer in streams:
+        writer.write(post_bytes(chat()))
+        await reader.readuntil(b"}]}")
+    started = time.monotonic()
+    got = await ask(client, running.url)
+    assert time.monotonic() - started < 0.3
+    assert (got.status, got.error) == (503, "no_capacity")
+    assert got.headers["Retry-After"] == "1"
+    assert (await get(client, f"{running.url}/healthz")).status == 200
+    for _, writer in streams:
+        writer.close()
+    await until_idle(running)
+    upstream.script = stream(*WHOLE)
+    assert (await ask(client, running.url)).content == "hello"
+
+
+async def test_two_hundred_streams_at_once_are_all_whole(gateway, upstream, client):
+    async def paced(connection, received):
+        await connection.send(STREAM_HEAD)
+        for word in ("one ", "two ", "three"):
+            await connection.send(text(word))
+            await asyncio.sleep(0.05)
+        await connection.send(FINISH, DONE)
+
+    upstream.script = paced
+    running = await gateway(upstream.url)
+    client.connector._limit = 0
+    answers = await asyncio.gather(*(ask(client, running.url) for _ in range(200)))
+    assert {got.content for got in answers} == {"one two three"}
+    assert all(got.is_done for got in answers)
+
+
+async def test_a_request_body_in_gzip_is_understood_within_the_cap(gateway, upstream, client):
+    import gzip
+
+    upstream.script = answer_json(completion())
+    running = await gateway(upstream.url, GATEWAY_MAX_BODY_BYTES="64KiB")
+    url = f"{running.url}/v1/chat/completions"
+    for body, status in ((chat(stream=False), 200), (chat(padding="x" * 10_000_000), 413)):
+        packed = gzip.compress(json.dumps(body).encode())
+        async with client.post(url, data=packed, headers={"Content-Encoding": "gzip"}) as response:
+            assert response.status == status

@@ -1,0 +1,283 @@
+"""The rows O1, O9, O12 and O14 of the fault matrix: stopping, reloading, broken plug-ins, no descriptors."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+
+import aiohttp
+import pytest
+
+from gateway.config import load
+from gateway.core.errors import ConfigError
+from tests.support.client import Answer, ask, chat, get, post_bytes
+from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, stream, text
+
+FINISH = event(finish="stop")
+WHOLE = (text("hello"), FINISH, DONE)
+
+
+class Gate:
+    """An upstream whose streams end when the test says so."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+
+    async def script(self, connection, received):
+        await connection.send(STREAM_HEAD, text("hel"))
+        self.begun.release()
+        await self.open.wait()
+        await connection.send(text("lo"), FINISH, DONE)
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            for _ in range(count):
+                await self.begun.acquire()
+
+
+async def test_o1_streams_end_whole_within_the_drain_time(connect, gateway, upstream, client):
+    gate = Gate()
+    upstream.script = gate.script
+    running = await gateway(upstream.url, GATEWAY_DRAIN_S="10")
+    idle_reader, idle_writer = await connect(running.url)
+    idle_writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    await idle_reader.readuntil(b'"ok"}')
+    client.connector._limit = 0
+    asking = [asyncio.ensure_future(ask(client, running.url)) for _ in range(50)]
+    await gate.until(50)
+    draining = asyncio.ensure_future(running.drain())
+    await asyncio.sleep(0)
+    idle_writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+    last = await asyncio.wait_for(idle_reader.read(), 2)
+    assert last.startswith(b"HTTP/1.1 503")
+    assert b"Connection: close" in last
+    with pytest.raises(OSError, match="onnect"):
+        await connect(running.url)
+    assert not draining.done()
+    gate.open.set()
+    answers = await asyncio.gather(*asking)
+    await asyncio.wait_for(draining, 5)
+    assert all(got.content == "hello" and got.is_done for got in answers)
+
+
+async def test_o1_what_outlives_the_drain_time_is_told_before_it_is_cut(gateway, upstream, client):
+    gate = Gate()
+    upstream.script = gate.script
+    running = await gateway(upstream.url, GATEWAY_DRAIN_S="0.2")
+    streamed = asyncio.ensure_future(ask(client, running.url))
+    await gate.until(1)
+    await asyncio.wait_for(running.drain(), 5)
+    got = await streamed
+    assert got.content == "hel"
+    assert got.error == "draining"
+    await upstream.until_all_gone()
+
+
+async def test_o1_a_request_still_without_an_answer_gets_a_503(gateway, upstream, client):
+    async def never(connection, received):
+        await connection.until_gone()
+
+    upstream.script = never
+    running = await gateway(upstream.url, GATEWAY_DRAIN_S="0.1")
+    asking = asyncio.ensure_future(ask(client, running.url, chat(stream=False)))
+    await upstream.asked.wait()
+    await running.drain()
+    got = await asking
+    assert (got.status, got.error) == (503, "draining")
+    assert got.headers["Connection"] == "close"
+
+
+async def test_o9_a_reload_takes_effect_from_the_next_request(gateway, upstream, client):
+    gate = Gate()
+    upstream.script = gate.script
+    running = await gateway(upstream.url)
+    old = asyncio.ensure_future(ask(client, running.url))
+    await gate.until(1)
+    running.reload(load({"UPSTREAM_URL": upstream.url, "GATEWAY_API_KEYS": "sk-new"}))
+    assert (await ask(client, running.url)).status == 401
+    gate.open.set()
+    assert (await old).content == "hello"
+    assert (await ask(client, running.url, headers={"Authorization": "Bearer sk-new"})).content == "hello"
+
+
+async def test_o9_a_bad_reload_keeps_what_is_in_force(gateway, upstream, client):
+    upstream.script = stream(*WHOLE)
+    running = await gateway(upstream.url)
+    with pytest.raises(ConfigError):
+        running.reload(load({"UPSTREAM_URL": upstream.url, "STRATEGY_RULES": "*=nope"}))
+    assert (await ask(client, running.url)).content == "hello"
+
+
+async def test_o12_a_strategy_that_breaks_costs_its_request_only_the_reading(gateway, upstream, client, monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    upstream.script = stream(*WHOLE)
+    running = await gateway(upstream.url)
+    monkeypatch.setattr("strategies.recovery.RecoveryStrategy.prepare", broken)
+    got = await ask(
+        client, running.url, chat(model="deepseek", tools=[{"type": "function", "function": {"name": "f"}}])
+    )
+    assert got.content == "hello"
+    assert got.headers["X-Toolgate-Strategy"] == "passthrough"
+
+
+async def test_a_fault_of_ours_is_a_500_that_says_nothing(gateway, upstream, client, monkeypatch, log):
+    def broken(*_, **__):
+        raise ZeroDivisionError("a secret detail")
+
+    running = await gateway(upstream.url)
+    monkeypatch.setattr("gateway.net.handlers.parse_request", broken)
+    got = await ask(client, running.url, headers={"X-Request-Id": "mine"})
+    assert (got.status, got.error) == (500, "internal_error")
+    assert got.json["error"]["message"] == "internal error; request id mine"
+    assert "ZeroDivisionError" in log.read_text()
+
+
+async def test_a_fault_of_ours_within_a_stream_is_its_last_event(gateway, upstream, client, monkeypatch):
+    upstream.script = stream(*WHOLE)
+    running = await gateway(upstream.url)
+
+    def broken(*_):
+        raise ZeroDivisionError("a secret detail")
+
+    monkeypatch.setattr("gateway.exchange.StreamExchange.feed", broken)
+    got = await ask(client, running.url)
+    assert got.error == "internal_error"
+    assert b"secret" not in got.body
+
+
+async def test_a_taken_metrics_port_is_no_reason_not_to_start(gateway, upstream, client):
+    first = await gateway(upstream.url)
+    taken = first.metrics_url.split(":")[2].split("/")[0]
+    second = await gateway(upstream.url, METRICS_PORT=taken)
+    assert second.metrics_url is None
+    assert (await get(client, f"{second.url}/metrics")).status == 200
+
+
+async def test_the_demo_answers_when_no_upstream_is_named(gateway, client):
+    running = await gateway(None)
+    models = (await get(client, f"{running.url}/v1/models")).json["data"]
+    assert "demo-xml" in {model["id"] for model in models}
+    assert (await ask(client, running.url, chat(model="demo-prose"))).is_done
+
+
+class Process:
+    """The real program, told of its settings by the environment."""
+
+    def __init__(self, **environ: str) -> None:
+        self._environ = environ
+        self.log: list[str] = []
+
+    async def __aenter__(self) -> "Process":
+        environ = {"PATH": os.environ["PATH"], "GATEWAY_PORT": "0", "METRICS_PORT": "0", **self._environ}
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gateway", "serve", env=environ, stderr=asyncio.subprocess.PIPE
+        )
+        self.url = json.loads(await self.until_logged("gateway_started"))["url"]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self.exit_code()
+
+    async def until_logged(self, event_name: str) -> str:
+        """Read the log up to the next event of that name."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(20):
+            async for line in self._process.stderr:
+                self.log.append(line.decode())
+                if f'"event":"{event_name}"' in self.log[-1]:
+                    return self.log[-1]
+        raise AssertionError(self.log)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def exit_code(self, seconds: float = 10) -> int:
+        """Read the log to its end, and see how the program ended."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(seconds):
+            self.log += [line.decode() async for line in self._process.stderr]
+            return await self._process.wait()
+
+
+async def test_o1_sigterm_lets_two_hundred_streams_end_whole(connect, upstream):
+    gate = Gate()
+    upstream.script = gate.script
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as client, Process(UPSTREAM_URL=upstream.url) as process:
+        asking: list[asyncio.Task[Answer]] = [asyncio.ensure_future(ask(client, process.url)) for _ in range(200)]
+        await gate.until(200)
+        process.signal(signal.SIGTERM)
+        await process.until_logged("gateway_draining")
+        with pytest.raises(OSError, match="onnect"):
+            await connect(process.url)
+        gate.open.set()
+        answers = await asyncio.gather(*asking)
+        assert await process.exit_code() == 0
+    assert all(got.content == "hello" and got.is_done for got in answers)
+    assert sum('"event":"request_ended"' in line for line in process.log) == 200
+
+
+async def test_a_second_interrupt_ends_at_once(connect, upstream):
+    gate = Gate()
+    upstream.script = gate.script
+    async with Process(UPSTREAM_URL=upstream.url) as process:
+        _, writer = await connect(process.url)
+        writer.write(post_bytes(chat()))
+        await gate.until(1)
+        process.signal(signal.SIGINT)
+        await process.until_logged("gateway_draining")
+        process.signal(signal.SIGINT)
+        assert await process.exit_code(5) == 0
+        writer.close()
+
+
+async def test_o9_sighup_reads_the_settings_anew_and_keeps_the_old_ones_when_they_are_bad(upstream, tmp_path):
+    upstream.script = answer_json(completion())
+    settings = tmp_path / "env"
+    settings.write_text("GATEWAY_API_KEYS=sk-one\n")
+    async with (
+        aiohttp.ClientSession() as client,
+        Process(UPSTREAM_URL=upstream.url, GATEWAY_ENV_FILE=str(settings)) as process,
+    ):
+
+        async def status(key: str) -> int:
+            headers = {"Authorization": f"Bearer {key}"}
+            return (await ask(client, process.url, chat(stream=False), headers=headers)).status
+
+        assert (await status("sk-one"), await status("sk-two")) == (200, 401)
+        settings.write_text("GATEWAY_API_KEYS=sk-two\n")
+        process.signal(signal.SIGHUP)
+        await process.until_logged("reloaded")
+        assert (await status("sk-one"), await status("sk-two")) == (401, 200)
+        settings.write_text("GATEWAY_API_KEYS=sk-three\nGATEWAY_MAX_CONCURRENCY=many\n")
+        process.signal(signal.SIGHUP)
+        await process.until_logged("reload_failed")
+        assert (await status("sk-two"), await status("sk-three")) == (200, 401)
+        exposition = (await get(client, f"{process.url}/metrics")).body.decode()
+        assert "toolgate_config_last_reload_successful 0.0" in exposition
+
+
+async def test_o14_without_descriptors_requests_are_refused_and_it_recovers(upstream):
+    import resource
+
+    upstream.script = answer_json(completion())
+    async with aiohttp.ClientSession() as client, Process(UPSTREAM_URL=upstream.url) as process:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        connected = await get(client, f"{process.url}/healthz")
+        assert connected.status == 200
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, hard))
+        got = await ask(client, process.url, chat(stream=False))
+        assert (got.status, got.error) == (503, "no_capacity")
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1024, hard))
+        assert (await ask(client, process.url, chat(stream=False))).status == 200
