@@ -97,10 +97,7 @@ def _draft(
     if container is not None and _is_schema(value[container]):
         raise Reject("a schema, not a call")
     if found is None:
-        arguments = value.get(container) if container else {}
-        return Draft(
-            name=name, tool=None, arguments=arguments if isinstance(arguments, dict) else {}, form=form, mends=steps
-        )
+        return _undeclared(name, value, key, container, form, steps)
     tool, mends = found
     schema = context.schema(tool)
     raw = _flat(value, key, schema, tool) if container is None else value[container]
@@ -118,6 +115,18 @@ def _draft(
         form=form,
         mends=(*steps, *mends, *opened.mends, *rename_mends, *adapted.mends),
     )
+
+
+def _undeclared(
+    name: str, value: dict[str, Any], key: str, container: str | None, form: str, steps: tuple[str, ...]
+) -> Draft:
+    """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
+    if container is None and value.keys() - _EXTRAS - {key}:
+        raise Reject("no arguments")
+    opened = ToolSchema(Tool(name=name)).open_container(value[container] if container else None)
+    if opened is None:
+        raise Reject("arguments are not an object")
+    return Draft(name=name, tool=None, arguments=opened.arguments, form=form, mends=(*steps, *opened.mends))
 
 
 def _name_as_key(value: dict[str, Any], context: Context) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,217 @@
+"""JSON behind a marker: the payload of the families that mark their calls with tokens of their own.
+
+A value ends where its braces end, so a closing token inside a string is data. Where the braces do not make a value, a
+second pass takes the text up to the closing token through the ladder of mends. At the end of an answer only closers of
+the frame around complete arguments may be missing, never any of the arguments themselves.
+"""
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from attrs import evolve, frozen
+
+from gateway.core.tools import Tool
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Arguments, Context, Draft, Opening, Parse
+from strategies.jsonish import JsonFault, Parsed, parse
+from strategies.objects import drafts_of
+
+__all__ = ["STOPS", "Payload", "code_draft", "marked_json", "named_drafts", "read_end", "read_json", "with_mends"]
+
+STOPS = ("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
+"""Tokens that end a message: a payload does not go beyond them."""
+
+_MENDING = "mending"
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NAMED = re.compile(r"""["'](?:name|tool_name|tool|function)["']\s*+:\s*+["']([^"'\n]{1,128})["']""")
+_SURPLUS = re.compile(r"[}\] \t\r\n]*")
+_CODE_TOOLS = ("python", "code_interpreter", "ipython", "python_interpreter", "execute_python", "run_python")
+
+
+@frozen(kw_only=True)
+class Payload:
+    """A value, what had to be mended in it, and where it ends if more was read than it."""
+
+    value: Any
+    steps: tuple[str, ...] = ()
+    end: int | None = None
+
+
+def read_json(
+    cur: Cursor,
+    context: Context,
+    opening: Opening,
+    stops: Sequence[str],
+    *,
+    tool: Tool | None = None,
+    frame: int = 0,
+) -> Steps:
+    """The value that begins here, as a `Payload`; `frame` says how many braces around the arguments are not theirs."""
+    pieces: list[str] = []
+    if opening.hint == _MENDING:
+        return (yield from _read_mended(cur, context, tuple(stops), tool, frame))
+    if (yield from cur.json(pieces.append)):
+        text = "".join(pieces)
+        try:
+            parsed = _parse(text, context, tool, closed=True)
+        except JsonFault:
+            pass
+        else:
+            if not text[parsed.end :].strip():
+                return Payload(value=parsed.value, steps=parsed.steps)
+    elif cur.cut:
+        raise Reject("cut", attempted=True)
+    raise Reject("JSON is not closed", again=True, hint=_MENDING, attempted=True)
+
+
+def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: Tool | None, frame: int) -> Steps:
+    """Everything up to a closing token, through the whole ladder."""
+    pieces: list[str] = []
+    start = cur.offset
+    pattern, longest = _any_of(stops)
+    ended = yield from cur.until_match(pattern, longest - 1, pieces.append)
+    if not ended and cur.cut:
+        raise Reject("cut", attempted=True)
+    text = "".join(pieces)
+    try:
+        parsed = _parse(text, context, tool, closed=ended or _lacks_frame_only(text, frame))
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    if text[parsed.end :].strip(" \t\r\n`"):
+        if ended:
+            raise Reject("text after the object", attempted=True)
+        return Payload(value=parsed.value, steps=parsed.steps, end=start + parsed.end)
+    return Payload(value=parsed.value, steps=parsed.steps)
+
+
+def _parse(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Parsed:
+    """The value; the tool it names says which argument may hold unescaped quotes."""
+    try:
+        return parse(text, closed=closed)
+    except JsonFault:
+        tool = tool or _tool_named(text, context)
+        if tool is None:
+            raise
+    schema = context.schema(tool)
+    known = (*schema.properties, "name", "arguments", "parameters")
+    return parse(text, closed=closed, body_keys=schema.body_keys, known_keys=known)
+
+
+def _tool_named(text: str, context: Context) -> Tool | None:
+    match = _NAMED.search(text)
+    found = context.resolve(match.group(1)) if match else None
+    return found[0] if found else None
+
+
+@lru_cache(maxsize=64)
+def _any_of(stops: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
+    return re.compile("|".join(map(re.escape, stops))), max(map(len, stops))
+
+
+def _lacks_frame_only(text: str, frame: int) -> bool:
+    """Whether nothing but closers of the frame around complete arguments is missing."""
+    bare = _STRING.sub("", text).strip()
+    if '"' in bare or not bare.endswith(("}", "]")):
+        return False
+    missing = bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
+    return 0 < missing <= frame + (frame and bare.startswith("["))
+
+
+def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:
+    """The closing token of a call, or what stands in its place; returns the mends."""
+    yield from cur.ws()
+    if not closers or (yield from cur.lits(closers)):
+        return ()
+    if (yield from cur.at_end()):
+        if cur.cut:
+            raise Reject("cut", attempted=True)
+        return ("call_closer_missing",)
+    if (yield from cur.peek(1)) in ("}", "]"):
+        yield from cur.match(_SURPLUS, 16)
+        if (yield from cur.lits(closers)) or ((yield from cur.at_end()) and not cur.cut):
+            return ("surplus_braces",)
+    elif (yield from cur.peek(1)) == "<":
+        return ("call_closer_missing",)
+    raise Reject("text after the object", attempted=True)
+
+
+def with_mends(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:
+    """The drafts with what the markup around them lacked."""
+    return [evolve(draft, mends=(*draft.mends, *mends)) for draft in drafts] if mends else list(drafts)
+
+
+def named_drafts(context: Context, name: str, payload: Payload, form: str = "special") -> list[Draft]:
+    """The call whose name stood outside the JSON of its arguments."""
+    return drafts_of({"name": name, "arguments": payload.value}, context, form=form, steps=payload.steps)
+
+
+def code_draft(context: Context, code: str) -> Draft:
+    """Bare code for the tool that runs it; raises `Reject` where none is declared."""
+    for tool in filter(None, map(context.find, _CODE_TOOLS)):
+        schema = context.schema(tool)
+        key = "code" if "code" in schema.properties else next(iter(schema.required), None)
+        if key is not None and schema.prop(key).is_string and code.strip():
+            return Draft(name=tool.name, tool=tool, arguments={key: code}, form="special")
+    raise Reject("no tool that runs code")
+
+
+def marked_json(
+    closers: tuple[str, ...] = (),
+    *,
+    form: str = "special",
+    stops: tuple[str, ...] = STOPS,
+    keep: int = 0,
+    shape: Callable[[Any], Any] = lambda value: value,
+) -> Parse:
+    """The grammar `marker ws (object | list) { sep object } [closer]`; `keep` characters of the marker are JSON."""
+
+    def read(
+        cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+    ) -> Generator[Draft | None, None, None]:
+        cur.pos += len(opening.marker) - keep
+        yield from cur.ws()
+        yield from read_objects(cur, context, opening, closers, form=form, stops=stops, shape=shape)
+
+    return read
+
+
+def read_objects(
+    cur: Cursor,
+    context: Context,
+    opening: Opening,
+    closers: tuple[str, ...],
+    *,
+    form: str = "special",
+    stops: tuple[str, ...] = STOPS,
+    shape: Callable[[Any], Any] = lambda value: value,
+) -> Steps:
+    """Yields the calls of the values that follow; a call counts once what follows it allows it."""
+    found: list[Draft] = []
+    while (yield from cur.peek(1)) in ("{", "["):
+        for draft in found:
+            yield draft
+        payload = yield from read_json(cur, context, opening, (*closers, *stops), frame=1)
+        found = drafts_of(shape(payload.value), context, form=form, steps=payload.steps)
+        if payload.end is not None:
+            found = [evolve(draft, end=payload.end) for draft in found]
+            break
+        yield from _separator(cur)
+    if not found:
+        raise Reject("no JSON")
+    mends = () if found[-1].end is not None else (yield from read_end(cur, closers))
+    for draft in with_mends(found, mends):
+        yield draft
+
+
+def _separator(cur: Cursor) -> Steps:
+    """What may stand between two objects, consumed only where another one follows."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if (yield from cur.peek(1)) in (",", ";"):
+        cur.pos += 1
+        yield from cur.ws()
+    if (yield from cur.peek(1)) != "{":
+        cur.back(start)
+    cur.anchor = None
