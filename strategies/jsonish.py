@@ -19,7 +19,7 @@ from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
 __all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse"]
 
 CHOSEN: frozenset[str] = frozenset(
-    {"python_literal", "inner_quotes", "unquoted_keys", "smart_quotes", "missing_braces"},
+    {"inner_quotes", "missing_braces"},
 )
 """The steps that had to choose between readings; every other step is a plain mend."""
 

@@ -19,6 +19,7 @@ ReadLeaf = Callable[[Prop, str], tuple[Any, tuple[str, ...]]]
 _MAX_NESTING = 64
 _OPENER = re.compile(r"<([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})>")
 _GAP = re.compile(r"\s*+")
+_ANY_CONTAINER = {"type": ["object", "array"]}
 _ITEM_NAMES = frozenset({"item", "element", "entry"})
 
 
@@ -101,9 +102,22 @@ class TagReader:
                 result[name] = [self._child(child.item(0), name, closer, depth)]
             elif name in result:
                 raise NoMarkup
-            else:
+            elif declared or child.schema:
                 result[name] = self._child(child, name, closer, depth)
+            else:
+                result[name] = self._free(child, name, closer, depth)
         return result
+
+    def _free(self, prop: Prop, name: str, outer_closer: str, depth: int) -> Any:
+        """A child that no schema describes: what its own tags spell, else its text."""
+        start = self._at
+        if self._opener() is not None:
+            try:
+                return self.container(prop.document.prop(name, _ANY_CONTAINER), f"</{name}>", depth + 1)
+            except NoMarkup:
+                pass
+        self._at = start
+        return self._leaf(prop, name, outer_closer)
 
     def _is_sibling_list(self, prop: Prop, name: str) -> bool:
         """An array whose items are the repeated tags themselves, not children of one tag."""

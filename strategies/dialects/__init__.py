@@ -1,9 +1,14 @@
 """Every dialect: one module per family, one row per dialect. The order is the order in which they are tried."""
 
 from strategies.dialect import Dialect
+from strategies.dialects.command_r import COMMAND_R, COMMAND_R_ACTION
 from strategies.dialects.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
-from strategies.dialects.hermes import HERMES
+from strategies.dialects.granite import GRANITE, GRANITE_FC
+from strategies.dialects.hermes import HERMES, UNOPENED
+from strategies.dialects.internlm import INTERNLM
 from strategies.dialects.kimi import KIMI_K2
+from strategies.dialects.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
+from strategies.dialects.phi import PHI
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.tag_xml import GENERIC, PREFIXED, WRAPPED
 
@@ -11,6 +16,7 @@ __all__ = ["BY_ID", "TABLE"]
 
 TABLE: tuple[Dialect, ...] = (
     HERMES,
+    UNOPENED,
     QWEN3_CODER,
     SEED_OSS,
     BARE_FUNCTION,
@@ -21,5 +27,14 @@ TABLE: tuple[Dialect, ...] = (
     DEEPSEEK_V31,
     STRIPPED,
     KIMI_K2,
+    MISTRAL,
+    MISTRAL_OLD,
+    MISTRAL_STRIPPED,
+    GRANITE,
+    GRANITE_FC,
+    PHI,
+    INTERNLM,
+    COMMAND_R,
+    COMMAND_R_ACTION,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

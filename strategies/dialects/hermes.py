@@ -4,13 +4,14 @@
     object = JSON with a name and an argument container, in any order
 
 The object's brace decides where it ends, never the textual closer, so a closer inside a string is data; only JSON
-that is broken is read up to the closer and mended. Also read: other wrappers, the name as an attribute or as the key,
-flat arguments, arguments as a string, code beside the object, several objects in one tag, a closer that is wrong or
-missing at the end. Depth and length are bounded by the cursor and the reader.
+that is broken is read up to the closer and mended. Also read: other wrappers, a lost opener, the name as an attribute
+or as the key, flat arguments, arguments as a string, code beside the object, several objects in one tag, a closer that
+is wrong, begun or missing at the end. Text behind the object means that this is no call. Depth and length are bounded
+by the cursor and the reader.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from attrs import evolve
@@ -18,9 +19,12 @@ from attrs import evolve
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.jsonish import JsonFault, parse
-from strategies.objects import drafts_of
+from strategies.lexicon import LEFTOVERS
+from strategies.objects import CONTAINER_KEYS, NAME_KEYS, drafts_of
+from strategies.rendering import Hermes
+from strategies.schema import ToolSchema
 
-__all__ = ["HERMES"]
+__all__ = ["HERMES", "UNOPENED"]
 
 _WRAPPERS = (
     "tool_call",
@@ -36,15 +40,20 @@ _WRAPPERS = (
     "TOOLCALL",
     "action",
 )
-_NAME_RUN = re.compile(r"[A-Za-z0-9_.:/-]*")
 _WRONG_CLOSERS = (
     "</think>",
-    "</tool>",
     "</tool_response>",
-    "<tool_call>",
-    "</tools>",
-    "</function_call>",
-    "</tool_calls>",
+    *(f"</{wrapper}>" for wrapper in _WRAPPERS),
+    *LEFTOVERS,
+)
+_SEPARATORS = (",", ";")
+_CALL_KEYS = frozenset({"name", "arguments", "parameters"})
+_FIRST_KEYS = frozenset({*NAME_KEYS, *CONTAINER_KEYS, "id", "type"})
+_NAME_RUN = re.compile(r"[A-Za-z0-9_.:/-]*")
+_WORD_RUN = re.compile(r"\w*")
+_SURPLUS_RUN = re.compile(r"[}\]]*")
+_MENTIONED = re.compile(
+    r"""["'](?:name|tool|tool_name|function|function_name)["']\s{0,8}:\s{0,8}["']([\w.:/-]{1,64})["']"""
 )
 
 
@@ -58,50 +67,92 @@ def _parse(
     if (yield from cur.peek(1)) not in ("{", "["):
         raise Reject("no JSON inside")
     closer = f"</{wrapper}>"
+    found = yield from _values(cur, context, name, closer)
+    mends = yield from _end(cur, closer)
+    yield from _with(found, mends)
+
+
+def _parse_unopened(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """`{"name": ...}` and then `</tool_call>`: the opener was lost."""
+    cur.anchor = start = cur.offset
+    cur.pos += 1
+    yield from cur.ws()
+    yield from cur.lit('"')
+    key = yield from cur.match(_WORD_RUN, 32)
+    if key not in _FIRST_KEYS:
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+    pieces: list[str] = []
+    if not (yield from cur.json(pieces.append)):
+        raise Reject("JSON is not closed")
+    yield from cur.ws()
+    if not (yield from cur.lit("</tool_call>")):
+        raise Reject("no call")
+    value, steps = _parsed("".join(pieces), context)
+    yield from _with(drafts_of(value, context, form="hermes", steps=steps), ("call_opener_missing",))
+
+
+def _values(cur: Cursor, context: Context, name: str | None, closer: str) -> Steps:
+    """The calls of one tag: an object, a list, or several objects with or without separators."""
     found: list[Draft] = []
     while True:
-        found += yield from _value(cur, context, name, closer, seen=bool(found))
+        found += yield from _value(cur, context, name, closer, is_first=not found)
         yield from cur.ws()
-        if (yield from cur.peek(1)) in (",", ";"):
-            cur.pos += 1
+        if (yield from cur.lits(_SEPARATORS)):
             yield from cur.ws()
         if (yield from cur.peek(1)) != "{":
-            break
-    mends = yield from _end(cur, closer)
-    for draft in found:
-        yield _with(draft, mends)
+            return found
 
 
-def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, seen: bool) -> Steps:
+def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_first: bool) -> Steps:
     """One object or list; where its braces do not parse, what stands before the closer."""
     pieces: list[str] = []
     cur.anchor = start = cur.offset
-    value: Any = None
     steps: tuple[str, ...] = ()
+    value: Any = None
     if (yield from cur.json(pieces.append)):
         try:
-            parsed = parse("".join(pieces), closed=True)
-            value, steps = parsed.value, parsed.steps
-        except JsonFault:
+            value, steps = _parsed("".join(pieces), context)
+        except Reject:
             value = None
     if value is None:
-        if seen:
+        if not is_first:
             raise Reject("JSON", attempted=True)
-        value, steps = yield from _mended(cur, context, start, closer)
+        cur.back(start)
+        value, steps = yield from _mended(cur, context, closer)
     cur.anchor = None
+    if (yield from _surplus(cur)):
+        steps = (*steps, "surplus_braces")
     code = yield from _code(cur)
     return drafts_of(value, context, form="hermes", steps=steps, name=name, code=code)
 
 
-def _mended(cur: Cursor, context: Context, start: int, closer: str) -> Steps:
+def _surplus(cur: Cursor) -> Steps:
+    """Braces that are left over behind the object."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    braces = yield from cur.match(_SURPLUS_RUN, 8)
+    if not braces:
+        cur.back(start)
+    cur.anchor = None
+    return bool(braces)
+
+
+def _mended(cur: Cursor, context: Context, closer: str) -> Steps:
     """JSON that is broken: everything up to the closer, through the whole ladder."""
-    cur.back(start)
     pieces: list[str] = []
     if not (yield from cur.until(closer, pieces.append)):
         raise Reject("JSON is not closed", attempted=True)
-    text = "".join(pieces)
-    keys = {key for tool in context.tools for key in context.schema(tool).properties}
-    bodies = {key for tool in context.tools for key in context.schema(tool).body_keys}
+    return _parsed("".join(pieces), context)
+
+
+def _parsed(text: str, context: Context) -> tuple[Any, tuple[str, ...]]:
+    schemas = _schemas(text, context)
+    bodies = {key for schema in schemas for key in schema.body_keys}
+    keys = {key for schema in schemas for key in schema.properties}
     try:
         parsed = parse(text, closed=True, body_keys=sorted(bodies), known_keys=sorted(keys | _CALL_KEYS))
     except JsonFault as fault:
@@ -111,7 +162,11 @@ def _mended(cur: Cursor, context: Context, start: int, closer: str) -> Steps:
     return parsed.value, parsed.steps
 
 
-_CALL_KEYS = frozenset({"name", "arguments", "parameters"})
+def _schemas(text: str, context: Context) -> Iterable[ToolSchema]:
+    """The schema of the tool that the text names first, else of all tools."""
+    mentioned = _MENTIONED.search(text)
+    found = context.resolve(mentioned[1]) if mentioned else None
+    return [context.schema(tool) for tool in ((found[0],) if found else context.tools)]
 
 
 def _code(cur: Cursor) -> Steps:
@@ -139,18 +194,28 @@ def _end(cur: Cursor, closer: str) -> Steps:
         if cur.cut:
             raise Reject("cut", attempted=True)
         return ("call_closer_missing",)
-    for wrong in _WRONG_CLOSERS:
-        if (yield from cur.starts(wrong)):
-            if wrong.startswith("</"):
-                cur.pos += len(wrong)
-            else:
-                yield from _lone_opener(cur, wrong)
+    if (yield from cur.lits(_WRONG_CLOSERS)):
+        return ("call_closer_wrong",)
+    for opener in ("<tool_call>", closer.replace("/", "")):
+        if (yield from cur.starts(opener)):
+            yield from _lone_opener(cur, opener)
             return ("call_closer_wrong",)
+    if not cur.cut and (yield from _begun(cur, closer)):
+        return ("call_closer_wrong",)
     raise Reject("text after the object", attempted=True)
 
 
+def _begun(cur: Cursor, closer: str) -> Steps:
+    """The answer ends inside the closer."""
+    rest = yield from cur.peek(len(closer))
+    if len(rest) < 2 or len(rest) == len(closer) or not closer.startswith(rest):
+        return False
+    cur.pos += len(rest)
+    return True
+
+
 def _lone_opener(cur: Cursor, opener: str) -> Steps:
-    """`<tool_call>` in place of the closer: consumed at the end of the answer, else it opens the next call."""
+    """An opener in place of the closer: consumed at the end of the answer, else it opens the next call."""
     cur.anchor = start = cur.offset
     cur.pos += len(opener)
     yield from cur.ws()
@@ -159,8 +224,9 @@ def _lone_opener(cur: Cursor, opener: str) -> Steps:
     cur.anchor = None
 
 
-def _with(draft: Draft, mends: tuple[str, ...]) -> Draft:
-    return evolve(draft, mends=(*draft.mends, *mends)) if mends else draft
+def _with(found: list[Draft], mends: tuple[str, ...]) -> Generator[Draft, None, None]:
+    for draft in found:
+        yield evolve(draft, mends=(*draft.mends, *mends)) if mends else draft
 
 
 def _name_attribute(cur: Cursor) -> Steps:
@@ -184,5 +250,16 @@ HERMES = Dialect(
     results=("<tool_response>",),
     models=("qwen2.5*", "qwen3*", "qwq*", "hermes*", "granite-4*", "ernie*", "mimo*", "jan*"),
     carriers=("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function"),
+    renderer=Hermes(),
     example='<tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
+)
+UNOPENED = Dialect(
+    id="hermes_unopened",
+    family="tool_call",
+    level="B",
+    line_openers=lambda _context: ("{",),
+    parse=_parse_unopened,
+    models=HERMES.models,
+    carriers=HERMES.carriers,
+    example='{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from strategies.schema import ToolSchema
 
-__all__ = ["adapt_forms", "holds_args"]
+__all__ = ["adapt_forms", "holds_args", "is_adapted"]
 
 _HOLDS_ARGS = frozenset({"read_file", "apply_diff"})
 _PATHS = ("path", "filePath", "file_path", "absolutePath", "target_file")
@@ -21,9 +21,16 @@ def holds_args(tag: str, schema: ToolSchema) -> bool:
     return tag in _HOLDS_ARGS and "args" not in schema.properties
 
 
+def is_adapted(tag: str, schema: ToolSchema) -> bool:
+    """Whether the arguments may differ from the values even without `<args>`."""
+    if tag == "read_file":
+        return "files" in schema.properties
+    return tag == "ask_followup_question" and "array" in schema.prop("follow_up").types
+
+
 def adapt_forms(tag: str, schema: ToolSchema, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The argument objects that these values stand for: one, or one per file where the tool takes one file."""
-    args = values.get("args")
+    args = values.get("args") if next(iter(values), "") == "args" else None
     if isinstance(args, str) and holds_args(tag, schema):
         files = list(_elements(args, "file"))
         calls = _read_files(schema, files) if tag == "read_file" else [_diff_of(schema, file) for file in files]

@@ -3,25 +3,39 @@
     call  = "<" TOOL ">" ws { param ws } "</" TOOL ">"
     param = "<" PARAM ">" RAW "</" PARAM ">"
 
-Also read: attributes in place of parameters, a self-closing tag, a JSON object or the sole parameter as the body,
+Also read: attributes in place of parameters, a self-closing tag, JSON, YAML or the sole parameter as the body,
 `<parameter=K>` and `<parameter name="K">`, a container around the parameters, a wrapper around the call, the name as a
-child, a wrong or missing closer of the call. A tool's tag is evidence only together with one of its own parameters.
-Bounds: an opener that is not followed by a parameter is refused at once; values are bounded by the reader.
+child or as a line of its own, spaces in the tool's tag, a wrong or missing closer of the call. A tool's tag is evidence
+only together with one of its own parameters.
+
+Bounds: an opener that is not followed by a parameter is refused within a few hundred characters; values are bounded by
+the reader. Commit point: the first parameter of a declared tool whose tag is written as it is declared.
 """
 
 import re
 from collections.abc import Generator
 
-from attrs import define, field
-
 from gateway.core.tools import Tool
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.dialects.tag_forms import adapt_forms, holds_args
-from strategies.jsonish import JsonFault, parse
+from strategies.dialects.tag_bodies import (
+    read_attributes,
+    read_json_body,
+    read_name_attribute,
+    read_sole_value,
+    read_yaml_body,
+)
+from strategies.dialects.tag_call import (
+    CONTAINERS,
+    PARAMETER_CLOSERS,
+    TagCall,
+    parameter_of,
+    tag_parts,
+    tools_named,
+)
+from strategies.dialects.tag_forms import holds_args, is_adapted
 from strategies.names import resolve_parameter
 from strategies.rawvalue import (
-    Kind,
     Sink,
     Way,
     decode_entities,
@@ -30,91 +44,34 @@ from strategies.rawvalue import (
     settle_end,
     trimmed,
     unwrap_cdata,
+    without_fence,
 )
 from strategies.registry import known_tools
-from strategies.schema import ToolSchema
+from strategies.rendering import GenericTags
 
-__all__ = ["GENERIC", "WRAPPED"]
+__all__ = ["GENERIC", "PREFIXED", "WRAPPED"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
 _NAME_RUN = re.compile(r"[A-Za-z0-9_.:-]*")
-_TAG_NAME = re.compile(r"<(/?)\s*([A-Za-z_][\w.:-]*)\s*(/?)>\Z")
-_PARAMETER = re.compile(r"""<(?:parameter|param|arg|argument)(?:\s+name)?\s*=\s*["']?([\w.:-]+)["']?\s*>\Z""")
-_PARAMETER_CLOSERS = frozenset({"</parameter>", "</param>", "</arg>", "</argument>"})
-_CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args"})
-_STRAY_CLOSERS = frozenset({"</tool>", "</tool_call>", "</invoke>", "</tool_use>", "</function>", "</function_calls>"})
+_SPACED_RUN = re.compile(r"[A-Za-z0-9_ .:-]*")
+_TEXT_RUN = re.compile(r"[^<>\n]*")
+_BLANK_RUN = re.compile(r"[ \t]*")
+_HTML = frozenset(
+    {"a", "b", "br", "div", "em", "i", "li", "ol", "p", "pre", "span", "strong", "table", "td", "tr", "ul"}
+)
 _WRAPPERS = ("<tool_call>", "<tool_use>", "<tools>", "<function_calls>", "<xml>", "<tool>", "<action>")
 _NAMED = ("<tool_name>", "<actual_tool_name>", "<name>")
-_SHORT = frozenset({"read", "write", "edit", "list", "task", "patch", "grep", "glob", "bash", "question", "skill"})
-_ATTRIBUTE_BOUND = 1 << 16
+_MAX_PRELUDE = 4
+_PRELUDE_BOUND = 200
 
 
-@define
-class _Call:
-    """One call while it is read: its tool, its schema, the values it has so far."""
-
-    tag: str
-    tool: Tool
-    schema: ToolSchema
-    context: Context
-    mends: list[str] = field(factory=list)
-    values: dict[str, object] = field(factory=dict)
-    texts: dict[str, list[str]] = field(factory=dict)
-    fault: str | None = None
-    last_body: str | None = None
-    written: str = ""
-    """How the parameter under way was written: `parameter` for `<parameter=K>`, else its own tag."""
-    container: str = ""
-    stub: str = ""
-    distinct: bool = False
-    name_run: re.Pattern[str] | None = None
-
-    def kind(self, tag: str, key: str) -> tuple[Kind, str]:
-        if tag == f"</{key}>" or (self.written == "parameter" and tag in _PARAMETER_CLOSERS):
-            return "close", key
-        if tag == f"</{self.tag}>":
-            return "call_close", ""
-        match = _TAG_NAME.match(tag)
-        if match is None:
-            named = _PARAMETER.match(tag)
-            return ("param", self.parameter(named.group(1))) if named else ("other", "")
-        slash, name, empty = match.groups()
-        if slash:
-            if name == key:
-                return "close", key
-            if name == self.tag:
-                return "call_close", ""
-            if tag in _STRAY_CLOSERS or name == self.container:
-                return "section_close", ""
-            return ("loose", name) if self.parameter(name) in self.schema.properties else ("other", "")
-        if name == self.tag and not empty:
-            return "call_open", name
-        return "param", self.parameter(name)
-
-    def parameter(self, name: str) -> str:
-        """The schema's name of a parameter written as `name`."""
-        if name in self.schema.properties:
-            return name
-        return resolve_parameter(name, self.schema, self.texts)[0]
-
-    def may_follow(self, name: str) -> bool:
-        if name in self.schema.properties:
-            return name not in self.texts or "array" in self.schema.prop(name).types
-        return not self.schema.properties
+# The tool's tag
 
 
 def _openers(context: Context) -> tuple[str, ...]:
     names = {name for name in context.tools.names if _NAME.fullmatch(name)}
-    return tuple(f"<{name}" for name in (*names, *(name for name in known_tools() if name not in names)))
-
-
-def _variants(context: Context, name: str) -> tuple[Tool, ...]:
-    """The tools that a tag of this name may mean: the declared one, else those a name like it stands for."""
-    tool = context.find(name)
-    if tool is not None:
-        return (tool,)
-    found = context.resolve(name)
-    return (*((found[0],) if found else ()), *context.known(name))
+    spaced = {name[: at + 1] + " " for name in names for at, sign in enumerate(name[:-1]) if sign == "_"}
+    return tuple(f"<{name}" for name in (*names, *(name for name in known_tools() if name not in names), *spaced))
 
 
 def _parse(
@@ -122,161 +79,240 @@ def _parse(
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     name = opening.marker[1:]
-    if (yield from cur.match(_NAME_RUN, 64)):
+    is_spaced = name.endswith("_ ")
+    if is_spaced:
+        name = (name + (yield from cur.match(_SPACED_RUN, 64))).replace("_ ", "_")
+        if context.find(name) is None or (yield from cur.peek(1)) != ">":
+            raise Reject("another tag")
+    elif (yield from cur.match(_NAME_RUN, 64)):
         raise Reject("another tag")
-    tools = _variants(context, name)
-    if not tools:
-        raise Reject("unknown tool")
-    yield from _call(cur, context, name, tools, opening, arguments)
+    yield from _call(cur, context, name, opening, arguments, mends=("call_opener_broken",) if is_spaced else ())
 
 
 def _call(
-    cur: Cursor, context: Context, tag: str, tools: tuple[Tool, ...], opening: Opening, arguments: Arguments
+    cur: Cursor, context: Context, tag: str, opening: Opening, arguments: Arguments, *, mends: tuple[str, ...] = ()
 ) -> Steps:
     """The call behind its tag's name."""
-    call = _Call(tag=tag, tool=tools[0], schema=context.schema(tools[0]), context=context)
+    tools = tools_named(context, tag)
+    if not tools:
+        raise Reject("unknown tool")
+    call = TagCall(tag, tools[0], context.schema(tools[0]), context, mends=list(mends))
     if tools[0].name != tag:
         call.mends.append("tool_name")
-    way = Way.of(opening.hint)
-    if (yield from cur.peek(1)) != ">":
-        closed = yield from _attributes(cur, call)
-        if closed:
-            if not call.texts and (call.schema.required or not opening.starts_line):
-                raise Reject("no parameter")
-            yield from _drafts(call)
-            return
-    else:
+    if (yield from cur.peek(1)) == ">":
         cur.pos += 1
+    elif (yield from read_attributes(cur, call)):
+        yield from _closed_at_once(cur, call, opening)
+        return
     if not call.texts:
-        yield from _first(cur, call, tools, opening)
-    if call.tool.name in context.tools and not call.mends:
+        yield from _body(cur, call, tools, opening)
+    yield from _rest(cur, call, opening, arguments)
+
+
+def _closed_at_once(cur: Cursor, call: TagCall, opening: Opening) -> Steps:
+    """`<todoread/>`: no parameters are evidence only where none are required and the tag stands alone on its line."""
+    if not call.texts and not (yield from _stands_alone(cur, call, opening, 0)):
+        raise Reject("no parameter")
+    yield from call.drafts()
+
+
+def _stands_alone(cur: Cursor, call: TagCall, opening: Opening, size: int) -> Steps:
+    """Whether the tag, `size` more characters of it, has only tags beside it on its line and the tool needs no more."""
+    line = opening.line.strip()
+    if call.schema.required or (line and not (line.startswith("<") and line.endswith(">"))):
+        return False
+    cur.anchor = start = cur.offset
+    cur.pos += size
+    yield from cur.match(_BLANK_RUN)
+    beside = yield from cur.peek(1)
+    cur.back(start)
+    cur.anchor = None
+    return beside in ("", "\n", "\r", "<")
+
+
+def _rest(cur: Cursor, call: TagCall, opening: Opening, arguments: Arguments) -> Steps:
+    """The parameters, the end, the call."""
+    way = Way.of(opening.hint)
+    if _may_flow(call):
         arguments.begin(call.tool.name)
     yield from _parameters(cur, call, way, arguments)
-    yield from _drafts(call, (yield from _call_end(cur, call, way)))
+    yield from call.drafts((yield from _call_end(cur, call, way)))
 
 
-def _first(cur: Cursor, call: _Call, tools: tuple[Tool, ...], opening: Opening) -> Steps:
-    """What follows the opener decides whether it is one: a parameter of the tool, or one of the other bodies."""
-    start = cur.offset
-    yield from cur.ws()
+def _may_flow(call: TagCall) -> bool:
+    """Whether this is the commit point: a declared tool, plainly written, whose arguments are its parameters."""
+    is_plain = not call.mends and not call.texts and not call.is_structured
+    return is_plain and call.tool.name in call.context.tools and not is_adapted(call.tool.name, call.schema)
+
+
+# What follows the opener decides whether it is one
+
+
+def _body(cur: Cursor, call: TagCall, tools: tuple[Tool, ...], opening: Opening) -> Steps:
+    """A parameter of the tool comes next, or one of the other bodies, which is then read."""
+    spaces = yield from _line_break(cur)
+    if spaces and (yield from read_yaml_body(cur, call)):
+        return
+    spaces += yield from cur.ws()
     first = yield from cur.peek(1)
     if first == "{":
-        yield from _json_body(cur, call)
+        yield from read_json_body(cur, call)
         return
     tag = (yield from cur.tag()) if first == "<" else None
     if tag is None:
-        cur_moved = cur.offset != start
-        yield from _sole_parameter(cur, call, line=cur_moved)
-        return
-    match = _TAG_NAME.match(tag)
-    if match and match.group(1):
-        if match.group(2) != call.tag or call.schema.required or not opening.starts_line:
+        if spaces:
             raise Reject("no parameter")
+        yield from read_sole_value(cur, call)
         return
-    if match and match.group(2) == "args" and holds_args(call.tag, call.schema):
-        return
-    if match and match.group(2) in _CONTAINERS and match.group(2) not in call.schema.properties:
-        call.container = match.group(2)
+    parts = tag_parts(tag)
+    if parts and parts[0]:
+        yield from _empty(cur, call, parts[1], tag, opening)
+    elif parts and parts[1] == "args" and holds_args(call.tag, call.schema):
+        call.is_structured = True
+    elif parts and parts[1] in CONTAINERS and parts[1] not in call.schema.properties:
+        call.container = parts[1]
         cur.pos += len(tag)
         yield from cur.ws()
         if (yield from cur.peek(1)) == "{":
-            yield from _json_body(cur, call)
-            return
-        tag = (yield from cur.tag()) or ""
-        match = _TAG_NAME.match(tag)
-    for tool in tools:
-        call.tool, call.schema = tool, call.context.schema(tool)
-        named = _PARAMETER.match(tag)
-        name = named.group(1) if named else match.group(2) if match else ""
+            yield from read_json_body(cur, call)
+        else:
+            yield from _first_parameter(cur, call, tools)
+    else:
+        yield from _first_parameter(cur, call, tools)
+
+
+def _line_break(cur: Cursor) -> Steps:
+    """Whether the line ends here; then it is left behind."""
+    return (yield from cur.lit("\r\n")) or (yield from cur.lit("\n"))
+
+
+def _empty(cur: Cursor, call: TagCall, name: str, tag: str, opening: Opening) -> Steps:
+    """`<todoread></todoread>`."""
+    if name != call.tag or not (yield from _stands_alone(cur, call, opening, len(tag))):
+        raise Reject("no parameter")
+
+
+def _first_parameter(cur: Cursor, call: TagCall, tools: tuple[Tool, ...]) -> Steps:
+    """A parameter of one of the tools that the tag may mean, perhaps behind short ones that nobody knows."""
+    cur.anchor = start = cur.offset
+    for _ in range(_MAX_PRELUDE):
+        name = _opened_parameter((yield from cur.tag()) or "")
         if not name:
             break
-        known = call.parameter(name)
-        if known in call.schema.properties or (not call.schema.properties and name not in _HTML):
+        meant = next((tool for tool in tools if _takes(call, tool, name)), None)
+        if meant is not None:
+            call.mean(meant)
+            cur.back(start)
+            cur.anchor = None
             return
+        if call.tool.known or not call.schema.required or not (yield from _pass_short(cur, name)):
+            break
     raise Reject("no parameter of this tool")
 
 
-_HTML = frozenset(
-    {"a", "b", "br", "div", "em", "i", "li", "ol", "p", "pre", "span", "strong", "table", "td", "tr", "ul"}
-)
+def _takes(call: TagCall, tool: Tool, name: str) -> bool:
+    schema = call.context.schema(tool)
+    if not schema.properties:
+        return name not in _HTML
+    return name in schema.properties or resolve_parameter(name, schema, ())[0] in schema.properties
 
 
-def _parameters(cur: Cursor, call: _Call, way: Way, arguments: Arguments) -> Steps:
+def _opened_parameter(tag: str) -> str:
+    """The parameter that this tag opens, whosever it is."""
+    named = parameter_of(tag)
+    if named:
+        return named[0]
+    parts = tag_parts(tag)
+    return parts[1] if parts and not parts[0] else ""
+
+
+def _pass_short(cur: Cursor, name: str) -> Steps:
+    """Step over `<name>a few words</name>`, if another tag follows."""
+    if not (yield from cur.lit(f"<{name}>")):
+        return False
+    yield from cur.match(_TEXT_RUN, _PRELUDE_BOUND)
+    if not (yield from cur.lit(f"</{name}>")):
+        return False
+    yield from cur.ws()
+    return (yield from cur.peek(1)) == "<"
+
+
+# Parameters
+
+
+def _parameters(cur: Cursor, call: TagCall, way: Way, arguments: Arguments) -> Steps:
     """All parameters, up to whatever is not one."""
     while True:
         yield from cur.ws()
         if (yield from cur.peek(1)) != "<":
             return
         tag = (yield from cur.tag()) or ""
-        named = _PARAMETER.match(tag)
-        match = None if named else _TAG_NAME.match(tag)
+        named = parameter_of(tag)
+        parts = None if named else tag_parts(tag)
         if named:
-            written = named.group(1)
-        elif match and not match.group(1):
-            written = match.group(2)
+            written, is_empty = named
+        elif parts and not parts[0]:
+            written, is_empty = parts[1:]
         else:
             return
-        call.written = "parameter" if named else written
-        key, mends = (
-            (written, ()) if written in call.schema.properties else resolve_parameter(written, call.schema, call.texts)
-        )
+        call.by_attribute = named is not None
+        key, mends = resolve_parameter(written, call.schema, call.texts)
         call.mends += mends
         cur.pos += len(tag)
-        if match and match.group(3):
-            _store(call, key, "")
-            continue
-        yield from _value(cur, call, key, way, arguments, shown=not mends)
+        if is_empty:
+            call.store(key, "")
+        else:
+            yield from _value(cur, call, key, key if named else written, way, arguments)
 
 
-def _value(cur: Cursor, call: _Call, key: str, way: Way, arguments: Arguments, *, shown: bool) -> Steps:
+def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, arguments: Arguments) -> Steps:
+    """One value, written as the tag `written`, up to behind its closer."""
     prop = call.schema.prop(key)
-    flows = prop.only_string and shown and key not in call.texts
-    sink = Sink(arguments, key, body=prop.body, flows=flows)
-    tag = key if call.written == "parameter" else call.written
-    if (yield from read_cdata(cur, sink, (f"</{tag}>", "</parameter>"))):
+    sink = Sink(arguments, key, body=prop.body, flows=prop.only_string and key not in call.texts)
+    closers = (f"</{written}>", *(PARAMETER_CLOSERS if call.by_attribute else ()))
+    if (yield from read_cdata(cur, sink, closers)):
         how = "closed"
     else:
-        how = yield from read_value(cur, call, tag, body=prop.body, way=way, sink=sink)
-    call.last_body = tag if prop.body else None
-    if how == "by_call":
-        call.mends.append("value_closed_by_call")
-    elif how == "by_next":
-        call.mends.append("value_closed_by_next")
-    elif how == "loose":
-        call.mends.append("value_closer_wrong")
-    value = unwrap_cdata(sink.raw)
-    if value is None:
-        value = decode_entities(key, sink.value(), call.values.get)
-        if value != sink.value():
-            call.mends.append("entities")
-    elif not prop.body:
-        value = trimmed(value, body=False)
-    _store(call, key, value)
-    if arguments.live:
-        if len(call.texts[key]) > 1:
+        how = yield from read_value(cur, call, written, body=prop.body, way=way, sink=sink)
+    call.last_body = written if prop.body else None
+    if how != "closed":
+        call.mends.append(_MEND_OF_END[how])
+    _keep(call, key, sink)
+    if arguments.live and key in call.values:
+        if len(call.texts[key]) > 1 or call.is_spoilt:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
 
 
-def _store(call: _Call, key: str, text: str) -> None:
-    """Keep a value; given again it joins a list, or the last that is not empty counts."""
-    texts = call.texts.setdefault(key, [])
-    prop = call.schema.prop(key)
-    if texts and prop.body and prop.is_string:
-        call.mends.append("parameter_repeated")
+_MEND_OF_END = {
+    "by_call": "value_closed_by_call",
+    "by_next": "value_closed_by_next",
+    "loose": "value_closer_wrong",
+}
+
+
+def _keep(call: TagCall, key: str, sink: Sink) -> None:
+    """Store the value without its CDATA section, entities or code fence, if it was wrapped in one."""
+    body = call.schema.prop(key).body
+    value = unwrap_cdata(sink.raw)
+    if value is not None:
+        call.store(key, value if body else trimmed(value, body=False))
         return
-    if texts and "array" not in prop.types:
-        call.mends.append("parameter_repeated")
-        texts[:] = [text if text.strip() else texts[0]]
-    else:
-        texts.append(text)
-    found = call.schema.from_text(key, texts[0]) if len(texts) == 1 else call.schema.from_texts(key, texts)
-    call.mends += found.mends
-    call.fault = call.fault or found.fault
-    call.values[key] = found.value
+    plain = sink.value()
+    value = decode_entities(key, plain, call.values.get)
+    if value != plain:
+        call.mends.append("entities")
+    elif body:
+        value = without_fence(key, plain, call.values.get)
+        if value != plain:
+            call.mends.append("fence_stripped")
+    call.store(key, value)
 
 
-def _call_end(cur: Cursor, call: _Call, way: Way) -> Steps:
+# The end
+
+
+def _call_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
     """The call's own closer, one that stands in its place, or the end of the answer; returns where the call ends."""
     yield from cur.ws()
     if call.container and (yield from cur.lit(f"</{call.container}>")):
@@ -289,14 +325,9 @@ def _call_end(cur: Cursor, call: _Call, way: Way) -> Steps:
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     if tag is None or not tag.startswith("</"):
         raise Reject("text between parameters", attempted=True)
-    match = _TAG_NAME.match(tag)
-    if match and match.group(2) == call.tag:
-        cur.pos += len(tag)
-    elif tag in _STRAY_CLOSERS:
-        cur.pos += len(tag)
-        call.mends.append("call_closer_wrong")
-    else:
+    if not call.is_closer(tag):
         raise Reject("not closed", attempted=True)
+    cur.pos += len(tag)
     end = cur.offset
     if call.last_body is None:
         return None
@@ -304,115 +335,31 @@ def _call_end(cur: Cursor, call: _Call, way: Way) -> Steps:
     return end
 
 
-def _drafts(call: _Call, end: int | None = None) -> Generator[Draft, None, None]:
-    """The calls that the values stand for: one, or one per file."""
-    forms = adapt_forms(call.tool.name, call.schema, call.values)
-    adapted = forms != [call.values]
-    for values in forms:
-        yield Draft(
-            name=call.tool.name,
-            tool=call.tool,
-            arguments=values,
-            form="tag",
-            mends=tuple(call.mends),
-            fault=None if adapted else call.fault,
-            end=end,
-        )
-
-
-def _attributes(cur: Cursor, call: _Call) -> Steps:
-    """Attributes of the tool's tag as parameters; True when the tag closes itself."""
-    while True:
-        spaces = yield from cur.ws()
-        if (yield from cur.lit("/>")):
-            return True
-        if (yield from cur.lit(">")):
-            return False
-        name = yield from cur.match(_NAME_RUN, 64)
-        if not name or not spaces or not (yield from cur.lit("=")):
-            raise Reject("another tag")
-        key, mends = resolve_parameter(name, call.schema, call.texts)
-        if key not in call.schema.properties:
-            raise Reject("no parameter of this tool")
-        quote = yield from cur.lits(('"', "'"))
-        pieces: list[str] = []
-        if quote is None or not (yield from cur.until(quote, pieces.append)):
-            raise Reject("attribute not closed")
-        cur.pos += 1
-        call.mends += mends
-        _store(call, key, "".join(pieces))
-
-
-def _json_body(cur: Cursor, call: _Call) -> Steps:
-    """`<read_file>{"path": "a"}</read_file>`: an object whose keys are parameters."""
-    pieces: list[str] = []
-    if not (yield from cur.json(pieces.append)):
-        raise Reject("value not closed", attempted=True)
-    try:
-        parsed = parse(
-            "".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=tuple(call.schema.properties)
-        )
-    except JsonFault as fault:
-        raise Reject(fault.reason, attempted=True) from None
-    found = call.schema.open_container(parsed.value)
-    if found is None or not all(key in call.schema.properties for key in found.arguments):
-        raise Reject("no parameter of this tool")
-    adapted = call.schema.from_json(found.arguments)
-    call.mends += (*parsed.steps, *found.mends, *adapted.mends)
-    call.values.update(adapted.arguments)
-    call.texts.update({key: [""] for key in adapted.arguments})
-
-
-def _sole_parameter(cur: Cursor, call: _Call, *, line: bool) -> Steps:
-    """`<read_file>a.py</read_file>`: the only required parameter, a string of one line that is no document."""
-    required = [name for name in call.schema.required if call.schema.prop(name).only_string]
-    if line or len(call.schema.required) != 1 or not required or call.schema.prop(required[0]).body:
-        raise Reject("no parameter")
-    pieces: list[str] = []
-    closer = f"</{call.tag}>"
-    while True:
-        text = yield from cur.peek(len(closer))
-        if text == closer:
-            break
-        if not text or text[0] in "\n<" or len(pieces) > 1024:
-            raise Reject("no parameter")
-        pieces.append(text[0])
-        cur.pos += 1
-    _store(call, required[0], "".join(pieces))
+# A wrapper around the call, or around its name and its parameters
 
 
 def _parse_wrapped(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
-    """A wrapper around the call, or around its name and its parameters; its closer is a leftover."""
+    """The wrapper's own closer is a leftover."""
     cur.pos += len(opening.marker)
-    child = opening.marker if opening.marker in _NAMED else None
     if opening.marker == "<tool ":
-        name = yield from _name_attribute(cur)
-    elif child is None:
+        name = yield from read_name_attribute(cur)
+        yield from _named_call(cur, context, "tool", name, opening, arguments)
+        return
+    child = opening.marker if opening.marker in _NAMED else None
+    if child is None:
         yield from cur.ws()
         child = yield from cur.lits(_NAMED)
-        if child is None and not (yield from cur.lit("<")):
-            raise Reject("no call inside")
-        name = "" if child else (yield from cur.match(_NAME_RUN, 64))
     if child is not None:
         name = yield from _name_child(cur, child)
-    tools = _variants(context, name) if name else ()
-    if not tools:
-        raise Reject("unknown tool")
-    if child is None and opening.marker != "<tool ":
-        yield from _call(cur, context, name, tools, opening, arguments)
-    else:
-        yield from _named_call(cur, context, opening.marker.strip("<> "), tools, opening)
-
-
-def _named_call(cur: Cursor, context: Context, tag: str, tools: tuple[Tool, ...], opening: Opening) -> Steps:
-    """A call whose name was given apart: its parameters are siblings of the name."""
-    call = _Call(tag=tag, tool=tools[0], schema=context.schema(tools[0]), context=context)
-    way = Way.of(opening.hint)
-    yield from _first(cur, call, tools, opening)
-    yield from _parameters(cur, call, way, Arguments(None))
-    yield from _drafts(call, (yield from _call_end(cur, call, way)))
+        tag = name if opening.marker in _NAMED else opening.marker.strip("<>")
+        yield from _named_call(cur, context, tag, name, opening, arguments)
+        return
+    if not (yield from cur.lit("<")):
+        raise Reject("no call inside")
+    name = yield from cur.match(_NAME_RUN, 64)
+    yield from _call(cur, context, name, opening, arguments)
 
 
 def _name_child(cur: Cursor, opener: str) -> Steps:
@@ -425,18 +372,66 @@ def _name_child(cur: Cursor, opener: str) -> Steps:
     return name
 
 
-def _name_attribute(cur: Cursor) -> Steps:
-    """`<tool name="read_file">`."""
-    yield from cur.ws()
-    if not (yield from cur.lit("name=")):
-        raise Reject("no name")
-    quote = yield from cur.lits(('"', "'"))
-    name = yield from cur.match(_NAME_RUN, 64)
-    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")):
-        raise Reject("no name")
-    return name
+def _named_call(cur: Cursor, context: Context, tag: str, name: str, opening: Opening, arguments: Arguments) -> Steps:
+    """A call whose name was given apart: its parameters are siblings of the name."""
+    tools = tools_named(context, name)
+    if not tools:
+        raise Reject("unknown tool")
+    call = TagCall(tag, tools[0], context.schema(tools[0]), context)
+    if tools[0].name != name:
+        call.mends.append("tool_name")
+    yield from _body(cur, call, tools, opening)
+    yield from _rest(cur, call, opening, arguments)
 
 
+# The tool's name as a line, its parameters below
+
+
+def _parse_prefixed(
+    cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """The call ends behind its last parameter; a closer of the tool that was never opened is taken along."""
+    cur.pos += len(opening.marker)
+    yield from cur.lit(":")
+    yield from cur.match(_BLANK_RUN)
+    tool = context.find(opening.marker)
+    if tool is None or not (yield from _line_break(cur)):
+        raise Reject("no call")
+    call = TagCall(tool.name, tool, context.schema(tool), context, mends=["call_opener_broken"])
+    way = Way.of(opening.hint)
+    yield from cur.match(_BLANK_RUN)
+    while True:
+        tag = ((yield from cur.tag()) or "") if (yield from cur.peek(1)) == "<" else ""
+        parts = tag_parts(tag)
+        if parts is None or parts[0] or parts[1] not in call.schema.properties or not call.may_follow(parts[1]):
+            break
+        cur.pos += len(tag)
+        yield from _line_value(cur, call, parts[1], way)
+        cur.floor = cur.offset
+        yield from cur.ws()
+    if cur.floor is None:
+        raise Reject("no parameter")
+    if (yield from cur.lit(f"</{call.tag}>")):
+        cur.floor = cur.offset
+    elif (yield from cur.at_end()) and cur.cut:
+        raise Reject("cut", attempted=True)
+    yield from call.drafts(cur.floor)
+
+
+def _line_value(cur: Cursor, call: TagCall, key: str, way: Way) -> Steps:
+    """A value of a call without tags of its own: a document must be followed by the end or by more of the call."""
+    nobody = Arguments(None)
+    if call.schema.prop(key).body:
+        yield from _value(cur, call, key, key, way, nobody)
+        return
+    sink = Sink(nobody, key, body=False, flows=False)
+    if not (yield from cur.until(f"</{key}>", sink)):
+        raise Reject("value not closed", attempted=True)
+    cur.pos += len(key) + 3
+    _keep(call, key, sink)
+
+
+_CARRIERS = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function", "html")
 GENERIC = Dialect(
     id="generic_xml",
     family="tag XML",
@@ -444,7 +439,8 @@ GENERIC = Dialect(
     openers=_openers,
     parse=_parse,
     results=("<tool_response>", "<tool_result>", "[Tool Result:", "Tool Result from "),
-    carriers=("", "xml", "tool_call", "tool_code", "tool", "tools", "function", "html"),
+    carriers=_CARRIERS,
+    renderer=GenericTags(),
     example="<read_file>\n<path>src/app.py</path>\n</read_file>",
 )
 WRAPPED = Dialect(
@@ -453,6 +449,15 @@ WRAPPED = Dialect(
     level="C",
     openers=lambda _context: (*_WRAPPERS, "<tool ", *_NAMED[:2]),
     parse=_parse_wrapped,
-    carriers=GENERIC.carriers,
+    carriers=_CARRIERS,
     example="<tool_use>\n<read_file><path>src/app.py</path></read_file>\n</tool_use>",
+)
+PREFIXED = Dialect(
+    id="prefixed_xml",
+    family="tag XML",
+    level="C",
+    line_openers=lambda context: tuple(name for name in context.tools.names if _NAME.fullmatch(name)),
+    parse=_parse_prefixed,
+    carriers=_CARRIERS,
+    example="read_file\n<path>src/app.py</path>",
 )

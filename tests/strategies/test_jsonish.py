@@ -196,7 +196,7 @@ def test_inner_quotes_need_the_one_body_parameter():
 def test_the_steps_that_choose_are_marked():
     chosen = {
         step
-        for text in ("{'a':1}", "{a:1}", "{“a”:1}", '{"a":1', '{"a":"b"c"}')
+        for text in ('{"a":1', '{"a":"b"c"}')
         for step in parse(text, closed=True, body_keys=("a",), known_keys=("a",)).steps
     }
     assert chosen == CHOSEN

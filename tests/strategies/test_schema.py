@@ -255,7 +255,7 @@ def test_a_repeated_parameter_is_an_array_of_its_items():
         ("options", "<timeout>5</timeout><note><b>bold</b></note>", {"timeout": 5, "note": "<b>bold</b>"}),
         ("options", "<note>a</note> is how</note><timeout>5</timeout>", {"timeout": 5, "note": "a</note> is how"}),
         ("options", "<content>\n  a\n\n</content><timeout>5</timeout>", {"timeout": 5, "content": "  a\n"}),
-        ("free", "<a>1</a><b><c>x</c></b>", {"a": "1", "b": "<c>x</c>"}),
+        ("free", "<a>1</a><b><c>x</c></b>", {"a": "1", "b": {"c": "x"}}),
     ],
 )
 def test_nested_tags_are_read_by_the_schema(name, text, value):

@@ -1,0 +1,150 @@
+"""What may stand between a tool's tags in place of parameters: JSON, YAML, the sole value; and attributes.
+
+Each reader looks at the first characters only before it says no, so that a tag that is just a word in prose is given
+back at once.
+"""
+
+import re
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialects.tag_call import TagCall
+from strategies.jsonish import JsonFault, parse
+from strategies.names import resolve_parameter
+from strategies.yamlish import NoMapping, read_mapping
+
+__all__ = ["read_attributes", "read_json_body", "read_name_attribute", "read_sole_value", "read_yaml_body"]
+
+_NAME_RUN = re.compile(r"[A-Za-z0-9_.:-]*")
+_SOLE_RUN = re.compile(r"[^<\n]*")
+_SPACES = re.compile(r" *")
+_KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
+_SOLE_BOUND = 1024
+_KEY_BOUND = 128
+
+
+def read_attributes(cur: Cursor, call: TagCall) -> Steps:
+    """Attributes of the tool's tag as parameters; True when the tag closes itself."""
+    while True:
+        spaces = yield from cur.ws()
+        if (yield from cur.lit("/>")):
+            return True
+        if (yield from cur.lit(">")):
+            return False
+        name = yield from cur.match(_NAME_RUN, 64)
+        if not name or not spaces or not (yield from cur.lit("=")):
+            raise Reject("another tag")
+        key, mends = resolve_parameter(name, call.schema, call.texts)
+        if key not in call.schema.properties:
+            raise Reject("no parameter of this tool")
+        quote = yield from cur.lits(('"', "'"))
+        pieces: list[str] = []
+        if quote is None or not (yield from cur.until(quote, pieces.append)):
+            raise Reject("attribute not closed")
+        cur.pos += 1
+        call.mends += mends
+        call.store(key, "".join(pieces))
+
+
+def read_name_attribute(cur: Cursor) -> Steps:
+    """The tool that ` name="read_file">` names."""
+    yield from cur.ws()
+    if not (yield from cur.lit("name=")):
+        raise Reject("no name")
+    quote = yield from cur.lits(('"', "'"))
+    name: str = yield from cur.match(_NAME_RUN, 64)
+    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")):
+        raise Reject("no name")
+    return name
+
+
+def read_json_body(cur: Cursor, call: TagCall) -> Steps:
+    """`<read_file>{"path": "a"}</read_file>`: an object whose keys are parameters."""
+    pieces: list[str] = []
+    if not (yield from cur.json(pieces.append)):
+        raise Reject("value not closed", attempted=True)
+    keys = tuple(call.schema.properties)
+    try:
+        parsed = parse("".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
+    except JsonFault as fault:
+        raise Reject(fault.reason, attempted=True) from None
+    found = call.schema.open_container(parsed.value)
+    if found is None or not all(call.is_parameter(key) for key in found.arguments):
+        raise Reject("no parameter of this tool")
+    adapted = call.schema.from_json({call.parameter(key): value for key, value in found.arguments.items()})
+    call.mends += (*parsed.steps, *found.mends, *adapted.mends)
+    call.take(adapted.arguments)
+
+
+def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
+    """`<read_file>a.py</read_file>`: the only required parameter, a string of one line that is no document."""
+    names = [name for name in call.schema.required if call.schema.prop(name).only_string]
+    if len(call.schema.required) != 1 or not names or call.schema.prop(names[0]).body:
+        raise Reject("no parameter")
+    text = yield from cur.match(_SOLE_RUN, _SOLE_BOUND)
+    if not text.strip() or not (yield from cur.starts(f"</{call.tag}>")):
+        raise Reject("no parameter")
+    call.store(names[0], text.strip())
+
+
+def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
+    """Lines of `key: value` up to the call's closer at the keys' own indentation; False where none begin here.
+
+    The cursor stands at the beginning of a line and, if this is no such body, does again.
+    """
+    cur.anchor = start = cur.offset
+    indent = len((yield from cur.match(_SPACES, _KEY_BOUND)))
+    key = (yield from cur.match(_KEY_RUN, _KEY_BOUND)).strip("\"'")
+    is_line = (yield from cur.lit(":")) and (yield from cur.peek(1)) in ("", " ", "\r", "\n")
+    cur.back(start)
+    cur.anchor = None
+    if not key or not is_line or not (call.is_parameter(key) or _is_prompted(call)):
+        return False
+    pieces: list[str] = []
+    closed = yield from _until_closer(cur, f"</{call.tag}>", indent, pieces)
+    text = "".join(pieces)
+    if not closed and (cur.cut or not text.endswith("\n")):
+        raise Reject("value not closed", attempted=True)
+    try:
+        found = read_mapping(text)
+    except NoMapping:
+        raise Reject("no parameter") from None
+    if not all(call.is_parameter(key) or _is_prompted(call) for key in found):
+        raise Reject("no parameter of this tool")
+    if not closed and call.schema.prop(call.parameter(list(found)[-1])).body:
+        raise Reject("value not closed", attempted=True)
+    for name, value in found.items():
+        _take_yaml(call, call.parameter(name), value)
+    return True
+
+
+def _is_prompted(call: TagCall) -> bool:
+    return call.context.prompted == "generic_xml" and not call.schema.properties
+
+
+def _take_yaml(call: TagCall, key: str, value: object) -> None:
+    if isinstance(value, str):
+        call.store(key, value)
+    elif value is None and call.schema.prop(key).only_string:
+        call.store(key, "")
+    else:
+        adapted = call.schema.from_json({key: value})
+        call.mends += adapted.mends
+        call.take(adapted.arguments)
+
+
+def _until_closer(cur: Cursor, closer: str, indent: int, pieces: list[str]) -> Steps:
+    """Everything up to the closer that stands first on its line, no deeper than `indent`; False at the end."""
+    line = ""
+
+    def take(text: str) -> None:
+        nonlocal line
+        pieces.append(text)
+        behind = text.rsplit("\n", 1)
+        line = (behind[1] if len(behind) > 1 else line + text)[: indent + 1]
+
+    while (yield from cur.until(closer, take)):
+        if len(line) <= indent and not line.strip(" "):
+            return True
+        take(closer)
+        cur.pos += len(closer)
+    return False
