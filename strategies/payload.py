@@ -160,21 +160,37 @@ def code_draft(context: Context, code: str) -> Draft:
 def marked_json(
     closers: tuple[str, ...] = (),
     *,
+    optional: tuple[str, ...] = (),
     form: str = "special",
     stops: tuple[str, ...] = STOPS,
     keep: int = 0,
     shape: Callable[[Any], Any] = lambda value: value,
 ) -> Parse:
-    """The grammar `marker ws (object | list) { sep object } [closer]`; `keep` characters of the marker are JSON."""
+    """The grammar `marker ws (object | list) { sep object } closer`; `keep` characters of the marker are JSON.
+
+    Without closers the value ends the call; `optional` names what may close it all the same.
+    """
 
     def read(
         cur: Cursor, context: Context, opening: Opening, arguments: Arguments
     ) -> Generator[Draft | None, None, None]:
         cur.pos += len(opening.marker) - keep
         yield from cur.ws()
-        yield from read_objects(cur, context, opening, closers, form=form, stops=stops, shape=shape)
+        yield from read_objects(cur, context, opening, closers, form=form, stops=(*optional, *stops), shape=shape)
+        yield from _optional(cur, optional)
 
     return read
+
+
+def _optional(cur: Cursor, closers: tuple[str, ...]) -> Steps:
+    """A closer that need not be there, consumed with the white space before it."""
+    if not closers:
+        return
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if not (yield from cur.lits(closers)):
+        cur.back(start)
+    cur.anchor = None
 
 
 def read_objects(

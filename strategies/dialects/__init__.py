@@ -3,10 +3,14 @@
 from strategies.dialect import Dialect
 from strategies.dialects.command_r import COMMAND_R, COMMAND_R_ACTION
 from strategies.dialects.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
+from strategies.dialects.glm import GLM
 from strategies.dialects.granite import GRANITE, GRANITE_FC
 from strategies.dialects.hermes import HERMES, UNOPENED
+from strategies.dialects.hunyuan import HUNYUAN, HY3
 from strategies.dialects.internlm import INTERNLM
+from strategies.dialects.json_blocks import JSON_BARE, JSON_FENCE, XLAM
 from strategies.dialects.kimi import KIMI_K2
+from strategies.dialects.llama_tag import LLAMA3_TAG
 from strategies.dialects.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
 from strategies.dialects.phi import PHI
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
@@ -20,6 +24,10 @@ TABLE: tuple[Dialect, ...] = (
     QWEN3_CODER,
     SEED_OSS,
     BARE_FUNCTION,
+    LLAMA3_TAG,
+    GLM,
+    HUNYUAN,
+    HY3,
     GENERIC,
     WRAPPED,
     PREFIXED,
@@ -36,5 +44,8 @@ TABLE: tuple[Dialect, ...] = (
     INTERNLM,
     COMMAND_R,
     COMMAND_R_ACTION,
+    JSON_FENCE,
+    JSON_BARE,
+    XLAM,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}
