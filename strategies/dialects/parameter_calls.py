@@ -23,7 +23,20 @@ from strategies.names import resolve_parameter
 from strategies.rawvalue import Kind, Sink, Way, read_cdata, read_value, settle_end, unwrap_cdata
 from strategies.schema import ToolSchema, schema_of
 
-__all__ = ["NAME", "NEVER", "QUOTED", "Call", "Form", "begin_call", "read_call"]
+__all__ = [
+    "NAME",
+    "NEVER",
+    "QUOTED",
+    "Call",
+    "Form",
+    "Typed",
+    "begin_call",
+    "draft_of",
+    "group",
+    "read_call",
+    "read_call_end",
+    "read_parameter",
+]
 
 NAME = r"[A-Za-z_][\w.:/-]{0,127}"
 QUOTED = r"""(?:"\s*(?P<{0}>[^"<>]{{1,128}}?)\s*"|'\s*(?P<{0}1>[^'<>]{{1,128}}?)\s*'|(?P<{0}2>[^\s"'<>=/]{{1,128}}))"""
@@ -58,6 +71,9 @@ class Form:
     edges: Literal["lines", "pair", "none", "all"] = "lines"
     """The white space that is markup: a line break each side; only both together; none; all."""
     stub: str = ""
+    cdata_closers: tuple[str, ...] = ("</parameter>", "</param>", "</arg>", "</argument>")
+    takes_section: bool = False
+    """The section's closer behind a call is read with it, as it can be written in many ways."""
     property_tags: bool = True
     """Parameters may be tags named after the schema's properties."""
     typed: Callable[["Call", str, str, str], "Typed | None"] = lambda _call, _tag, _key, _text: None
@@ -138,6 +154,8 @@ class Call:
         return name if name in self.schema.properties else resolve_parameter(name, self.schema, self.texts)[0]
 
     def may_follow(self, name: str) -> bool:
+        if not name:
+            return True
         if name in self.schema.properties:
             return name not in self.texts or "array" in self.schema.prop(name).types
         return not self.schema.properties and name not in self.texts
@@ -162,6 +180,9 @@ class Call:
         else:
             texts.append(text)
         found = self.schema.from_text(key, texts[0]) if len(texts) == 1 else self.schema.from_texts(key, texts)
+        if found.fault and '\\"' in text and len(texts) == 1:
+            unescaped = self.schema.from_text(key, f'"{text.strip()}"')
+            found = found if unescaped.fault else unescaped
         self.mends += ("python_value" if mend == "python_literal" else mend for mend in found.mends)
         self.faults[key] = found.fault
         self.values[key] = found.value
@@ -187,18 +208,19 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
     first = yield from cur.peek(1)
     if first == "{":
         yield from json_arguments(cur, call, call.form.closer, hint)
-        yield from _call_end(cur, call, way)
-        yield _draft(call)
+        yield from read_call_end(cur, call, way)
+        yield draft_of(call)
         return
     if first != "<" or not (yield from _opens_well(cur, call)):
         raise Reject("no parameter")
     begin_call(call, arguments)
     while (yield from _parameter(cur, call, way, arguments)):
         pass
-    yield _draft(call, (yield from _call_end(cur, call, way)))
+    yield draft_of(call, (yield from read_call_end(cur, call, way)))
 
 
-def _draft(call: Call, end: int | None = None) -> Draft:
+def draft_of(call: Call, end: int | None = None) -> Draft:
+    """The call as it was read."""
     values = call.values
     if len(values) == 1 and call.tool is not None:
         values = _unwrapped(call, values)
@@ -277,11 +299,14 @@ def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps
     if empty:
         call.store(key, "")
     else:
-        yield from _value(cur, call, key, tag, way, arguments, shown=not mends)
+        yield from read_parameter(cur, call, key, tag, way, arguments, shown=not mends)
     return True
 
 
-def _value(cur: Cursor, call: Call, key: str, tag: str, way: Way, arguments: Arguments, *, shown: bool) -> Steps:
+def read_parameter(
+    cur: Cursor, call: Call, key: str, tag: str, way: Way, arguments: Arguments, *, shown: bool
+) -> Steps:
+    """The value of one parameter, behind its opener `tag`; `shown` if it may flow under this name."""
     prop = call.schema.prop(key)
     edges = call.form.edges
     proto = key in _PROTOTYPE_KEYS and key not in call.schema.properties
@@ -295,13 +320,14 @@ def _value(cur: Cursor, call: Call, key: str, tag: str, way: Way, arguments: Arg
         paired=edges == "pair",
         entities=False,
     )
-    cdata = yield from read_cdata(cur, sink, (f"</{call.written}>",) if call.written else _CDATA_CLOSERS)
+    closers = (f"</{call.written}>",) if call.written else call.form.cdata_closers
+    cdata = yield from read_cdata(cur, sink, closers)
     how = "closed" if cdata else (yield from read_value(cur, call, key, body=prop.body, way=way, sink=sink))
     call.last_body = key if prop.body and not cdata else None
     if how != "closed":
         call.mends.append({"by_call": "value_closed_by_call", "by_next": "value_closed_by_next"}.get(how, _LOOSE))
     inner = unwrap_cdata(sink.raw) if cdata else None
-    text = inner if inner is not None else _bare(sink.value(), body=prop.body)
+    text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
     repeated = key in call.texts
     call.store(key, text, call.form.typed(call, tag, key, text))
     if arguments.live and not proto:
@@ -310,14 +336,13 @@ def _value(cur: Cursor, call: Call, key: str, tag: str, way: Way, arguments: Arg
         sink.close(call.values[key])
 
 
-_CDATA_CLOSERS = ("</parameter>", "</param>", "</arg>", "</argument>")
 _LOOSE = "value_closer_wrong"
 
 
-def _bare(text: str, *, body: bool) -> str:
+def _bare(text: str, *, raw: bool) -> str:
     """The value without an element around all of it that only says that it is one."""
     core = text.strip()
-    if body or not core.startswith(_VALUE_OPEN) or not core.endswith(_VALUE_CLOSE):
+    if raw or not core.startswith(_VALUE_OPEN) or not core.endswith(_VALUE_CLOSE):
         return text
     return core[len(_VALUE_OPEN) : -len(_VALUE_CLOSE)]
 
@@ -354,7 +379,7 @@ def _named_as_text(cur: Cursor, call: Call) -> Steps:
     return True
 
 
-def _call_end(cur: Cursor, call: Call, way: Way) -> Steps:
+def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     """The call's own closer, what stands in its place, or the end of the answer; returns where the call ends."""
     form = call.form
     yield from cur.ws()
@@ -379,8 +404,21 @@ def _call_end(cur: Cursor, call: Call, way: Way) -> Steps:
         return None
     else:
         raise Reject("not closed", attempted=True)
+    if form.takes_section:
+        yield from _section_close(cur, form)
     end = cur.offset
     if call.last_body is None:
         return None
     yield from settle_end(cur, call, call.last_body, way)
     return end
+
+
+def _section_close(cur: Cursor, form: Form) -> Steps:
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag and form.section_close.match(tag):
+        cur.pos += len(tag)
+    else:
+        cur.back(start)
+    cur.anchor = None

@@ -1,0 +1,204 @@
+"""GLM 4.5 and later, Laguna, Ling: keys and values as sibling tags behind a bare name.
+
+    call = "<tool_call>" NAME { ws pair } ws "</tool_call>"
+    pair = "<arg_key>" KEY "</arg_key>" ws "<arg_value>" RAW "</arg_value>"
+
+Values are verbatim. Every tag may carry a suffix behind a colon, and `<tool_sep>` may follow the name (Hy3). Also read:
+tags that were lost or doubled, a key without a value, a stray closer behind the name, JSON in place of the pairs, a
+missing closer. Bounds: a name that is not followed by one of these tags or by JSON is refused at once.
+"""
+
+import re
+from collections.abc import Generator
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.dialects.json_bodies import json_arguments
+from strategies.dialects.parameter_calls import (
+    NEVER,
+    Call,
+    Form,
+    Typed,
+    begin_call,
+    draft_of,
+    read_call_end,
+    read_parameter,
+)
+from strategies.jsonish import JsonFault, loads_strict
+from strategies.names import resolve_parameter
+from strategies.rawvalue import Way
+
+__all__ = ["GLM", "read_pairs"]
+
+_SUFFIX = r"(?::[^<>]{1,40})?>\Z"
+_NAME_RUN = re.compile(r"[\w.:/-]*")
+_KEY_RUN = re.compile(r"[^<>\r\n]*")
+_SEPARATOR = re.compile(rf"<tool_sep{_SUFFIX}")
+_KEY_OPEN = re.compile(rf"<arg_key{_SUFFIX}")
+_KEY_CLOSE = re.compile(rf"</arg_key{_SUFFIX}")
+_VALUE_OPEN = re.compile(rf"<arg_value{_SUFFIX}")
+_VALUE_CLOSE = re.compile(rf"</arg_value{_SUFFIX}")
+
+
+def _typed(call: Call, _tag: str, key: str, text: str) -> Typed | None:
+    """A value of a parameter whose type nobody knows: JSON if it is an object or a list."""
+    prop = call.schema.properties.get(key)
+    if prop is not None and prop.document.types(prop.schema):
+        return None
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = loads_strict(text.strip())
+    except JsonFault:
+        return None
+    return Typed(value) if isinstance(value, dict | list) else None
+
+
+FORM = Form(
+    call=re.compile(rf"<tool_call{_SUFFIX}"),
+    closer="</tool_call>",
+    call_close=re.compile(rf"</tool_call{_SUFFIX}"),
+    param=re.compile(rf"<(?:arg_key|tool_sep){_SUFFIX}"),
+    close=_VALUE_CLOSE,
+    section_open=re.compile(rf"<tool_calls{_SUFFIX}"),
+    section_close=re.compile(rf"</tool_calls{_SUFFIX}"),
+    wrong_close=NEVER,
+    edges="none",
+    cdata_closers=("</arg_value>",),
+    takes_section=True,
+    typed=_typed,
+)
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    tag = yield from cur.tag()
+    if tag is None or not FORM.call.match(tag):
+        raise Reject("no call")
+    cur.pos += len(tag)
+    yield from read_pairs(cur, context, opening, arguments, prompted=context.prompted == GLM.id)
+
+
+def read_pairs(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments, *, prompted: bool
+) -> Generator[Draft | None, None, None]:
+    """The call behind its opener: the name, the pairs, the closer."""
+    yield from cur.ws()
+    name = yield from cur.match(_NAME_RUN, 128)
+    if not name:
+        raise Reject("no name")
+    call, key = yield from _named(cur, context, name)
+    call.name_run = _NAME_RUN
+    if call.tool is None and not prompted:
+        raise Reject("unknown tool")
+    yield from _gap(cur)
+    if (yield from cur.peek(1)) == "{":
+        yield from json_arguments(cur, call, FORM.closer, opening.hint)
+    else:
+        yield from _pairs(cur, call, key, Way.of(opening.hint), arguments)
+    yield draft_of(call, (yield from read_call_end(cur, call, Way.of(opening.hint))))
+
+
+def _named(cur: Cursor, context: Context, name: str) -> Steps:
+    """The call, and the first key where its opener was lost: the name runs into it, or it stands on the next line."""
+    call = Call.of(FORM, context, name)
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    key = yield from cur.match(_KEY_RUN, 128)
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    is_lost = tag is not None and _KEY_CLOSE.match(tag)
+    if not is_lost:
+        cur.back(start)
+    cur.anchor = None
+    if not is_lost:
+        return call, ""
+    if key.strip():
+        call.mends.append("key_tag")
+        return call, key.strip()
+    found = [
+        (tool.name, name[len(tool.name) :])
+        for tool in context.tools
+        if name.startswith(tool.name) and name[len(tool.name) :] in context.schema(tool).properties
+    ]
+    if len(found) != 1:
+        raise Reject("no name")
+    call = Call.of(FORM, context, found[0][0])
+    call.mends.append("key_tag")
+    return call, found[0][1]
+
+
+def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) -> Steps:
+    """All pairs; `key` is the first one's, if it is already read."""
+    yield from _skip(cur, _SEPARATOR)
+    if not key and (yield from _skip(cur, _VALUE_CLOSE)):
+        call.mends.append("stray_closer")
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if not key and (tag is None or not any(end.match(tag) for end in (_KEY_OPEN, FORM.call_close, FORM.call))):
+        raise Reject("no pair")
+    begin_call(call, arguments)
+    while True:
+        if not key and not (yield from _skip(cur, _KEY_OPEN)):
+            return
+        key = key or (yield from _key(cur, call))
+        if (yield from _skip(cur, _KEY_CLOSE)) > 1:
+            call.mends.append("doubled_tag")
+        yield from _pair(cur, call, key, way, arguments)
+        key = ""
+        yield from cur.ws()
+
+
+def _key(cur: Cursor, call: Call) -> Steps:
+    if (yield from _skip(cur, _KEY_OPEN)):
+        call.mends.append("doubled_tag")
+    key = (yield from cur.match(_KEY_RUN, 128)).strip()
+    if not key or (yield from cur.peek(1)) not in ("<", "\r", "\n"):
+        raise Reject("no key", attempted=True)
+    return key
+
+
+def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments) -> Steps:
+    """The value that belongs to a key; a key directly before the next one has none."""
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag is not None and _KEY_OPEN.match(tag):
+        call.mends.append("key_without_value")
+        return
+    opened = yield from _skip(cur, _VALUE_OPEN, spaces=False)
+    if opened != 1:
+        call.mends.append("value_tag")
+    key, mends = resolve_parameter(written, call.schema, call.texts)
+    call.mends += mends
+    yield from read_parameter(cur, call, key, "", way, arguments, shown=not mends)
+
+
+def _skip(cur: Cursor, pattern: re.Pattern[str], *, spaces: bool = True) -> Steps:
+    """Consume tags that the pattern matches, and white space behind each; returns how many."""
+    count = 0
+    while (yield from cur.peek(1)) == "<":
+        tag = yield from cur.tag()
+        if tag is None or not pattern.match(tag) or (count and not spaces):
+            break
+        cur.pos += len(tag)
+        count += 1
+        if spaces:
+            yield from _gap(cur)
+    return count
+
+
+def _gap(cur: Cursor) -> Steps:
+    """White space between tags; an escaped line break counts as one."""
+    yield from cur.ws()
+    while (yield from cur.lit("\\n")):
+        yield from cur.ws()
+
+
+GLM = Dialect(
+    id="glm",
+    family="tool_call",
+    level="B",
+    openers=lambda _context: ("<tool_call>", "<tool_call:"),
+    parse=_parse,
+    results=("<tool_response>", "<|observation|>"),
+    models=("glm-4*", "glm-5*", "*laguna*", "ling-*", "ring-*"),
+    example="<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</tool_call>",
+)
