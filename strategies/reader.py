@@ -10,7 +10,6 @@ a call is held.
 """
 
 import re
-from collections.abc import Iterable, Sequence
 
 from attrs import define
 
@@ -18,7 +17,8 @@ from gateway.core.events import Drop, End, Event, Note, Text
 from strategies.base import FinishReason
 from strategies.candidate import Candidate
 from strategies.dialect import Context, Dialect, Fence, Opening
-from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, lexicon, line_of
+from strategies.grammar import Grammar
+from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, line_of
 from strategies.literals import closes_fence, is_announced_example, is_quoted, opens_fence
 
 __all__ = ["BEFORE", "CUT_REASONS", "Reader"]
@@ -62,32 +62,20 @@ def _strong(rows: tuple[Dialect, ...]) -> tuple[Dialect, ...]:
     return tuple(row for row in rows if row.level in "AB")
 
 
-def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tuple[Dialect, ...]]:
-    rows: dict[str, tuple[Dialect, ...]] = {}
-    for row, markers in found:
-        for marker in markers:
-            rows[marker] = (*rows.get(marker, ()), row)
-    return rows
-
-
 class Reader:
     """Reads one choice of one answer."""
 
-    def __init__(self, context: Context, dialects: Sequence[Dialect]) -> None:
+    def __init__(self, context: Context, grammar: Grammar) -> None:
         self._context = context
-        self._rows = _by_marker((row, row.openers(context)) for row in dialects)
-        self._line_rows = _by_marker((row, row.line_openers(context)) for row in dialects)
-        self._results: dict[str, set[str]] = {}
-        for row in dialects:
-            for marker in row.results:
-                self._results.setdefault(marker, set()).add(row.family)
-        anywhere = (*self._rows, *REASONING, *REASONING_ENDS, *self._results, *LEFTOVERS)
-        self._lexicon = lexicon(anywhere, "`~\n" if self._line_rows else "`~")
-        self._bodies = _by_marker((row, row.bodies(context)) for row in dialects)
-        self._carriers = frozenset(info for row in dialects for info in row.carriers) | self._bodies.keys()
+        self._rows = grammar.rows
+        self._line_rows = grammar.line_rows
+        self._results = grammar.results
+        self._lexicon = grammar.lexicon
+        self._line_lexicon = grammar.line_lexicon
+        self._bodies = grammar.bodies
+        self._carriers = grammar.carriers
+        self._families = grammar.families
         self._earlier: frozenset[str] = frozenset()
-        self._line_lexicon = lexicon(tuple(self._line_rows))
-        self._families = {row.id: row.family for row in dialects}
         self._out: list[Event] = []
         self._buf = ""
         self._offset = 0

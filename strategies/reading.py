@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gateway.core.tools import ToolSet
 from strategies.base import AnswerReader, Options
 from strategies.dialect import Context
-from strategies.dialects import TABLE
+from strategies.grammar import grammar_for
 from strategies.reader import Reader
 
 __all__ = ["reader_factory"]
@@ -16,9 +16,9 @@ def reader_factory(
 ) -> Callable[[], AnswerReader]:
     """Readers for one request, one per choice; `prompted` is the dialect the model was asked to use."""
     context = Context(tools=tools, options=options, model=model, prompted=prompted, restricted=restricted)
-    dialects = sorted(TABLE, key=lambda row: row.id != prompted)
+    grammar = grammar_for(context)
 
     def make_reader() -> AnswerReader:
-        return Reader(context, dialects)
+        return Reader(context, grammar)
 
     return make_reader
