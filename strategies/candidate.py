@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
 from strategies.confidence import base, judge
-from strategies.cursor import Cursor, Reject
+from strategies.cursor import CUT, Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.jsonish import dumps
 
@@ -132,6 +132,9 @@ class Candidate:
             self.events.append(Broken(self._consume(), refusal.reason))
             self.rest = "".join(self._pieces)
             return True
+        if refusal.reason == CUT:
+            self._give_up("", blind=self._size)
+            return True
         if refusal.again and not self._drafts:
             self._opening = self._opening.again(refusal.hint)
         elif self._row + 1 < len(self._rows) and not self._drafts:
@@ -187,6 +190,10 @@ class Candidate:
         if score < self._context.options.min_confidence or not self._context.may_recover(name):
             return False
         self._began = name
+        tool = self._context.find(name)
+        schema = self._context.schema(tool) if tool else None
+        if schema is not None and not schema.open:
+            self._arguments.only = frozenset(map(dumps, schema.properties))
         return True
 
     def _flow(self) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
 
-__all__ = ["Cursor", "Reject", "Steps", "overlap"]
+__all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
 
 Steps = Generator[Any, None, Any]
 Sink = Callable[[str], object]
 
+CUT = "cut"
+"""The reason of a call that was complete but for its end, in an answer that was cut: nothing inside it is one."""
 _WS = re.compile(r"[ \t\r\n]*")
 _TAG_BOUND = 200
 
