@@ -32,7 +32,7 @@ def declared(tools: Any) -> ToolSet:
 
 
 def options(given: dict[str, Any]) -> dict[str, Any]:
-    made = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     if "limits" in made:
         made["limits"] = Limits(**made["limits"])
     return made
