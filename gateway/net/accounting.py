@@ -2,11 +2,17 @@
 
 import structlog
 
+from gateway.core.events import Verdict
+from gateway.exchange import Facts
 from gateway.net.turn import Turn
 
 __all__ = ["account"]
 
 UNHEALTHY_ENDS = frozenset({"upstream_error", "upstream_timeout", "gateway_error"})
+ABANDONED_STATUS = 499
+"""nginx's word for a client that left before it had a status."""
+MAX_SHOWN = 16
+"""An answer may hold thousands of candidates; a line of the log need not."""
 
 log = structlog.get_logger("toolgate")
 
@@ -14,7 +20,12 @@ log = structlog.get_logger("toolgate")
 def account(turn: Turn) -> None:
     """Write the request down; called once, when it has ended."""
     ended = turn.patience.now()
-    _measure(turn, ended)
+    _measure_request(turn, ended)
+    _measure_upstream(turn, ended)
+    if turn.stream and turn.first_sent is not None:
+        _measure_stream(turn, turn.first_sent)
+    if turn.facts is not None:
+        _measure_answer(turn, turn.facts)
     log.info("request_ended", **_fields(turn, ended))
 
 
@@ -27,9 +38,9 @@ def _fields(turn: Turn, ended: float) -> dict[str, object]:
         "strategy": turn.strategy,
         "arm": turn.arm,
         "reason": turn.reason,
-        "status": turn.status,
+        "status": turn.status or ABANDONED_STATUS,
         "end": turn.end_reason,
-        "error": None if turn.error is None else turn.error.code,
+        "error": turn.error.code if turn.error is not None else None,
         "upstream_status": turn.upstream_status,
         "retries": turn.retries or None,
         "bytes_in": turn.bytes_in,
@@ -37,44 +48,60 @@ def _fields(turn: Turn, ended: float) -> dict[str, object]:
         "duration_s": round(ended - turn.started, 4),
         "upstream_first_s": _since(turn.started, turn.upstream_first),
         "first_sent_s": _since(turn.started, turn.first_sent),
-        "overhead_s": round(turn.overhead_s, 6),
+        "overhead_s": round(turn.prepare_s + turn.read_s, 6),
         "notes": turn.notes or None,
+        **(_answer_fields(turn.facts) if turn.facts is not None else {}),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _answer_fields(facts: Facts) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "calls": [_shown(call.verdict) for call in facts.calls[:MAX_SHOWN]],
+        "refused": [_shown(verdict) for verdict in _attempts(facts)[:MAX_SHOWN]],
+        "undelivered": facts.undelivered,
+        "broken": facts.broken[:MAX_SHOWN],
+        "native_calls": facts.native_calls,
+        "mended": dict(facts.mended),
+        "dropped": dict(facts.dropped),
+        "held_bytes_max": facts.held_bytes_max,
+        "finish_reasons": sorted(set(facts.finish_reasons.values())),
+        "usage": facts.usage,
+        "failure": facts.failure,
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _shown(verdict: Verdict) -> dict[str, object]:
+    return {
+        "tool": verdict.name,
+        "dialect": verdict.dialect,
+        "score": verdict.score / 100,
+        "reasons": list(verdict.reasons),
+    }
 
 
 def _since(started: float, moment: float | None) -> float | None:
     return None if moment is None else round(moment - started, 4)
 
 
-def _measure(turn: Turn, ended: float) -> None:
+def _measure_request(turn: Turn, ended: float) -> None:
     telemetry = turn.shared.telemetry
-    end = turn.end_reason
     stream = "true" if turn.stream else "false"
-    arm = turn.arm or turn.configuration.arm
-    status = turn.status or 499
+    arm = _arm(turn)
     telemetry.count(
         "toolgate_requests_total",
         {
             "route": turn.route,
             "stream": stream,
-            "code": f"{status // 100}xx",
+            "code": f"{(turn.status or ABANDONED_STATUS) // 100}xx",
             "arm": arm,
-            "health": "unhealthy" if end in UNHEALTHY_ENDS else "ok",
+            "health": "unhealthy" if turn.end_reason in UNHEALTHY_ENDS else "ok",
         },
     )
     telemetry.observe(
         "toolgate_request_duration_seconds", {"route": turn.route, "stream": stream, "arm": arm}, ended - turn.started
     )
-    _measure_upstream(turn, ended)
-    if turn.stream and turn.first_sent is not None:
-        telemetry.count("toolgate_stream_ends_total", {"reason": end, "arm": arm})
-        telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, turn.longest_gap_s)
-        telemetry.observe(
-            "toolgate_time_to_first_token_seconds",
-            {"upstream": turn.configuration.upstream, "arm": arm},
-            turn.first_sent - turn.started,
-        )
 
 
 def _measure_upstream(turn: Turn, ended: float) -> None:
@@ -93,3 +120,105 @@ def _measure_upstream(turn: Turn, ended: float) -> None:
         telemetry.observe(
             "toolgate_upstream_first_token_seconds", {"upstream": upstream}, turn.upstream_first - turn.started
         )
+
+
+def _measure_stream(turn: Turn, first_sent: float) -> None:
+    telemetry = turn.shared.telemetry
+    arm = _arm(turn)
+    telemetry.count("toolgate_stream_ends_total", {"reason": turn.end_reason, "arm": arm})
+    telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, turn.longest_gap_s)
+    telemetry.observe(
+        "toolgate_time_to_first_token_seconds",
+        {"upstream": turn.configuration.upstream, "arm": arm},
+        first_sent - turn.started,
+    )
+
+
+def _measure_answer(turn: Turn, facts: Facts) -> None:
+    telemetry = turn.shared.telemetry
+    for fault, times in facts.mended.items():
+        telemetry.count("toolgate_native_faults_mended_total", {"fault": fault}, times)
+    for reason, times in facts.dropped.items():
+        telemetry.count("toolgate_dropped_text_total", {"reason": reason}, times)
+    for kind, tokens in facts.usage.items():
+        telemetry.count(
+            "toolgate_tokens_total", {"type": kind, "upstream": turn.configuration.upstream}, max(0, tokens)
+        )
+    if facts.read:
+        _measure_reading(turn, facts)
+
+
+def _measure_reading(turn: Turn, facts: Facts) -> None:
+    telemetry = turn.shared.telemetry
+    strategy, arm = turn.strategy or "none", _arm(turn)
+    attempts = _attempts(facts)
+    outcome = "success" if facts.calls else "error" if facts.broken or attempts else "noop"
+    dialect = facts.calls[0].verdict.dialect if facts.calls else "none"
+    telemetry.count(
+        "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}
+    )
+    model = turn.model or ""
+    if turn.end_reason == "completed":
+        telemetry.admit("model", model)
+    telemetry.count("toolgate_transforms_by_model_total", {"model": model, "arm": arm, "outcome": outcome})
+    for phase, seconds in (("prepare", turn.prepare_s), ("read", turn.read_s), ("total", turn.prepare_s + turn.read_s)):
+        telemetry.observe("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": phase}, seconds)
+    if turn.stream:
+        telemetry.observe("toolgate_stream_held_bytes", {"family": strategy}, facts.held_bytes_max)
+        telemetry.observe("toolgate_hold_seconds", {}, turn.longest_hold_s)
+    if facts.undelivered:
+        telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
+    _measure_calls(turn, facts, strategy)
+    for verdict in attempts:
+        _measure_refusal(turn, verdict, strategy)
+
+
+def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
+    telemetry = turn.shared.telemetry
+    for call in facts.calls:
+        verdict = call.verdict
+        dialect = {"dialect": verdict.dialect}
+        telemetry.admit("tool", verdict.name)
+        telemetry.count(
+            "toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(turn), "outcome": "success"}
+        )
+        telemetry.count("toolgate_recovered_calls_total", dialect)
+        telemetry.observe("toolgate_call_bytes", dialect, call.size)
+        telemetry.observe(
+            "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "apply"}, verdict.score / 100
+        )
+        if any(reason.startswith("known_tool_only") for reason in verdict.reasons):
+            telemetry.count("toolgate_undeclared_calls_total", dialect)
+
+
+def _measure_refusal(turn: Turn, verdict: Verdict, strategy: str) -> None:
+    telemetry = turn.shared.telemetry
+    reason = _refusal(verdict)
+    if reason == "low_confidence":
+        telemetry.count("toolgate_transform_skips_total", {"reason": reason})
+    else:
+        telemetry.count("toolgate_transform_errors_total", {"strategy": strategy, "reason": reason})
+    telemetry.count("toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(turn), "outcome": "error"})
+    if verdict.score:
+        telemetry.observe(
+            "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "pass"}, verdict.score / 100
+        )
+
+
+def _attempts(facts: Facts) -> list[Verdict]:
+    """The candidates that stayed text though they named a tool; the others were prose with a marker in it."""
+    return [verdict for verdict in facts.refused if verdict.name]
+
+
+def _refusal(verdict: Verdict) -> str:
+    """One of the few words that a metric has for why a candidate stayed text."""
+    reason = verdict.reasons[-1] if verdict.reasons else ""
+    if reason in ("unknown_tool", "too_large"):
+        return reason
+    if reason.startswith("confidence "):
+        return "low_confidence"
+    return "schema_invalid" if verdict.score else "parse"
+
+
+def _arm(turn: Turn) -> str:
+    return turn.arm or turn.configuration.arm

@@ -62,7 +62,7 @@ def _prepare(turn: Turn, request: ChatRequest) -> Prepared:
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
         prepared = _unchanged(turn, request, selection)
-    turn.overhead_s += time.perf_counter() - started
+    turn.prepare_s = time.perf_counter() - started
     turn.strategy = prepared.strategy
     turn.notes.extend(prepared.warnings)
     return prepared
@@ -85,7 +85,7 @@ async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.St
     turn.facts = exchange.facts
     started = time.perf_counter()
     answer = exchange.transform(body)
-    turn.overhead_s += time.perf_counter() - started
+    turn.read_s += time.perf_counter() - started
     response = json_response(answer)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await turn.send(response)

@@ -50,6 +50,7 @@ class _Stream:
         "_at_boundary",
         "_data_due",
         "_exchange",
+        "_held_since",
         "_linger_due",
         "_quiet_since",
         "_reply",
@@ -71,6 +72,7 @@ class _Stream:
         self._total_due = turn.upstream_started + settings.total_timeout_s
         self._quiet_since = turn.patience.now()
         self._sent_at = self._quiet_since
+        self._held_since: float | None = None
         self._linger_due: float | None = None
         self._at_boundary = True
 
@@ -139,9 +141,17 @@ class _Stream:
             await self._turn.write(self._response, KEEP_ALIVE)
 
     async def _relay(self, data: bytes) -> None:
+        turn = self._turn
         started = time.perf_counter()
         out = self._exchange.feed(data)
-        self._turn.overhead_s += time.perf_counter() - started
+        ended = time.perf_counter()
+        turn.read_s += ended - started
+        if self._held_since is not None:
+            turn.longest_hold_s = max(turn.longest_hold_s, ended - self._held_since)
+        if not self._exchange.holding:
+            self._held_since = None
+        elif self._held_since is None or out:
+            self._held_since = started
         if out:
             await self._send(out)
 

@@ -61,7 +61,9 @@ class Turn:
     upstream_first: float | None = None
     first_sent: float | None = None
     longest_gap_s: float = 0.0
-    overhead_s: float = 0.0
+    longest_hold_s: float = 0.0
+    prepare_s: float = 0.0
+    read_s: float = 0.0
     status: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
@@ -177,6 +179,8 @@ class Turn:
         if self.client_gone:
             return "client_abort"
         match self.error:
+            case None if self.facts is not None and self.facts.failure is not None:
+                return "upstream_error"
             case None | ClientError():
                 return "completed"
             case UpstreamRejected() if self.status < 500:
