@@ -40,6 +40,10 @@ _COSTS = {
 }
 
 
+_IN_PLACE = frozenset({"in_prose", "shell_lines"})
+"""Where a call stands makes it weak, whoever asked for its form."""
+
+
 @frozen(kw_only=True)
 class Judged:
     """The judge's word on one draft; `arguments` are final when it was accepted."""
@@ -69,6 +73,8 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         arguments = filled.arguments
         reasons.extend(filled.mends)
         unknown = [key for key in arguments if schema.properties and key not in schema.properties]
+        if not schema.open:
+            arguments = {key: value for key, value in arguments.items() if key in schema.properties}
         mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
         refusal = refusal or schema.check(arguments)
     for mend in mends:
@@ -89,7 +95,7 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
 def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:
     """The base value of a form; the prompted dialect and the model family's own count highest."""
     options = context.options
-    if context.prompted == dialect:
+    if context.prompted == dialect and form not in _IN_PLACE:
         form = "prompted"
     elif form == "tool_fence":
         reasons.append(f"{form} {options.confidence_json_block}")

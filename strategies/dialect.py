@@ -71,8 +71,11 @@ class Opening:
 
     @property
     def line(self) -> str:
-        """What stands before the opener on its own line."""
-        return line_of(self.before)
+        """What stands before the opener on its own line; the line that opens a fence is none of its body."""
+        line = line_of(self.before)
+        if self.fence is not None and line.lstrip().startswith(self.fence.mark * self.fence.size):
+            return ""
+        return line
 
     @property
     def lead(self) -> str:
@@ -99,13 +102,16 @@ class Arguments:
     whole. The joined JSON of all pieces equals the dump of the collected arguments.
     """
 
-    __slots__ = ("_emit", "_first", "live")
+    __slots__ = ("_emit", "_first", "_muted", "live", "only")
 
     def __init__(self, emit: Callable[[str, str | None], bool] | None) -> None:
         self._emit = emit
         self._first = True
+        self._muted = False
         self.live = False
         """The call has begun for the client: pieces are shown as they are given."""
+        self.only: frozenset[str] | None = None
+        """The members (as JSON) that are passed on, where the tool takes no others."""
 
     def begin(self, name: str) -> None:
         """The commit point: from here on this can only become a call of `name`, or a visible failure."""
@@ -114,22 +120,27 @@ class Arguments:
 
     def piece(self, json: str) -> None:
         """The next characters of the argument JSON."""
-        if self.live and self._emit is not None:
+        if self.live and self._emit is not None and not self._muted:
             self._emit("", json)
 
     def key(self, encoded: str) -> None:
         """The opening of one member: `{"key":` or `,"key":`."""
-        self.piece(("{" if self._first else ",") + encoded + ":")
-        self._first = False
+        self._muted = self.only is not None and encoded not in self.only
+        if not self._muted:
+            self.piece(("{" if self._first else ",") + encoded + ":")
+            self._first = False
 
     def close(self) -> None:
         """The end of the argument object."""
+        self._muted = False
         self.piece("{}" if self._first else "}")
 
     def restart(self) -> None:
         """Ready for the next call of the same candidate."""
         self._first = True
+        self._muted = False
         self.live = False
+        self.only = None
 
 
 class Context:

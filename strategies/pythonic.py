@@ -32,6 +32,13 @@ _NUMBER = re.compile(
     r"[-+]?(?:0[xX][0-9a-fA-F_]++|0[oO][0-7_]++|0[bB][01_]++"
     r"|(?:[0-9][0-9_]*+(?:\.[0-9_]*+)?|\.[0-9][0-9_]*+)(?:[eE][-+]?[0-9]++)?)"
 )
+_SET = re.compile(r"\s*+[,}]")
+_GOES_ON = re.compile(r"[\w\\/$]")
+"""What directly behind a quote shows that it was no end: an operator would have a space or its sign there."""
+_LOOSE_ENDS = re.compile(
+    r"\s*+(?:,\s*+[^\W\d]\w*+\s*+=(?!=)|\)\s*+\]?\s*+[\"'`]?\s*+\Z|\)\s*+[,;\n]\s*+[^\W\d][\w.]*+\()"
+)
+_QUOTES = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in "\"'"}
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
 _SEPARATOR = re.compile(r"[ \t]*+(?:[;,\r\n]|#[^\n]*+|\Z)")
 _STRING_BODIES = {
@@ -289,13 +296,19 @@ class _Reader:
         self._depth -= 1
         return found[0] if closer == ")" and len(found) == 1 and not commas else found
 
-    def _dict(self) -> dict[str, Any]:
+    def _dict(self) -> dict[str, Any] | list[Any]:
+        start = self._at
         self._at += 1
         self._descend()
         self._space()
         found: dict[str, Any] = {}
         while not self._lit("}"):
             key = self._value()
+            if not found and _SET.match(self._text, self._at):
+                self._at = start
+                self._depth -= 1
+                found_items: list[Any] = self._sequence("}")
+                return found_items
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise PythonFault("a key is no text")
             self._space()
@@ -359,11 +372,27 @@ class _Reader:
         end = plain.end() if plain else start.end()
         if not self._text.startswith(quotes, end):
             raise PythonFault("string never closed")
+        if len(quotes) == 1 and _GOES_ON.match(self._text, end + 1):
+            end = self._loose_end(start.end(), quotes)
+            self._mends.append("inner_quotes")
         body = self._text[start.end() : end]
         self._at = end + len(quotes)
         if len(quotes) == 1 and "\n" in body.replace("\\\n", "").replace("\\\r\n", ""):
             self._mends.append("control_chars")
         return body if raw else _unescaped(body)
+
+    def _loose_end(self, start: int, quote: str) -> int:
+        """The one quote that can end a value which holds unescaped ones."""
+        found = -1
+        for match in _QUOTES[quote].finditer(self._text, start):
+            if match.group() != quote or not _LOOSE_ENDS.match(self._text, match.end()):
+                continue
+            if found >= 0:
+                raise PythonFault("inner quotes can be read in several ways")
+            found = match.start()
+        if found < 0:
+            raise PythonFault("string never closed")
+        return found
 
 
 def _unescaped(body: str) -> str:

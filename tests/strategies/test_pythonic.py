@@ -40,6 +40,11 @@ READ = {
     "names with dots and dashes": ("my-tool.run(a=1)", [("my-tool.run", {"a": 1})]),
     "a quoted call": ("\"f(a='x')\"", [("f", {"a": "x"})]),
     "a list that lacks its end": ("[f(a=1), g()", [("f", {"a": 1}), ("g", {})]),
+    "a set": ('f(a={"x", "y"}, b={1}, c={})', [("f", {"a": ["x", "y"], "b": [1], "c": {}})]),
+    "quotes inside a value that only one end fits": (
+        "[f(a='sed -n '3,5p' /x', b=1), g()]",
+        [("f", {"a": "sed -n '3,5p' /x", "b": 1}), ("g", {})],
+    ),
     "a raw line break in a string": ('f(a="x\ny")', [("f", {"a": "x\ny"})]),
 }
 REFUSED = {
@@ -53,6 +58,8 @@ REFUSED = {
     "bytes": 'f(a=b"x")',
     "a call as a value": "f(a=g())",
     "a method of a result": "f(a=1).read()",
+    "quotes inside a value that several ends fit": "f(a='it's', b='x')",
+    "a method of a string": "f(a='-'.join())",
     "an index": "f(a=1)[0]",
     "a comprehension": "f(a=[x for x in y])",
     "a star": "f(*a, **b)",

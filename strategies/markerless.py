@@ -1,0 +1,95 @@
+"""What a call without any marker of its own must satisfy: it has to be the point of the message, not a part of it.
+
+The name is declared, the arguments fit, nothing in them is a placeholder, no lead-in announces an example, and nothing
+but end tokens follows. A grammar that finds text behind its calls gives them the form of calls inside prose.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from attrs import evolve
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Context, Draft, Opening
+from strategies.lexicon import LEFTOVERS, REASONING_ENDS
+from strategies.literals import is_announced_example
+
+__all__ = ["checked", "ends_message", "in_prose", "may_stand"]
+
+_TRAILERS = (*LEFTOVERS, "```", "~~~")
+_INSIDE = re.compile(r"""(?:[\[{(,=+&|\\]|["'\w]["']\s*:)\Z""")
+_BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
+"""A marker of another dialect: what it refused is not bare."""
+_DOTS = frozenset({"...", "…", "<...>", "[...]"})
+_PLACEHOLDER = re.compile(
+    r"<(?:your|the|some|my|path|file|dir|folder|name|command|pattern|query|value|content|text|string|url|args?|tool"
+    r"|insert|replace)(?:[ _/-]?[a-z]+)*>|\{\{[^{}]*\}\}|(?:\./|/)?(?:absolute/)?path/to/(?:the/|your/)?file(?:\.\w+)?",
+    re.IGNORECASE,
+)
+_MAX_PLACEHOLDER = 80
+
+
+def may_stand(opening: Opening) -> bool:
+    """Whether bare data at this place may be a call: on a line of its own, not inside data, not an example."""
+    if opening.fence is not None:
+        return True
+    before = opening.before.rstrip()
+    if not before:
+        return True
+    if _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(REASONING_ENDS):
+        return False
+    return opening.starts_line and not _INSIDE.search(before[-40:]) and not is_announced_example(before)
+
+
+def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
+    """The drafts, if every one of them is a call by itself; else `Reject`."""
+    found = list(drafts)
+    for draft in found:
+        if draft.tool is None:
+            raise Reject("unknown_tool")
+        schema = context.schema(draft.tool)
+        if "prototype_key" in draft.mends:
+            raise Reject("an argument that the schema does not know", attempted=True)
+        fault = draft.fault or schema.check(schema.fill_nullable(draft.arguments).arguments)
+        if fault is not None:
+            raise Reject(fault, attempted=True)
+        if any(_is_placeholder(text) for text in _texts(draft.arguments)):
+            raise Reject("placeholder")
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in the arguments, without recursion."""
+    left = [value]
+    while left:
+        held = left.pop()
+        if isinstance(held, str):
+            yield held
+        elif isinstance(held, dict):
+            left += held.values()
+        elif isinstance(held, list):
+            left += held
+
+
+def _is_placeholder(text: str) -> bool:
+    if len(text) > _MAX_PLACEHOLDER:
+        return False
+    text = text.strip()
+    return text in _DOTS or _PLACEHOLDER.fullmatch(text) is not None
+
+
+def ends_message(cur: Cursor) -> Steps:
+    """Whether nothing but end tokens and white space follows; what is read on the way is to be given back."""
+    cur.floor = cur.offset
+    while True:
+        yield from cur.ws()
+        if (yield from cur.at_end()):
+            return True
+        if not (yield from cur.lits(_TRAILERS)):
+            return False
+
+
+def in_prose(drafts: Iterable[Draft], end: int) -> list[Draft]:
+    """The drafts as calls with text behind them; only an operator who accepts little takes those."""
+    return [evolve(draft, form="in_prose", end=end) for draft in drafts]
