@@ -150,7 +150,6 @@ async def _serve(settings: Settings, environ: Mapping[str, str], metrics: Metric
     _announce(gateway)
     try:
         await ending.wait()
-        log.info("gateway_draining", requests=len(gateway.shared.under_way))
         draining = loop.create_task(gateway.drain(), name="drain")
         with suppress(asyncio.CancelledError):
             await draining

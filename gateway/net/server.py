@@ -56,6 +56,7 @@ class Server:
             await self._site.stop()
             self._site = None
         under_way = self._shared.under_way
+        log.info("gateway_draining", requests=len(under_way))
         if await under_way.ended(seconds):
             return
         log.warning("drain_expired", requests=len(under_way))

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.config import load
 from gateway.core.errors import ConfigError
-from tests.support.client import Answer, ask, chat, get, post_bytes
+from tests.support.client import Answer, ask, chat, get, open_connection, post_bytes
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, stream, text
 
 FINISH = event(finish="stop")
@@ -165,6 +165,18 @@ async def test_the_demo_answers_when_no_upstream_is_named(gateway, client):
     assert (await ask(client, running.url, chat(model="demo-prose"))).is_done
 
 
+async def until_refused(url: str) -> None:
+    """Nothing listens any more; the loop may take a moment to close the socket."""
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                _, writer = await open_connection(url)
+            except ConnectionRefusedError:
+                return
+            writer.transport.abort()
+            await asyncio.sleep(0.01)
+
+
 class Process:
     """The real program, told of its settings by the environment."""
 
@@ -210,7 +222,7 @@ class Process:
             return await self._process.wait()
 
 
-async def test_o1_sigterm_lets_two_hundred_streams_end_whole(connect, upstream):
+async def test_o1_sigterm_lets_two_hundred_streams_end_whole(upstream):
     gate = Gate()
     upstream.script = gate.script
     connector = aiohttp.TCPConnector(limit=0)
@@ -219,8 +231,7 @@ async def test_o1_sigterm_lets_two_hundred_streams_end_whole(connect, upstream):
         await gate.until(200)
         process.signal(signal.SIGTERM)
         await process.until_logged("gateway_draining")
-        with pytest.raises(OSError, match="onnect"):
-            await connect(process.url)
+        await until_refused(process.url)
         gate.open.set()
         answers = await asyncio.gather(*asking)
         assert await process.exit_code() == 0
