@@ -34,6 +34,8 @@ class Candidate:
         self._live = live
         self._limit = context.options.limits.max_call_bytes
         self._refusals: list[Note] = []
+        self._is_data = False
+        """A dialect found that the answer ends inside a value."""
         self._drafts = 0
         self._pieces: list[str] = []
         self._size = 0
@@ -128,6 +130,8 @@ class Candidate:
         """The dialect says no: ask again, ask the next one, or give up (True)."""
         self.work += self._cursor.offset
         self._refusals.append(self._note(refusal.reason, refusal.attempted))
+        is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
+        self._is_data = self._is_data or refusal.inside or is_cut
         if self._began:
             self.events.append(Broken(self._consume(), refusal.reason))
             self.rest = "".join(self._pieces)
@@ -141,7 +145,7 @@ class Candidate:
             self._row += 1
             self._opening = self._opening.again(None)
         else:
-            self._give_up("", blind=0 if self._drafts else 1)
+            self._give_up("", blind=self._size if self._is_data else 0 if self._drafts else 1)
             return True
         eof, cut = self._cursor.eof, self._cursor.cut
         self._start()

@@ -27,15 +27,24 @@ class Reject(Exception):
     """This text is no call of this dialect.
 
     `again` asks for another pass over the text, which finds `hint` in its opening; `attempted` says that the text
-    plainly tried to call a tool that exists.
+    plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data.
     """
 
-    def __init__(self, reason: str, *, again: bool = False, hint: object = None, attempted: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        again: bool = False,
+        hint: object = None,
+        attempted: bool = False,
+        inside: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.again = again
         self.hint = hint
         self.attempted = attempted
+        self.inside = inside
 
 
 def overlap(text: str, start: int, marker: str) -> int:

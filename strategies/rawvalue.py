@@ -48,10 +48,12 @@ Kind = Literal[
     "next_call",
     "section_open",
     "section_close",
+    "stray_close",
     "noise",
     "other",
 ]
-"""`next_call` opens another tool's call: it does not nest, but behind a call's end it begins what comes next."""
+"""`next_call` opens another tool's call: it does not nest, but behind a call's end it begins what comes next.
+`stray_close` ends the call in its closer's place, but only behind a value that is closed."""
 
 
 class Markup(Protocol):
@@ -214,7 +216,7 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
     seen_nested = seen_call_close = False
     while True:
         if not (yield from cur.until("<", sink)):
-            raise _unclosed(cur, way, nested=seen_nested, call_close=seen_call_close)
+            raise _unclosed(cur, way, body=body, nested=seen_nested, call_close=seen_call_close)
         tag = yield from cur.tag()
         if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
             tag = markup.stub
@@ -258,14 +260,14 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
         cur.pos += size
 
 
-def _unclosed(cur: Cursor, way: Way, *, nested: bool, call_close: bool) -> Reject:
+def _unclosed(cur: Cursor, way: Way, *, body: bool, nested: bool, call_close: bool) -> Reject:
     """The answer ended inside the value: which other way may still find its end."""
     again = not cur.cut
     if again and nested and not way.flat:
         return Reject("value not closed", again=True, hint=Way(flat=True, skip=way.skip), attempted=True)
     if again and not way.lenient and call_close:
         return Reject("value not closed", again=True, hint=Way(flat=True, lenient=True), attempted=True)
-    return Reject("value not closed", attempted=True)
+    return Reject("value not closed", attempted=True, inside=body)
 
 
 def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> Steps:
@@ -278,7 +280,7 @@ def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> S
         found = "end" if not cur.cut else None
     elif after:
         kind, name = markup.kind(after, key)
-        if kind in ("call_close", "section_close"):
+        if kind in ("call_close", "section_close", "stray_close"):
             found = "call_close"
         elif kind == "param" and markup.may_follow(name):
             found = "param"
@@ -431,7 +433,7 @@ def read_cdata(cur: Cursor, sink: Sink, closers: tuple[str, ...]) -> Steps:
             return True
         sink("]]>" + cur.text[cur.pos + 3 : cur.pos + 3 + spaces])
         cur.pos += 3 + spaces
-    raise Reject("value not closed", attempted=True)
+    raise Reject("value not closed", attempted=True, inside=True)
 
 
 def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str:

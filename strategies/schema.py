@@ -41,7 +41,7 @@ class ToolSchema:
         self._document = Document(self._root)
         view = self._document.view(self._root)
         self._extra = view.get("additionalProperties")
-        self.open: bool = self._extra is not False
+        self.open: bool = self._extra is not False or bool(view.get("patternProperties"))
         self.properties: Mapping[str, Prop] = MappingProxyType(
             {name: self._document.prop(name, schema) for name, schema in self._document.every_property(view).items()}
         )

@@ -194,8 +194,19 @@ class Walk:
         if union:
             return self._adapt_union(value, union, depth)
         if isinstance(value, dict):
-            return {key: self.adapt(item, _member_schema(view, key), depth + 1) for key, item in value.items()}
+            return self._adapt_members(value, view, depth)
         return [self.adapt(item, self._document.item(view, index), depth + 1) for index, item in enumerate(value)]
+
+    def _adapt_members(self, value: dict[str, Any], view: Schema, depth: int) -> dict[str, Any]:
+        """The members converted, without those that the schema rules out."""
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            schema = _member_schema(view, key)
+            if schema is False and not view.get("patternProperties"):
+                self._mends.append("unknown_argument")
+            else:
+                found[key] = self.adapt(item, schema, depth + 1)
+        return found
 
     def _adapt_text(self, text: str, view: Schema, depth: int) -> Any:
         prop = self._document.prop("", view)

@@ -113,7 +113,8 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
     cur.anchor = start = cur.offset
     steps: tuple[str, ...] = ()
     value: Any = None
-    if (yield from cur.json(pieces.append)):
+    is_whole = yield from cur.json(pieces.append)
+    if is_whole:
         try:
             value, steps = _parsed("".join(pieces), context)
         except Reject:
@@ -122,7 +123,7 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
         if not is_first:
             raise Reject("JSON", attempted=True)
         cur.back(start)
-        value, steps = yield from _mended(cur, context, closer)
+        value, steps = yield from _mended(cur, context, closer, is_whole=is_whole)
     cur.anchor = None
     if (yield from _surplus(cur)):
         steps = (*steps, "surplus_braces")
@@ -141,12 +142,15 @@ def _surplus(cur: Cursor) -> Steps:
     return bool(braces)
 
 
-def _mended(cur: Cursor, context: Context, closer: str) -> Steps:
+def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> Steps:
     """JSON that is broken: everything up to the closer, through the whole ladder."""
     pieces: list[str] = []
     if not (yield from cur.until(closer, pieces.append)):
-        raise Reject("JSON is not closed", attempted=True)
-    return _parsed("".join(pieces), context)
+        raise Reject("JSON is not closed", attempted=True, inside=True)
+    try:
+        return _parsed("".join(pieces), context)
+    except Reject as refusal:
+        raise Reject(refusal.reason, attempted=True, inside=not is_whole) from None
 
 
 def _parsed(text: str, context: Context) -> tuple[Any, tuple[str, ...]]:

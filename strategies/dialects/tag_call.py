@@ -113,7 +113,7 @@ class TagCall:
         if name == self.tag:
             return "call_close", ""
         if tag in _STRAY_CLOSERS or name == self.container:
-            return "section_close", ""
+            return "stray_close", ""
         return ("loose", name) if self.parameter(name) in self.schema.properties else ("other", "")
 
     def may_follow(self, name: str) -> bool:
