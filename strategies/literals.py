@@ -4,12 +4,14 @@ import re
 
 from strategies.dialect import Opening
 
-__all__ = ["closes_fence", "is_announced_example", "is_quoted", "opens_fence"]
+__all__ = ["FenceMark", "closes_fence", "is_announced_example", "is_quoted", "may_open_fence", "opens_fence"]
 
 _QUOTES = "\"'“”‘’«»„「『`"
 _SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
-_CLOSER = re.compile(r" {0,3}(`{3,}|~{3,})[ \t\r]*\Z")
-_CLOSER_BEGUN = re.compile(r" {0,3}(?:`*|~*)[ \t\r]*\Z")
+_FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
+_CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
+_CLOSER_BEGUN = re.compile(r"[ \t]*(?:`*|~*)[ \t\r]*\Z")
+_LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
 _SENTENCE = re.compile(r"[.!?。！？\n]")
 _ANNOUNCED = re.compile(
     r"\b(?:examples?|for instance|e\.g|such as|would look|looks? like|will look|schema|response is|syntax|format"
@@ -21,6 +23,15 @@ _ANNOUNCED = re.compile(
 _LEAD_IN = 240
 
 
+FenceMark = tuple[str, int, int]
+"""The character of a code fence, how many there are, and the column where it opens."""
+
+
+def may_open_fence(line: str) -> bool:
+    """Whether a code fence may open behind this text on its line: indentation and list markers."""
+    return _FENCE_INDENT.match(line) is not None
+
+
 def opens_fence(info: str, mark: str) -> str | None:
     """The info word of a fence line, lower-cased; None when the line opens no fence."""
     if mark == "`" and "`" in info:
@@ -29,13 +40,16 @@ def opens_fence(info: str, mark: str) -> str | None:
     return words[0].lower() if words else ""
 
 
-def closes_fence(line: str, fence: tuple[str, int], *, partial: bool = False) -> bool:
+def closes_fence(line: str, fence: FenceMark, *, partial: bool = False) -> bool:
     """Whether a line closes the fence (`partial`: may still become one that does)."""
-    mark, size = fence
+    mark, size, column = fence
     if partial:
         return _CLOSER_BEGUN.match(line) is not None and (not line.strip() or mark in line)
     match = _CLOSER.match(line)
-    return match is not None and match.group(1)[0] == mark and len(match.group(1)) >= size
+    if match is None:
+        return False
+    indent, run = match.groups()
+    return run[0] == mark and len(run) >= size and len(indent) <= column + 3
 
 
 def is_quoted(opening: Opening, level: str) -> bool:
@@ -48,6 +62,8 @@ def is_quoted(opening: Opening, level: str) -> bool:
         return True
     if level not in "CD":
         return False
+    if _LIST_ITEM.match(line):
+        return True
     told = line.rstrip()
     return bool(told) and told[-1] not in _SENTENCE_ENDS
 

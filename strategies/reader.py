@@ -19,7 +19,14 @@ from strategies.candidate import Candidate
 from strategies.dialect import Context, Dialect, Fence, Opening
 from strategies.grammar import Grammar
 from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, line_of
-from strategies.literals import closes_fence, is_announced_example, is_quoted, opens_fence
+from strategies.literals import (
+    FenceMark,
+    closes_fence,
+    is_announced_example,
+    is_quoted,
+    may_open_fence,
+    opens_fence,
+)
 
 __all__ = ["BEFORE", "CUT_REASONS", "Reader"]
 
@@ -46,7 +53,7 @@ class _Pending:
     kind: str
     """`carrier`: a code fence whose sole content are calls; `reasoning`: a call inside open reasoning."""
     events: list[Event]
-    fence: tuple[str, int] = ("", 0)
+    fence: FenceMark = ("", 0, 0)
     info: str = ""
     closed: bool = False
     calls: int = 0
@@ -84,7 +91,7 @@ class Reader:
         self._work = 0
         self._inline = 0
         self._looked = 0
-        self._fence: tuple[str, int] | None = None
+        self._fence: FenceMark | None = None
         self._reasoning: str | None = None
         self._pending: _Pending | None = None
         self._candidate: Candidate | None = None
@@ -304,7 +311,7 @@ class Reader:
             self._text(at)
             return False
         line = (self._tail + buf[:at]).rsplit("\n", 1)[-1]
-        if end - at >= 3 and len(line) <= 3 and not line.strip(" "):
+        if end - at >= 3 and may_open_fence(line):
             newline = buf.find("\n", end)
             if newline < 0 and not self._eof and len(buf) - end < _FENCE_LINE:
                 self._text(at)
@@ -317,9 +324,9 @@ class Reader:
                 return True
             glued = _GLUED.match(buf, end, ends) if info is not None else None
             if glued is not None:
-                return self._open_fence(at, glued.end(), (mark, end - at), glued.group(1).lower())
+                return self._open_fence(at, glued.end(), (mark, end - at, len(line)), glued.group(1).lower())
             if info is not None:
-                return self._open_fence(at, ends, (mark, end - at), info)
+                return self._open_fence(at, ends, (mark, end - at, len(line)), info)
         self._text(at)
         if mark == "`":
             size = end - at
@@ -332,13 +339,13 @@ class Reader:
 
     # Fences
 
-    def _open_fence(self, at: int, end: int, fence: tuple[str, int], info: str) -> bool:
+    def _open_fence(self, at: int, end: int, fence: FenceMark, info: str) -> bool:
         before = (self._tail + self._buf[:at])[-BEFORE:]
         self._text(at)
         self._inline = 0
         blind = self._offset < self._blind
         line = self._take(end - at)
-        may_carry = not blind and info in self._carriers
+        may_carry = not blind and info in self._carriers and fence[2] <= 3
         if may_carry and not is_announced_example(before):
             self._pending = _Pending(kind="carrier", events=[], fence=fence, info=info)
             self._pending.events.append(Text(line))
@@ -353,7 +360,7 @@ class Reader:
         if info in self._bodies:
             self._earlier |= {info}
 
-    def _step_fence(self, fence: tuple[str, int]) -> bool:
+    def _step_fence(self, fence: FenceMark) -> bool:
         """Inside a literal fence: everything is text until the line that closes it."""
         buf = self._buf
         start = 0
@@ -401,7 +408,7 @@ class Reader:
                 return False
         if self._may_begin_now():
             return False
-        mark, size = pending.fence
+        mark, size, _ = pending.fence
         rows, opening = self._openable_now(Fence(mark=mark, size=size, info=pending.info))
         if rows and not pending.refused and not (pending.begun and not opening.marker):
             pending.begun = True
@@ -429,7 +436,7 @@ class Reader:
         if info is None or info not in self._carriers or self._offset < self._blind:
             self._settle_pending(accept=False)
             return True
-        fence = (buf[0], size)
+        fence = (buf[0], size, 0)
         self._text(len(line) + ended)
         pending.fence, pending.info, pending.closed, pending.begun = fence, info, False, False
         return True
