@@ -7,7 +7,6 @@ upstream's, byte for byte. Only a slot that a call begins or ends in is rebuilt.
 
 from collections import Counter, deque
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any
 
 from attrs import define, field, frozen
@@ -15,6 +14,7 @@ from attrs import define, field, frozen
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.limits import Limits
+from gateway.slots import Mould, Run, Slot, text_of
 from gateway.wire.chat_chunks import (
     BadChunk,
     Choice,
@@ -24,11 +24,7 @@ from gateway.wire.chat_chunks import (
     decode_chunk,
     decode_object,
     encode_object,
-    finish_chunk,
-    has_more_than_content,
     is_given,
-    rebuilt_chunk,
-    text_chunk,
     token_counts,
     usage_chunk,
 )
@@ -40,6 +36,10 @@ from strategies.shaper import Shaper
 __all__ = ["BodyExchange", "Delivered", "Facts", "StreamExchange"]
 
 MakeId = Callable[[str], str]
+
+_MAX_HELD = 4 << 20
+"""Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
+_MAX_CASTS = 16
 
 
 @frozen(kw_only=True)
@@ -71,7 +71,7 @@ class Facts:
     """The code of the error that ended the answer."""
 
 
-class _Voice:
+class Voice:
     """One choice of an answer: its reader, its shape, and how its calls are numbered."""
 
     __slots__ = (
@@ -93,7 +93,7 @@ class _Voice:
         self._reader: AnswerReader | None = prepared.make_reader() if prepared.make_reader else None
         self.shaper = Shaper(prepared.shape)
         self.native = NativeCalls(make_id)
-        self.waiting: deque[_Slot] = deque()
+        self.waiting: deque[Slot] = deque()
         """The slots of which not every character is decided."""
         self.number = -1
         """The number of the call under way."""
@@ -168,55 +168,6 @@ class _Voice:
         return "tool_calls" if self.number >= 0 and reason in ("stop", "tool_calls", "function_call") else reason
 
 
-class _Slot:
-    """One upstream event on its way: how much of its content is undecided, and what is to go out in its place."""
-
-    __slots__ = ("_data", "_event", "_parts", "changed", "finish", "left", "raw", "voice")
-
-    def __init__(self, raw: bytes, data: bytes, voice: _Voice | None = None, left: int = 0) -> None:
-        self.raw = raw
-        self.voice = voice
-        self.left = left
-        self.changed = False
-        self.finish: str | None = None
-        """The finish reason to give, where it is not the event's own."""
-        self._data = data
-        self._event: dict[str, Any] | None = None
-        self._parts: list[str | bytes] = []
-
-    @property
-    def event(self) -> dict[str, Any]:
-        if self._event is None:
-            self._event = decode_object(self._data)
-        return self._event
-
-    def text(self, text: str) -> None:
-        self._parts.append(text)
-
-    def chunk(self, chunk: bytes) -> None:
-        self.changed = True
-        self._parts.append(chunk)
-
-    def render(self) -> bytes:
-        if not self.changed or self.voice is None:
-            return self.raw
-        out: list[bytes] = []
-        rebuilt = not self.raw
-        for is_text, parts in groupby(self._parts, key=lambda part: isinstance(part, str)):
-            if not is_text:
-                out += parts  # type: ignore[arg-type]
-            elif text := "".join(parts):  # type: ignore[arg-type]
-                out.append(
-                    text_chunk(self.event, self.voice.index, text) if rebuilt else rebuilt_chunk(self.event, text)
-                )
-                rebuilt = True
-        if not rebuilt and has_more_than_content(self.event):
-            out.insert(0, rebuilt_chunk(self.event, ""))
-        if self.finish:
-            out.append(finish_chunk(self.event, self.voice.index, self.finish))
-        return b"".join(out)
-
-
 class StreamExchange:
     """A streamed answer."""
 
@@ -227,9 +178,14 @@ class StreamExchange:
         self._prepared = prepared
         self._make_id = make_id
         self._decoder = SseDecoder(limits.max_event_bytes)
-        self._voices: dict[int, _Voice] = {}
-        self._slots: deque[_Slot] = deque()
+        self._voices: dict[int, Voice] = {}
+        self._slots: deque[Slot] = deque()
         self._held = 0
+        self._mould: Mould | None = None
+        self._run_voice: Voice | None = None
+        """Whose content the mould casts."""
+        self._casts = _MAX_CASTS
+        """How often a new mould may still be taken."""
         self._out: list[bytes] = []
         self._seen = b"{}"
         """The last chunk's data: what a chunk of our own is made after."""
@@ -244,7 +200,7 @@ class StreamExchange:
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
-        if not self.finished:
+        if not self.finished and not self._feed_run(data):
             try:
                 self._read(self._decoder.feed(data))
             except EventTooLong as error:
@@ -278,11 +234,37 @@ class StreamExchange:
         out, self._out = self._out, []
         return out[0] if len(out) == 1 else b"".join(out)
 
+    def _feed_run(self, data: bytes) -> bool:
+        """Events of nothing but content, all alike but for it: read in one go, without taking each apart."""
+        voice = self._run_voice
+        if self._mould is None or voice is None or self._decoder.pending:
+            return False
+        contents = self._mould.contents(data)
+        text = text_of(contents) if contents is not None else None
+        if contents is None or text is None:
+            return False
+        events = voice.feed(text) if text else []
+        if not self._slots and _is_text(events, text):
+            self._out.append(data)
+            return True
+        last = self._slots[-1] if self._slots else None
+        if not isinstance(last, Run) or last.mould is not self._mould:
+            last = Run(self._mould, voice)
+            self._slots.append(last)
+        if not last.left and text:
+            voice.waiting.append(last)
+        before = last.size
+        last.extend(contents, len(text))
+        self._held += last.size - before
+        self._apply(voice, events, last)
+        self._flush()
+        return True
+
     def _read(self, events: list[SseEvent]) -> None:
         for raw, data in events:
             if data is None:
                 if raw.startswith(b":"):
-                    self._push(_Slot(raw, b""))
+                    self._push(Slot(raw, b""))
             elif data == DONE:
                 self.finished = True
                 self._end(raw)
@@ -297,7 +279,7 @@ class StreamExchange:
         except BadChunk as error:
             raise UpstreamBadReply(f"the model server sent an event that is {error}") from error
         if chunk is None:
-            self._push(_Slot(raw, data))
+            self._push(Slot(raw, data))
         elif is_given(chunk.error) and not chunk.choices:
             self.finished = True
             self._fail("upstream_error", raw)
@@ -313,7 +295,7 @@ class StreamExchange:
         if len(choices) == 1:
             self._choice(raw, data, choices[0])
         elif not choices:
-            self._push(_Slot(raw, data))
+            self._push(Slot(raw, data))
         elif self._prepared.make_reader is None:
             self._several(raw, data, choices)
         else:
@@ -324,7 +306,7 @@ class StreamExchange:
 
     def _several(self, raw: bytes, data: bytes, choices: list[Choice]) -> None:
         """Several choices in one chunk of an answer that is not read: mended in place, if at all."""
-        slot = _Slot(raw, data)
+        slot = Slot(raw, data)
         for at, choice in enumerate(choices):
             voice = self._voice(choice.index)
             if choice.delta and is_given(choice.delta.tool_calls):
@@ -340,11 +322,14 @@ class StreamExchange:
         called = delta is not None and is_given(delta.tool_calls)
         ends = choice.finish_reason is not None
         events = voice.feed(text) if text else []
+        if text and not called and not ends and self._casts:
+            self._casts -= 1
+            self._mould, self._run_voice = Mould.of(raw, data, text), voice
         if not self._slots and not called and not ends and _is_text(events, text):
             voice.spoken = voice.spoken or (delta is not None and delta.role is not None)
             self._out.append(raw)
             return
-        slot = _Slot(raw, data, voice, len(text) if voice.listens else 0)
+        slot = Slot(raw, data, voice, len(text) if voice.listens else 0)
         self._slots.append(slot)
         self._held += len(raw)
         if slot.left:
@@ -359,7 +344,7 @@ class StreamExchange:
         voice.spoken = voice.spoken or (delta is not None and delta.role is not None)
         self._flush()
 
-    def _native(self, voice: _Voice, slot: _Slot, at: int) -> None:
+    def _native(self, voice: Voice, slot: Slot, at: int) -> None:
         """Structured calls of one choice: mend what is certain."""
         if not self._prepared.mend_native:
             return
@@ -373,9 +358,9 @@ class StreamExchange:
         self.facts.native_calls = sum(known.native.count for known in self._voices.values())
         if len(native.mended) > before:
             self.facts.mended.update(native.mended[before:])
-            slot.raw = encode_object(event)
+            slot.replace(encode_object(event))
 
-    def _finish(self, voice: _Voice, slot: _Slot, reason: str, at: int) -> None:
+    def _finish(self, voice: Voice, slot: Slot, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
         voice.finished = True
         final = voice.final_reason(reason)
@@ -384,14 +369,14 @@ class StreamExchange:
             if final != reason:
                 self.facts.mended["finish_reason"] += 1
                 slot.event["choices"][at]["finish_reason"] = final
-                slot.raw = encode_object(slot.event)
+                slot.replace(encode_object(slot.event))
         elif final != reason:
             slot.changed = True
         self.facts.finish_reasons[voice.index] = final
         if slot.changed:
             slot.finish = final
 
-    def _apply(self, voice: _Voice, events: list[Event], last: _Slot | None = None) -> None:
+    def _apply(self, voice: Voice, events: list[Event], last: Slot | None = None) -> None:
         """Account for the raw text of events, slot by slot, and put what replaces it there."""
         for event in events:
             voice.note(event)
@@ -406,9 +391,9 @@ class StreamExchange:
             voice.account(event)
         self.facts.undelivered = sum(known.shaper.undelivered for known in self._voices.values())
 
-    def _spare(self, voice: _Voice) -> _Slot:
+    def _spare(self, voice: Voice) -> Slot:
         """A slot of our own, for what has no upstream event any more."""
-        slot = _Slot(b"", self._seen, voice)
+        slot = Slot(b"", self._seen, voice)
         slot.changed = True
         self._slots.append(slot)
         return slot
@@ -436,27 +421,32 @@ class StreamExchange:
         self._flush(everything=True)
         self._out.append(raw)
 
-    def _voice(self, index: int) -> _Voice:
+    def _voice(self, index: int) -> Voice:
         voice = self._voices.get(index)
         if voice is None:
-            voice = self._voices[index] = _Voice(index, self._prepared, self._make_id, self.facts)
+            voice = self._voices[index] = Voice(index, self._prepared, self._make_id, self.facts)
         return voice
 
-    def _push(self, slot: _Slot) -> None:
+    def _push(self, slot: Slot) -> None:
         if self._slots:
             self._slots.append(slot)
-            self._held += len(slot.raw)
+            self._held += slot.size
         else:
-            self._out.append(slot.raw)
+            self._out.append(slot.render())
 
     def _flush(self, *, everything: bool = False) -> None:
         """Let out the slots that are decided, in order."""
         if self._held > self.facts.held_bytes_max:
             self.facts.held_bytes_max = self._held
+        if self._held > _MAX_HELD:
+            for slot in self._slots:
+                self._held -= slot.forget(self._seen) if slot.left and not isinstance(slot, Run) else 0
         while self._slots and (everything or self._slots[0].left == 0):
             slot = self._slots.popleft()
-            self._held = max(0, self._held - len(slot.raw))
+            self._held -= slot.size
             self._out.append(slot.render())
+        if not self._slots:
+            self._held = 0
         if self._broken is not None:
             fault = _broken_call(self._broken)
             self.finished = True
@@ -503,7 +493,7 @@ class BodyExchange:
         return encode_object(answer)[len(b"data: ") : -2] if changed else body
 
     def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> bool:
-        voice = _Voice(index, self._prepared, self._make_id, self.facts)
+        voice = Voice(index, self._prepared, self._make_id, self.facts)
         reason = choice.get("finish_reason")
         finish = reason if isinstance(reason, str) else "stop"
         self.facts.finish_reasons[index] = finish
@@ -533,7 +523,7 @@ class BodyExchange:
         choice["finish_reason"] = self.facts.finish_reasons[index] = voice.final_reason(finish)
         return True
 
-    def _mend(self, voice: _Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
+    def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
         if not self._prepared.mend_native:
             return False
         changed = voice.native.mend_message(message["tool_calls"])

@@ -3,6 +3,7 @@
 A chunk that is not changed is never decoded further than its content, finish reason and calls, and goes on as bytes.
 """
 
+import json
 from typing import Any
 
 import msgspec
@@ -77,7 +78,22 @@ def decode_chunk(data: bytes) -> Chunk | None:
         decode_object(data)
         return None
     except (ValueError, RecursionError) as error:
+        if _holds_half_a_character(data):
+            return None
         raise BadChunk("not a JSON event") from error
+
+
+def _holds_half_a_character(data: bytes) -> bool:
+    """Whether all that is wrong is an escaped surrogate without its other half, which clients can read."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return isinstance(value, dict)
+    return False
 
 
 def decode_object(data: bytes) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""One upstream event, or a run of alike ones, on its way to the client: undecided, then itself or what replaces it."""
+
+import re
+from array import array
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from attrs import frozen
+
+from gateway.wire.chat_chunks import (
+    decode_object,
+    finish_chunk,
+    has_more_than_content,
+    rebuilt_chunk,
+    text_chunk,
+)
+
+if TYPE_CHECKING:
+    from gateway.exchange import Voice
+
+__all__ = ["Mould", "Run", "Slot", "text_of"]
+
+_CONTENT = re.compile(rb'"content":\s*"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*)"')
+_ESCAPED = re.compile(rb'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4})*')
+_UNSAFE = re.compile(rb'["\x00-\x1f]')
+
+
+class Slot:
+    """One upstream event: how much of its content is undecided, and what is to go out in its place."""
+
+    __slots__ = ("_data", "_event", "_parts", "_raw", "changed", "finish", "left", "voice")
+
+    def __init__(self, raw: bytes, data: bytes, voice: "Voice | None" = None, left: int = 0) -> None:
+        self.voice = voice
+        self.left = left
+        self.changed = False
+        self.finish: str | None = None
+        """The finish reason to give, where it is not the event's own."""
+        self._raw = raw
+        self._data = data
+        self._event: dict[str, Any] | None = None
+        self._parts: list[str | bytes] = []
+
+    @property
+    def event(self) -> dict[str, Any]:
+        if self._event is None:
+            self._event = decode_object(self._data)
+        return self._event
+
+    @property
+    def size(self) -> int:
+        return len(self._raw)
+
+    def replace(self, raw: bytes) -> None:
+        """The event has been mended."""
+        self._raw = raw
+
+    def forget(self, data: bytes) -> int:
+        """Let go of the event's own bytes: its text will be told in a chunk made after `data`. Returns what it held."""
+        held = self.size
+        self._raw, self._data, self.changed = b"", data, True
+        return held
+
+    def text(self, text: str) -> None:
+        self._parts.append(text)
+
+    def chunk(self, chunk: bytes) -> None:
+        self.changed = True
+        self._parts.append(chunk)
+
+    def render(self) -> bytes:
+        """The event's own bytes, or what replaces them."""
+        if not self.changed or self.voice is None:
+            return self._bytes()
+        out: list[bytes] = []
+        rebuilt = not self.size
+        for is_text, parts in groupby(self._parts, key=lambda part: isinstance(part, str)):
+            if not is_text:
+                out += parts  # type: ignore[arg-type]
+            elif text := "".join(parts):  # type: ignore[arg-type]
+                out.append(
+                    text_chunk(self.event, self.voice.index, text) if rebuilt else rebuilt_chunk(self.event, text)
+                )
+                rebuilt = True
+        if not rebuilt and has_more_than_content(self.event):
+            out.insert(0, rebuilt_chunk(self.event, ""))
+        if self.finish:
+            out.append(finish_chunk(self.event, self.voice.index, self.finish))
+        return b"".join(out)
+
+    def _bytes(self) -> bytes:
+        return self._raw
+
+
+@frozen
+class Mould:
+    """What all content events of an answer have in common: everything before and behind the content."""
+
+    head: bytes
+    tail: bytes
+    data: bytes
+    gap: bytes
+    """The tail of one event and the head of the next."""
+
+    @classmethod
+    def of(cls, raw: bytes, data: bytes, text: str) -> "Mould | None":
+        """The mould of the event with this content; None where it cannot be told for certain."""
+        match = _CONTENT.search(raw)
+        if match is None or raw.count(b'"content"') != 1 or not raw.endswith(b"}\n\n") or raw.count(b"\n") != 2:
+            return None
+        if text_of([match.group(1)]) != text:
+            return None
+        head, tail = raw[: match.start(1)], raw[match.end(1) :]
+        return cls(head, tail, data, tail + head)
+
+    def contents(self, data: bytes) -> list[bytes] | None:
+        """The JSON string bodies of events that are all cast in this mould."""
+        if not data.startswith(self.head) or not data.endswith(self.tail):
+            return None
+        if len(data) < len(self.head) + len(self.tail):
+            return None
+        return data[len(self.head) : len(data) - len(self.tail)].split(self.gap)
+
+
+def text_of(contents: list[bytes]) -> str | None:
+    """The text of JSON string bodies; None where one of them is not plainly valid."""
+    joined = b"".join(contents)
+    if b"\\" in joined:
+        if not all(_ESCAPED.fullmatch(content) for content in contents):
+            return None
+    elif _UNSAFE.search(joined):
+        return None
+    try:
+        if not joined.isascii():
+            for content in contents:
+                content.decode()
+        return msgspec.json.decode(b'"' + joined + b'"', type=str) if b"\\" in joined else joined.decode()
+    except ValueError:
+        return None
+
+
+class Run(Slot):
+    """A run of content events cast in one mould, kept as their contents and lengths alone."""
+
+    __slots__ = ("_contents", "_lengths", "mould")
+
+    def __init__(self, mould: Mould, voice: "Voice") -> None:
+        super().__init__(b"", mould.data, voice)
+        self.mould = mould
+        self._contents = bytearray()
+        self._lengths = array("L")
+
+    @property
+    def size(self) -> int:
+        return len(self._contents)
+
+    def extend(self, contents: list[bytes], left: int) -> None:
+        """More events of the run, with this many characters."""
+        self.left += left
+        for content in contents:
+            self._contents += content
+            self._lengths.append(len(content))
+
+    def _bytes(self) -> bytes:
+        contents = bytes(self._contents)
+        pieces = []
+        at = 0
+        for length in self._lengths:
+            pieces.append(contents[at : at + length])
+            at += length
+        return self.mould.head + self.mould.gap.join(pieces) + self.mould.tail
