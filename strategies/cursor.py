@@ -203,6 +203,7 @@ class Cursor:
 
     def tag(self) -> Steps:
         """The tag `<...>` that begins here, not consumed; None where none does (a bare `<`, a line end, too long)."""
+        yield from self.peek(1)
         seen = self.pos + 1
         while True:
             base = self._base
