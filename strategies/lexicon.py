@@ -30,6 +30,7 @@ LEFTOVERS = (
     "</minimax:tool_call>",
     "</dots_function_call>",
     "<｜tool_call_end｜>",
+    "<｜tool_sep｜>",
     "<｜tool_calls_end｜>",
     "</tool_use>",
     "</tools>",
@@ -66,6 +67,23 @@ def line_of(before: str) -> str:
     return line
 
 
+def _trigger(firsts: set[str], markers: Iterable[Iterable[str]]) -> re.Pattern[str]:
+    """What finds the places where a marker may stand: its first character, or its first word where that is a letter.
+
+    Letters are everywhere in prose, so more of such a marker is asked for, as far as the text goes.
+    """
+    signs = "".join(sorted(first for first in firsts if not first.isalnum()))
+    words = {marker[:_WORD] for group in markers for marker in group if marker[0].isalnum()}
+    parts = ["[" + re.escape(signs) + "]"] if signs else []
+    for word in sorted(words):
+        begun = "|".join(re.escape(word[1:size]) + r"\Z" for size in range(1, len(word)))
+        parts.append(f"{re.escape(word[0])}(?={re.escape(word[1:])}{'|' + begun if begun else ''})")
+    return re.compile("|".join(parts) or r"(?!)")
+
+
+_WORD = 4
+
+
 class Lexicon:
     """The markers of one request."""
 
@@ -81,7 +99,7 @@ class Lexicon:
             firsts.add(marker[0])
             self._longest = max(self._longest, len(marker))
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
-        self.trigger = re.compile("[" + re.escape("".join(sorted(firsts))) + "]") if firsts else re.compile(r"(?!)")
+        self.trigger = _trigger(firsts, by_head.values())
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""

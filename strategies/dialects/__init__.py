@@ -3,17 +3,25 @@
 from strategies.dialect import Dialect
 from strategies.dialects.command_r import COMMAND_R, COMMAND_R_ACTION
 from strategies.dialects.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
+from strategies.dialects.dsml import DSML
+from strategies.dialects.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPPED
 from strategies.dialects.glm import GLM
 from strategies.dialects.granite import GRANITE, GRANITE_FC
+from strategies.dialects.harmony import HARMONY, HARMONY_STRIPPED
 from strategies.dialects.hermes import HERMES, UNOPENED
 from strategies.dialects.hunyuan import HUNYUAN, HY3
 from strategies.dialects.internlm import INTERNLM
+from strategies.dialects.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS
 from strategies.dialects.json_blocks import JSON_BARE, JSON_FENCE, XLAM
 from strategies.dialects.kimi import KIMI_K2
+from strategies.dialects.llama_json import LLAMA_JSON
 from strategies.dialects.llama_tag import LLAMA3_TAG
+from strategies.dialects.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
 from strategies.dialects.phi import PHI
+from strategies.dialects.python_calls import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
+from strategies.dialects.step3 import STEP3
 from strategies.dialects.tag_xml import GENERIC, PREFIXED, WRAPPED
 
 __all__ = ["BY_ID", "TABLE"]
@@ -28,6 +36,14 @@ TABLE: tuple[Dialect, ...] = (
     GLM,
     HUNYUAN,
     HY3,
+    MINIMAX_M1,
+    MINIMAX_M2,
+    MINIMAX_M3,
+    CLAUDE_INVOKE,
+    BARE_INVOKE,
+    DOTS,
+    DSML,
+    STEP3,
     GENERIC,
     WRAPPED,
     PREFIXED,
@@ -44,8 +60,17 @@ TABLE: tuple[Dialect, ...] = (
     INTERNLM,
     COMMAND_R,
     COMMAND_R_ACTION,
+    PYTHON_TAGGED,
     JSON_FENCE,
     JSON_BARE,
     XLAM,
+    PYTHONIC,
+    TOOL_CODE,
+    FUNCTION_GEMMA,
+    GEMMA,
+    GEMMA_STRIPPED,
+    HARMONY,
+    HARMONY_STRIPPED,
+    LLAMA_JSON,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

@@ -18,6 +18,21 @@ from strategies.payload import marked_json
 __all__ = ["HUNYUAN", "HY3"]
 
 _LIST = marked_json(("</tool_calls>",), form="hermes")
+
+
+def _parse_list(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.anchor = start = cur.offset
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "[":
+        raise Reject("no list inside")
+    cur.back(start)
+    cur.anchor = None
+    yield from _LIST(cur, context, opening, arguments)
+
+
 _SUFFIX_RUN = re.compile(r"[^<>]*")
 
 
@@ -43,7 +58,7 @@ HUNYUAN = Dialect(
     family="tool_call",
     level="B",
     openers=lambda _context: ("<tool_calls>",),
-    parse=_LIST,
+    parse=_parse_list,
     results=_RESULTS,
     models=("hunyuan*",),
     example='<tool_calls>[{"name": "glob", "arguments": {"pattern": "**/*.py"}}]</tool_calls>',

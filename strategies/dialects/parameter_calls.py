@@ -36,6 +36,7 @@ __all__ = [
     "read_call",
     "read_call_end",
     "read_parameter",
+    "read_parameters",
 ]
 
 NAME = r"[A-Za-z_][\w.:/-]{0,127}"
@@ -214,8 +215,7 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
     if first != "<" or not (yield from _opens_well(cur, call)):
         raise Reject("no parameter")
     begin_call(call, arguments)
-    while (yield from _parameter(cur, call, way, arguments)):
-        pass
+    yield from read_parameters(cur, call, way, arguments)
     yield draft_of(call, (yield from read_call_end(cur, call, way)))
 
 
@@ -268,6 +268,12 @@ def _opens_well(cur: Cursor, call: Call) -> Steps:
     )
     call.distinct = not call.own_tags
     return call.own_tags
+
+
+def read_parameters(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps:
+    """All parameters, up to whatever is not one."""
+    while (yield from _parameter(cur, call, way, arguments)):
+        pass
 
 
 def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps:

@@ -1,0 +1,97 @@
+"""DeepSeek V3.2 and V4: invoke blocks whose every tag carries the DSML token.
+
+    block  = "<" T W ">" ws { invoke ws } "</" T W ">"                      W = function_calls | tool_calls
+    invoke = "<" T 'invoke name="' NAME '"' ( "/>" | ">" ws ( { param ws } | object ) "</" T "invoke>" )
+    param  = "<" T 'parameter name="' KEY '" string="' ( "true" | "false" ) '">' RAW "</" T "parameter>"
+    T      = the word DSML between fullwidth bars
+
+Values are verbatim; `string="true"` makes them text where the schema allows it, `"false"` JSON. Bars may be doubled, of
+another kind, missing on one side or surrounded by spaces, in tags only. Also read: no block, a block that never ends,
+what `parameter_calls` mends. Bounds: an opener that is no such tag is refused at once.
+"""
+
+import re
+from collections.abc import Generator
+
+from strategies.cursor import Cursor, Reject
+from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.dialects.invoke import read_invoke
+from strategies.dialects.parameter_calls import QUOTED, Call, Form, Typed
+from strategies.jsonish import JsonFault, loads_strict
+from strategies.schema_document import has_type
+
+__all__ = ["DSML"]
+
+_T = r"\s?[|｜‖]{0,2}\s?DSML\s?[|｜‖]{0,2}\s?"
+_STRING = re.compile(r"""string\s*=\s*["']?(true|false)""")
+_BLOCK_OPEN = re.compile(rf"<{_T}(?:function_calls|tool_calls)\s*>\Z")
+
+
+def _typed(call: Call, tag: str, key: str, text: str) -> Typed | None:
+    """What the tag says: text, or JSON that fits; None where the schema has to say."""
+    said = _STRING.search(tag)
+    prop = call.schema.prop(key)
+    if said is None:
+        return None
+    types = prop.document.types(prop.schema)
+    if said.group(1) == "true":
+        return Typed(text) if prop.is_string and key not in _CONTAINERS else None
+    try:
+        value = loads_strict(text.strip())
+    except JsonFault:
+        return None
+    if types and not has_type(value, types):
+        return None
+    adapted = call.schema.from_json({key: value})
+    return Typed(adapted.arguments[key], adapted.mends) if key in adapted.arguments else None
+
+
+_CONTAINERS = frozenset({"arguments", "input"})
+FORM = Form(
+    call=re.compile(rf"<{_T}invoke\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+    closer="</｜DSML｜invoke>",
+    call_close=re.compile(rf"</{_T}invoke\s*>\Z"),
+    param=re.compile(
+        rf"<{_T}parameter\s+name\s*=\s*{QUOTED.format('key')}"
+        r"""(?:\s+string\s*=\s*["']?(?:true|false)["']?)?\s*(?P<empty>/?)>\Z"""
+    ),
+    close=re.compile(rf"</{_T}parameter\s*>\Z"),
+    section_open=_BLOCK_OPEN,
+    section_close=re.compile(rf"</{_T}(?:function_calls|tool_calls)\s*>\Z"),
+    edges="none",
+    cdata_closers=("</｜DSML｜parameter>",),
+    takes_section=True,
+    property_tags=False,
+    typed=_typed,
+)
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    tag = yield from cur.tag()
+    if tag is None:
+        raise Reject("no tag")
+    if _BLOCK_OPEN.match(tag):
+        cur.pos += len(tag)
+    yield from read_invoke(cur, context, opening, arguments, FORM, undeclared=True)
+
+
+DSML = Dialect(
+    id="dsml",
+    family="dsml",
+    level="A",
+    openers=lambda _context: tuple(
+        f"<{space}{bars}{gap}DSML"
+        for bars in ("｜", "|", "‖", "｜｜", "||", "‖‖", "")
+        for space, gap in (("", ""), (" ", ""), ("", " "))
+    ),
+    parse=_parse,
+    results=("<function_results>", "<｜DSML｜function_results>"),
+    models=("deepseek-v3.2*", "deepseek-v4*"),
+    example=(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n'
+        '<｜DSML｜parameter name="filePath" string="true">src/app.py</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+    ),
+)

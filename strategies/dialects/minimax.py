@@ -1,0 +1,229 @@
+"""MiniMax: M2 writes invoke tags in a block of its own, M1 JSON lines, M3 tags behind a token.
+
+    M2   = "<minimax:tool_call>" ws { invoke ws } "</minimax:tool_call>"
+    M1   = "<tool_calls>" ws { object ws [ "," ] } "</tool_calls>"
+    M3   = N "<tool_call>" ws { N '<invoke name="F">' { node } N "</invoke>" ws } N "</tool_call>"
+    node = N "<" KEY ">" ( RAW | { node } ) N "</" KEY ">"                  N = "]<]minimax[>["
+
+In M3 each structural tag carries N, so a plain tag in a value is data; lists hold `item` nodes. The first parameter's
+opener may be missing: its closer has the name. Bounds: nodes nest 64 deep at most.
+"""
+
+import re
+from collections.abc import Generator
+from typing import Any
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.dialects.invoke import INVOKE, read_invoke
+from strategies.dialects.parameter_calls import NEVER, Call, Form, begin_call, draft_of, group
+from strategies.names import resolve_parameter
+from strategies.payload import marked_json
+from strategies.rawvalue import Sink
+from strategies.schema_document import Prop
+from strategies.schema_values import read_text
+
+__all__ = ["MINIMAX_M1", "MINIMAX_M2", "MINIMAX_M3"]
+
+_MARK = "]<]minimax[>["
+_MAX_NESTING = 64
+_NODE = re.compile(r"<(/?)([^\s<>/][^\s<>]{0,127})\s*>\Z")
+_FORM = Form(
+    call=INVOKE.call, closer=f"{_MARK}</invoke>", call_close=NEVER, param=NEVER, close=NEVER, property_tags=False
+)
+
+Node = str | list[tuple[str, "Node"]]
+
+
+def _parse_block(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=True)
+
+
+def _parse_lines(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    yield from _LINES(cur, context, opening, arguments)
+
+
+_LINES = marked_json(("</tool_calls>",), form="hermes")
+
+
+def _parse_nodes(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    if (yield from cur.lit(f"{_MARK}<tool_call>")):
+        yield from cur.ws()
+    found = INVOKE.call.match(tag) if (yield from cur.lit(_MARK)) and (tag := (yield from cur.tag())) else None
+    if found is None:
+        raise Reject("no invoke")
+    cur.pos += len(found.group())
+    call = Call.of(_FORM, context, group(found, "name"))
+    begin_call(call, arguments)
+    if not found.group("empty"):
+        while (yield from _parameter(cur, call, arguments)):
+            pass
+    yield from _skip_section(cur)
+    yield draft_of(call)
+
+
+def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
+    """One parameter; False at the call's end."""
+    yield from cur.ws()
+    if (yield from cur.at_end()):
+        if cur.cut:
+            raise Reject("cut", attempted=True)
+        call.mends.append("call_closer_missing")
+        return False
+    if not (yield from cur.lit(_MARK)):
+        raise Reject("text between parameters", attempted=True)
+    match = yield from _tag(cur)
+    if match is None:
+        yield from _unopened(cur, call)
+        return True
+    closes, written = match.groups()
+    cur.pos += len(match.group())
+    if closes:
+        if written == "tool_call":
+            call.mends.append("call_closer_missing")
+        elif written != "invoke":
+            raise Reject("not closed", attempted=True)
+        return False
+    key, mends = resolve_parameter(written, call.schema, call.texts)
+    call.mends += mends
+    prop = call.schema.prop(key)
+    flows = prop.only_string and not mends and key not in call.texts
+    sink = Sink(arguments, key, body=True, flows=flows, trim=False, entities=False)
+    node = yield from _node(cur, written, sink, 0)
+    _store(call, key, node, prop)
+    if arguments.live:
+        if len(call.texts[key]) > 1:
+            raise Reject("parameter given twice")
+        sink.close(call.values[key])
+    return True
+
+
+def _tag(cur: Cursor) -> Steps:
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    return _NODE.match(tag) if tag else None
+
+
+def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
+    """What stands up to the closer of `name`: text, or nodes."""
+    if depth > _MAX_NESTING:
+        raise Reject("nested_too_deep")
+    pieces: list[str] = []
+
+    def take(text: str) -> None:
+        pieces.append(text)
+        if sink is not None:
+            sink(text)
+
+    children: list[tuple[str, Node]] = []
+    while True:
+        if not (yield from cur.until(_MARK, take)):
+            raise Reject("value not closed", attempted=True)
+        cur.pos += len(_MARK)
+        match = yield from _tag(cur)
+        if match is None:
+            take(_MARK)
+            continue
+        closes, tag = match.groups()
+        cur.pos += len(match.group())
+        if not closes:
+            children.append((tag, (yield from _node(cur, tag, None, depth + 1))))
+        elif tag == name:
+            break
+        else:
+            raise Reject("closed by another tag", attempted=True)
+    text = "".join(pieces)
+    if children and text.strip():
+        raise Reject("text between values", attempted=True)
+    return children or text
+
+
+def _unopened(cur: Cursor, call: Call) -> Steps:
+    """A value whose opener is missing: the closer behind it has the name."""
+    pieces: list[str] = []
+    if call.texts or not (yield from cur.until(_MARK, pieces.append)):
+        raise Reject("value not closed", attempted=True)
+    cur.pos += len(_MARK)
+    match = yield from _tag(cur)
+    if match is None or not match.group(1) or match.group(2) not in call.schema.properties:
+        raise Reject("value not opened", attempted=True)
+    cur.pos += len(match.group())
+    call.mends.append("value_tag")
+    key = match.group(2)
+    _store(call, key, "".join(pieces).strip(), call.schema.prop(key))
+
+
+def _store(call: Call, key: str, node: Node, prop: Prop) -> None:
+    if isinstance(node, str):
+        call.store(key, node)
+        return
+    if key in call.texts:
+        call.mends.append("parameter_repeated")
+    call.texts.setdefault(key, []).append("")
+    call.values[key] = _value(node, prop)
+
+
+def _value(node: Node, prop: Prop) -> Any:
+    """The object or list that the nodes spell, its leaves typed by the schema."""
+    if isinstance(node, str):
+        return read_text(prop, node).value
+    names = {name for name, _ in node}
+    if names == {"item"} and ("array" in prop.types or "object" not in prop.types):
+        return [_value(child, prop.item(index)) for index, (_, child) in enumerate(node)]
+    declared = prop.document.every_property(prop.schema)
+    found: dict[str, Any] = {}
+    for name, child in node:
+        schema = declared.get(name, prop.schema.get("additionalProperties"))
+        found[name] = _value(child, prop.document.prop(name, schema))
+    return found
+
+
+def _skip_section(cur: Cursor) -> Steps:
+    """The block's closer behind a call."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if not (yield from cur.lit(f"{_MARK}</tool_call>")):
+        cur.back(start)
+    cur.anchor = None
+
+
+MINIMAX_M2 = Dialect(
+    id="minimax_m2",
+    family="invoke",
+    level="A",
+    openers=lambda _context: ("<minimax:tool_call>",),
+    parse=_parse_block,
+    results=("<response>",),
+    models=("minimax-m2*",),
+    example=(
+        '<minimax:tool_call>\n<invoke name="read">\n<parameter name="filePath">a.py</parameter>\n</invoke>\n'
+        "</minimax:tool_call>"
+    ),
+)
+MINIMAX_M1 = Dialect(
+    id="minimax_m1",
+    family="tool_call",
+    level="B",
+    openers=lambda _context: ("<tool_calls>",),
+    parse=_parse_lines,
+    models=("minimax-m1*",),
+    example='<tool_calls>\n{"name": "read", "arguments": {"filePath": "a.py"}}\n</tool_calls>',
+)
+MINIMAX_M3 = Dialect(
+    id="minimax_m3",
+    family="minimax_m3",
+    level="A",
+    openers=lambda _context: (f"{_MARK}<tool_call>", f"{_MARK}<invoke"),
+    parse=_parse_nodes,
+    models=("minimax-m3*",),
+    example=(
+        f'{_MARK}<tool_call>\n{_MARK}<invoke name="read">{_MARK}<filePath>a.py{_MARK}</filePath>{_MARK}</invoke>\n'
+        f"{_MARK}</tool_call>"
+    ),
+)
