@@ -19,7 +19,8 @@ from gateway.wire.chat_chunks import (
     BadChunk,
     Choice,
     Chunk,
-    call_args_chunk,
+    args_chunk,
+    args_mould,
     call_start_chunk,
     decode_chunk,
     decode_object,
@@ -78,6 +79,7 @@ class Voice:
         "_facts",
         "_make_id",
         "_reader",
+        "args_mould",
         "call_id",
         "finished",
         "index",
@@ -98,6 +100,7 @@ class Voice:
         self.number = -1
         """The number of the call under way."""
         self.call_id = ""
+        self.args_mould = (b"", b"")
         self.spoken = False
         """A chunk of this choice with a role has gone out."""
         self.finished = False
@@ -132,6 +135,7 @@ class Voice:
         """The first chunk of a call."""
         self.begin_call()
         role, self.spoken = not self.spoken, True
+        self.args_mould = args_mould(event, self.index, self.number)
         return call_start_chunk(event, self.index, self.number, self.call_id, start.name, role=role)
 
     def account(self, event: Event) -> None:
@@ -385,7 +389,7 @@ class StreamExchange:
                 place.chunk(voice.begin(event, place.event))
             elif isinstance(event, Args) and event.json:
                 place = voice.waiting[0] if voice.waiting else last or self._spare(voice)
-                place.chunk(call_args_chunk(place.event, voice.index, voice.number, event.json))
+                place.chunk(args_chunk(voice.args_mould, event.json))
             elif isinstance(event, Broken):
                 self._broken = event.reason
             voice.account(event)

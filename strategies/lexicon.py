@@ -58,6 +58,10 @@ LEFTOVERS = (
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
 
 
+_WORD = 4
+"""How much of a marker that begins with a letter is asked for before it is looked at."""
+
+
 def line_of(before: str) -> str:
     """What stands on the last line of a text; the end of a reasoning block begins a line."""
     line = before.rsplit("\n", 1)[-1]
@@ -79,9 +83,6 @@ def _trigger(firsts: set[str], markers: Iterable[Iterable[str]]) -> re.Pattern[s
         begun = "|".join(re.escape(word[1:size]) + r"\Z" for size in range(1, len(word)))
         parts.append(f"{re.escape(word[0])}(?={re.escape(word[1:])}{'|' + begun if begun else ''})")
     return re.compile("|".join(parts) or r"(?!)")
-
-
-_WORD = 4
 
 
 class Lexicon:

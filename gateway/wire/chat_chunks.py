@@ -15,7 +15,8 @@ __all__ = [
     "Choice",
     "Chunk",
     "Delta",
-    "call_args_chunk",
+    "args_chunk",
+    "args_mould",
     "call_start_chunk",
     "decode_chunk",
     "decode_object",
@@ -148,9 +149,16 @@ def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: st
     return _chunk(event, index, {**delta, "tool_calls": [call]})
 
 
-def call_args_chunk(event: dict[str, Any], index: int, number: int, arguments: str) -> bytes:
+def args_mould(event: dict[str, Any], index: int, number: int) -> tuple[bytes, bytes]:
+    """What stands before and behind the argument text in all chunks of one call's arguments."""
+    chunk = _chunk(event, index, {"tool_calls": [{"index": number, "function": {"arguments": ""}}]})
+    head, name, tail = chunk.rpartition(b'"arguments":""')
+    return head + name[:-2], tail
+
+
+def args_chunk(mould: tuple[bytes, bytes], arguments: str) -> bytes:
     """A chunk of a call's arguments."""
-    return _chunk(event, index, {"tool_calls": [{"index": number, "function": {"arguments": arguments}}]})
+    return mould[0] + msgspec.json.encode(arguments) + mould[1]
 
 
 def finish_chunk(event: dict[str, Any], index: int, reason: str) -> bytes:
