@@ -14,8 +14,9 @@ _CLOSER_BEGUN = re.compile(r"[ \t]*(?:`*|~*)[ \t\r]*\Z")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
 _SENTENCE = re.compile(r"[.!?。！？\n]")
 _ANNOUNCED = re.compile(
-    r"\b(?:examples?|for instance|e\.g|such as|would look|looks? like|will look|schema|response is|syntax|format"
-    r"|template|sample|illustrat\w+|hypothetical\w*|beispiel\w*|zum beispiel|etwa so|por ejemplo|ejemplos?|par exemple"
+    r"\b(?:examples?|for instance|e\.g|such as|(?:would|will|might|could) look like"
+    r"|looks? like (?:this|so|that|the following)|looks? like\Z|schema|response is|syntax|format|template"
+    r"|sample|illustrat\w+|hypothetical\w*|beispiel\w*|zum beispiel|etwa so|por ejemplo|ejemplos?|par exemple"
     r"|exemples?|exemplos?|por exemplo|esempio|например|пример\w*|voorbeeld)\b"
     r"|例如|比如|示例|例子|範例|范例|格式|例えば|たとえば|예를 들|예시",
     re.IGNORECASE,

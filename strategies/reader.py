@@ -210,11 +210,12 @@ class Reader:
             at += 1
         if at == len(buf) or self._offset + at < self._blind:
             return None
-        if not self._eof and self._line_lexicon.may_begin(buf, at):
+        marker = self._line_lexicon.at(buf, at)
+        longer = self._lexicon if marker else self._line_lexicon
+        if not self._eof and (longer.may_begin(buf, at) or self._line_lexicon.may_begin(buf, at)):
             self._text(at)
             return False
-        marker = self._line_lexicon.at(buf, at)
-        if marker is None:
+        if marker is None or len(self._lexicon.at(buf, at) or "") > len(marker):
             return None
         opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
         return self._open(self._openable(self._line_rows[marker], opening), opening, at)

@@ -1,0 +1,280 @@
+"""Calls written as Python: a list as the message, calls on lines, and the `tool_code` of Gemini and Gemma.
+
+    pythonic  = "[" call { "," call } "]" | call { ( newline | ";" | "," ) call }
+    tagged    = "<|python_start|>" pythonic [ "<|python_end|>" ]
+    tool_code = a fence of that name, or "<tool_code>" ... "</tool_code>", holding nothing but calls
+
+Where an expression ends its brackets say, so a fence or a tag inside a string is data. Whatever is not a call with
+plain values makes the whole text code, and code is never run. Bounds: a bracket or a name that no declared call follows
+is refused at once; the parser is linear and of bounded depth.
+"""
+
+import re
+from collections.abc import Generator, Sequence
+
+from attrs import evolve
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.fences import closes_here
+from strategies.markerless import checked, ends_message, in_prose, may_stand
+from strategies.objects import drafts_of
+from strategies.pythonic import PythonCall, PythonFault, bracketed, read_calls
+
+__all__ = ["PYTHONIC", "PYTHON_TAGGED", "TOOL_CODE", "call_drafts"]
+
+_START, _END = "<|python_start|>", "<|python_end|>"
+_TAG, _TAG_END = "<tool_code>", "</tool_code>"
+_CALLEE = re.compile(r"[\w.-]*")
+_HEAD = re.compile(r"[\w.= \t-]*")
+_PREFIXES = ("functions.", "tools.")
+_OWN_PREFIX = "default_api."
+
+
+def call_drafts(
+    calls: Sequence[PythonCall], context: Context, *, form: str, aliases: bool = True, positions: bool = True
+) -> list[Draft]:
+    """What these calls mean; raises `Reject` where one of them means nothing."""
+    found: list[Draft] = []
+    for call in calls:
+        arguments = call.arguments
+        if call.positional:
+            arguments = {**arguments, **_placed(call, context, aliases=aliases, positions=positions)}
+        value = {"name": call.name.removeprefix(_OWN_PREFIX), "arguments": arguments}
+        found += drafts_of(value, context, form=form, steps=call.mends, aliases=aliases)
+    return found
+
+
+def _placed(call: PythonCall, context: Context, *, aliases: bool, positions: bool) -> dict[str, object]:
+    """The one positional argument is the one required parameter."""
+    resolved = context.resolve(call.name.removeprefix(_OWN_PREFIX), aliases=aliases) if positions else None
+    required = context.schema(resolved[0]).required if resolved else frozenset()
+    if len(call.positional) != 1 or len(required) != 1 or required & call.arguments.keys():
+        raise Reject("positional argument")
+    (key,) = required
+    return {key: call.positional[0]}
+
+
+def _read(text: str, *, constructors: bool = False) -> list[PythonCall]:
+    try:
+        return read_calls(text, constructors=constructors)
+    except PythonFault as fault:
+        raise Reject(fault.reason) from None
+
+
+# Without markers
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    form = "pythonic" if opening.fence is None else "fence"
+    pieces: list[str] = []
+    if opening.marker == "[":
+        yield from _glance(cur, context)
+    if opening.marker[0] in "\"'":
+        yield from _quoted(cur, pieces)
+    else:
+        yield from _expressions(cur, pieces)
+    calls = _read("".join(pieces))
+    found = call_drafts(calls, context, form=form, aliases=False, positions=opening.marker == "[")
+    checked(found, context)
+    end = cur.offset
+    if opening.fence is None and not (yield from ends_message(cur)):
+        found = in_prose(found, end)
+    yield from found
+
+
+def _glance(cur: Cursor, context: Context) -> Steps:
+    """A list of calls begins with the call of a declared tool; anything else is refused at once."""
+    cur.anchor = start = cur.offset
+    cur.pos += 1
+    yield from cur.ws()
+    name: str = yield from cur.match(_CALLEE, 128)
+    if not name or not (yield from cur.starts("(")) or not context.resolve(name, aliases=False):
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+
+
+def _quoted(cur: Cursor, pieces: list[str]) -> Steps:
+    """A call in quotes ends at the quote behind its brackets."""
+    quote = cur.text[cur.pos]
+    pieces.append(quote)
+    cur.pos += 1
+    yield from _expressions(cur, pieces)
+    if not (yield from cur.lit(quote)):
+        raise Reject("quote is not closed")
+    pieces.append(quote)
+
+
+def _expressions(cur: Cursor, pieces: list[str]) -> Steps:
+    """A list or a call, and those that follow it, with what separates them."""
+    while True:
+        if not (yield from bracketed(cur, pieces.append)):
+            if cur.cut or not pieces[0].lstrip().startswith("["):
+                raise Reject("brackets are not closed", attempted=True)
+            return
+        cur.anchor = start = cur.offset
+        blanks = yield from cur.match(_SEPARATORS, 256)
+        goes_on = bool(blanks) and (yield from cur.match(_CALLEE, 128)) and (yield from cur.starts("("))
+        cur.back(start)
+        cur.anchor = None
+        if not goes_on:
+            return
+        pieces.append(blanks)
+        cur.pos += len(blanks)
+
+
+_SEPARATORS = re.compile(r"[ \t\r\n;,]*")
+
+
+def _is_on(context: Context, dialect: str) -> bool:
+    return context.options.recovery_json or not context.restricted or context.prompted == dialect
+
+
+def _openers(context: Context) -> tuple[str, ...]:
+    if not _is_on(context, "pythonic"):
+        return ()
+    names = [f"{name}(" for name in context.tools.names]
+    names += [f"{prefix}{name}" for name in names for prefix in _PREFIXES]
+    return ("[", *names, *(f"{start}{name}" for name in names for start in ("print(", '"', "'")))
+
+
+PYTHONIC = Dialect(
+    id="pythonic",
+    family="python",
+    level="D",
+    line_openers=_openers,
+    may_open=lambda _context, opening: may_stand(opening),
+    parse=_parse,
+    models=("llama-3.2*", "llama-4*", "toolace*", "gemma-3*", "olmo-3*", "lfm2*"),
+    carriers=("", "python", "py", "python3", "json", "tool_call", "tool", "tools", "function"),
+    example='[read(filePath="src/app.py")]',
+)
+
+
+# Behind the markers of Llama 4
+
+
+def _parse_tagged(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    pieces: list[str] = []
+    head: str = yield from cur.match(_HEAD, 256)
+    if (yield from cur.peek(1)) not in ("[", "("):
+        raise Reject("no call")
+    pieces.append(head)
+    yield from _expressions(cur, pieces)
+    drafts = call_drafts(_read("".join(pieces)), context, form="special")
+    end = cur.offset
+    cur.anchor = end
+    yield from cur.ws()
+    if not (yield from cur.lit(_END)):
+        cur.back(end)
+    cur.anchor = None
+    yield from drafts
+
+
+PYTHON_TAGGED = Dialect(
+    id="pythonic_tagged",
+    family="python",
+    level="A",
+    openers=lambda _context: (_START,),
+    parse=_parse_tagged,
+    models=("llama-4*",),
+    example='<|python_start|>[read(filePath="src/app.py")]<|python_end|>',
+)
+
+
+# tool_code
+
+
+def _parse_tool_code(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    bare = opening.fence is None and opening.marker != _TAG
+    if opening.marker == _TAG:
+        cur.pos += len(_TAG)
+    pieces: list[str] = []
+    mends = yield from _statements(cur, opening, pieces, bare=bare)
+    calls = _read("".join(pieces), constructors=True)
+    found = call_drafts(calls, context, form="pythonic" if bare else "tool_fence", aliases=False)
+    checked(found, context)
+    end = cur.offset
+    if bare and not (yield from ends_message(cur)):
+        found = in_prose(found, end)
+    yield from _mended(found, mends)
+
+
+def _statements(cur: Cursor, opening: Opening, pieces: list[str], *, bare: bool) -> Steps:
+    """All statements up to the end of the fence, of the tag, or of the calls; returns the mends."""
+    while True:
+        if not bare:
+            pieces.append((yield from cur.match(_SEPARATORS, 256)))
+            yield from _comments(cur)
+            if opening.fence is not None and (yield from closes_here(cur, opening.fence)):
+                return ()
+            if opening.marker == _TAG and (yield from cur.lit(_TAG_END)):
+                return ()
+            if (yield from cur.at_end()):
+                if cur.cut:
+                    raise Reject("cut", attempted=True)
+                return ("call_closer_missing",) if opening.marker == _TAG else ()
+        head: str = yield from cur.match(_HEAD, 256)
+        if (yield from cur.peek(1)) not in ("(", "["):
+            raise Reject("not a call")
+        pieces.append(head)
+        if not (yield from bracketed(cur, pieces.append)):
+            raise Reject("brackets are not closed", attempted=True)
+        if bare and not (yield from _another(cur)):
+            return ()
+        if bare:
+            pieces.append("\n")
+
+
+def _another(cur: Cursor) -> Steps:
+    """Move to the next bare call, if one follows."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_SEPARATORS, 256)
+    for marker in _BARE:
+        if (yield from cur.starts(marker)):
+            cur.anchor = None
+            return True
+    cur.back(start)
+    cur.anchor = None
+    return False
+
+
+def _comments(cur: Cursor) -> Steps:
+    while (yield from cur.starts("#")):
+        yield from cur.until("\n", _ignored)
+        yield from cur.ws()
+
+
+def _ignored(_text: str) -> None:
+    pass
+
+
+def _mended(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:
+    return [evolve(draft, mends=(*draft.mends, *mends)) for draft in drafts] if mends else list(drafts)
+
+
+_BARE = ("print(default_api.", "default_api.")
+
+TOOL_CODE = Dialect(
+    id="tool_code",
+    family="python",
+    level="D",
+    openers=lambda context: (_TAG,) if _is_on(context, "tool_code") else (),
+    line_openers=lambda context: _BARE if _is_on(context, "tool_code") else (),
+    bodies=lambda context: ("tool_code",) if _is_on(context, "tool_code") else (),
+    may_open=lambda _context, opening: opening.marker in (_TAG, "") or may_stand(opening),
+    parse=_parse_tool_code,
+    results=("```tool_output", "<tool_output>"),
+    models=("gemini*", "gemma*"),
+    carriers=("tool_code", "", "python"),
+    example='```tool_code\nprint(default_api.read(filePath="src/app.py"))\n```',
+)
