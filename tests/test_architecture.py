@@ -16,7 +16,7 @@ CORE = ("gateway.core",)
 WIRE = (*CORE, "gateway.wire")
 POLICY = (*CORE, "gateway.policy")
 STRATEGIES = (*WIRE, "strategies")
-EXCHANGE = (*STRATEGIES, "gateway.policy", "gateway.exchange")
+EXCHANGE = (*STRATEGIES, "gateway.policy", "gateway.exchange", "gateway.slots")
 NET = (*EXCHANGE, "gateway.net", "gateway.config")
 TELEMETRY = (*CORE, "gateway.telemetry")
 
@@ -26,6 +26,7 @@ INSIDE = {
     "gateway.policy": POLICY,
     "strategies": STRATEGIES,
     "gateway.exchange": EXCHANGE,
+    "gateway.slots": EXCHANGE,
 }
 """Pure packages, and what each may import of the project."""
 EDGE = {"gateway.net": NET, "gateway.telemetry": TELEMETRY}
