@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["REDACTED", "Redactor"]
@@ -19,6 +20,8 @@ _SHORTEST_SECRET = 4
 _SECRET_KEYS = ("authorization", "apikey", "secret", "password", "cookie", "credential")
 _BEARER = re.compile(r"(\b(?:bearer|basic) +)[^\s\"',;]+", re.IGNORECASE)
 _VENDOR_KEY = re.compile(r"(?<![A-Za-z0-9])(?:sk|pk|ghp|hf|xai|gsk)[-_][A-Za-z0-9_-]{8,}")
+_SUSPECT = re.compile("bearer|basic|key|token|passw|secret|(?:sk|pk|ghp|hf|xai|gsk)[-_]", re.IGNORECASE)
+"""What any of the patterns needs; most texts have nothing of it."""
 _PAIR = re.compile(r"((?:api[-_]?key|token|password|secret)[\"']?[=:] ?[\"']?)[^\s\"',;&]+", re.IGNORECASE)
 
 
@@ -32,6 +35,8 @@ class Redactor:
 
     def text(self, raw: str) -> str:
         """The text with every secret in it replaced, and not too long for a line."""
+        if len(raw) <= _MAX_CHARS and not _SUSPECT.search(raw) and not any(word in raw for word in self._secrets):
+            return raw
         clean = raw[:_MAX_READ_CHARS]
         for word in self._secrets:
             clean = clean.replace(word, REDACTED)
@@ -79,6 +84,7 @@ def _described(value: object) -> str:
         return f"({type(value).__name__})"
 
 
+@lru_cache(maxsize=1024)
 def _is_secret_key(key: str) -> bool:
     folded = key.lower().replace("-", "").replace("_", "")
     return folded.endswith("token") or any(word in folded for word in _SECRET_KEYS)
