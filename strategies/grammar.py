@@ -29,6 +29,8 @@ class Grammar:
     results: Mapping[str, frozenset[str]]
     """The families that each result marker belongs to."""
     families: Mapping[str, str]
+    tokens: frozenset[str]
+    """The dialects whose markers are special tokens."""
     lexicon: Lexicon
     line_lexicon: Lexicon
 
@@ -49,6 +51,7 @@ class Grammar:
             carriers=frozenset(info for row in dialects for info in row.carriers) | bodies.keys(),
             results=results,
             families={row.id: row.family for row in dialects},
+            tokens=frozenset(row.id for row in dialects if row.level == "A"),
             lexicon=lexicon(anywhere, "`~\n" if line_rows else "`~"),
             line_lexicon=lexicon(tuple(line_rows)),
         )

@@ -19,6 +19,7 @@ REASONING: Mapping[str, str] = {
     "<scratch_pad>": "</scratch_pad>",
     "<|inner_prefix|>": "<|inner_suffix|>",
     "<|channel>": "<channel|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
 }
 """Openers of reasoning blocks inside the text, and what closes each."""
 REASONING_ENDS = tuple(REASONING.values())

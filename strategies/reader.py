@@ -13,7 +13,7 @@ import re
 
 from attrs import define
 
-from gateway.core.events import Drop, End, Event, Note, Text
+from gateway.core.events import Args, Drop, End, Event, Note, Start, Text
 from strategies.base import FinishReason
 from strategies.candidate import Candidate
 from strategies.dialect import Context, Dialect, Fence, Opening
@@ -51,7 +51,8 @@ class _Pending:
     """Events that stand only if what follows them allows it."""
 
     kind: str
-    """`carrier`: a code fence whose sole content are calls; `reasoning`: a call inside open reasoning."""
+    """`carrier`: a code fence whose sole content are calls; `reasoning`: a call inside open reasoning; `tokens`: a
+    call by special tokens inside any other fence."""
     events: list[Event]
     fence: FenceMark = ("", 0, 0)
     info: str = ""
@@ -82,6 +83,7 @@ class Reader:
         self._bodies = grammar.bodies
         self._carriers = grammar.carriers
         self._families = grammar.families
+        self._tokens = grammar.tokens
         self._earlier: frozenset[str] = frozenset()
         self._out: list[Event] = []
         self._buf = ""
@@ -92,6 +94,8 @@ class Reader:
         self._inline = 0
         self._looked = 0
         self._fence: FenceMark | None = None
+        self._is_example = False
+        """The fence was announced as an example."""
         self._reasoning: str | None = None
         self._pending: _Pending | None = None
         self._candidate: Candidate | None = None
@@ -167,6 +171,8 @@ class Reader:
         if self._pending is not None:
             if self._pending.kind == "carrier":
                 return self._step_carrier(self._pending)
+            if self._pending.kind == "tokens":
+                return self._step_tokens(self._pending)
             return self._step_draft(self._pending, self._reasoning or "")
         if self._fence is not None:
             return self._step_fence(self._fence)
@@ -223,15 +229,16 @@ class Reader:
     def _marker(self, marker: str, at: int) -> bool | None:
         """What a marker at `at` leads to: a move made, or None where it is just text."""
         opening = Opening(marker=marker, before=(self._tail + self._buf[:at])[-BEFORE:])
-        if marker in LEFTOVERS and self._fresh and not self._buf[:at].strip():
-            self._text(at)
-            self._emit(Drop(self._take(len(marker)), "leftover"))
-            return True
-        if self._results.get(marker, _NOBODY) & self._callers and opening.starts_line:
+        follows = self._fresh and not self._buf[:at].strip()
+        if self._results.get(marker, _NOBODY) & self._callers and (opening.starts_line or follows):
             self._text(at)
             self._discarding = True
             return True
-        if marker in REASONING and opening.starts_line and not self._inline:
+        if marker in LEFTOVERS and follows:
+            self._text(at)
+            self._emit(Drop(self._take(len(marker)), "leftover"))
+            return True
+        if marker in REASONING and (opening.starts_line or marker.startswith("<|")) and not self._inline:
             self._text(at + len(marker))
             self._reasoning = REASONING[marker]
             return True
@@ -244,7 +251,7 @@ class Reader:
         """Begin a candidate, unless it stands in inline code."""
         if not rows:
             return None
-        if self._inline and any(row.level != "A" for row in rows):
+        if self._inline:
             literal = self._inline_code(at)
             if literal is not None:
                 return literal
@@ -346,8 +353,9 @@ class Reader:
         self._inline = 0
         blind = self._offset < self._blind
         line = self._take(end - at)
+        self._is_example = is_announced_example(before)
         may_carry = not blind and info in self._carriers and fence[2] <= 3
-        if may_carry and not is_announced_example(before):
+        if may_carry and not self._is_example:
             self._pending = _Pending(kind="carrier", events=[], fence=fence, info=info)
             self._pending.events.append(Text(line))
         else:
@@ -362,17 +370,18 @@ class Reader:
             self._earlier |= {info}
 
     def _step_fence(self, fence: FenceMark) -> bool:
-        """Inside a literal fence: everything is text until the line that closes it."""
+        """Inside a literal fence: everything is text until the line that closes it, or a family's own token."""
         buf = self._buf
+        limit, rows, opening = self._token_in_fence()
         start = 0
         while True:
-            newline = buf.find("\n", start)
+            newline = buf.find("\n", start, limit)
             at_line = start > 0 or self._tail.endswith("\n")
             if newline < 0:
                 break
             if at_line and closes_fence(buf[start:newline], fence):
                 self._text(newline + 1)
-                self._fence = None
+                self._leave_fence()
                 return True
             start = newline + 1
         rest = buf[start:]
@@ -381,9 +390,83 @@ class Reader:
                 self._text(start)
                 return False
             if closes_fence(rest, fence):
-                self._fence = None
-        self._text(len(buf))
-        return False
+                self._text(len(buf))
+                self._leave_fence()
+                return False
+        self._text(limit)
+        if opening is None:
+            return False
+        if self._pending is None:
+            self._pending = _Pending(kind="tokens", events=[], fence=fence)
+        self._begin(rows, opening)
+        return True
+
+    def _leave_fence(self) -> None:
+        self._fence = None
+        if self._pending is not None:
+            self._pending.closed = True
+
+    def _token_in_fence(self) -> tuple[int, tuple[Dialect, ...], Opening | None]:
+        """Where a special token opens a call in the text at hand, or where one may begin; else its end."""
+        buf = self._buf
+        at = -1
+        while not self._is_example:
+            match = self._lexicon.trigger.search(buf, at + 1)
+            if match is None:
+                break
+            at = match.start()
+            if not self._eof and buf[at] not in "`~\n" and self._lexicon.may_begin(buf, at):
+                return at, (), None
+            marker = self._lexicon.at(buf, at)
+            if marker is None or self._offset + at < self._blind:
+                continue
+            opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
+            rows = tuple(row for row in self._openable(self._rows.get(marker, ()), opening) if row.level == "A")
+            if rows:
+                return at, rows, opening
+        return len(buf), (), None
+
+    def _step_tokens(self, pending: _Pending) -> bool:
+        """Behind a call by special tokens inside a fence: it counts unless the fence closes and prose follows."""
+        if not pending.calls:
+            self._settle_pending(accept=False)
+            return True
+        if not pending.closed:
+            return self._step_fence(pending.fence)
+        buf = self._buf
+        at = len(buf) - len(buf.lstrip())
+        if at:
+            self._text(at)
+            return True
+        if self._may_begin_now():
+            return False
+        marker = self._lexicon.at(buf, 0)
+        if marker in LEFTOVERS:
+            self._text(len(marker))
+            return True
+        self._settle_pending(accept=False)
+        return True
+
+    def _keep_tokens(self, pending: _Pending) -> bool:
+        """A fence that holds more than calls is no carrier; calls by special tokens may still count."""
+        kept: list[Event] = []
+        call: list[Event] = []
+        pending.calls = 0
+        for event in pending.events:
+            if isinstance(event, Start | Args):
+                call.append(event)
+            elif isinstance(event, End) and event.verdict.dialect in self._tokens:
+                kept += (*call, event)
+                pending.calls += 1
+                call.clear()
+            elif isinstance(event, End):
+                kept += (Text(part.raw) for part in (*call, event))
+                call.clear()
+            else:
+                kept.append(event)
+        pending.events = kept
+        pending.kind, pending.refused = "tokens", False
+        return pending.calls > 0
 
     def _step_carrier(self, pending: _Pending) -> bool:
         """Inside a fence that may carry calls: only calls and white space, then only white space to the end."""
@@ -417,7 +500,8 @@ class Reader:
             return True
         self._fence = pending.fence
         self._remember(pending.info)
-        self._settle_pending(accept=False)
+        if not self._keep_tokens(pending):
+            self._settle_pending(accept=False)
         return True
 
     def _step_behind_carrier(self, pending: _Pending) -> bool:
@@ -449,7 +533,7 @@ class Reader:
     # Reasoning
 
     def _step_reasoning(self, closer: str) -> bool:
-        """Inside reasoning: text, but for its closer and for strong openers at a line start."""
+        """Inside reasoning: text, but for its closer, special tokens, and other strong openers at a line start."""
         buf = self._buf
         at = -1
         while True:
@@ -470,7 +554,9 @@ class Reader:
                 continue
             opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
             rows = _strong(self._openable(self._rows.get(marker, ()), opening))
-            if rows and opening.starts_line:
+            if not opening.starts_line:
+                rows = tuple(row for row in rows if row.level == "A")
+            if rows:
                 self._text(at)
                 self._pending = _Pending(kind="reasoning", events=[])
                 self._begin(rows, opening)
