@@ -1,0 +1,201 @@
+"""Harmony, the format of gpt-oss: messages whose header names a channel and a recipient.
+
+    message = header "<|message|>" BODY ( "<|call|>" | "<|end|>" | "<|return|>" )
+    header  = [ "<|start|>assistant" ] [ TO ] "<|channel|>" CHANNEL [ TO ] [ "<|constrain|>" ] [ TYPE ]
+    TO      = " to=" RECIPIENT
+
+A message to `functions.NAME`, or to a declared tool, is a call in every channel but `final`; its body is JSON that
+ends by its braces, or code where the type says so. Messages to anybody else, and messages without a recipient, are
+text. Also read: repeated channels, types glued on or left over, a header whose `<|message|>` is missing, and headers
+from which the server stripped the tokens. A header is short; what is longer is text.
+"""
+
+import re
+from collections.abc import Generator, Sequence
+
+from attrs import evolve, frozen
+
+from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.json_renderer import JsonRenderer, json_text
+from strategies.payload import STOPS, named_drafts, read_end, read_json, with_mends
+
+__all__ = ["HARMONY", "HARMONY_STRIPPED"]
+
+_ENDS = ("<|call|>", "<|end|>", "<|return|>")
+_STOPS = (*_ENDS, "<|start|>", *STOPS)
+_TOKENS = ("<|channel|>", "<|constrain|>", "<|message|>")
+_PLAIN = re.compile(r"[^<{]*")
+_RECIPIENT = re.compile(r"(?:^|\s)to=(\S+)")
+_BODY_END = re.compile("|".join(map(re.escape, _STOPS)))
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
+_TYPE = re.compile(r"[A-Za-z?]*")
+_NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
+_CHANNELS = ("commentary", "analysis")
+
+
+@frozen(kw_only=True)
+class _Header:
+    """What a header says once its parts are sorted out."""
+
+    recipient: str
+    channel: str
+    is_code: bool
+
+
+def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    header = yield from _header(cur, opening.marker)
+    name = _callee(header, context)
+    if name is None:
+        raise Reject("no call")
+    yield from cur.ws()
+    if header.is_code and (yield from cur.peek(1)) != "{":
+        yield (yield from _code(cur, context, name))
+        return
+    if (yield from cur.peek(1)) != "{":
+        raise Reject("no arguments", attempted=True)
+    found = context.resolve(name)
+    payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    drafts = named_drafts(context, name, payload)
+    if payload.end is not None:
+        yield from (evolve(draft, end=payload.end) for draft in drafts)
+    else:
+        yield from with_mends(drafts, (yield from _end(cur)))
+
+
+def _header(cur: Cursor, marker: str) -> Steps:
+    """The parts of a header up to its `<|message|>`."""
+    parts = [marker.removeprefix("<|start|>").removesuffix("<|channel|>")]
+    if marker.endswith("<|channel|>"):
+        parts.append("<|channel|>")
+    for _ in range(12):
+        parts.append((yield from cur.match(_PLAIN, 256)))
+        found = yield from cur.lits(_TOKENS)
+        if found == "<|message|>" or (found is None and (yield from cur.peek(1)) == "{"):
+            return _read_header(parts)
+        if found is None:
+            break
+        parts.append(found)
+    raise Reject("no header")
+
+
+def _read_header(parts: Sequence[str]) -> _Header:
+    """The first channel counts, unless a repeated one says that this is only thought."""
+    channels: list[str] = []
+    recipients = [match.group(1) for part in parts for match in _RECIPIENT.finditer(part)]
+    kept: list[str] = []
+    for before, part in zip(("", *parts), parts, strict=False):
+        words = [word for word in part.split() if not word.startswith("to=")]
+        if before == "<|channel|>" and words:
+            channels.append(words.pop(0))
+        kept += words
+    return _Header(
+        recipient=recipients[0] if recipients else "",
+        channel=channels[0] if channels else "",
+        is_code="code" in kept,
+    )
+
+
+def _callee(header: _Header, context: Context) -> str | None:
+    """The tool that the message is for."""
+    recipient = header.recipient
+    if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
+        return None
+    name = recipient.removeprefix("functions.")
+    if name != recipient or context.find(recipient):
+        return name or None
+    return None
+
+
+def _code(cur: Cursor, context: Context, name: str) -> Steps:
+    """A body that is code: the tool's one text."""
+    pieces: list[str] = []
+    closed = yield from cur.until_match(_BODY_END, max(map(len, _STOPS)) - 1, pieces.append)
+    if not closed and cur.cut:
+        raise Reject("cut", attempted=True)
+    found = context.resolve(name)
+    if found is None:
+        raise Reject("unknown_tool")
+    tool, mends = found
+    schema = context.schema(tool)
+    key = "code" if "code" in schema.properties else next(iter(schema.required), "")
+    if not key or not schema.prop(key).is_string:
+        raise Reject("no arguments", attempted=True)
+    yield from cur.lits(_ENDS)
+    return Draft(name=tool.name, tool=tool, arguments={key: "".join(pieces)}, form="special", mends=mends)
+
+
+def _end(cur: Cursor) -> Steps:
+    """The token that ends the message; prose behind the object is text of its own."""
+    yield from cur.ws()
+    if (yield from cur.at_end()) or (yield from cur.peek(1)) in ("<", "}", "]"):
+        return (yield from read_end(cur, _ENDS))
+    return ("call_closer_missing",)
+
+
+def _parse_stripped(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    """`commentary to=functions.NAME json{...}`, with or without the role before it."""
+    cur.pos += len(opening.marker)
+    name = _glued((yield from cur.match(_NAME, 128)), context)
+    yield from cur.ws()
+    yield from cur.match(_TYPE, 24)
+    yield from cur.ws()
+    yield from cur.match(_TYPE, 24)
+    yield from cur.ws()
+    if not name or (yield from cur.peek(1)) != "{":
+        raise Reject("no arguments")
+    found = context.resolve(name)
+    payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    drafts = named_drafts(context, name, payload, form="function")
+    yield from (evolve(draft, end=payload.end) for draft in drafts)
+
+
+def _glued(name: str, context: Context) -> str:
+    """The tool's name without the channel that lost its token before it."""
+    if context.resolve(name) is None:
+        for channel in (*_CHANNELS, "json"):
+            if name.endswith(channel):
+                return name.removesuffix(channel)
+    return name
+
+
+def _body(name: str, arguments: str) -> str:
+    return f"<|start|>assistant to=functions.{name}<|channel|>commentary json<|message|>{arguments}<|call|>"
+
+
+def _result(name: str, call_id: str, content: str) -> str:
+    return f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{json_text(content)}<|end|>"
+
+
+HARMONY = Dialect(
+    id="harmony",
+    family="harmony",
+    level="A",
+    openers=lambda _context: ("<|start|>assistant", "<|channel|>"),
+    line_openers=lambda _context: ("to=functions.",),
+    parse=_parse,
+    may_open=lambda _context, opening: not opening.marker.startswith("to=") or opening.starts_message,
+    results=("<|start|>functions.",),
+    models=("gpt-oss*",),
+    renderer=JsonRenderer(id="harmony", body=_body, answer=_result, tokens=("<|start|>", "<|channel|>", "<|message|>")),
+    example=(
+        "<|start|>assistant<|channel|>commentary to=functions.read <|constrain|>json<|message|>"
+        '{"filePath": "src/app.py"}<|call|>'
+    ),
+)
+HARMONY_STRIPPED = Dialect(
+    id="harmony_stripped",
+    family="harmony",
+    level="B",
+    openers=lambda _context: tuple(
+        f"{role}{channel} to=functions."
+        for role in ("assistant", "")
+        for channel in (*_CHANNELS, "")[: 3 if role else 2]
+    ),
+    parse=_parse_stripped,
+    carriers=(),
+    example='assistantcommentary to=functions.read json{"filePath": "src/app.py"}',
+)
