@@ -95,7 +95,9 @@ def test_nothing_that_is_shipped_imports_the_tests() -> None:
 def test_every_package_is_in_the_table() -> None:
     packages = {f"gateway.{path.parent.name}" for path in (ROOT / "gateway").glob("*/__init__.py")}
     assert packages <= {*INSIDE, *EDGE}
-    assert {package for package in (*INSIDE, *EDGE) if not modules(package)} == set(), "the table names what is not there"
+    assert {package for package in (*INSIDE, *EDGE) if not modules(package)} == set(), (
+        "the table names what is not there"
+    )
 
 
 def test_no_background_work_without_a_holder() -> None:
