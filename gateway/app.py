@@ -17,11 +17,11 @@ from gateway.cli_banner import banner, listening_url
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.demo import DemoServer, start_demo
-from gateway.net.context import Configuration, Shared
+from gateway.net.context import Configuration, Shared, Telemetry
 from gateway.net.server import MetricsServer, Server
 from gateway.net.upstream import UpstreamClient
 from gateway.policy.admission import Admission
-from gateway.telemetry.logs import configure_logging
+from gateway.telemetry.logs import LineWriter, configure_logging
 from gateway.telemetry.metrics import Metrics
 from strategies.base import ToolExecutionStrategy
 from strategies.factory import load_strategies
@@ -29,6 +29,17 @@ from strategies.factory import load_strategies
 __all__ = ["Gateway", "build", "serve"]
 
 LAG_PERIOD_S = 0.5
+_FIXED = (
+    "host",
+    "port",
+    "log_format",
+    "metrics_host",
+    "metrics_port",
+    "metrics_models",
+    "metrics_tools",
+    "metrics_label_cap",
+)
+"""Settings that a reload cannot change."""
 
 log = structlog.get_logger("toolgate")
 
@@ -54,11 +65,14 @@ class Gateway:
 
     def reload(self, settings: Settings) -> None:
         """Use new settings from the next request on; raises `ConfigError` and keeps the old ones when they fail."""
-        upstream_url = self._demo.url if self._demo is not None else settings.upstream_url
+        upstream_url = settings.upstream_url or (self._demo.url if self._demo is not None else None)
         if upstream_url is None:
             raise ConfigError(["UPSTREAM_URL: cannot be taken away while the gateway runs"])
         self.shared.configuration = Configuration.build(settings, self._strategies, upstream_url=upstream_url)
         self.shared.admission.limit = settings.max_concurrency
+        for name in _FIXED:
+            if getattr(settings, name) != getattr(self.settings, name):
+                log.warning("setting_needs_restart", setting=name)
         self.settings = settings
 
     async def close(self) -> None:
@@ -117,21 +131,41 @@ async def build(settings: Settings, *, metrics: Metrics | None = None) -> Gatewa
 def serve(settings: Settings, *, environ: Mapping[str, str] | None = None) -> int:
     """Run until a signal ends it; returns the exit code."""
     metrics = _metrics(settings)
-    writer = configure_logging(
-        level=settings.log_level,
-        form=settings.log_format,
-        secrets=settings.secrets(),
-        on_drop=lambda reason, lines: metrics.count("toolgate_log_events_dropped_total", {"reason": reason}, lines),
-    )
+    journal = _Journal(settings, metrics)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, os.environ if environ is None else environ, metrics))
+            runner.run(_serve(settings, os.environ if environ is None else environ, metrics, journal))
     finally:
-        writer.close()
+        journal.close()
     return 0
 
 
-async def _serve(settings: Settings, environ: Mapping[str, str], metrics: Metrics) -> None:
+class _Journal:
+    """The log of this process; new settings may bring new secrets to hide and another level."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._writer = self._configured(settings)
+
+    def follow(self, settings: Settings) -> None:
+        """Log by these settings from now on."""
+        old, self._writer = self._writer, self._configured(settings)
+        asyncio.get_running_loop().run_in_executor(None, old.close)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def _configured(self, settings: Settings) -> LineWriter:
+        return configure_logging(
+            level=settings.log_level, form=settings.log_format, secrets=settings.secrets(), on_drop=self._dropped
+        )
+
+    def _dropped(self, reason: str, lines: int) -> None:
+        self._metrics.count("toolgate_log_events_dropped_total", {"reason": reason}, lines)
+
+
+async def _serve(settings: Settings, environ: Mapping[str, str], metrics: Metrics, journal: _Journal) -> None:
     gateway = await build(settings, metrics=metrics)
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
@@ -144,7 +178,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str], metrics: Metric
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, ending.set)
-    loop.add_signal_handler(signal.SIGHUP, _reload, gateway, environ)
+    loop.add_signal_handler(signal.SIGHUP, _reload, gateway, environ, journal)
     gc.collect()
     gc.freeze()  # what start-up made lives as long as the process: the collector need not look at it again
     _announce(gateway)
@@ -170,15 +204,22 @@ def _announce(gateway: Gateway) -> None:
         sys.stderr.flush()
 
 
-def _reload(gateway: Gateway, environ: Mapping[str, str]) -> None:
+def _reload(gateway: Gateway, environ: Mapping[str, str], journal: _Journal) -> None:
     telemetry = gateway.shared.telemetry
     try:
-        gateway.reload(config.reload(environ))
+        settings = config.reload(environ, default_log_format=gateway.settings.log_format)
+        gateway.reload(settings)
     except ConfigError as error:
         log.error("reload_failed", faults=error.faults)
         telemetry.set("toolgate_config_last_reload_successful", {}, 0)
         return
-    log.info("reloaded")
+    journal.follow(settings)
+    log.info("reloaded", settings=settings.digest())
+    _inform(telemetry, settings)
+
+
+def _inform(telemetry: Telemetry, settings: Settings) -> None:
+    telemetry.inform("toolgate_config_info", {"hash": settings.digest(), "mode": settings.transform_mode})
     telemetry.set("toolgate_config_last_reload_successful", {}, 1)
     telemetry.set("toolgate_config_last_reload_timestamp_seconds", {}, time.time())
 
@@ -191,9 +232,7 @@ def _metrics(settings: Settings) -> Metrics:
         thresholds=(settings.min_confidence / 100,),
     )
     metrics.inform_build(__version__)
-    metrics.inform("toolgate_config_info", {"hash": settings.digest(), "mode": settings.transform_mode})
-    metrics.set("toolgate_config_last_reload_successful", {}, 1)
-    metrics.set("toolgate_config_last_reload_timestamp_seconds", {}, time.time())
+    _inform(metrics, settings)
     return metrics
 
 

@@ -50,6 +50,7 @@ def _fields(turn: Turn, ended: float) -> dict[str, object]:
         "first_sent_s": _since(turn.started, turn.first_sent),
         "overhead_s": round(turn.prepare_s + turn.read_s, 6),
         "notes": turn.notes or None,
+        "failure": turn.facts.failure if turn.facts is not None and not turn.client_gone else None,
         **(_answer_fields(turn.facts) if turn.facts is not None else {}),
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -67,7 +68,6 @@ def _answer_fields(facts: Facts) -> dict[str, object]:
         "held_bytes_max": facts.held_bytes_max,
         "finish_reasons": sorted(set(facts.finish_reasons.values())),
         "usage": facts.usage,
-        "failure": facts.failure,
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -109,11 +109,9 @@ def _measure_upstream(turn: Turn, ended: float) -> None:
         return
     telemetry = turn.shared.telemetry
     upstream = turn.configuration.upstream
-    code = f"{turn.upstream_status // 100}xx" if turn.upstream_status is not None else "none"
-    telemetry.count("toolgate_upstream_requests_total", {"upstream": upstream, "code": code})
     telemetry.observe(
         "toolgate_upstream_request_duration_seconds",
-        {"upstream": upstream, "code": code},
+        {"upstream": upstream, "code": turn.upstream_code},
         ended - turn.upstream_started,
     )
     if turn.upstream_first is not None:

@@ -94,11 +94,15 @@ async def _attempt(turn: Turn, call: UpstreamCall, *, keep_errors: bool) -> Upst
         raise
     finally:
         breaker.report(patience.now(), probe=probe, healthy=healthy)
-        turn.shared.telemetry.set(
-            "toolgate_upstream_breaker_open",
-            {"upstream": turn.configuration.upstream},
-            0.0 if breaker.state == "closed" else 1.0,
-        )
+        _measure(turn)
+
+
+def _measure(turn: Turn) -> None:
+    telemetry = turn.shared.telemetry
+    upstream = turn.configuration.upstream
+    is_open = turn.shared.breaker.state != "closed"
+    telemetry.count("toolgate_upstream_requests_total", {"upstream": upstream, "code": turn.upstream_code})
+    telemetry.set("toolgate_upstream_breaker_open", {"upstream": upstream}, float(is_open))
 
 
 async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool) -> UpstreamReply:

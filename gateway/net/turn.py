@@ -174,6 +174,11 @@ class Turn:
         self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
 
     @property
+    def upstream_code(self) -> str:
+        """The class of the upstream's status, as metrics name it."""
+        return "none" if self.upstream_status is None else f"{self.upstream_status // 100}xx"
+
+    @property
     def end_reason(self) -> str:
         """In one word how the answer ended."""
         if self.client_gone:

@@ -111,6 +111,24 @@ async def test_o9_a_bad_reload_keeps_what_is_in_force(gateway, upstream, client)
     assert (await ask(client, running.url)).content == "hello"
 
 
+async def test_o9_a_setting_that_needs_a_restart_is_named(gateway, upstream, log):
+    running = await gateway(upstream.url)
+    running.reload(load({"UPSTREAM_URL": upstream.url, "GATEWAY_PORT": "1"}))
+    async with asyncio.timeout(5):
+        while '"setting":"port"' not in log.read_text():  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0.01)
+
+
+async def test_o9_a_reload_may_name_an_upstream_in_place_of_the_demo_but_not_take_one_away(gateway, upstream, client):
+    upstream.script = stream(*WHOLE)
+    running = await gateway(None)
+    running.reload(load({"UPSTREAM_URL": upstream.url}))
+    assert (await ask(client, running.url)).content == "hello"
+    other = await gateway(upstream.url)
+    with pytest.raises(ConfigError):
+        other.reload(load({}))
+
+
 async def test_o12_a_strategy_that_breaks_costs_its_request_only_the_reading(gateway, upstream, client, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError
@@ -267,7 +285,7 @@ async def test_o9_sighup_reads_the_settings_anew_and_keeps_the_old_ones_when_the
             return (await ask(client, process.url, chat(stream=False), headers=headers)).status
 
         assert (await status("sk-one"), await status("sk-two")) == (200, 401)
-        settings.write_text("GATEWAY_API_KEYS=sk-two\n")
+        settings.write_text("GATEWAY_API_KEYS=sk-two\nUPSTREAM_API_KEY=sk-later-9\n")
         process.signal(signal.SIGHUP)
         await process.until_logged("reloaded")
         assert (await status("sk-one"), await status("sk-two")) == (401, 200)
@@ -275,6 +293,7 @@ async def test_o9_sighup_reads_the_settings_anew_and_keeps_the_old_ones_when_the
         process.signal(signal.SIGHUP)
         await process.until_logged("reload_failed")
         assert (await status("sk-two"), await status("sk-three")) == (200, 401)
+        assert upstream.last.headers["authorization"] == "Bearer sk-later-9"
         exposition = (await get(client, f"{process.url}/metrics")).body.decode()
         assert "toolgate_config_last_reload_successful 0.0" in exposition
 
