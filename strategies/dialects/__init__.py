@@ -14,6 +14,7 @@ from strategies.dialects.internlm import INTERNLM
 from strategies.dialects.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS
 from strategies.dialects.json_blocks import JSON_BARE, JSON_FENCE, XLAM
 from strategies.dialects.kimi import KIMI_K2
+from strategies.dialects.kimi_k3 import KIMI_K3
 from strategies.dialects.llama_json import LLAMA_JSON
 from strategies.dialects.llama_tag import LLAMA3_TAG
 from strategies.dialects.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
@@ -21,6 +22,8 @@ from strategies.dialects.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
 from strategies.dialects.phi import PHI
 from strategies.dialects.python_calls import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
+from strategies.dialects.qwen_agent import QWEN_AGENT
+from strategies.dialects.react import REACT
 from strategies.dialects.step3 import STEP3
 from strategies.dialects.tag_xml import GENERIC, PREFIXED, WRAPPED
 
@@ -61,6 +64,8 @@ TABLE: tuple[Dialect, ...] = (
     COMMAND_R,
     COMMAND_R_ACTION,
     PYTHON_TAGGED,
+    REACT,
+    QWEN_AGENT,
     JSON_FENCE,
     JSON_BARE,
     XLAM,
@@ -72,5 +77,6 @@ TABLE: tuple[Dialect, ...] = (
     HARMONY,
     HARMONY_STRIPPED,
     LLAMA_JSON,
+    KIMI_K3,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

@@ -73,16 +73,16 @@ class _Call:
     values: dict[str, Any] = field(factory=dict)
 
     def sink(self, key: str) -> Sink:
-        return Sink(self.arguments, key, body=False, flows=self.schema.prop(key).is_string, trim=False)
+        flows = self.schema.prop(key).only_string and key in self.schema.from_json({key: ""}).arguments
+        return Sink(self.arguments, key, body=False, flows=flows, trim=False, entities=False)
 
     def store(self, key: str, value: Any, sink: Sink) -> None:
         """Keep a value in the type that the schema asks for, as far as that is certain."""
-        if not isinstance(value, str) or not self.schema.prop(key).is_string:
-            adapted = self.schema.from_json({key: value})
-            self.mends += adapted.mends
-            if key not in adapted.arguments:
-                return
-            value = adapted.arguments[key]
+        adapted = self.schema.from_json({key: value})
+        self.mends += adapted.mends
+        if key not in adapted.arguments:
+            return
+        value = adapted.arguments[key]
         self.values[key] = value
         sink.close(value)
 
