@@ -344,7 +344,7 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
         return
     cur.floor = cur.offset
     tail = _Tail()
-    ends = 0
+    ends = nested = 0
     stray = False
     yield from cur.ws()
     while True:
@@ -352,16 +352,18 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
             break
         tag = yield from cur.tag()
         kind = markup.kind(tag, key)[0] if tag else "other"
-        is_opener = kind in ("call_open", "next_call") and tail.at_line_start and not ends
-        if is_opener and (yield from _opens_call(cur, markup, key, tag)):
-            break
-        if kind in ("close", "loose"):
+        if kind in ("call_open", "next_call") and (yield from _opens_call(cur, markup, key, tag)):
+            if tail.at_line_start and not ends:
+                break
+            nested += markup.distinct
+        elif kind in ("close", "loose"):
             if (yield from _closed(cur, markup, key, tag, body=True)) in ("call_close", "end"):
-                ends += 1
-                stray = False
+                ends += not nested
+                stray = stray and nested > 0
+                nested = max(0, nested - 1)
                 yield from _skip_closers(cur, markup, key, tag)
                 continue
-            stray = stray or kind == "close"
+            stray = stray or (kind == "close" and not nested)
         elif kind == "call_close":
             stray = True
         size = len(tag) if tag else 1

@@ -5,7 +5,7 @@ from strategies.dialects.command_r import COMMAND_R, COMMAND_R_ACTION
 from strategies.dialects.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
 from strategies.dialects.dsml import DSML
 from strategies.dialects.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPPED
-from strategies.dialects.glm import GLM
+from strategies.dialects.glm import GLM, GLM_BARE
 from strategies.dialects.granite import GRANITE, GRANITE_FC
 from strategies.dialects.harmony import HARMONY, HARMONY_STRIPPED
 from strategies.dialects.hermes import HERMES, UNOPENED
@@ -24,6 +24,7 @@ from strategies.dialects.python_calls import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.qwen_agent import QWEN_AGENT
 from strategies.dialects.react import REACT
+from strategies.dialects.small import APERTUS, GIGACHAT, INKLING, LFM2, LONGCAT, NEMOTRON_NANO, OLMO3, SMOLLM3
 from strategies.dialects.step3 import STEP3
 from strategies.dialects.tag_xml import GENERIC, PREFIXED, WRAPPED
 
@@ -37,6 +38,7 @@ TABLE: tuple[Dialect, ...] = (
     BARE_FUNCTION,
     LLAMA3_TAG,
     GLM,
+    GLM_BARE,
     HUNYUAN,
     HY3,
     MINIMAX_M1,
@@ -78,5 +80,13 @@ TABLE: tuple[Dialect, ...] = (
     HARMONY_STRIPPED,
     LLAMA_JSON,
     KIMI_K3,
+    APERTUS,
+    GIGACHAT,
+    INKLING,
+    LFM2,
+    LONGCAT,
+    NEMOTRON_NANO,
+    OLMO3,
+    SMOLLM3,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

@@ -11,6 +11,8 @@ missing closer. Bounds: a name that is not followed by one of these tags or by J
 import re
 from collections.abc import Generator
 
+from attrs import evolve
+
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.json_bodies import json_arguments
@@ -28,7 +30,7 @@ from strategies.jsonish import JsonFault, loads_strict
 from strategies.names import resolve_parameter
 from strategies.rawvalue import Way
 
-__all__ = ["GLM", "read_pairs"]
+__all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
 
 _SUFFIX = r"(?::[^<>]{1,40})?>\Z"
 _NAME_RUN = re.compile(r"[\w.:/-]*")
@@ -171,6 +173,24 @@ def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments)
     yield from read_parameter(cur, call, key, "", way, arguments, shown=not mends)
 
 
+def _parse_bare(
+    cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """A declared name on a line of its own and its object, with nothing behind it."""
+    cur.pos += len(opening.marker)
+    call = Call.of(FORM, context, opening.marker.strip())
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "{":
+        raise Reject("no object")
+    yield from json_arguments(cur, call, "\n\n", opening.hint)
+    yield from cur.ws()
+    if not (yield from cur.at_end()) or cur.cut:
+        raise Reject("text after the object")
+    if any(key not in call.schema.properties for key in call.values):
+        raise Reject("no arguments of this tool")
+    yield evolve(draft_of(call), form="bare" if opening.starts_message else "in_prose")
+
+
 def _skip(cur: Cursor, pattern: re.Pattern[str], *, spaces: bool = True) -> Steps:
     """Consume tags that the pattern matches, and white space behind each; returns how many."""
     count = 0
@@ -201,4 +221,14 @@ GLM = Dialect(
     results=("<tool_response>", "<|observation|>"),
     models=("glm-4*", "glm-5*", "*laguna*", "ling-*", "ring-*"),
     example="<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</tool_call>",
+)
+GLM_BARE = Dialect(
+    id="glm_bare",
+    family="tool_call",
+    level="D",
+    line_openers=lambda context: tuple(f"{name}\n" for name in context.tools.names),
+    parse=_parse_bare,
+    models=("glm-4-*", "glm-4"),
+    carriers=(),
+    example='read\n{"filePath": "src/app.py"}',
 )

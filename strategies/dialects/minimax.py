@@ -16,7 +16,7 @@ from typing import Any
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.invoke import INVOKE, read_invoke
-from strategies.dialects.parameter_calls import NEVER, Call, Form, begin_call, draft_of, group
+from strategies.dialects.parameter_calls import NEVER, Call, Form, begin_call, draft_of, group, show_value
 from strategies.names import resolve_parameter
 from strategies.payload import marked_json
 from strategies.rawvalue import Sink
@@ -81,7 +81,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         raise Reject("text between parameters", attempted=True)
     match = yield from _tag(cur)
     if match is None:
-        yield from _unopened(cur, call)
+        yield from _unopened(cur, call, arguments)
         return True
     closes, written = match.groups()
     cur.pos += len(match.group())
@@ -144,7 +144,7 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
     return children or text
 
 
-def _unopened(cur: Cursor, call: Call) -> Steps:
+def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     """A value whose opener is missing: the closer behind it has the name."""
     pieces: list[str] = []
     if call.texts or not (yield from cur.until(_MARK, pieces.append)):
@@ -157,6 +157,7 @@ def _unopened(cur: Cursor, call: Call) -> Steps:
     call.mends.append("value_tag")
     key = match.group(2)
     _store(call, key, "".join(pieces).strip(), call.schema.prop(key))
+    show_value(call, key, arguments)
 
 
 def _store(call: Call, key: str, node: Node, prop: Prop) -> None:

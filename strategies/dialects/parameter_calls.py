@@ -19,6 +19,7 @@ from gateway.core.tools import Tool
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Draft
 from strategies.dialects.json_bodies import json_arguments
+from strategies.jsonish import dumps
 from strategies.names import resolve_parameter
 from strategies.rawvalue import Kind, Sink, Way, read_cdata, read_value, settle_end, unwrap_cdata
 from strategies.schema import ToolSchema, schema_of
@@ -37,6 +38,7 @@ __all__ = [
     "read_call_end",
     "read_parameter",
     "read_parameters",
+    "show_value",
 ]
 
 NAME = r"[A-Za-z_][\w.:/-]{0,127}"
@@ -144,7 +146,7 @@ class Call:
             return "close"
         if form.call_close.match(tag):
             return "call_close"
-        if form.section_close.match(tag):
+        if form.section_close.match(tag) or form.wrong_close.match(tag):
             return "section_close"
         if tag in _NOISE:
             return "noise"
@@ -214,7 +216,8 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
         return
     if first != "<" or not (yield from _opens_well(cur, call)):
         raise Reject("no parameter")
-    begin_call(call, arguments)
+    if not (yield from _holds_container(cur, call)):
+        begin_call(call, arguments)
     yield from read_parameters(cur, call, way, arguments)
     yield draft_of(call, (yield from read_call_end(cur, call, way)))
 
@@ -249,6 +252,12 @@ def _unwrapped(call: Call, values: dict[str, object]) -> dict[str, object]:
 
 
 _CONTAINERS = frozenset({"arguments", "args", "input", "parameters", "params"})
+
+
+def _holds_container(cur: Cursor, call: Call) -> Steps:
+    """Whether the first parameter may only hold the arguments, so that it must be seen whole."""
+    found = call.form.param.match((yield from cur.tag()) or "")
+    return found is not None and group(found, "key") in _CONTAINERS - call.schema.properties.keys()
 
 
 def _opens_well(cur: Cursor, call: Call) -> Steps:
@@ -292,7 +301,7 @@ def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps
     call.written = ""
     if found:
         written, empty = group(found, "key"), bool(found.groupdict().get("empty"))
-    elif tag == _NAMED_AS_TEXT and (yield from _named_as_text(cur, call)):
+    elif tag == _NAMED_AS_TEXT and (yield from _named_as_text(cur, call, arguments)):
         return True
     elif plain and not plain.group(1) and call.own_tags and call.parameter(plain.group(2)) in call.schema.properties:
         call.written = written = plain.group(2)
@@ -304,6 +313,7 @@ def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps
     cur.pos += len(tag)
     if empty:
         call.store(key, "")
+        show_value(call, key, arguments)
     else:
         yield from read_parameter(cur, call, key, tag, way, arguments, shown=not mends)
     return True
@@ -353,7 +363,16 @@ def _bare(text: str, *, raw: bool) -> str:
     return core[len(_VALUE_OPEN) : -len(_VALUE_CLOSE)]
 
 
-def _named_as_text(cur: Cursor, call: Call) -> Steps:
+def show_value(call: Call, key: str, arguments: Arguments) -> None:
+    """Pass on a value that came at once, where the call has begun."""
+    if arguments.live and key in call.values:
+        if len(call.texts[key]) > 1:
+            raise Reject("parameter given twice")
+        arguments.key(dumps(key))
+        arguments.piece(dumps(call.values[key]))
+
+
+def _named_as_text(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     """`<parameter>K</parameter> V`: the name as the element's text, the value behind it up to the next one."""
     cur.anchor = start = cur.offset
     cur.pos += len(_NAMED_AS_TEXT)
@@ -382,6 +401,7 @@ def _named_as_text(cur: Cursor, call: Call) -> Steps:
         text = text[: -len("</parameter>")].strip()
     call.mends.append("names_as_text")
     call.store(key, text)
+    show_value(call, key, arguments)
     return True
 
 

@@ -18,6 +18,7 @@ from attrs import evolve
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.parameter_calls import NAME, QUOTED, Call, Form, group, read_call
+from strategies.payload import marked_json
 
 __all__ = ["BARE_FUNCTION", "FUNCTION", "QWEN3_CODER", "SEED_OSS"]
 
@@ -50,6 +51,21 @@ def _parse(
     if call.tool is None and not opening.marker.startswith("<seed:") and context.prompted != QWEN3_CODER.id:
         raise Reject("unknown tool")
     yield from read_call(cur, call, opening.hint, arguments)
+
+
+def _parse_seed(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.anchor = start = cur.offset
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    is_json = (yield from cur.peek(1)) in ("{", "[")
+    cur.back(start)
+    cur.anchor = None
+    yield from (_SEED_JSON if is_json else _parse)(cur, context, opening, arguments)
+
+
+_SEED_JSON = marked_json(("</seed:tool_call>",))
 
 
 def _head(cur: Cursor, context: Context) -> Steps:
@@ -175,7 +191,7 @@ SEED_OSS = Dialect(
     family="tool_call",
     level="A",
     openers=lambda _context: ("<seed:tool_call>",),
-    parse=_parse,
+    parse=_parse_seed,
     models=("seed-oss*", "*seed*oss*"),
     carriers=_CARRIERS,
     example="<seed:tool_call>\n<function=grep>\n<parameter=pattern>TODO</parameter>\n</function>\n</seed:tool_call>",

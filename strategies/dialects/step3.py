@@ -21,7 +21,7 @@ __all__ = ["STEP3"]
 _FORM = evolve(
     INVOKE,
     closer="</steptml:invoke>",
-    section_open=re.compile(r"<｜tool_calls?_begin｜>\Z"),
+    section_open=re.compile(r"<｜tool_(?:calls?_begin|sep)｜>\Z"),
     section_close=re.compile(r"<｜tool_calls?_end｜>\Z"),
     edges="all",
 )
