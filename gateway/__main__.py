@@ -1,4 +1,4 @@
-"""The command line: `toolgate serve`, `check`, `try`, `settings`, `version`."""
+"""The command line: `toolgate serve`, `check`, `try`, `dialects`, `settings`, `version`."""
 
 import errno
 import os
@@ -41,6 +41,7 @@ def cli(context: click.Context) -> None:
       UPSTREAM_URL=http://127.0.0.1:8000/v1 toolgate serve
       toolgate check                                      are the settings right?
       toolgate try answer.txt                             what would be made of this answer?
+      toolgate dialects                                   which forms of calls are read?
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -163,6 +164,23 @@ def try_(
         finish=finish,
     )
     show(reading, as_json=as_json)
+
+
+@cli.command()
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def dialects(name: str | None, as_json: bool) -> None:
+    """List the forms of tool calls that are read, with an example each; NAME narrows the list.
+
+    \b
+    Examples:
+      toolgate dialects
+      toolgate dialects qwen
+      toolgate dialects --json
+    """
+    from gateway.cli_dialects import show_dialects
+
+    show_dialects(wanted=name, as_json=as_json)
 
 
 @cli.command()

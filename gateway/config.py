@@ -12,7 +12,7 @@ from gateway.config_table import DECLARED, LATER, Declared, Later, Settings, des
 from gateway.config_values import is_loopback
 from gateway.core.errors import ConfigError
 from gateway.keys import KeyRing
-from strategies.rendering import RENDERERS
+from strategies.renderers import RENDERERS
 
 __all__ = ["DECLARED", "LATER", "Settings", "describe", "inspect", "load", "reload", "settings_table_markdown"]
 

@@ -1,6 +1,5 @@
 """Evidence in, score and reasons out, in whole hundredths."""
 
-import fnmatch
 from collections.abc import Sequence
 
 from attrs import frozen
@@ -28,6 +27,9 @@ FORMS = {
     "shell_lines": 70,
 }
 """Base value of each form of a call."""
+
+_FAMILY = 1
+"""What it counts that the model's family writes this dialect by training."""
 
 _COSTS = {
     "value_closed_by_call": 12,
@@ -103,11 +105,9 @@ def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:
     elif form == "shell":
         reasons.append(f"{form} {options.confidence_shell}")
         return options.confidence_shell
-    reasons.append(f"{form} {FORMS[form]}")
-    return FORMS[form]
-
-
-def is_family(model: str, globs: tuple[str, ...]) -> bool:
-    """Whether the model's name suggests a dialect with these globs."""
-    name = model.lower().rsplit("/", 1)[-1]
-    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+    score = FORMS[form]
+    reasons.append(f"{form} {score}")
+    if dialect in context.family and score < FORMS["special"]:
+        score += _FAMILY
+        reasons.append(f"family +{_FAMILY}")
+    return score

@@ -156,7 +156,7 @@ class Context:
         model: str = "",
         prompted: str | None = None,
         restricted: bool = False,
-        family: tuple[str, ...] = (),
+        family: frozenset[str] = frozenset(),
     ) -> None:
         self.tools = tools
         self.options = options
@@ -165,6 +165,7 @@ class Context:
         self.restricted = restricted
         """`RECOVERY_TOOLS` applies: the model was not asked for this form."""
         self.family = family
+        """The dialects that the model's family writes by training."""
         self._schemas: dict[str, ToolSchema] = {}
 
     def find(self, name: str) -> Tool | None:

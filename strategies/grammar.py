@@ -1,6 +1,7 @@
 """What the dialects of one request look for: made once for the same tools and settings, shared by all its readers."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from attrs import frozen
@@ -11,7 +12,7 @@ from strategies.dialect import Context, Dialect
 from strategies.dialects import TABLE
 from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, lexicon
 
-__all__ = ["Grammar", "grammar_for"]
+__all__ = ["Grammar", "family_of", "grammar_for"]
 
 Rows = Mapping[str, tuple[Dialect, ...]]
 
@@ -66,12 +67,20 @@ def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tu
 
 
 def grammar_for(context: Context) -> Grammar:
-    """The grammar of a request; the prompted dialect is tried first."""
+    """The grammar of a request; the prompted dialect is tried first, then those of the model's family."""
     return _grammar(context.tools.names, context.prompted, context.options, context.restricted, context.model)
+
+
+@lru_cache(maxsize=512)
+def family_of(model: str) -> frozenset[str]:
+    """The dialects that a model of this name writes by training: evidence, never a condition."""
+    name = model.lower().rsplit("/", 1)[-1]
+    return frozenset(row.id for row in TABLE if any(fnmatchcase(name, glob) for glob in row.models))
 
 
 @lru_cache(maxsize=128)
 def _grammar(names: tuple[str, ...], prompted: str | None, options: Options, restricted: bool, model: str) -> Grammar:
     tools = ToolSet(Tool(name=name) for name in names)
     context = Context(tools=tools, options=options, model=model, prompted=prompted, restricted=restricted)
-    return Grammar.of(context, sorted(TABLE, key=lambda row: row.id != prompted))
+    family = family_of(model)
+    return Grammar.of(context, sorted(TABLE, key=lambda row: (row.id != prompted, row.id not in family)))

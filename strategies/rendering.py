@@ -21,7 +21,7 @@ from strategies.prompts import shielded
 from strategies.samples import sample_arguments
 from strategies.schema import ToolSchema, schema_of
 
-__all__ = ["RENDERERS", "CannotExpress", "GenericTags", "Hermes", "Renderer", "labelled_result", "renderer"]
+__all__ = ["CannotExpress", "GenericTags", "Hermes", "Renderer", "labelled_result"]
 
 _NOTHING_DECLARED = Tool(name="undeclared")
 _TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
@@ -287,12 +287,3 @@ def _hermes_rules(parallel: bool) -> list[str]:
         "End your message after the call and wait for the result.",
         *_CALL_RULES_END,
     ]
-
-
-RENDERERS: dict[str, Renderer] = {entry.id: entry for entry in (GenericTags(), Hermes())}
-"""By dialect; the first is what a model gets that no rule says otherwise for."""
-
-
-def renderer(dialect: str | None) -> Renderer:
-    """The renderer of this dialect, or of the generic tags when none is named or it is not known."""
-    return RENDERERS.get(dialect or GenericTags.id, RENDERERS[GenericTags.id])

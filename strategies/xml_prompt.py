@@ -12,7 +12,8 @@ from gateway.wire.openai_chat import ChatRequest
 from strategies.base import AnswerReader, Options, Prepared, Shape
 from strategies.history import render_history
 from strategies.prompts import add_section, firm_instruction, holds_section, section
-from strategies.rendering import RENDERERS, Renderer, renderer
+from strategies.renderers import RENDERERS, renderer
+from strategies.rendering import Renderer
 
 __all__ = ["MakesReaders", "XmlPromptStrategy"]
 

@@ -1,1 +1,1 @@
-"""The vocabulary of the house: tools, events, errors, limits, ports. Imports nothing but the standard library and attrs."""
+"""The vocabulary of the house: tools, events, errors, limits, ports. Imports only the standard library and attrs."""

@@ -298,6 +298,7 @@ class _Writer:
         return family_section(tools, form, self.call, parallel=parallel)
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
+        json_text(dict(arguments))
         text = f"{self.opening}call:{name}{self._value(dict(arguments))}{self.closing}"
         fault = None if _NAME.fullmatch(name) else "the name cannot be written"
         fault = fault or self._fault(arguments) or reads_back(name, arguments, tool)

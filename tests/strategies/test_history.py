@@ -9,7 +9,8 @@ from gateway.core.errors import InvalidToolResults
 from gateway.core.tools import Tool, ToolSet
 from strategies.history import History, render_history
 from strategies.prompts import MARKER
-from strategies.rendering import RENDERERS, Renderer
+from strategies.renderers import RENDERERS
+from strategies.rendering import Renderer
 
 READ = Tool(
     name="read",
@@ -104,7 +105,7 @@ def test_arguments_too_deep_to_write_do_not_crash() -> None:
     for _ in range(100_000):
         deep = {"a": deep}
     for dialect in RENDERERS:
-        assert rewrite(assistant(call(arguments=deep)), dialect=dialect).messages[0]["content"] == "read: ..."
+        assert "read: ..." in rewrite(assistant(call(arguments=deep)), dialect=dialect).messages[0]["content"]
 
 
 @pytest.mark.parametrize("arguments", [None, "", "  ", "{}", {}])
@@ -316,7 +317,8 @@ def test_what_people_wrote_is_kept_character_for_character(said: str, found: str
         assert history.messages[0]["content"] == history.messages[1]["content"] == said
         if said.strip():
             assert history.messages[2]["content"].startswith(f"{said}\n")
-        if MARKER not in found and "Tool Result" not in found and "tool_response" not in found:
+        told = MARKER not in found and "Tool Result" not in found and "tool_response" not in found
+        if told and dialect in ("generic_xml", "hermes"):  # the others write results as JSON or between tokens
             assert found in history.messages[3]["content"]
 
 

@@ -19,7 +19,8 @@ from strategies.prompts import (
     section,
     shielded,
 )
-from strategies.rendering import RENDERERS, GenericTags, Renderer
+from strategies.renderers import RENDERERS
+from strategies.rendering import GenericTags, Renderer
 from strategies.samples import sample_arguments
 from strategies.schema import schema_of
 

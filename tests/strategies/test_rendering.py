@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.tools import Tool
-from strategies.rendering import RENDERERS, CannotExpress, GenericTags, Hermes, Renderer, renderer
+from strategies.renderers import RENDERERS, renderer
+from strategies.rendering import CannotExpress, GenericTags, Hermes, Renderer
 
 WRITE = Tool(
     name="write",

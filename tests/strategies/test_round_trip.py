@@ -11,7 +11,8 @@ from gateway.core.events import End
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.reading import reader_factory
-from strategies.rendering import RENDERERS, CannotExpress, Renderer
+from strategies.renderers import RENDERERS
+from strategies.rendering import CannotExpress, Renderer
 from strategies.samples import sample_arguments
 
 WRITE = Tool(
