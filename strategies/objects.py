@@ -121,6 +121,8 @@ def _undeclared(
     name: str, value: dict[str, Any], key: str, container: str | None, form: str, steps: tuple[str, ...]
 ) -> Draft:
     """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
+    if not name.strip() or "\n" in name:
+        raise Reject("no name")
     if container is None and value.keys() - _EXTRAS - {key}:
         raise Reject("no arguments")
     opened = ToolSchema(Tool(name=name)).open_container(value[container] if container else None)

@@ -24,6 +24,8 @@ STOPS = ("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<
 """Tokens that end a message: a payload does not go beyond them."""
 
 _MENDING = "mending"
+_FRAME = {"missing_braces": "frame_closer_missing"}
+"""What is missing at the end of an answer is only ever the frame: there was nothing to choose."""
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NAMED = re.compile(r"""["'](?:name|tool_name|tool|function)["']\s*+:\s*+["']([^"'\n]{1,128})["']""")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
@@ -83,7 +85,8 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
         if ended:
             raise Reject("text after the object", attempted=True)
         return Payload(value=parsed.value, steps=parsed.steps, end=start + parsed.end)
-    return Payload(value=parsed.value, steps=parsed.steps)
+    steps = parsed.steps if ended else tuple(_FRAME.get(step, step) for step in parsed.steps)
+    return Payload(value=parsed.value, steps=steps)
 
 
 def _parse(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Parsed:

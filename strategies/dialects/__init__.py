@@ -15,6 +15,7 @@ from strategies.dialects.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS
 from strategies.dialects.json_blocks import JSON_BARE, JSON_FENCE, XLAM
 from strategies.dialects.kimi import KIMI_K2
 from strategies.dialects.kimi_k3 import KIMI_K3
+from strategies.dialects.line_calls import CONTINUE, FUNCTIONARY, GPTME
 from strategies.dialects.llama_json import LLAMA_JSON
 from strategies.dialects.llama_tag import LLAMA3_TAG
 from strategies.dialects.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
@@ -88,5 +89,8 @@ TABLE: tuple[Dialect, ...] = (
     NEMOTRON_NANO,
     OLMO3,
     SMOLLM3,
+    CONTINUE,
+    FUNCTIONARY,
+    GPTME,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}
