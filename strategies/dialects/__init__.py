@@ -20,6 +20,7 @@ from strategies.dialects.llama_json import LLAMA_JSON
 from strategies.dialects.llama_tag import LLAMA3_TAG
 from strategies.dialects.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
+from strategies.dialects.muse import MUSE
 from strategies.dialects.phi import PHI
 from strategies.dialects.python_calls import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
@@ -92,5 +93,6 @@ TABLE: tuple[Dialect, ...] = (
     CONTINUE,
     FUNCTIONARY,
     GPTME,
+    MUSE,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

@@ -20,7 +20,7 @@ from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer, json_text
 from strategies.payload import STOPS, named_drafts, read_end, read_json, with_mends
 
-__all__ = ["HARMONY", "HARMONY_STRIPPED"]
+__all__ = ["HARMONY", "HARMONY_STRIPPED", "Header", "read_header"]
 
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _STOPS = (*_ENDS, "<|start|>", *STOPS)
@@ -28,6 +28,7 @@ _TOKENS = ("<|channel|>", "<|constrain|>", "<|message|>")
 _PLAIN = re.compile(r"[^<{]*")
 _RECIPIENT = re.compile(r"(?:^|\s)to=(\S+)")
 _BODY_END = re.compile("|".join(map(re.escape, _STOPS)))
+_TO = "to=functions."
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _TYPE = re.compile(r"[A-Za-z?]*")
 _NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
@@ -35,7 +36,7 @@ _CHANNELS = ("commentary", "analysis")
 
 
 @frozen(kw_only=True)
-class _Header:
+class Header:
     """What a header says once its parts are sorted out."""
 
     recipient: str
@@ -45,7 +46,7 @@ class _Header:
 
 def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
-    header = yield from _header(cur, opening.marker)
+    header = yield from read_header(cur, opening.marker)
     name = _callee(header, context)
     if name is None:
         raise Reject("no call")
@@ -64,9 +65,11 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         yield from with_mends(drafts, (yield from _end(cur)))
 
 
-def _header(cur: Cursor, marker: str) -> Steps:
+def read_header(cur: Cursor, marker: str) -> Steps:
     """The parts of a header up to its `<|message|>`."""
-    parts = [marker.removeprefix("<|start|>").removesuffix("<|channel|>")]
+    if marker.startswith("to="):
+        cur.pos -= len(marker)
+    parts = [marker.removeprefix("<|start|>").removesuffix("<|channel|>").removesuffix(_TO)]
     if marker.endswith("<|channel|>"):
         parts.append("<|channel|>")
     for _ in range(12):
@@ -80,7 +83,7 @@ def _header(cur: Cursor, marker: str) -> Steps:
     raise Reject("no header")
 
 
-def _read_header(parts: Sequence[str]) -> _Header:
+def _read_header(parts: Sequence[str]) -> Header:
     """The first channel counts, unless a repeated one says that this is only thought."""
     channels: list[str] = []
     recipients = [match.group(1) for part in parts for match in _RECIPIENT.finditer(part)]
@@ -90,14 +93,14 @@ def _read_header(parts: Sequence[str]) -> _Header:
         if before == "<|channel|>" and words:
             channels.append(words.pop(0))
         kept += words
-    return _Header(
+    return Header(
         recipient=recipients[0] if recipients else "",
         channel=channels[0] if channels else "",
         is_code="code" in kept,
     )
 
 
-def _callee(header: _Header, context: Context) -> str | None:
+def _callee(header: Header, context: Context) -> str | None:
     """The tool that the message is for."""
     recipient = header.recipient
     if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
@@ -175,7 +178,7 @@ HARMONY = Dialect(
     family="harmony",
     level="A",
     openers=lambda _context: ("<|start|>assistant", "<|channel|>"),
-    line_openers=lambda _context: ("to=functions.",),
+    line_openers=lambda _context: (_TO,),
     parse=_parse,
     may_open=lambda _context, opening: not opening.marker.startswith("to=") or opening.starts_message,
     results=("<|start|>functions.",),

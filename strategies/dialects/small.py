@@ -13,6 +13,7 @@ JSON ends by its braces and Python by its brackets, so a closing token inside a 
 way is read up to the closing token. Closers may be missing at the end of the answer.
 """
 
+import re
 from collections.abc import Generator
 from functools import partial
 from typing import Any
@@ -233,9 +234,7 @@ def _parse_lines(
     """Calls on lines between tags: all of declared tools, or none of it is a call."""
     cur.pos += len(opening.marker)
     yield from cur.ws()
-    first: str = yield from cur.peek(1)
-    if not (first.isalpha() or first in ("_", "[")):
-        raise Reject("no call inside")
+    yield from _glance(cur, context)
     found: list[Draft] = []
     steps = _python(cur, context, opening, (closer,), form)
     for draft in steps:
@@ -246,6 +245,19 @@ def _parse_lines(
     yield from checked(found, context)
 
 
+def _glance(cur: Cursor, context: Context) -> Steps:
+    """Between tags that mean something else as well, the call of a declared tool comes first."""
+    cur.anchor = start = cur.offset
+    yield from cur.lit("[")
+    yield from cur.ws()
+    name: str = yield from cur.match(_CALLEE, 128)
+    if not name or not (yield from cur.starts("(")) or not context.resolve(name):
+        raise Reject("no call inside")
+    cur.back(start)
+    cur.anchor = None
+
+
+_CALLEE = re.compile(r"[\w.-]*")
 _LFM2_END = ("<|tool_call_end|>",)
 
 
