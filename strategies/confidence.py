@@ -42,6 +42,8 @@ _COSTS = {
 }
 
 
+_SHELL_FORMS = frozenset({"shell", "shell_lines"})
+"""Forms that the operator switched on, with a threshold of their own."""
 _IN_PLACE = frozenset({"in_prose", "shell_lines"})
 """Where a call stands makes it weak, whoever asked for its form."""
 
@@ -64,6 +66,7 @@ def cost(mend: str) -> int:
 def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     """Accept or refuse a draft."""
     tool = draft.tool
+    options = context.options
     reasons: list[str] = []
     score = base(draft.form, context, dialect, reasons)
     arguments: dict[str, object] = draft.arguments
@@ -86,8 +89,9 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     name = tool.name if tool else draft.name
     if refusal is None and not context.may_recover(name):
         refusal = "tool not in RECOVERY_TOOLS"
-    if refusal is None and score < context.options.min_confidence:
-        refusal = f"confidence {score / 100:.2f} is below {context.options.min_confidence / 100:.2f}"
+    threshold = options.confidence_shell if draft.form in _SHELL_FORMS else options.min_confidence
+    if refusal is None and score < threshold:
+        refusal = f"confidence {score / 100:.2f} is below {threshold / 100:.2f}"
     if refusal is not None:
         reasons.append(refusal)
     verdict = Verdict(dialect=dialect, name=name, score=max(score, 0), accepted=refusal is None, reasons=tuple(reasons))

@@ -21,11 +21,13 @@ from strategies.dialects.llama_tag import LLAMA3_TAG
 from strategies.dialects.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
 from strategies.dialects.muse import MUSE
+from strategies.dialects.patches import APPLY_PATCH
 from strategies.dialects.phi import PHI
 from strategies.dialects.python_calls import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
 from strategies.dialects.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.qwen_agent import QWEN_AGENT
 from strategies.dialects.react import REACT
+from strategies.dialects.shell import SHELL
 from strategies.dialects.small import APERTUS, GIGACHAT, INKLING, LFM2, LONGCAT, NEMOTRON_NANO, OLMO3, SMOLLM3
 from strategies.dialects.step3 import STEP3
 from strategies.dialects.tag_xml import GENERIC, PREFIXED, WRAPPED
@@ -75,6 +77,8 @@ TABLE: tuple[Dialect, ...] = (
     XLAM,
     PYTHONIC,
     TOOL_CODE,
+    APPLY_PATCH,
+    SHELL,
     FUNCTION_GEMMA,
     GEMMA,
     GEMMA_STRIPPED,
