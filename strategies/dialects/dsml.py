@@ -18,6 +18,7 @@ from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.invoke import read_invoke
 from strategies.dialects.parameter_calls import QUOTED, Call, Form, Typed
 from strategies.jsonish import JsonFault, loads_strict
+from strategies.parameter_renderer import ParameterRenderer
 from strategies.schema_document import has_type
 
 __all__ = ["DSML"]
@@ -89,6 +90,21 @@ DSML = Dialect(
     parse=_parse,
     results=("<function_results>", "<｜DSML｜function_results>"),
     models=("deepseek-v3.2*", "deepseek-v4*"),
+    renderer=ParameterRenderer(
+        id="dsml",
+        marker="<｜DSML",
+        parse=_parse,
+        opening="<｜DSML｜function_calls>\n",
+        closing="\n</｜DSML｜function_calls>",
+        call_open=lambda name: f'<｜DSML｜invoke name="{name}">\n',
+        call_close="</｜DSML｜invoke>",
+        param=lambda key, value, text: (
+            f'<｜DSML｜parameter name="{key}" string="{str(isinstance(value, str)).lower()}">'
+            f"{text}</｜DSML｜parameter>\n"
+        ),
+        answer=lambda _name, _call_id, content: f"<function_results>\n<result>{content}</result>\n</function_results>",
+        tokens=("<｜DSML｜", "</｜DSML｜", "<function_results>", "</function_results>", "</result>"),
+    ),
     example=(
         '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n'
         '<｜DSML｜parameter name="filePath" string="true">src/app.py</｜DSML｜parameter>\n'

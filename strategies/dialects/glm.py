@@ -28,6 +28,7 @@ from strategies.dialects.parameter_calls import (
 )
 from strategies.jsonish import JsonFault, loads_strict
 from strategies.names import resolve_parameter
+from strategies.parameter_renderer import ParameterRenderer
 from strategies.rawvalue import Way
 
 __all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
@@ -220,6 +221,16 @@ GLM = Dialect(
     parse=_parse,
     results=("<tool_response>", "<|observation|>"),
     models=("glm-4*", "glm-5*", "*laguna*", "ling-*", "ring-*"),
+    renderer=ParameterRenderer(
+        id="glm",
+        marker="<tool_call>",
+        parse=_parse,
+        call_open=lambda name: f"<tool_call>{name}\n",
+        call_close="</tool_call>",
+        param=lambda key, _value, text: f"<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n",
+        answer=lambda _name, _call_id, content: f"<tool_response>\n{content}\n</tool_response>",
+        tokens=("<tool_response>", "</tool_response>", "<|observation|>", "<|user|>", "<|assistant|>"),
+    ),
     example="<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</tool_call>",
 )
 GLM_BARE = Dialect(

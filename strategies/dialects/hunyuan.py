@@ -13,6 +13,8 @@ from collections.abc import Generator
 from strategies.cursor import Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.glm import FORM, read_pairs
+from strategies.json_renderer import JsonRenderer
+from strategies.parameter_renderer import ParameterRenderer
 from strategies.payload import marked_json
 
 __all__ = ["HUNYUAN", "HY3"]
@@ -52,6 +54,10 @@ def _parse_pairs(
     yield from read_pairs(cur, context, opening, arguments, prompted=context.prompted == HY3.id)
 
 
+def _result(_name: str, _call_id: str, content: str) -> str:
+    return f"<tool_response>{content}</tool_response>"
+
+
 _RESULTS = ("<tool_response>", "<tool_responses>")
 HUNYUAN = Dialect(
     id="hunyuan",
@@ -61,6 +67,14 @@ HUNYUAN = Dialect(
     parse=_parse_list,
     results=_RESULTS,
     models=("hunyuan*",),
+    renderer=JsonRenderer(
+        id="hunyuan",
+        opening="<tool_calls>[",
+        closing="]</tool_calls>",
+        between=", ",
+        answer=_result,
+        tokens=("<tool_response>", "</tool_response>"),
+    ),
     example='<tool_calls>[{"name": "glob", "arguments": {"pattern": "**/*.py"}}]</tool_calls>',
 )
 HY3 = Dialect(
@@ -71,6 +85,18 @@ HY3 = Dialect(
     parse=_parse_pairs,
     results=_RESULTS,
     models=("hy3*", "hy-v3*"),
+    renderer=ParameterRenderer(
+        id="hy3",
+        marker="<tool_calls>",
+        parse=_parse_pairs,
+        opening="<tool_calls>\n",
+        closing="\n</tool_calls>",
+        call_open=lambda name: f"<tool_call>{name}<tool_sep>\n",
+        call_close="</tool_call>",
+        param=lambda key, _value, text: f"<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n",
+        answer=_result,
+        tokens=("<tool_response>", "</tool_response>"),
+    ),
     example=(
         "<tool_calls>\n<tool_call>read<tool_sep>\n<arg_key>filePath</arg_key>\n<arg_value>a.py</arg_value>\n"
         "</tool_call>\n</tool_calls>"

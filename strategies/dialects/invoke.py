@@ -29,10 +29,11 @@ from strategies.dialects.parameter_calls import (
     read_call_end,
     read_parameters,
 )
+from strategies.parameter_renderer import ParameterRenderer
 from strategies.payload import marked_json
 from strategies.rawvalue import Way
 
-__all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "read_invoke"]
+__all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "invoke_open", "invoke_param", "read_invoke"]
 
 _PREFIX = "antml:"
 _P = r"(?:[A-Za-z][\w.-]{0,30}:)?"
@@ -139,6 +140,22 @@ def _parse_dots(cur: Cursor, context: Context, opening: Opening, arguments: Argu
         yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=context.prompted == DOTS.id)
 
 
+def invoke_open(name: str) -> str:
+    """The opener of a call on a line of its own."""
+    return f'<invoke name="{name}">\n'
+
+
+def invoke_param(key: str, _value: object, text: str) -> str:
+    """One parameter on a line of its own."""
+    wrap = "\n" if text[:1] in ("\n", "\r") and text[-1:] == "\n" else ""
+    return f'<parameter name="{key}">{wrap}{text}{wrap}</parameter>\n'
+
+
+def _result(name: str, _call_id: str, content: str) -> str:
+    inner = f"<result>\n<name>{name}</name>\n<output>{content}</output>\n</result>"
+    return f"<function_results>\n{inner}\n</function_results>"
+
+
 _RESULTS = ("<function_results>",)
 _CARRIERS = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function")
 CLAUDE_INVOKE = Dialect(
@@ -150,6 +167,18 @@ CLAUDE_INVOKE = Dialect(
     results=_RESULTS,
     models=("claude-2*", "claude-instant*"),
     carriers=_CARRIERS,
+    renderer=ParameterRenderer(
+        id="claude_invoke",
+        marker="<function_calls>",
+        parse=_parse,
+        opening="<function_calls>\n",
+        closing="\n</function_calls>",
+        call_open=invoke_open,
+        call_close="</invoke>",
+        param=invoke_param,
+        answer=_result,
+        tokens=("<function_results>", "</function_results>", "</output>", "</result>"),
+    ),
     example=(
         '<function_calls>\n<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>\n'
         "</function_calls>"

@@ -14,6 +14,7 @@ from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.json_bodies import json_arguments
 from strategies.dialects.parameter_calls import Call, draft_of, group, read_call_end
 from strategies.dialects.qwen3_coder import FUNCTION
+from strategies.json_renderer import JsonRenderer
 from strategies.rawvalue import Way
 
 __all__ = ["LLAMA3_TAG"]
@@ -61,5 +62,8 @@ LLAMA3_TAG = Dialect(
     openers=lambda _context: ("<function=", "<function ", '<{"function='),
     parse=_parse,
     models=("llama-3*", "llama3*", "*functionary*"),
+    renderer=JsonRenderer(
+        id="llama3_tag", body=lambda name, arguments: f"<function={name}>{arguments}</function>", between="\n"
+    ),
     example='<function=read>{"filePath": "src/app.py"}</function>',
 )

@@ -15,9 +15,11 @@ from typing import Any
 
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.dialects.invoke import INVOKE, read_invoke
+from strategies.dialects.invoke import INVOKE, invoke_open, invoke_param, read_invoke
 from strategies.dialects.parameter_calls import NEVER, Call, Form, begin_call, draft_of, group, show_value
+from strategies.json_renderer import JsonRenderer, json_text
 from strategies.names import resolve_parameter
+from strategies.parameter_renderer import ParameterRenderer
 from strategies.payload import marked_json
 from strategies.rawvalue import Sink
 from strategies.schema_document import Prop
@@ -194,6 +196,31 @@ def _skip_section(cur: Cursor) -> Steps:
     cur.anchor = None
 
 
+def _written(key: str, value: Any) -> str:
+    """A value as nodes: mappings and lists nest; what cannot be a tag stays JSON."""
+    left: list[Any] = [(key, value)]
+    pieces: list[str] = []
+    while left:
+        step = left.pop()
+        if isinstance(step, str):
+            pieces.append(step)
+            continue
+        name, held = step
+        pieces.append(f"{_MARK}<{name}>")
+        left.append(f"{_MARK}</{name}>")
+        if isinstance(held, dict) and held and all(_NODE.match(f"<{inner}>") for inner in held):
+            left += reversed(held.items())
+        elif isinstance(held, list) and held:
+            left += [("item", inner) for inner in reversed(held)]
+        else:
+            pieces.append(held if isinstance(held, str) else json_text(held))
+    return "".join(pieces)
+
+
+def _result(_name: str, _call_id: str, content: str) -> str:
+    return f"<response>{content}</response>"
+
+
 MINIMAX_M2 = Dialect(
     id="minimax_m2",
     family="invoke",
@@ -202,6 +229,18 @@ MINIMAX_M2 = Dialect(
     parse=_parse_block,
     results=("<response>",),
     models=("minimax-m2*",),
+    renderer=ParameterRenderer(
+        id="minimax_m2",
+        marker="<minimax:tool_call>",
+        parse=_parse_block,
+        opening="<minimax:tool_call>\n",
+        closing="\n</minimax:tool_call>",
+        call_open=invoke_open,
+        call_close="</invoke>",
+        param=invoke_param,
+        answer=_result,
+        tokens=("<response>", "</response>", "[e~[", "]~b]"),
+    ),
     example=(
         '<minimax:tool_call>\n<invoke name="read">\n<parameter name="filePath">a.py</parameter>\n</invoke>\n'
         "</minimax:tool_call>"
@@ -214,6 +253,13 @@ MINIMAX_M1 = Dialect(
     openers=lambda _context: ("<tool_calls>",),
     parse=_parse_lines,
     models=("minimax-m1*",),
+    renderer=JsonRenderer(
+        id="minimax_m1",
+        opening="<tool_calls>\n",
+        closing="\n</tool_calls>",
+        between="\n",
+        answer=lambda _name, _call_id, content: f"tool result: {content}\n\n",
+    ),
     example='<tool_calls>\n{"name": "read", "arguments": {"filePath": "a.py"}}\n</tool_calls>',
 )
 MINIMAX_M3 = Dialect(
@@ -223,6 +269,18 @@ MINIMAX_M3 = Dialect(
     openers=lambda _context: (f"{_MARK}<tool_call>", f"{_MARK}<invoke"),
     parse=_parse_nodes,
     models=("minimax-m3*",),
+    renderer=ParameterRenderer(
+        id="minimax_m3",
+        marker=f"{_MARK}<tool_call>",
+        parse=_parse_nodes,
+        opening=f"{_MARK}<tool_call>\n",
+        closing=f"\n{_MARK}</tool_call>",
+        call_open=lambda name: f'{_MARK}<invoke name="{name}">',
+        call_close=f"{_MARK}</invoke>",
+        param=lambda key, value, _text: _written(key, value),
+        answer=_result,
+        tokens=(_MARK, "<response>", "</response>"),
+    ),
     example=(
         f'{_MARK}<tool_call>\n{_MARK}<invoke name="read">{_MARK}<filePath>a.py{_MARK}</filePath>{_MARK}</invoke>\n'
         f"{_MARK}</tool_call>"

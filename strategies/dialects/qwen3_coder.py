@@ -18,6 +18,7 @@ from attrs import evolve
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.parameter_calls import NAME, QUOTED, Call, Form, group, read_call
+from strategies.parameter_renderer import ParameterRenderer, in_lines, inline
 from strategies.payload import marked_json
 
 __all__ = ["BARE_FUNCTION", "FUNCTION", "QWEN3_CODER", "SEED_OSS"]
@@ -184,6 +185,16 @@ QWEN3_CODER = Dialect(
     results=("<tool_response>",),
     models=_MODELS,
     carriers=_CARRIERS,
+    renderer=ParameterRenderer(
+        id="qwen3_coder",
+        marker="<tool_call>",
+        parse=_parse,
+        call_open=lambda name: f"<tool_call>\n<function={name}>\n",
+        call_close="</function>\n</tool_call>",
+        param=lambda key, _value, text: f"<parameter={key}>{in_lines(text)}</parameter>\n",
+        answer=lambda _name, _call_id, content: f"<tool_response>\n{content}\n</tool_response>",
+        tokens=("<tool_response>", "</tool_response>"),
+    ),
     example="<tool_call>\n<function=read>\n<parameter=filePath>\nsrc/app.py\n</parameter>\n</function>\n</tool_call>",
 )
 SEED_OSS = Dialect(
@@ -194,6 +205,15 @@ SEED_OSS = Dialect(
     parse=_parse_seed,
     models=("seed-oss*", "*seed*oss*"),
     carriers=_CARRIERS,
+    renderer=ParameterRenderer(
+        id="seed_oss",
+        marker="<seed:tool_call>",
+        parse=_parse_seed,
+        call_open=lambda name: f"<seed:tool_call>\n<function={name}>\n",
+        call_close="</function>\n</seed:tool_call>",
+        param=lambda key, _value, text: f"<parameter={key}>{inline(text)}</parameter>\n",
+        tokens=("<seed:tool_call>", "<seed:eos>", "<seed:bos>"),
+    ),
     example="<seed:tool_call>\n<function=grep>\n<parameter=pattern>TODO</parameter>\n</function>\n</seed:tool_call>",
 )
 BARE_FUNCTION = Dialect(

@@ -15,6 +15,7 @@ from attrs import evolve
 from strategies.cursor import Cursor
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.invoke import INVOKE, read_invoke
+from strategies.parameter_renderer import ParameterRenderer
 
 __all__ = ["STEP3"]
 
@@ -44,6 +45,21 @@ STEP3 = Dialect(
     parse=_parse,
     results=("<｜tool_outputs_begin｜>", "<｜tool_output_begin｜>"),
     models=("step3*", "step-3"),
+    renderer=ParameterRenderer(
+        id="step3",
+        marker=_LEAD[0],
+        parse=_parse,
+        opening=_LEAD[0],
+        closing="<｜tool_calls_end｜>",
+        between=_LEAD[3],
+        call_open=lambda name: f'{_LEAD[1]}{_LEAD[2]}<steptml:invoke name="{name}">',
+        call_close="</steptml:invoke><｜tool_call_end｜>",
+        param=lambda key, _value, text: f'<steptml:parameter name="{key}">{text}</steptml:parameter>',
+        answer=lambda _name, _call_id, content: (
+            f"<｜tool_outputs_begin｜><｜tool_output_begin｜>{content}<｜tool_output_end｜><｜tool_outputs_end｜>"
+        ),
+        tokens=("<｜tool",),
+    ),
     example=(
         '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="read">'
         '<steptml:parameter name="filePath">a.py</steptml:parameter></steptml:invoke><｜tool_call_end｜>'
