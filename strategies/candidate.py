@@ -133,7 +133,7 @@ class Candidate:
         is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
         self._is_data = self._is_data or refusal.inside or is_cut
         if self._began:
-            self.events.append(Broken(self._consume(), refusal.reason))
+            self._break(refusal.reason)
             self.rest = "".join(self._pieces)
             return True
         if refusal.reason == CUT:
@@ -155,7 +155,7 @@ class Candidate:
 
     def _give_up(self, reason: str, *, blind: int) -> None:
         if self._began:
-            self.events.append(Broken(self._consume(), reason))
+            self._break(reason)
         else:
             self.events += self._refusals
             if reason:
@@ -211,6 +211,11 @@ class Candidate:
         if self._emitted:
             self.events.append(Args(raw, "".join(self._emitted)))
             self._emitted.clear()
+
+    def _break(self, reason: str) -> None:
+        """The call that has begun is none: all that was read of it is shown, then the failure."""
+        self._flow()
+        self.events.append(Broken(self._consume(), reason))
 
     def _close_live(self, draft: Draft, arguments: dict[str, object]) -> None:
         for key, value in arguments.items():

@@ -39,6 +39,7 @@ _FENCE_LINE = 256
 _OWN_FENCES = frozenset({"tool_code"})
 """Info strings that no language has: prose behind such a fence does not make it an example."""
 _NOBODY: frozenset[str] = frozenset()
+_BLANK = " \t\r"
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile(r"`+")
 _GLUED = re.compile(r"[ \t]*(json|tool_call|tool_code|)[ \t]*(?=[{\[])", re.IGNORECASE)
@@ -89,6 +90,8 @@ class Reader:
         self._buf = ""
         self._offset = 0
         self._tail = ""
+        self._is_line_start = True
+        """Nothing but white space has come since the last line break."""
         self._blind = 0
         self._work = 0
         self._inline = 0
@@ -127,7 +130,7 @@ class Reader:
             return []
         if self._flows(text):
             self._offset += len(text)
-            self._tail = (self._tail + text)[-BEFORE:]
+            self._pass(text)
             self._fresh = self._fresh and text.isspace()
             return [Text(text)]
         self._buf += text
@@ -140,11 +143,8 @@ class Reader:
             and not self._inline
             and not self._discarding
             and not self._lexicon.trigger.search(text)
-            and not (self._line_rows and self._is_line_start())
+            and not (self._line_rows and self._is_line_start)
         )
-
-    def _is_line_start(self) -> bool:
-        return not line_of(self._tail).strip()
 
     def finish(self, reason: FinishReason) -> list[Event]:
         self._eof = True
@@ -184,7 +184,7 @@ class Reader:
 
     def _step_text(self) -> bool:
         buf = self._buf
-        if self._line_rows and self._is_line_start():
+        if self._line_rows and self._is_line_start:
             move = self._line_start(0)
             if move is not None:
                 return move
@@ -212,7 +212,7 @@ class Reader:
     def _line_start(self, at: int) -> bool | None:
         """What a marker at the start of a line leads to: a move made, or None where none stands there."""
         buf = self._buf
-        while at < len(buf) and buf[at] in " \t":
+        while at < len(buf) and buf[at] in _BLANK:
             at += 1
         if at == len(buf) or self._offset + at < self._blind:
             return None
@@ -251,11 +251,11 @@ class Reader:
         """Begin a candidate, unless it stands in inline code."""
         if not rows:
             return None
+        self._text(at)
         if self._inline:
-            literal = self._inline_code(at)
+            literal = self._inline_code(0)
             if literal is not None:
                 return literal
-        self._text(at)
         self._begin(rows, opening)
         return True
 
@@ -318,14 +318,15 @@ class Reader:
         if end == len(buf) and not self._eof:
             self._text(at)
             return False
-        line = (self._tail + buf[:at]).rsplit("\n", 1)[-1]
+        line = (self._tail + buf[:at])[-BEFORE:].rsplit("\n", 1)[-1]
         if end - at >= 3 and may_open_fence(line):
-            newline = buf.find("\n", end)
+            newline = buf.find("\n", end, end + _FENCE_LINE)
             if newline < 0 and not self._eof and len(buf) - end < _FENCE_LINE:
                 self._text(at)
                 return False
             ends = newline + 1 if newline >= 0 else len(buf)
-            info = opens_fence(buf[end : newline if newline >= 0 else len(buf)], mark)
+            is_short = newline >= 0 or len(buf) - end < _FENCE_LINE
+            info = opens_fence(buf[end : newline if newline >= 0 else len(buf)], mark) if is_short else None
             if info is not None and self._results.get(mark * 3 + info, _NOBODY) & self._callers:
                 self._text(at)
                 self._discarding = True
@@ -362,7 +363,7 @@ class Reader:
             self._fence = fence
             self._out.append(Text(line))
             self._remember(info)
-        self._tail = (self._tail + line)[-BEFORE:]
+        self._pass(line)
         return True
 
     def _remember(self, info: str) -> None:
@@ -492,6 +493,10 @@ class Reader:
                 return False
         if self._may_begin_now():
             return False
+        marker = self._lexicon.at(buf, 0)
+        if pending.calls and marker in LEFTOVERS:
+            self._text(len(marker))
+            return True
         mark, size, _ = pending.fence
         rows, opening = self._openable_now(Fence(mark=mark, size=size, info=pending.info))
         if rows and not pending.refused and not (pending.begun and not opening.marker):
@@ -646,15 +651,22 @@ class Reader:
         if not size:
             return
         text = self._take(size)
-        if self._inline and _PARAGRAPH.search(self._tail[-BEFORE:].rstrip(" \t\r")[-1:] + text):
+        if self._inline and _PARAGRAPH.search("\n" + text if self._is_line_start else text):
             self._inline = 0
-        self._tail = (self._tail + text)[-BEFORE:]
+        self._pass(text)
         self._emit(Text(text))
+
+    def _pass(self, text: str) -> None:
+        """Remember what stands before the next text."""
+        self._tail = (self._tail + text)[-BEFORE:]
+        line = line_of(self._tail)
+        is_long = len(line) == BEFORE
+        self._is_line_start = (self._is_line_start or not is_long) and not (text if is_long else line).strip(_BLANK)
 
     def _emit(self, event: Event) -> None:
         if event.raw:
             if self._candidate is not None:
-                self._tail = (self._tail + event.raw)[-BEFORE:]
+                self._pass(event.raw)
             if not isinstance(event, Text):
                 self._fresh = True
             elif not event.raw.isspace():
