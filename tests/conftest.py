@@ -1,6 +1,7 @@
 """What tests share: a gateway on a free port, a scripted upstream, and guards against what must not be left behind."""
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 import structlog
+from attrs import frozen
 from blockbuster import blockbuster_ctx
 
 from tests.support.client import open_connection
@@ -57,9 +59,28 @@ async def upstream(no_leaks: None) -> AsyncIterator[FaultyUpstream]:
     await server.close()
 
 
+@frozen
+class Log:
+    """The file that the gateway's log goes to; it is written by a thread of its own."""
+
+    path: Path
+
+    async def until(self, wanted: str) -> str:
+        """All that is written, once `wanted` is in it."""
+        async with asyncio.timeout(5):
+            while wanted not in (written := self.path.read_text()):  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.01)
+        return written
+
+    async def record(self, event: str) -> dict[str, Any]:
+        """The fields of the last such event, once there is one."""
+        written = await self.until(f'"event":"{event}"')
+        return [fields for fields in map(json.loads, written.splitlines()) if fields["event"] == event][-1]
+
+
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Path]:
-    """The file that the gateway's log goes to, through the pipeline that serves in earnest."""
+def log(tmp_path: Path) -> Iterator[Log]:
+    """The gateway's log, through the pipeline that serves in earnest."""
     from gateway.telemetry.logs import configure_logging
 
     path = tmp_path / "log.jsonl"
@@ -67,7 +88,7 @@ def log(tmp_path: Path) -> Iterator[Path]:
     handlers, level = root.handlers[:], root.level
     fd = os.open(path, os.O_WRONLY | os.O_CREAT)
     writer = configure_logging(level="debug", fd=fd)
-    yield path
+    yield Log(path)
     writer.close()
     os.close(fd)
     structlog.reset_defaults()
@@ -75,7 +96,7 @@ def log(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-async def gateway(no_leaks: None, log: Path) -> "AsyncIterator[StartGateway]":
+async def gateway(no_leaks: None, log: Log) -> "AsyncIterator[StartGateway]":
     """Starts gateways: `await gateway(upstream.url, GATEWAY_KEEPALIVE_S="0.1")`."""
     from gateway.app import build  # here: most tests need no server
     from gateway.config import load

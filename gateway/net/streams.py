@@ -16,7 +16,6 @@ from gateway.net.upstream import UpstreamReply
 __all__ = ["pump"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
-EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 LINGER_S = 1.0
 """How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
 
@@ -47,7 +46,6 @@ class _Stream:
     """The state of one pump."""
 
     __slots__ = (
-        "_at_boundary",
         "_data_due",
         "_exchange",
         "_held_since",
@@ -74,7 +72,6 @@ class _Stream:
         self._sent_at = self._quiet_since
         self._held_since: float | None = None
         self._linger_due: float | None = None
-        self._at_boundary = True
 
     async def run(self, first: bytes) -> GatewayError | None:
         """Relay to the end of the reply; returns what ended it early, if anything did."""
@@ -137,8 +134,8 @@ class _Stream:
         if now >= self._data_due:
             raise UpstreamTimeout("the model server has been silent for too long")
         self._quiet_since = now
-        if self._at_boundary:
-            await self._turn.write(self._response, KEEP_ALIVE)
+        # The exchange gives whole events only, so a comment never stands within one.
+        await self._turn.write(self._response, KEEP_ALIVE)
 
     async def _relay(self, data: bytes) -> None:
         turn = self._turn
@@ -162,5 +159,4 @@ class _Stream:
             turn.first_sent = self._sent_at = now
         turn.longest_gap_s = max(turn.longest_gap_s, now - self._sent_at)
         self._sent_at = self._quiet_since = now
-        self._at_boundary = out.endswith(EVENT_ENDS)
         await turn.write(self._response, out)

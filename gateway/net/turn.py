@@ -204,7 +204,6 @@ class Turn:
         try:
             await self.patience.within(due, sending)
         except TimeoutError:
-            self.cut()
             raise ClientGone("does not read") from None
         except ConnectionError as error:
             raise ClientGone("has closed") from error

@@ -1,7 +1,6 @@
 """A call that was written as text, all the way from the model server to the client and into the records."""
 
 import asyncio
-import json
 
 import openai
 import pytest
@@ -12,18 +11,6 @@ from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, comple
 WRITTEN = "I read it.\n<read_file>\n<path>src/a.py</path>\n</read_file>"
 ROLE = event({"role": "assistant", "content": ""})
 FINISH = event(finish="stop")
-
-
-def lines(log) -> list[dict]:
-    return [json.loads(line) for line in log.read_text().splitlines()]
-
-
-async def ended(log) -> dict:
-    """The last record of a request; the log is written by a thread of its own."""
-    async with asyncio.timeout(5):
-        while not (found := [line for line in lines(log) if line["event"] == "request_ended"]):  # noqa: ASYNC110 - a file
-            await asyncio.sleep(0.01)
-    return found[-1]
 
 
 def called(chunks) -> list[tuple[str, str]]:
@@ -101,7 +88,7 @@ async def test_what_was_done_is_counted_and_written_down(gateway, upstream, clie
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"X-Request-Id": "mine-7", "traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
     await ask(client, running.url, chat(model="deepseek", tools=TOOLS), headers=headers)
-    record = await ended(log)
+    record = await log.record("request_ended")
     assert record["request_id"] == "mine-7"
     assert record["trace_id"] == trace
     assert (record["model"], record["strategy"], record["arm"], record["status"]) == (
@@ -114,7 +101,7 @@ async def test_what_was_done_is_counted_and_written_down(gateway, upstream, clie
     assert record["calls"][0]["score"] >= 0.9
     assert record["usage"] == {"input": 11, "output": 7}
     assert record["end"] == "completed"
-    assert "src/a.py" not in log.read_text()
+    assert "src/a.py" not in await log.until("request_ended")
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()
     dialect = record["calls"][0]["dialect"]
     for series in (
@@ -135,7 +122,7 @@ async def test_a_call_that_stays_text_is_counted_with_its_reason(gateway, upstre
     running = await gateway(upstream.url)
     got = await ask(client, running.url, chat(model="deepseek", tools=TOOLS))
     assert got.content == "<read_file>\n<path>src/a.py"
-    assert (await ended(log))["refused"]
+    assert (await log.record("request_ended"))["refused"]
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()
     assert 'toolgate_transform_errors_total{reason="parse",strategy="recovery"} 1.0' in exposition
     assert 'outcome="error",strategy="recovery"} 1.0' in exposition
@@ -145,7 +132,7 @@ async def test_a_failed_stream_is_unhealthy_and_a_refused_request_is_not(gateway
     upstream.script = stream(ROLE, text("hel"))
     running = await gateway(upstream.url)
     await ask(client, running.url, chat(model="deepseek", tools=TOOLS))
-    assert (await ended(log))["failure"] == "upstream_truncated"
+    assert (await log.record("request_ended"))["failure"] == "upstream_truncated"
     upstream.script = answer_json({"error": {"code": "context_length_exceeded"}}, status="400 X")
     await ask(client, running.url)
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()
