@@ -7,10 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import structlog
-from attrs import define, field
+from attrs import define
 
 from gateway import __version__, config
 from gateway.cli_banner import banner, listening_url
@@ -53,11 +53,9 @@ class Gateway:
     shared: Shared
     metrics_url: str | None = None
     _server: Server
-    _metrics_server: MetricsServer | None = None
-    _demo: DemoServer | None = None
+    _demo: DemoServer | None
     _strategies: Mapping[str, ToolExecutionStrategy]
-    _lag: asyncio.Task[None]
-    _closed: bool = field(default=False, init=False)
+    _closing: AsyncExitStack
 
     async def drain(self) -> None:
         """Take nothing new and let what runs end, for as long as the settings allow."""
@@ -77,55 +75,44 @@ class Gateway:
 
     async def close(self) -> None:
         """End everything that `build` began."""
-        if self._closed:
-            return
-        self._closed = True
-        self._lag.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._lag
-        await self._server.close()
-        if self._metrics_server is not None:
-            await self._metrics_server.close()
-        await self.shared.client.close()
-        if self._demo is not None:
-            await self._demo.close()
+        await self._closing.aclose()
 
 
 async def build(settings: Settings, *, metrics: Metrics | None = None) -> Gateway:
-    """Start a gateway on the running loop; raises `OSError` for a port that is taken, `ConfigError` for bad rules."""
+    """Start a gateway on the running loop; raises `OSError` for a taken port, `ConfigError` for bad settings."""
     loaded = load_strategies()
     for fault in loaded.faults:
         log.warning("strategy_left_out", fault=fault)
-    demo = await start_demo() if settings.upstream_url is None else None
-    upstream_url = settings.upstream_url if demo is None else demo.url
     telemetry = metrics or _metrics(settings)
-    client = UpstreamClient.create()
-    try:
+    async with AsyncExitStack() as closing:
+        demo = await start_demo() if settings.upstream_url is None else None
+        if demo is not None:
+            closing.push_async_callback(demo.close)
+        upstream_url = settings.upstream_url if demo is None else demo.url
+        client = UpstreamClient.create()
+        closing.push_async_callback(client.close)
         shared = Shared(
             configuration=Configuration.build(settings, loaded.strategies, upstream_url=upstream_url or ""),
             client=client,
             telemetry=telemetry,
             admission=Admission(limit=settings.max_concurrency),
         )
+        metrics_url = await _start_metrics(settings, shared, closing)
         server = Server(shared)
+        closing.push_async_callback(server.close)
         port = await server.start(settings.host, settings.port)
-    except BaseException:
-        await client.close()
-        if demo is not None:
-            await demo.close()
-        raise
-    metrics_server, metrics_url = await _start_metrics(settings, shared)
-    return Gateway(
-        url=listening_url(settings, port),
-        settings=settings,
-        shared=shared,
-        server=server,
-        metrics_server=metrics_server,
-        metrics_url=metrics_url,
-        demo=demo,
-        strategies=loaded.strategies,
-        lag=asyncio.get_running_loop().create_task(_observe_lag(telemetry), name="loop-lag"),
-    )
+        lag = asyncio.get_running_loop().create_task(_observe_lag(telemetry), name="loop-lag")
+        closing.push_async_callback(_ended, lag)
+        return Gateway(
+            url=listening_url(settings, port),
+            metrics_url=metrics_url,
+            settings=settings,
+            shared=shared,
+            server=server,
+            demo=demo,
+            strategies=loaded.strategies,
+            closing=closing.pop_all(),
+        )
 
 
 def serve(settings: Settings, *, environ: Mapping[str, str] | None = None) -> int:
@@ -236,16 +223,24 @@ def _metrics(settings: Settings) -> Metrics:
     return metrics
 
 
-async def _start_metrics(settings: Settings, shared: Shared) -> tuple[MetricsServer | None, str | None]:
+async def _start_metrics(settings: Settings, shared: Shared, closing: AsyncExitStack) -> str | None:
     server = MetricsServer(shared)
+    closing.push_async_callback(server.close)
     try:
         port = await server.start(settings.metrics_host, settings.metrics_port)
     except OSError as error:
-        await server.close()
+        where = f"{settings.metrics_host}:{settings.metrics_port}"
         if settings.is_set("METRICS_PORT"):
-            log.warning("metrics_port_unavailable", port=settings.metrics_port, fault=error.strerror)
-        return None, None
-    return server, f"http://{_in_url(settings.metrics_host)}:{port}/metrics"
+            raise ConfigError([f"METRICS_PORT: cannot listen on {where}: {error.strerror}"]) from error
+        log.warning("metrics_port_unavailable", address=where, fault=error.strerror)
+        return None
+    return f"http://{_in_url(settings.metrics_host)}:{port}/metrics"
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _observe_lag(metrics: Metrics) -> None:

@@ -8,8 +8,10 @@ import signal
 import sys
 
 import aiohttp
+import attrs
 import pytest
 
+from gateway.app import build
 from gateway.config import load
 from gateway.core.errors import ConfigError
 from tests.support.client import Answer, ask, chat, get, open_connection, post_bytes
@@ -166,12 +168,27 @@ async def test_a_fault_of_ours_within_a_stream_is_its_last_event(gateway, upstre
     assert b"secret" not in got.body
 
 
-async def test_a_taken_metrics_port_is_no_reason_not_to_start(gateway, upstream, client):
+async def test_a_taken_metrics_port_is_a_fault_only_if_it_was_asked_for(gateway, upstream, client, log):
     first = await gateway(upstream.url)
     taken = first.metrics_url.split(":")[2].split("/")[0]
-    second = await gateway(upstream.url, METRICS_PORT=taken)
-    assert second.metrics_url is None
-    assert (await get(client, f"{second.url}/metrics")).status == 200
+    with pytest.raises(ConfigError, match="METRICS_PORT"):
+        await gateway(upstream.url, METRICS_PORT=taken)
+    by_default = attrs.evolve(
+        load({"UPSTREAM_URL": upstream.url, "GATEWAY_PORT": "0", "METRICS_PORT": taken}), sources={}
+    )
+    second = await build(by_default)
+    try:
+        assert second.metrics_url is None
+        assert (await get(client, f"{second.url}/metrics")).status == 200
+        await log.until("metrics_port_unavailable")
+    finally:
+        await second.close()
+
+
+async def test_a_taken_port_leaves_nothing_behind(gateway, upstream):
+    first = await gateway(upstream.url)
+    with pytest.raises(OSError, match="in use"):
+        await gateway(upstream.url, GATEWAY_PORT=first.url.rsplit(":", 1)[1])
 
 
 async def test_the_demo_answers_when_no_upstream_is_named(gateway, client):
