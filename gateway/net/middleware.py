@@ -51,8 +51,7 @@ async def _answer(handler: Handler, turn: Turn) -> web.StreamResponse:
         log.exception("request_failed", route=turn.route)
         turn.error = InternalError(f"internal error; request id {turn.id}")
     if turn.status:
-        turn.cut()
-        raise ClientGone("its answer had begun") from turn.error
+        return _nothing_more(turn)
     return await turn.send(error_response(turn.error, turn))
 
 
@@ -97,5 +96,6 @@ def _status(error: GatewayError, *, client_key: bool) -> int:
 
 
 def _nothing_more(turn: Turn) -> web.StreamResponse:
+    """A cut is the only way left to say that the answer is not whole."""
     turn.cut()
     return web.Response(status=499)

@@ -1,14 +1,16 @@
 """What each route does when nothing is wrong."""
 
+import asyncio
 import io
 import json
 
+import aiohttp
 import openai
 import pytest
 from yarl import URL
 
 from tests.support.client import TOOLS, ask, chat, exchange, get, post_bytes
-from tests.support.faulty_upstream import DONE, answer, answer_json, completion, event, stream, text
+from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer, answer_json, completion, event, stream, text
 
 ANSWER = (event({"role": "assistant", "content": ""}), text("hel"), text("lo"), event(finish="stop"), DONE)
 
@@ -164,6 +166,39 @@ async def test_a_relayed_upload_without_a_length_streams_up(gateway, upstream, c
     async with client.post(f"{running.url}/v1/files", data=pieces()) as response:
         assert response.status == 200
     assert upstream.last.body == b"onetwo"
+
+
+async def test_a_relayed_stream_comes_as_it_comes(gateway, upstream, connect):
+    go_on = asyncio.Event()
+
+    async def script(connection, received):
+        await connection.send(STREAM_HEAD, b"event: response.created\ndata: {}\n\n")
+        await go_on.wait()
+        await connection.send(b"data: not json at all\n\n")
+
+    upstream.script = script
+    running = await gateway(upstream.url)
+    reader, writer = await connect(running.url)
+    writer.write(post_bytes({"input": "x"}, "Connection: close", path="/v1/responses"))
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert b"X-Accel-Buffering: no" in head
+    await reader.readuntil(b"data: {}\n\n")
+    go_on.set()
+    assert b"data: not json at all\n\n" in await reader.read()
+
+
+async def test_a_relayed_answer_that_breaks_off_is_not_made_to_look_whole(gateway, upstream, client, log):
+    async def script(connection, received):
+        await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await connection.send_chunked(b"half", last=False)
+        connection.reset()
+
+    upstream.script = script
+    running = await gateway(upstream.url)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await get(client, f"{running.url}/v1/files")
+    record = await log.record("request_ended")
+    assert (record["end"], record["error"]) == ("upstream_error", "upstream_disconnected")
 
 
 @pytest.mark.parametrize("path", ["/v1/../admin", "/v1/%2e%2e/admin", "/v1/a/../../x"])
