@@ -43,7 +43,7 @@ async def no_leaks() -> AsyncIterator[None]:
     yield
     for _ in range(50):
         left = {task for task in asyncio.all_tasks() - before if not task.done()}
-        left.discard(asyncio.current_task())  # type: ignore[arg-type]
+        left.discard(asyncio.current_task())
         if not left and _sockets() <= sockets:
             return
         await asyncio.sleep(0.01)
@@ -75,7 +75,10 @@ class Log:
     async def record(self, event: str) -> dict[str, Any]:
         """The fields of the last such event, once there is one."""
         written = await self.until(f'"event":"{event}"')
-        return [fields for fields in map(json.loads, written.splitlines()) if fields["event"] == event][-1]
+        found: dict[str, Any] = [
+            fields for fields in map(json.loads, written.splitlines()) if fields["event"] == event
+        ][-1]
+        return found
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A call that was written as text, all the way from the model server to the client and into the records."""
 
 import asyncio
+from typing import Any
 
 import openai
 import pytest
@@ -74,10 +75,11 @@ async def test_the_openai_client_sees_a_call(gateway, upstream):
     upstream.script = stream(ROLE, text(WRITTEN), FINISH, DONE)
     running = await gateway(upstream.url)
     async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key="sk-x") as sdk:
-        messages = [{"role": "user", "content": "x"}]
-        async with sdk.chat.completions.stream(model="deepseek", messages=messages, tools=TOOLS) as chunks:
+        messages: Any = [{"role": "user", "content": "x"}]
+        tools: Any = TOOLS
+        async with sdk.chat.completions.stream(model="deepseek", messages=messages, tools=tools) as chunks:
             final = await chunks.get_final_completion()
-    (call,) = final.choices[0].message.tool_calls
+    (call,) = final.choices[0].message.tool_calls or []
     assert (call.function.name, call.function.arguments) == ("read_file", '{"path":"src/a.py"}')
 
 

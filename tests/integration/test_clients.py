@@ -102,7 +102,7 @@ async def test_c2_a_client_that_does_not_read_stops_the_upstream_and_is_dropped(
     reader, writer = await asyncio.open_connection(sock=sock)
     writer.write(post_bytes(chat()))
     await reader.readuntil(b"}]}")
-    reader._transport.pause_reading()  # a reader that asyncio does not drain behind the test's back
+    writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reader that asyncio does not drain behind the test's back
     await upstream.until_all_gone(5.0)
     assert sent < 24 << 20
     await until_idle(running)

@@ -79,7 +79,9 @@ async def test_an_interruption_ends_the_present_wait_once(never):
     with pytest.raises(Draining):
         await patience.within(patience.now() + 5, never)
     assert await patience.within(patience.now() + 5, soon("after")) == "after"
-    assert asyncio.current_task().cancelling() == 0
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
     patience.close()
 
 
@@ -92,7 +94,9 @@ async def test_an_interruption_before_a_wait_ends_that_wait_even_if_nothing_woul
     with pytest.raises(Draining):
         await patience.within(patience.now() + 5, at_once())
     await asyncio.sleep(0)
-    assert asyncio.current_task().cancelling() == 0
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
     patience.close()
 
 

@@ -3,6 +3,7 @@ from email.utils import format_datetime
 
 import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 from aioresponses import aioresponses
 from multidict import CIMultiDict
 from yarl import URL
@@ -17,6 +18,7 @@ from gateway.core.errors import (
 from gateway.net.patience import Patience
 from gateway.net.upstream import UpstreamCall, UpstreamClient, rejection
 
+KEY = ConnectionKey("model.test", 80, False, True, None, None, None)
 URL_UNDER_TEST = URL("http://model.test/v1/chat/completions")
 
 
@@ -78,7 +80,7 @@ async def test_an_answer_over_the_cap_is_given_up(upstream_client, patience, moc
         (aiohttp.ConnectionTimeoutError(), UpstreamTimeout),
         (TimeoutError(), UpstreamTimeout),
         (aiohttp.InvalidURL("x"), UpstreamBadReply),
-        (aiohttp.ClientConnectorDNSError(None, OSError(-2, "unknown name")), UpstreamRefused),
+        (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown name")), UpstreamRefused),
     ],
 )
 async def test_every_fault_of_the_library_is_one_of_ours(upstream_client, patience, mocked, raised, translated):

@@ -24,7 +24,7 @@ def test_five_failures_in_a_row_open_it():
     with pytest.raises(BreakerOpen) as raised:
         breaker.admit(0.5)
     assert raised.value.status == 503
-    assert raised.value.retry_after_s >= 0.5
+    assert (raised.value.retry_after_s or 0) >= 0.5
 
 
 def test_a_success_in_between_starts_the_row_anew():
@@ -40,7 +40,7 @@ def test_flapping_opens_it_by_the_share_of_failures():
     for _ in range(9):
         succeed(breaker, 0.0)
         fail(breaker, 0.0)
-    assert breaker.state == "closed"
+    assert not breaker.admit(0.0)
     succeed(breaker, 0.0)
     fail(breaker, 0.0)
     assert breaker.state == "open"
