@@ -41,6 +41,7 @@ class Start:
 
     raw: str
     name: str
+    dialect: str = "text"
 
 
 @frozen
@@ -76,6 +77,9 @@ class Note:
 
     verdict: Verdict
     raw: str = ""
+    seen: str = ""
+    """The candidate, as far as it is shown; `size` is its whole length."""
+    size: int = 0
 
 
 Event = Text | Drop | Start | Args | End | Broken | Note
