@@ -6,13 +6,18 @@ once more, so the reader keeps a budget. In `incremental` mode a call that has b
 
 from collections.abc import Generator
 
+from attrs import evolve
+
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
-from strategies.confidence import base, judge
+from strategies.confidence import PROVENANCE, base, judge
 from strategies.cursor import CUT, Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.jsonish import dumps
 
 __all__ = ["Candidate"]
+
+_SHOWN = 1 << 16
+"""How much of a refused candidate is shown to whoever wants to know what was wrong with it."""
 
 
 class Candidate:
@@ -76,6 +81,8 @@ class Candidate:
         self._cursor = Cursor()
         self._arguments = Arguments(self._emit_live if self._live else None)
         self._emitted: list[str] = []
+        self._flowed: list[str] = []
+        """The text of the call under way that events account for already."""
         self._began = ""
         self._shown = False
         self._ended = False
@@ -107,15 +114,18 @@ class Candidate:
         if self._began:
             self._close_live(draft, judged.arguments)
         raw = self._consume(draft.end)
+        if verdict.accepted and self._context.quoted("".join((*self._flowed, raw)), verdict.name, judged.arguments):
+            verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, PROVENANCE))
+        self._flowed.clear()
         self._drafts += 1
         self._ended = draft.end is not None
         end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
         if self._began:
             self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
         elif verdict.accepted and len(raw.encode("utf-8", "surrogatepass")) <= self._limit:
-            self.events += (Start("", verdict.name), Args("", end.arguments), end)
+            self.events += (Start("", verdict.name, dialect.id), Args("", end.arguments), end)
         else:
-            self.events += (Note(verdict), Text(raw))
+            self.events += (Note(verdict, seen=raw[:_SHOWN], size=len(raw)), Text(raw))
         self._began, self._shown = "", False
         self._arguments.restart()
 
@@ -165,7 +175,8 @@ class Candidate:
 
     def _note(self, reason: str, attempted: bool) -> Note:
         name = self._opening.marker if attempted else ""
-        return Note(Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,)))
+        verdict = Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,))
+        return Note(verdict, seen="".join(self._pieces)[:_SHOWN], size=self._size) if attempted else Note(verdict)
 
     @property
     def consumed(self) -> int:
@@ -205,8 +216,9 @@ class Candidate:
         if not self._began or (self._shown and not self._emitted):
             return
         raw = self._consume()
+        self._flowed.append(raw)
         if not self._shown:
-            self.events.append(Start(raw, self._began))
+            self.events.append(Start(raw, self._began, self._rows[self._row].id))
             self._shown, raw = True, ""
         if self._emitted:
             self.events.append(Args(raw, "".join(self._emitted)))

@@ -8,7 +8,10 @@ from gateway.core.events import Verdict
 from strategies.dialect import Context, Draft
 from strategies.jsonish import CHOSEN
 
-__all__ = ["FORMS", "Judged", "cost", "judge"]
+__all__ = ["FORMS", "PROVENANCE", "Judged", "cost", "judge"]
+
+PROVENANCE = "provenance"
+"""The reason of a call that was only copied from what the client sent."""
 
 FORMS = {
     "prompted": 99,
@@ -39,6 +42,7 @@ _COSTS = {
     "call_closer_missing": 2,
     "call_closer_wrong": 2,
     "value_closer_wrong": 2,
+    "parameter_chosen": 8,
 }
 
 

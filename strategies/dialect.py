@@ -5,7 +5,7 @@ returns when its markup ends, and raises `Reject` when the text is no call. What
 belongs to the next one, or is dropped markup when it returns.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from strategies.base import Options
 from strategies.cursor import Cursor
 from strategies.lexicon import line_of
 from strategies.names import resolve
+from strategies.provenance import Provenance
 from strategies.registry import known
 from strategies.schema import ToolSchema, schema_of
 
@@ -146,7 +147,7 @@ class Arguments:
 class Context:
     """What the grammars of one request know: its tools, their schemas, the settings, the prompted dialect."""
 
-    __slots__ = ("_schemas", "family", "model", "options", "prompted", "restricted", "tools")
+    __slots__ = ("_provenance", "_schemas", "family", "model", "options", "prompted", "restricted", "tools")
 
     def __init__(
         self,
@@ -157,6 +158,7 @@ class Context:
         prompted: str | None = None,
         restricted: bool = False,
         family: frozenset[str] = frozenset(),
+        provenance: Provenance | None = None,
     ) -> None:
         self.tools = tools
         self.options = options
@@ -166,6 +168,7 @@ class Context:
         """`RECOVERY_TOOLS` applies: the model was not asked for this form."""
         self.family = family
         """The dialects that the model's family writes by training."""
+        self._provenance = provenance
         self._schemas: dict[str, ToolSchema] = {}
 
     def find(self, name: str) -> Tool | None:
@@ -188,6 +191,10 @@ class Context:
         if schema is None:
             schema = self._schemas[tool.name] = schema_of(tool)
         return schema
+
+    def quoted(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the call that stands in the answer as `raw` was copied from what the client sent."""
+        return self._provenance is not None and self._provenance.quotes(raw, name, arguments)
 
     def may_recover(self, name: str) -> bool:
         globs = self.options.recovery_tools

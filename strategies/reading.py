@@ -1,20 +1,32 @@
 """Which dialects read an answer, and how a reader for it is made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gateway.core.tools import ToolSet
 from strategies.base import AnswerReader, Options
 from strategies.dialect import Context
 from strategies.grammar import family_of, grammar_for
+from strategies.provenance import Provenance
 from strategies.reader import Reader
 
 __all__ = ["reader_factory"]
 
 
 def reader_factory(
-    *, tools: ToolSet, options: Options, model: str, prompted: str | None = None, restricted: bool = False
+    *,
+    tools: ToolSet,
+    options: Options,
+    model: str,
+    prompted: str | None = None,
+    restricted: bool = False,
+    messages: Sequence[Mapping[str, Any]] = (),
 ) -> Callable[[], AnswerReader]:
-    """Readers for one request, one per choice; `prompted` is the dialect the model was asked to use."""
+    """Readers for one request, one per choice.
+
+    `prompted` is the dialect the model was asked to use; a call that stands verbatim in one of the client's `messages`
+    is a quotation.
+    """
     context = Context(
         tools=tools,
         options=options,
@@ -22,6 +34,7 @@ def reader_factory(
         prompted=prompted,
         restricted=restricted,
         family=family_of(model),
+        provenance=Provenance(messages),
     )
     grammar = grammar_for(context)
 

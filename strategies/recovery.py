@@ -20,7 +20,13 @@ class RecoveryStrategy:
         return Prepared(
             strategy=self.name,
             body=request.raw,
-            make_reader=reader_factory(tools=request.tools, options=options, model=request.model, restricted=True),
+            make_reader=reader_factory(
+                tools=request.tools,
+                options=options,
+                model=request.model,
+                restricted=True,
+                messages=request.messages,
+            ),
             shape=Shape(
                 first_only=mode == "first" or request.parallel is False,
                 keep_trailing=options.trailing_text == "keep",

@@ -1,6 +1,6 @@
 """Tools for models that only read text: described in the system prompt, called in tags, read back from the answer."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from re import compile as pattern
 from typing import Any, Protocol
 
@@ -26,7 +26,13 @@ class MakesReaders(Protocol):
     """How a reader for the prompted dialect is made."""
 
     def __call__(
-        self, *, tools: ToolSet, options: Options, model: str, prompted: str | None
+        self,
+        *,
+        tools: ToolSet,
+        options: Options,
+        model: str,
+        prompted: str | None,
+        messages: Sequence[Mapping[str, Any]],
     ) -> Callable[[], AnswerReader]: ...
 
 
@@ -76,7 +82,9 @@ class XmlPromptStrategy:
     ) -> Callable[[], AnswerReader] | None:
         if not tools:
             return None
-        return self._make_readers(tools=tools, options=options, model=request.model, prompted=writer.id)
+        return self._make_readers(
+            tools=tools, options=options, model=request.model, prompted=writer.id, messages=request.messages
+        )
 
 
 def _encoded(request: ChatRequest, messages: list[dict[str, Any]]) -> bytes:

@@ -23,7 +23,7 @@ class Readers:
         self.asked: list[tuple[tuple[str, ...], str, str | None]] = []
 
     def __call__(
-        self, *, tools: ToolSet, options: Options, model: str, prompted: str | None
+        self, *, tools: ToolSet, options: Options, model: str, prompted: str | None, messages: object = ()
     ) -> Callable[[], AnswerReader]:
         self.asked.append((tools.names, model, prompted))
 

@@ -1,0 +1,167 @@
+"""Whether a call in the answer was only copied from what the client sent: a file, a web page, a user's text.
+
+Texts are compared without their white space, in a few forms in which a quotation differs from its source: as it is,
+without line numbers and quotation signs at line starts, and with the escapes of JSON and markup undone. A call counts
+as copied when all of it stands in one message, or when its head or its tail does while the rest is missing there: an
+opener that is left open in a file, for the model to go on with.
+
+Bounds: texts are folded once per request, and only when a call is about to be accepted; a look-up is linear in them,
+and there are as many as the budget allows. What comes after that is taken for a copy.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Provenance"]
+
+_SENDERS = frozenset({"user", "tool", "function"})
+_MAX_DEPTH = 4
+_BUDGET = 256 << 20
+"""Characters that the look-ups of one request may go over."""
+_REACH = 4096
+"""How far behind the head of a copied call the rest of it is looked for, at least."""
+_MIN_TAIL = 24
+_LINE_PREFIX = re.compile(r"^[ \t]*(?:[0-9]+[ \t]*[|:\t→-][ \t]?|(?:>[ \t]?)+|[+|-][ \t]?)", re.MULTILINE)
+_JSON_ESCAPES = (
+    ("\\n", "\n"),
+    ("\\r", ""),
+    ("\\t", ""),
+    ('\\"', '"'),
+    ("\\/", "/"),
+    ("\\u003c", "<"),
+    ("\\u003e", ">"),
+    ("\\\\", "\\"),
+)
+_ENTITIES = (
+    ("&lt;", "<"),
+    ("&gt;", ">"),
+    ("&quot;", '"'),
+    ("&#34;", '"'),
+    ("&apos;", "'"),
+    ("&#39;", "'"),
+    ("&amp;", "&"),
+)
+_INVISIBLE = ("\ufeff", "\u200b")
+
+
+class Provenance:
+    """Knows the texts that one request brought; made for each request, it looks at them when it is first asked."""
+
+    __slots__ = ("_budget", "_messages", "_sources")
+
+    def __init__(self, messages: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._messages = messages
+        self._sources: list[str] | None = None
+        self._budget = _BUDGET
+
+    def quotes(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the call that stands in the answer as `raw` was copied; one without arguments never was."""
+        if not self._messages or not arguments:
+            return False
+        block = _folded(raw)
+        if not block:
+            return False
+        sources = self._folded_sources()
+        self._budget -= 3 * sum(map(len, sources))
+        if self._budget < 0:
+            return bool(sources)
+        if any(block in source for source in sources):
+            return True
+        head, tail, opening, closing = _parts(block, name, arguments)
+        return any(
+            _is_left_open(source, head, closing, len(block))
+            or _is_left_unopened(source, tail, opening, closing, len(block))
+            for source in sources
+        )
+
+    def _folded_sources(self) -> list[str]:
+        if self._sources is None:
+            texts = (text for message in self._messages if message.get("role") in _SENDERS for text in _texts(message))
+            self._sources = [source for text in texts for source in _forms(text)]
+        return self._sources
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    """All text of a message, its parts' included."""
+    yield from _strings(message.get("content"), _MAX_DEPTH)
+
+
+def _strings(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth and isinstance(value, list):
+        for item in value:
+            yield from _strings(item, depth - 1)
+    elif depth and isinstance(value, dict):
+        yield from _strings(value.get("text"), depth - 1)
+        yield from _strings(value.get("content"), depth - 1)
+
+
+def _forms(text: str) -> Iterator[str]:
+    """The text folded, and its other readings where they differ."""
+    whole = _folded(text)
+    seen = {whole}
+    yield whole
+    plain = _LINE_PREFIX.sub("", text)
+    for form in (plain, _unescaped(text, _JSON_ESCAPES), _unescaped(plain, _ENTITIES)):
+        folded = _folded(form)
+        if folded not in seen:
+            seen.add(folded)
+            yield folded
+
+
+def _unescaped(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
+    for escaped, char in escapes:
+        text = text.replace(escaped, char)
+    return text
+
+
+def _folded(text: str) -> str:
+    folded = "".join(text.split())
+    for char in _INVISIBLE:
+        folded = folded.replace(char, "")
+    return folded
+
+
+def _parts(block: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """The call's head up to its first value, its tail from its last value on, its opening and its closing markup."""
+    named = block.find(name)
+    opened = named + len(name)
+    spans = [span for span in (_span(block, value, opened) for value in arguments.values()) if span]
+    if not spans or named < 0:
+        return "", "", "", ""
+    first, last = min(spans), max(spans, key=lambda span: span[1])
+    return block[: first[0]], block[last[0] :], block[:opened], _last_mark(block[last[1] :])
+
+
+def _span(block: str, value: object, after: int) -> tuple[int, int] | None:
+    """Where a value stands in the call, as far as that can be told."""
+    text = _folded(value) if isinstance(value, str) else ""
+    start = block.find(text, after) if text else -1
+    return None if start < 0 else (start, start + len(text))
+
+
+def _last_mark(closing: str) -> str:
+    """What ends the call: its last tag or token, or the braces of its object."""
+    at = closing.rfind("<")
+    return closing[at:] if at >= 0 else closing[-2:]
+
+
+def _is_left_open(source: str, head: str, closing: str, size: int) -> bool:
+    """Whether the head of a call stands in the source without the end of one behind it."""
+    if not head or not closing:
+        return False
+    at = source.find(head)
+    return at >= 0 and source.find(closing, at + len(head), at + len(head) + max(_REACH, 2 * size)) < 0
+
+
+def _is_left_unopened(source: str, tail: str, opening: str, closing: str, size: int) -> bool:
+    """Whether the last value and the end of a call stand in the source without the beginning of one before them.
+
+    Braces alone are no end that tells a call from any other data.
+    """
+    if len(tail) < _MIN_TAIL or not opening or not closing.startswith("<"):
+        return False
+    at = source.find(tail)
+    return at >= 0 and source.rfind(opening, max(0, at - max(_REACH, 2 * size)), at) < 0
