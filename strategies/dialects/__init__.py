@@ -35,6 +35,7 @@ from strategies.dialects.tag_xml import GENERIC, PREFIXED, WRAPPED
 __all__ = ["BY_ID", "TABLE"]
 
 TABLE: tuple[Dialect, ...] = (
+    NEMOTRON_NANO,
     HERMES,
     UNOPENED,
     QWEN3_CODER,
@@ -91,7 +92,6 @@ TABLE: tuple[Dialect, ...] = (
     INKLING,
     LFM2,
     LONGCAT,
-    NEMOTRON_NANO,
     OLMO3,
     SMOLLM3,
     CONTINUE,
