@@ -21,4 +21,5 @@ ROUTES = [
     Route(model="demo-xml", rules="*=xml_prompt"),
     Route(model="demo-hermes"),
     Route(model="demo-hermes", rules="*=xml_prompt:hermes"),
+    Route(model="demo-json"),
 ]
