@@ -4,16 +4,25 @@ A third-party strategy implements `ToolExecutionStrategy` and registers an entry
 exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
 """
 
-from collections.abc import Callable
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
-from gateway.core.events import Event
+from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
 from gateway.wire.openai_chat import ChatRequest
 
-__all__ = ["AnswerReader", "FinishReason", "Options", "Prepared", "Shape", "ToolExecutionStrategy"]
+__all__ = [
+    "AnswerReader",
+    "AsksAgain",
+    "Attempt",
+    "FinishReason",
+    "Options",
+    "Prepared",
+    "Shape",
+    "ToolExecutionStrategy",
+]
 
 FinishReason = str
 """The upstream's finish reason; `cut` stands for an answer that ended without one."""
@@ -65,6 +74,46 @@ class AnswerReader(Protocol):
 
 
 @frozen(kw_only=True)
+class Attempt:
+    """An answer that meant a call, or had to hold one, and holds none that can be used."""
+
+    content: str
+    notes: tuple[Note, ...] = ()
+    """The attempts that stayed text."""
+    calls: tuple[Mapping[str, Any], ...] = ()
+    """Its structured calls, as they came, when none has arguments that can be used."""
+
+
+class AsksAgain(Protocol):
+    """How a request is sent again after an attempt; the answer to it is read for its calls alone."""
+
+    @property
+    def required(self) -> bool:
+        """An answer without a call cannot be used."""
+        ...
+
+    def satisfies(self, name: str) -> bool:
+        """Whether a call of this tool is one that the request asks for."""
+        ...
+
+    def is_attempt(self, note: Note) -> bool:
+        """Whether a candidate that stayed text was plainly meant as a call that can be asked for again."""
+        ...
+
+    def is_usable(self, name: object, arguments: object) -> bool:
+        """Whether a structured call can be delivered."""
+        ...
+
+    def reason(self, attempt: Attempt) -> str:
+        """In a few words, without anything the model wrote, why it is asked again."""
+        ...
+
+    def body(self, attempts: Sequence[Attempt]) -> bytes:
+        """The body of the request that asks again; its answer is wanted whole, not as a stream."""
+        ...
+
+
+@frozen(kw_only=True)
 class Prepared:
     """A request ready to send, and the way to read its answer."""
 
@@ -75,6 +124,8 @@ class Prepared:
     shape: Shape = field(factory=Shape)
     mend_native: bool = True
     """Mend the certain wire faults of structured tool calls."""
+    repair: AsksAgain | None = None
+    """How a broken call is asked for again; `None` never asks."""
     warnings: tuple[str, ...] = ()
     """Facts for the log: a skipped tool, a mended message."""
 
