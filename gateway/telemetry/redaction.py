@@ -15,6 +15,8 @@ _MAX_CHARS = 1 << 13
 _MAX_DEPTH = 6
 _MAX_ITEMS = 100
 _MAX_INT_BITS = 256
+_SHORT = 64
+_MAX_KNOWN = 4096
 _SHORTEST_SECRET = 4
 
 _SECRET_KEYS = ("authorization", "apikey", "secret", "password", "cookie", "credential")
@@ -28,13 +30,25 @@ _PAIR = re.compile(r"((?:api[-_]?key|token|password|secret)[\"']?[=:] ?[\"']?)[^
 class Redactor:
     """Knows the secrets by value, the names they go by, and what keys look like."""
 
-    __slots__ = ("_secrets",)
+    __slots__ = ("_known", "_secrets")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known: dict[str, str] = {}
+        """Short texts that have been read before: most of a log line is the same each time."""
         self._secrets = sorted({word for word in secrets if len(word) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
     def text(self, raw: str) -> str:
         """The text with every secret in it replaced, and not too long for a line."""
+        if len(raw) > _SHORT:
+            return self._read(raw)
+        clean = self._known.get(raw)
+        if clean is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            clean = self._known[raw] = self._read(raw)
+        return clean
+
+    def _read(self, raw: str) -> str:
         if len(raw) <= _MAX_CHARS and not _SUSPECT.search(raw) and not any(word in raw for word in self._secrets):
             return raw
         clean = raw[:_MAX_READ_CHARS]
