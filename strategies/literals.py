@@ -7,6 +7,10 @@ from strategies.dialect import Opening
 __all__ = ["FenceMark", "closes_fence", "is_announced_example", "is_quoted", "may_open_fence", "opens_fence"]
 
 _QUOTES = "\"'“”‘’«»„「『`"
+_OPENING_QUOTES = ("«", "„")
+_THIN_SPACES = " \u00a0\u202f"
+_TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
+"""Openers of a wrapper: what they stand in, the call inside stands in."""
 _SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
@@ -58,8 +62,9 @@ def is_quoted(opening: Opening, level: str) -> bool:
     line = opening.line
     if line.lstrip().startswith(">"):
         return True
-    last = opening.before[-1:]
-    if last and last in _QUOTES:
+    ahead = _TAGS.sub("", opening.before[-_LEAD_IN:])
+    last = ahead[-1:]
+    if last and (last in _QUOTES or (last in _THIN_SPACES and ahead.rstrip(_THIN_SPACES)[-1:] in _OPENING_QUOTES)):
         return True
     if level not in "CD":
         return False

@@ -11,7 +11,7 @@ from attrs import define, field
 __all__ = ["Commands", "ShellFault", "heredocs", "simple_commands"]
 
 _HEREDOC = re.compile(r"""(?<!<)<<(-|~)?[ \t]*(['"]?)([A-Za-z_]\w*)\2""")
-_FIRST = re.compile(r"[A-Za-z0-9_./+-]++(?=[ \t\n;&|<>()]|\Z)")
+_FIRST = re.compile(r"[A-Za-z0-9_./+-]++(?=[ \t\n;&|<>()`]|\Z)")
 _PLAIN = re.compile(r"[\w./+=:,@%*?~^!-]++")
 _QUOTED = re.compile(r"""(?:[^"\\$`]|\\.|\$(?!\())*+""", re.DOTALL)
 _REDIRECT = re.compile(r"[<>&|]++[ \t]*+[\w./+=:,@%~-]*+")

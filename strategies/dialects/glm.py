@@ -139,7 +139,8 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     if not key and (tag is None or not any(end.match(tag) for end in (_KEY_OPEN, FORM.call_close, FORM.call))):
         raise Reject("no pair")
-    begin_call(call, arguments)
+    if key or (tag and _KEY_OPEN.match(tag)) or not call.schema.required:
+        begin_call(call, arguments)
     while True:
         if not key and not (yield from _skip(cur, _KEY_OPEN)):
             return

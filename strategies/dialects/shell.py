@@ -61,10 +61,15 @@ def shell_tool(context: Context) -> Tool | None:
 
 
 def _fences(context: Context) -> tuple[str, ...]:
-    tool = shell_tool(context) if context.options.recovery_shell else None
-    if tool is None:
-        return ()
-    return SHELL_FENCES if _IS_WINDOWS.search(tool.description) else (*_POSIX, *_SESSIONS)
+    return SHELL_FENCES if context.options.recovery_shell and shell_tool(context) is not None else ()
+
+
+def _may_open(context: Context, opening: Opening) -> bool:
+    """Another system's shell needs a tool that says it is for that system."""
+    if opening.fence is None or opening.fence.info not in _WINDOWS:
+        return True
+    tool = shell_tool(context)
+    return tool is not None and _IS_WINDOWS.search(tool.description) is not None
 
 
 def _parse(
@@ -77,7 +82,8 @@ def _parse(
     lead = _last_sentence(opening.lead)
     if opening.earlier.intersection(SHELL_FENCES):
         raise Reject("several shell fences")
-    if opening.lead.strip() and (not _ACTS.search(lead) or _TELLS.search(lead)):
+    asks = any(mark in opening.lead.rstrip().rpartition("\n")[2] for mark in "?？")
+    if opening.lead.strip() and (asks or not _ACTS.search(lead) or _TELLS.search(lead)):
         raise Reject("not announced as an action")
     pieces: list[str] = []
     yield from _body(cur, opening, pieces)
@@ -119,20 +125,36 @@ def _body(cur: Cursor, opening: Opening, pieces: list[str]) -> Steps:
 
 def _command(body: str, info: str) -> str:
     """The body without prompts and without the output between them."""
-    lines = body.strip("\n").split("\n")
-    session = info in _SESSIONS
-    prompts = [_prompted(line, info) for line in lines]
-    if not session and not any(found is not None for found in prompts):
-        return "\n".join(lines).strip()
+    commands = _logical_lines(body.strip("\n"))
+    prompts = [_prompted(lines[0], info) for lines in commands]
+    if info not in _SESSIONS and not any(found is not None for found in prompts):
+        return body.strip("\n").rstrip()
     kept: list[str] = []
-    goes_on = False
-    for line, found in zip(lines, prompts, strict=True):
+    for lines, found in zip(commands, prompts, strict=True):
         if found is not None:
-            kept.append(found)
-        elif goes_on:
-            kept.append(line.removeprefix("> "))
-        goes_on = bool(kept) and (found is not None or goes_on) and _is_open(kept)
+            kept += [found, *(line.removeprefix("> ") for line in lines[1:])]
     return "\n".join(kept).strip()
+
+
+def _logical_lines(body: str) -> list[list[str]]:
+    """The lines, each with those that continue it: behind a backslash, or inside a heredoc."""
+    found: list[list[str]] = []
+    waiting: list[tuple[str, bool]] = []
+    continued = False
+    for line in body.split("\n"):
+        if waiting:
+            found[-1].append(line)
+            word, indented = waiting[0]
+            if (line.lstrip("\t") if indented else line) == word:
+                waiting.pop(0)
+            continue
+        if continued:
+            found[-1].append(line)
+        else:
+            found.append([line])
+        waiting = [(word, indented) for word, indented, _ in heredocs(line)]
+        continued = line.endswith("\\")
+    return found
 
 
 def _prompted(line: str, info: str) -> str | None:
@@ -143,14 +165,6 @@ def _prompted(line: str, info: str) -> str | None:
     if info in _WINDOWS:
         patterns = [_WINDOWS_PROMPT]
     return next((match.group(1) for pattern in patterns if (match := pattern.match(line))), None)
-
-
-def _is_open(lines: list[str]) -> bool:
-    """Whether the last command goes on in the next line."""
-    if lines[-1].endswith("\\"):
-        return True
-    waiting = heredocs(lines[-1]) if len(lines) == 1 or not heredocs(lines[-2]) else []
-    return bool(waiting)
 
 
 def _refuse_unsafe(command: str, context: Context) -> bool:
@@ -191,6 +205,7 @@ SHELL = Dialect(
     family="shell",
     level="E",
     bodies=_fences,
+    may_open=_may_open,
     parse=_parse,
     carriers=(),
     example="I'll look.\n\n```bash\nls -la\n```",

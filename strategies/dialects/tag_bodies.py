@@ -15,6 +15,8 @@ from strategies.yamlish import NoMapping, read_mapping
 __all__ = ["read_attributes", "read_json_body", "read_name_attribute", "read_sole_value", "read_yaml_body"]
 
 _NAME_RUN = re.compile(r"[A-Za-z0-9_.:-]*")
+_PATH_NAME = re.compile(r"path|file|dir|folder", re.IGNORECASE)
+_WORDS = re.compile(r"\A[^/\\]*\s[^/\\]*\Z")
 _SOLE_RUN = re.compile(r"[^<\n]*")
 _SPACES = re.compile(r" *")
 _KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
@@ -83,6 +85,8 @@ def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
     text = yield from cur.match(_SOLE_RUN, _SOLE_BOUND)
     if not text.strip() or not (yield from cur.starts(f"</{call.tag}>")):
         raise Reject("no parameter")
+    if _PATH_NAME.search(names[0]) and _WORDS.search(text.strip()):
+        raise Reject("words where a path belongs")
     call.store(names[0], text.strip())
 
 
