@@ -128,7 +128,7 @@ async def served(environ: Mapping[str, str]) -> AsyncIterator[str]:
         async with asyncio.timeout(30):
             while not url:
                 line = await process.stderr.readline()
-                assert line, "the gateway did not start"
+                assert line.startswith(b"{"), (line + await process.stderr.read()).decode()
                 entry = json.loads(line)
                 url = entry["url"] if entry["event"] == "gateway_started" else ""
         yield url
