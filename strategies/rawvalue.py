@@ -337,8 +337,8 @@ def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
 def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
     """After `C K` of a body value: search the rest for stray closers; asks for another pass where one is found.
 
-    Returns at once where the answer ends or another call opens at a line start; the text read on the way is to be
-    given back (`Draft.end`).
+    Returns at once where the answer ends, another call opens at a line start, or one is complete: no value can hold its
+    own end and a whole call behind it. The text read on the way is to be given back (`Draft.end`).
     """
     if way.skip or way.lenient:
         return
@@ -353,11 +353,13 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
         tag = yield from cur.tag()
         kind = markup.kind(tag, key)[0] if tag else "other"
         if kind in ("call_open", "next_call") and (yield from _opens_call(cur, markup, key, tag)):
-            if tail.at_line_start and not ends:
+            if tail.at_line_start and (markup.distinct or not ends):
                 break
             nested += markup.distinct
         elif kind in ("close", "loose"):
             if (yield from _closed(cur, markup, key, tag, body=True)) in ("call_close", "end"):
+                if nested == 1:
+                    break
                 ends += not nested
                 stray = stray and nested > 0
                 nested = max(0, nested - 1)

@@ -176,7 +176,7 @@ class Call:
             self.mends += typed.mends
             return
         if texts and "array" not in prop.types:
-            self.mends.append("parameter_repeated")
+            self.mends.append("parameter_repeated" if text == texts[0] else "parameter_chosen")
             if prop.body:
                 return
             texts[:] = [text if text.strip() else texts[0]]

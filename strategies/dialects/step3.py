@@ -32,7 +32,9 @@ _LEAD = ("<｜tool_calls_begin｜>", "<｜tool_call_begin｜>", "function<｜too
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
-    while (yield from cur.lits(_LEAD)):
+    for _ in _LEAD:
+        if not (yield from cur.lits(_LEAD)):
+            break
         yield from cur.ws()
     yield from read_invoke(cur, context, opening, arguments, _FORM, undeclared=True)
 
