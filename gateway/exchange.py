@@ -3,6 +3,9 @@
 Each upstream event is a slot in a queue. The reader says of every character of content whether it is text; a slot all
 of whose characters are text goes out as the bytes it came in, so an answer in which nothing is recognised is the
 upstream's, byte for byte. Only a slot that a call begins or ends in is rebuilt. Slots leave in order.
+
+Where a call was plainly meant and cannot be used, the answer does not end: `repair` says what to send, and the second
+answer is brought with `repaired`, or its absence with `unrepaired`.
 """
 
 from collections import Counter, deque
@@ -14,6 +17,8 @@ from attrs import define, field, frozen
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.limits import Limits
+from gateway.holding import Hold
+from gateway.repairing import Repair, SecondAnswer, SecondCall, read_again, unusable_attempt
 from gateway.slots import Mould, Run, Slot, text_of
 from gateway.wire.chat_chunks import (
     BadChunk,
@@ -26,12 +31,15 @@ from gateway.wire.chat_chunks import (
     decode_object,
     encode_object,
     is_given,
+    string_in,
     token_counts,
     usage_chunk,
 )
 from gateway.wire.native_calls import NativeCalls
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode
-from strategies.base import AnswerReader, FinishReason, Prepared
+from gateway.wire.usage import summed_usage
+from strategies.base import AnswerReader, Attempt, FinishReason, Prepared
+from strategies.reader import CUT_REASONS
 from strategies.shaper import Shaper
 
 __all__ = ["BodyExchange", "Delivered", "Facts", "StreamExchange"]
@@ -41,6 +49,8 @@ MakeId = Callable[[str], str]
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
+_BESIDE_CALL = 256 << 10
+"""How much more than a call an answer may hold that can be asked for again."""
 
 
 @frozen(kw_only=True)
@@ -63,6 +73,13 @@ class Facts:
     dropped: Counter[str] = field(factory=Counter)
     mended: Counter[str] = field(factory=Counter)
     native_calls: int = 0
+    unusable_calls: int = 0
+    """Structured calls whose arguments are no JSON object."""
+    attempts: int = 0
+    """Calls that were plainly meant, stayed text, and were the answer's only ones."""
+    repaired: bool = False
+    """The calls of this answer are those of a second one."""
+    completion_id: str | None = None
     held_bytes_max: int = 0
     finish_reasons: dict[int, str] = field(factory=dict)
     usage: dict[str, int] = field(factory=dict)
@@ -70,6 +87,17 @@ class Facts:
     """A reader looked at the answer."""
     failure: str | None = None
     """The code of the error that ended the answer."""
+
+    def add_usage(self, usage: Any) -> None:
+        """Count what a further answer cost."""
+        self.usage = dict(Counter(self.usage) + Counter(token_counts(usage)))
+
+    def take_over(self, call: SecondCall) -> None:
+        """A call of a second answer was given to the client."""
+        if call.verdict is None:
+            self.native_calls += 1
+        else:
+            self.calls.append(Delivered(verdict=call.verdict, size=len(call.arguments)))
 
 
 class Voice:
@@ -80,8 +108,10 @@ class Voice:
         "_make_id",
         "_reader",
         "args_mould",
+        "attempt",
         "call_id",
         "finished",
+        "hold",
         "index",
         "native",
         "number",
@@ -90,9 +120,12 @@ class Voice:
         "waiting",
     )
 
-    def __init__(self, index: int, prepared: Prepared, make_id: MakeId, facts: Facts) -> None:
+    def __init__(self, index: int, prepared: Prepared, make_id: MakeId, facts: Facts, hold: Hold | None = None) -> None:
         self.index = index
         self._reader: AnswerReader | None = prepared.make_reader() if prepared.make_reader else None
+        self.hold = hold
+        self.attempt: Attempt | None = None
+        """What is to be asked again, once the choice has finished."""
         self.shaper = Shaper(prepared.shape)
         self.native = NativeCalls(make_id)
         self.waiting: deque[Slot] = deque()
@@ -112,28 +145,44 @@ class Voice:
         return self._reader is not None
 
     def feed(self, text: str) -> list[Event]:
-        return self.shaper.feed(self._reader.feed(text)) if self._reader else [Text(text)]
+        if self._reader is None:
+            return [Text(text)]
+        events = self.shaper.feed(self._reader.feed(text))
+        return events if self.hold is None else self.hold.take(text, events)
 
     def finish(self, reason: FinishReason) -> list[Event]:
+        """The last events; none of those that are held back while there is an `attempt`."""
         if self._reader is None:
             return []
         reader, self._reader = self._reader, None
-        return [*self.shaper.feed(reader.finish(reason)), *self.shaper.finish()]
+        events = [*self.shaper.feed(reader.finish(reason)), *self.shaper.finish()]
+        if self.hold is None:
+            return events
+        events = self.hold.take("", events)
+        self.attempt = self.hold.due(reason)
+        return events if self.attempt is not None else [*events, *self.hold.release()]
+
+    def replace_attempt(self) -> list[Event]:
+        """A call is told in the place of the attempt."""
+        self.attempt = None
+        return self.hold.replaced() if self.hold is not None else []
 
     def give_back(self) -> list[Event]:
         """No call of this choice's text is wanted any more: what waits is text."""
+        self.attempt = None
+        events = self.hold.release() if self.hold is not None else []
         if self._reader is None:
-            return []
+            return events
         reader, self._reader = self._reader, None
-        return [*self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
+        return [*events, *self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
 
-    def begin_call(self) -> None:
+    def begin_call(self, dialect: str) -> None:
         self.number += 1
-        self.call_id = self._make_id("text")
+        self.call_id = self._make_id(dialect)
 
     def begin(self, start: Start, event: dict[str, Any]) -> bytes:
         """The first chunk of a call."""
-        self.begin_call()
+        self.begin_call(start.dialect)
         role, self.spoken = not self.spoken, True
         self.args_mould = args_mould(event, self.index, self.number)
         return call_start_chunk(event, self.index, self.number, self.call_id, start.name, role=role)
@@ -172,15 +221,33 @@ class Voice:
         return "tool_calls" if self.number >= 0 and reason in ("stop", "tool_calls", "function_call") else reason
 
 
+class _Due:
+    """A choice that waits for a second answer: its last slot, and what has been asked so far."""
+
+    __slots__ = ("attempts", "reason", "slot", "voice")
+
+    def __init__(self, voice: Voice, slot: Slot, reason: str, attempt: Attempt) -> None:
+        self.voice = voice
+        self.slot = slot
+        self.reason = reason
+        self.attempts = [attempt]
+
+
 class StreamExchange:
     """A streamed answer."""
 
-    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits) -> None:
+    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
         self.finished = False
         """Nothing more is to come: `[DONE]` or an error has been seen."""
         self._prepared = prepared
         self._make_id = make_id
+        self._limits = limits
+        self._repairs = repairs if prepared.repair is not None else 0
+        """How often it may still be asked again."""
+        self._due: _Due | None = None
+        self._done: bytes | None = None
+        """The upstream's `[DONE]`, while a second answer is waited for."""
         self._decoder = SseDecoder(limits.max_event_bytes)
         self._voices: dict[int, Voice] = {}
         self._slots: deque[Slot] = deque()
@@ -221,6 +288,8 @@ class StreamExchange:
                 self._read(self._decoder.finish())
             except UpstreamError as fault:
                 error = fault
+        if self._due is not None and (error is None or self.finished):
+            self._out.append(self.unrepaired())
         if self.finished:
             return self._take()
         self.finished = True
@@ -233,6 +302,58 @@ class StreamExchange:
         else:
             self._fail(error.code, error_event(error))
         return self._take()
+
+    @property
+    def repair(self) -> Repair | None:
+        """What is to be asked again now, as soon as the upstream's answer has ended."""
+        if self._due is None or self._closed or self._prepared.repair is None:
+            return None
+        return Repair.of(self._prepared.repair, self._due.attempts)
+
+    def repaired(self, body: bytes) -> bytes:
+        """Put the calls of a second answer in the place of the attempt; one without any is an attempt more."""
+        due = self._due
+        if due is None:
+            return b""
+        second = read_again(body, self._prepared)
+        self._repairs -= 1
+        self.facts.add_usage(second.usage)
+        if not second.calls:
+            if self._repairs and second.attempt is not None:
+                due.attempts.append(second.attempt)
+                return b""
+            return self.unrepaired()
+        self.facts.repaired = True
+        self._apply(due.voice, due.voice.replace_attempt(), due.slot)
+        for call in second.calls:
+            due.slot.chunk(due.voice.begin(Start("", call.name, call.dialect), due.slot.event))
+            due.slot.chunk(args_chunk(due.voice.args_mould, call.arguments))
+            self.facts.take_over(call)
+        self._add_usage(due.slot, second)
+        return self._resume(due)
+
+    def unrepaired(self) -> bytes:
+        """Nothing came of asking again: the rest of the first answer, unchanged."""
+        due = self._due
+        if due is None:
+            return b""
+        self._apply(due.voice, due.voice.give_back(), due.slot)
+        return self._resume(due)
+
+    def _resume(self, due: _Due) -> bytes:
+        self._due = None
+        self._finish(due.voice, due.slot, due.reason, 0)
+        self._flush()
+        if self._done is not None:
+            self._end(self._done)
+        return self._take()
+
+    def _add_usage(self, last: Slot, second: SecondAnswer) -> None:
+        """Count what the second answer cost where the first one says what it cost."""
+        for slot in reversed(self._slots):
+            slot.add_usage(second.usage)
+            if slot is last:
+                break
 
     def _take(self) -> bytes:
         out, self._out = self._out, []
@@ -295,6 +416,8 @@ class StreamExchange:
         if is_given(chunk.usage):
             self.facts.usage = token_counts(decode_object(bytes(chunk.usage)))
             self._withheld_usage = None
+        if self.facts.completion_id is None:
+            self.facts.completion_id = string_in(chunk.id)
         choices = chunk.choices or []
         if len(choices) == 1:
             self._choice(raw, data, choices[0])
@@ -343,8 +466,7 @@ class StreamExchange:
             self._apply(voice, voice.give_back(), slot)
             self._native(voice, slot, 0)
         if choice.finish_reason is not None:
-            self._apply(voice, voice.finish(choice.finish_reason), slot)
-            self._finish(voice, slot, choice.finish_reason, 0)
+            self._conclude(voice, slot, choice.finish_reason)
         voice.spoken = voice.spoken or (delta is not None and delta.role is not None)
         self._flush()
 
@@ -364,9 +486,21 @@ class StreamExchange:
             self.facts.mended.update(native.mended[before:])
             slot.replace(encode_object(event))
 
+    def _conclude(self, voice: Voice, slot: Slot, reason: str) -> None:
+        """The end of a choice that is read; it waits where it is to be asked again."""
+        self._apply(voice, voice.finish(reason), slot)
+        if voice.attempt is not None and self._due is None and len(self._voices) == 1:
+            self.facts.attempts += 1
+            voice.finished = True
+            self._due = _Due(voice, slot, reason, voice.attempt)
+            return
+        self._apply(voice, voice.give_back(), slot)
+        self._finish(voice, slot, reason, 0)
+
     def _finish(self, voice: Voice, slot: Slot, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
         voice.finished = True
+        self.facts.unusable_calls += voice.native.unusable
         final = voice.final_reason(reason)
         if self._prepared.mend_native and final == reason:
             final = voice.native.finish_reason(reason) or reason
@@ -404,10 +538,14 @@ class StreamExchange:
 
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
+        if self._due is not None:
+            self._done = raw
+            return
         for voice in self._voices.values():
             if not voice.finished:
                 slot = self._spare(voice)
                 self._apply(voice, voice.finish("stop"), slot)
+                self._apply(voice, voice.give_back(), slot)
                 voice.finished = True
                 slot.finish = voice.final_reason("stop") if voice.number >= 0 else None
         self._flush(everything=True)
@@ -419,6 +557,7 @@ class StreamExchange:
     def _fail(self, code: str, raw: bytes) -> None:
         """The answer ends in an error: what is held goes out as text, then the error, then nothing more."""
         self.facts.failure = code
+        self._due = None
         for voice in self._voices.values():
             self._apply(voice, voice.give_back())
         self._broken = None
@@ -428,7 +567,8 @@ class StreamExchange:
     def _voice(self, index: int) -> Voice:
         voice = self._voices.get(index)
         if voice is None:
-            voice = self._voices[index] = Voice(index, self._prepared, self._make_id, self.facts)
+            hold = _hold(self._prepared, self._limits) if self._repairs and not self._voices else None
+            voice = self._voices[index] = Voice(index, self._prepared, self._make_id, self.facts, hold)
         return voice
 
     def _push(self, slot: Slot) -> None:
@@ -445,6 +585,8 @@ class StreamExchange:
         if self._held > _MAX_HELD:
             for slot in self._slots:
                 self._held -= slot.forget(self._seen) if slot.left and not isinstance(slot, Run) else 0
+        if self._due is not None:
+            return
         while self._slots and (everything or self._slots[0].left == 0):
             slot = self._slots.popleft()
             self._held -= slot.size
@@ -455,6 +597,13 @@ class StreamExchange:
             fault = _broken_call(self._broken)
             self.finished = True
             self._fail(fault.code, error_event(fault))
+
+
+def _hold(prepared: Prepared, limits: Limits) -> Hold | None:
+    """What holds back an attempt of the only choice, where it can be asked again."""
+    if prepared.repair is None or prepared.make_reader is None:
+        return None
+    return Hold(prepared.repair, limit=limits.max_call_bytes + _BESIDE_CALL)
 
 
 def _is_text(events: list[Event], text: str) -> bool:
@@ -476,11 +625,17 @@ def _broken_call(reason: str) -> GatewayError:
 class BodyExchange:
     """An answer that comes whole."""
 
-    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits) -> None:
+    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
         self._prepared = prepared
         self._make_id = make_id
-        del limits
+        self._limits = limits
+        self._repairs = repairs if prepared.repair is not None else 0
+        self._body = b""
+        self._answer: dict[str, Any] = {}
+        self._voice: Voice | None = None
+        """The choice that waits for a second answer."""
+        self._attempts: list[Attempt] = []
 
     def transform(self, body: bytes) -> bytes:
         """The client's body; the upstream's own bytes where nothing in it is recognised or mended."""
@@ -488,32 +643,110 @@ class BodyExchange:
             answer = decode_object(body)
         except BadChunk as error:
             raise UpstreamBadReply("the model server's answer is not a JSON object") from error
+        self._body, self._answer = body, answer
         self.facts.usage = token_counts(answer.get("usage"))
+        self.facts.completion_id = answer["id"] if isinstance(answer.get("id"), str) else None
         choices = answer.get("choices")
         changed = False
         for index, choice in enumerate(choices if isinstance(choices, list) else ()):
             if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
                 changed = self._choice(index, choice, choice["message"]) or changed
-        return encode_object(answer)[len(b"data: ") : -2] if changed else body
+        return self._encoded(changed=changed)
+
+    @property
+    def repair(self) -> Repair | None:
+        """What is to be asked again."""
+        if self._voice is None or self._prepared.repair is None:
+            return None
+        return Repair.of(self._prepared.repair, self._attempts)
+
+    def repaired(self, body: bytes) -> bytes:
+        """The client's body with the calls of a second answer; one without any is an attempt more."""
+        voice = self._voice
+        if voice is None:
+            return self._body
+        second = read_again(body, self._prepared)
+        self._repairs -= 1
+        self.facts.add_usage(second.usage)
+        if not second.calls:
+            if self._repairs and second.attempt is not None:
+                self._attempts.append(second.attempt)
+                return self._body
+            return self.unrepaired()
+        self._voice = None
+        self.facts.repaired = True
+        choice = self._answer["choices"][0]
+        message = choice["message"]
+        if voice.hold is not None:
+            events = voice.replace_attempt()
+            for event in events:
+                voice.note(event)
+            message["content"] = "".join(event.raw for event in events if isinstance(event, Text)) or None
+        message["tool_calls"] = [self._second_call(voice, call) for call in second.calls]
+        choice["finish_reason"] = self.facts.finish_reasons[0] = "tool_calls"
+        if isinstance(self._answer.get("usage"), dict):
+            self._answer["usage"] = summed_usage(self._answer["usage"], second.usage)
+        return self._encoded(changed=True)
+
+    def unrepaired(self) -> bytes:
+        """Nothing came of asking again: the first answer."""
+        voice, self._voice = self._voice, None
+        if voice is None:
+            return self._body
+        choice = self._answer["choices"][0]
+        message = choice["message"]
+        if message.get("tool_calls"):
+            return self._encoded(changed=self._mend(voice, choice, message))
+        return self._encoded(changed=self._deliver(voice, choice, message, voice.give_back()))
+
+    def _encoded(self, *, changed: bool) -> bytes:
+        return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body
+
+    def _second_call(self, voice: Voice, call: SecondCall) -> dict[str, Any]:
+        voice.begin_call(call.dialect)
+        self.facts.take_over(call)
+        return {
+            "id": voice.call_id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
 
     def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> bool:
-        voice = Voice(index, self._prepared, self._make_id, self.facts)
+        asks = self._prepared.repair if self._repairs and len(self._answer["choices"]) == 1 else None
+        hold = _hold(self._prepared, self._limits) if asks is not None else None
+        voice = Voice(index, self._prepared, self._make_id, self.facts, hold)
         reason = choice.get("finish_reason")
         finish = reason if isinstance(reason, str) else "stop"
         self.facts.finish_reasons[index] = finish
-        if message.get("tool_calls"):
-            return self._mend(voice, choice, message)
         content = message.get("content")
-        if not voice.listens or not isinstance(content, str) or not content:
+        if message.get("tool_calls"):
+            attempt = unusable_attempt(message, asks) if asks is not None and finish not in CUT_REASONS else None
+            if attempt is None:
+                return self._mend(voice, choice, message)
+            voice.hold = None
+            return self._wait(voice, attempt)
+        if not voice.listens or not isinstance(content, str | None):
             return False
+        events = [*(voice.feed(content) if content else ()), *voice.finish(finish)]
+        if voice.attempt is not None and isinstance(reason, str):
+            return self._wait(voice, voice.attempt)
+        return self._deliver(voice, choice, message, [*events, *voice.give_back()])
+
+    def _wait(self, voice: Voice, attempt: Attempt) -> bool:
+        self.facts.attempts += not attempt.calls
+        self._voice, self._attempts = voice, [attempt]
+        return False
+
+    def _deliver(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
+        """Put what was read into the message; True if anything in it is another."""
         calls: list[dict[str, Any]] = []
         texts: list[str] = []
-        for event in [*voice.feed(content), *voice.finish(finish)]:
+        for event in events:
             voice.note(event)
             if isinstance(event, Text):
                 texts.append(event.raw)
             elif isinstance(event, Start):
-                voice.begin_call()
+                voice.begin_call(event.dialect)
                 calls.append({"id": voice.call_id, "type": "function", "function": {"name": event.name}})
             elif isinstance(event, End):
                 calls[-1]["function"]["arguments"] = event.arguments
@@ -524,7 +757,8 @@ class BodyExchange:
             raise _broken_call(self.facts.broken[-1])
         message["content"] = "".join(texts) or None
         message["tool_calls"] = calls
-        choice["finish_reason"] = self.facts.finish_reasons[index] = voice.final_reason(finish)
+        choice["finish_reason"] = voice.final_reason(self.facts.finish_reasons[voice.index])
+        self.facts.finish_reasons[voice.index] = choice["finish_reason"]
         return True
 
     def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
@@ -532,6 +766,7 @@ class BodyExchange:
             return False
         changed = voice.native.mend_message(message["tool_calls"])
         self.facts.native_calls += voice.native.count
+        self.facts.unusable_calls += voice.native.unusable
         reason = voice.native.finish_reason(choice.get("finish_reason"))
         if reason != choice.get("finish_reason"):
             choice["finish_reason"] = self.facts.finish_reasons[voice.index] = reason or "tool_calls"

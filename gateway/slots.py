@@ -9,12 +9,15 @@ import msgspec
 from attrs import frozen
 
 from gateway.wire.chat_chunks import (
+    BadChunk,
     decode_object,
+    encode_object,
     finish_chunk,
     has_more_than_content,
     rebuilt_chunk,
     text_chunk,
 )
+from gateway.wire.usage import summed_usage
 
 if TYPE_CHECKING:
     from gateway.exchange import Voice
@@ -61,6 +64,18 @@ class Slot:
         held = self.size
         self._raw, self._data, self.changed = b"", data, True
         return held
+
+    def add_usage(self, more: object) -> None:
+        """Another answer is part of this one: where the event says what it cost, both are told."""
+        if b'"usage"' not in self._data:
+            return
+        try:
+            usage = self.event.get("usage")
+        except BadChunk:
+            return
+        if isinstance(usage, dict) and isinstance(more, dict):
+            self.event["usage"] = summed_usage(usage, more)
+            self._raw = encode_object(self.event)
 
     def text(self, text: str) -> None:
         self._parts.append(text)

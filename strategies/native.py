@@ -2,6 +2,7 @@
 
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared
+from strategies.repair import repairs
 
 __all__ = ["NativeStrategy"]
 
@@ -14,4 +15,4 @@ class NativeStrategy:
     def prepare(self, request: ChatRequest, options: Options) -> Prepared:
         """The request as it came; its answer is not read."""
         del options
-        return Prepared(strategy=self.name, body=request.raw)
+        return Prepared(strategy=self.name, body=request.raw, repair=repairs(request) if request.wants_tools else None)

@@ -3,6 +3,7 @@
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared, Shape
 from strategies.reading import reader_factory
+from strategies.repair import repairs
 
 __all__ = ["RecoveryStrategy"]
 
@@ -32,4 +33,5 @@ class RecoveryStrategy:
                 keep_trailing=options.trailing_text == "keep",
                 wait_for_finish=True,
             ),
+            repair=repairs(request),
         )

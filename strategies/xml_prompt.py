@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from re import compile as pattern
 from typing import Any, Protocol
 
-from attrs import frozen
-
 from gateway.core.errors import InvalidRequest, TooManyTools
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import ChatRequest
@@ -14,11 +12,11 @@ from strategies.history import render_history
 from strategies.prompts import add_section, firm_instruction, holds_section, section
 from strategies.renderers import RENDERERS, renderer
 from strategies.rendering import Renderer
+from strategies.repair import FORCING, Demand, repairs
 
 __all__ = ["MakesReaders", "XmlPromptStrategy"]
 
 _USABLE_NAME = pattern(r"[A-Za-z0-9_-]{1,64}\Z")
-_FORCING = ("required", "any")
 _REMOVED = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 
 
@@ -34,14 +32,6 @@ class MakesReaders(Protocol):
         prompted: str | None,
         messages: Sequence[Mapping[str, Any]],
     ) -> Callable[[], AnswerReader]: ...
-
-
-@frozen
-class _Demand:
-    """Whether a call must come, and of which tool."""
-
-    required: bool = False
-    name: str | None = None
 
 
 class XmlPromptStrategy:
@@ -73,6 +63,7 @@ class XmlPromptStrategy:
             strategy=self.name,
             body=_encoded(request, messages),
             make_reader=self._reader(request, options, tools, writer),
+            repair=repairs(request, messages=messages, tools=tools, demand=demand, renderer=writer),
             shape=Shape(first_only=first_only, keep_trailing=options.trailing_text == "keep"),
             warnings=(*warnings, *history.warnings),
         )
@@ -108,10 +99,10 @@ def _first_only(request: ChatRequest, options: Options) -> bool:
 # --- which tools, and whether one must be called ---------------------------------------------------------------------
 
 
-def _offered(request: ChatRequest, options: Options, warnings: list[str]) -> tuple[ToolSet, _Demand]:
+def _offered(request: ChatRequest, options: Options, warnings: list[str]) -> tuple[ToolSet, Demand]:
     """The tools that the model is told about, and what the request demands of them."""
     if request.tool_choice == "none":
-        return ToolSet(), _Demand()
+        return ToolSet(), Demand()
     tools = _usable(request, warnings)
     if len(tools) > options.limits.max_tools:
         raise TooManyTools(f"{len(tools)} tools are more than the {options.limits.max_tools} allowed", param="tools")
@@ -142,20 +133,20 @@ def _function_name(entry: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _chosen(tools: ToolSet, choice: object) -> tuple[ToolSet, _Demand]:
+def _chosen(tools: ToolSet, choice: object) -> tuple[ToolSet, Demand]:
     if isinstance(choice, str):
-        return tools, _Demand(required=choice in _FORCING)
+        return tools, Demand(required=choice in FORCING)
     if not isinstance(choice, dict):
-        return tools, _Demand()
+        return tools, Demand()
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, dict):
         names = {_function_name(entry) for entry in _listed(allowed)}
-        return ToolSet(_present(tools, names)), _Demand(required=allowed.get("mode") in _FORCING)
+        return ToolSet(_present(tools, names)), Demand(required=allowed.get("mode") in FORCING)
     name = _function_name(choice)
     if name is None:
-        return tools, _Demand()
+        return tools, Demand()
     _present(tools, {name})
-    return tools, _Demand(required=True, name=name)
+    return tools, Demand(required=True, name=name)
 
 
 def _listed(allowed: Mapping[str, Any]) -> list[Any]:

@@ -25,6 +25,7 @@ __all__ = [
     "has_more_than_content",
     "is_given",
     "rebuilt_chunk",
+    "string_in",
     "text_chunk",
     "token_counts",
     "usage_chunk",
@@ -51,6 +52,7 @@ class Choice(msgspec.Struct):
 class Chunk(msgspec.Struct):
     """One chunk."""
 
+    id: msgspec.Raw = msgspec.Raw()
     choices: list[Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw()
     error: msgspec.Raw = msgspec.Raw()
@@ -67,6 +69,11 @@ _NOTHING = (b"", b"null", b"[]", b"{}")
 def is_given(raw: msgspec.Raw) -> bool:
     """Whether a field is there and says something."""
     return bytes(raw) not in _NOTHING
+
+
+def string_in(raw: msgspec.Raw) -> str | None:
+    """The string that a field holds."""
+    return msgspec.json.decode(raw, type=str) if bytes(raw).startswith(b'"') else None
 
 
 def decode_chunk(data: bytes) -> Chunk | None:

@@ -28,6 +28,11 @@ class _Call:
             return False
         return True
 
+    def is_usable(self) -> bool:
+        """The arguments are an object, or nothing at all."""
+        arguments = "".join(self.pieces).strip()
+        return not arguments or (arguments[0] == "{" and self.is_complete())
+
 
 class NativeCalls:
     """The structured calls of one choice; `mended` names what has been mended."""
@@ -41,6 +46,11 @@ class NativeCalls:
     @property
     def count(self) -> int:
         return len(self._calls)
+
+    @property
+    def unusable(self) -> int:
+        """How many calls have arguments that are no JSON object."""
+        return sum(not call.is_usable() for call in self._calls)
 
     def mend_deltas(self, deltas: Any) -> bool:
         """Mend the `tool_calls` of one delta in place; True if anything changed."""
@@ -136,7 +146,7 @@ class NativeCalls:
             self.mended.append("type_missing")
         if isinstance(call.get("function"), dict):
             self._arguments(call["function"])
-        self._calls.append(_Call(index=len(self._calls), id=call["id"], name=""))
+        self._calls.append(_Call(index=len(self._calls), id=call["id"], name="", pieces=[_arguments_of(call)]))
 
     def _arguments(self, function: dict[str, Any]) -> None:
         arguments = function.get("arguments")
@@ -150,3 +160,9 @@ class NativeCalls:
     def _set_index(self, delta: dict[str, Any], index: int, fault: str = "index_missing") -> None:
         delta["index"] = index
         self.mended.append(fault)
+
+
+def _arguments_of(call: dict[str, Any]) -> str:
+    function = call.get("function")
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    return arguments if isinstance(arguments, str) else ""

@@ -1,0 +1,92 @@
+"""What is kept back of one choice while a broken call in it may still be asked for again.
+
+Text flows until a call is plainly attempted and cannot be used; from there on everything waits for the answer's end,
+unless a call that can be used, or much other text, shows that there is nothing to repair. Where a call is required
+everything waits from the beginning.
+"""
+
+from gateway.core.events import Drop, Event, Note, Start, Text
+from strategies.base import AsksAgain, Attempt, FinishReason
+from strategies.reader import CUT_REASONS
+
+__all__ = ["Hold"]
+
+_BEHIND = 500
+"""How much text may follow an attempt: an answer that goes on was not waiting for its call."""
+
+
+class Hold:
+    """Keeps back the events of one choice; what it gives out is final."""
+
+    __slots__ = ("_ask", "_kept", "_limit", "_notes", "_room", "_said", "_size", "is_over")
+
+    def __init__(self, ask: AsksAgain, *, limit: int) -> None:
+        self._ask = ask
+        self._limit = limit
+        self._said: list[str] = []
+        self._size = 0
+        self._kept: list[Event] = []
+        self._notes: list[Note] = []
+        self._room = 0
+        self.is_over = False
+        """Nothing is kept back any more, and nothing will be asked again."""
+
+    def take(self, text: str, events: list[Event]) -> list[Event]:
+        """The events that may go out now, of those that this text led to."""
+        if self.is_over:
+            return events
+        self._said.append(text)
+        self._size += len(text)
+        out: list[Event] = []
+        for event in events:
+            out += self._passed(event)
+        if self._size > self._limit:
+            out += self.release()
+        return out
+
+    def due(self, reason: FinishReason) -> Attempt | None:
+        """What is to be asked again now that the choice has ended."""
+        if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
+            return None
+        return Attempt(content="".join(self._said), notes=tuple(self._notes))
+
+    def release(self) -> list[Event]:
+        """Everything that is kept back; there will be no repair."""
+        self.is_over = True
+        kept, self._kept = self._kept, []
+        self._said.clear()
+        return kept
+
+    def replaced(self) -> list[Event]:
+        """What is kept back, now that a call stands in place of the attempt: only the text before it stays text."""
+        kept = self.release()
+        first = next(
+            (at for at, event in enumerate(kept) if event in self._notes or isinstance(event, Start)), len(kept)
+        )
+        said = max((at for at, event in enumerate(kept[:first]) if _is_said(event)), default=-1)
+        return [
+            Drop(event.raw, "repaired") if at > said and not isinstance(event, Note) else event
+            for at, event in enumerate(kept)
+        ]
+
+    def _passed(self, event: Event) -> list[Event]:
+        if self.is_over:
+            return [event]
+        if isinstance(event, Start) and self._ask.satisfies(event.name):
+            return [*self.release(), event]
+        if isinstance(event, Note) and self._ask.is_attempt(event):
+            if not self._notes:
+                self._room = event.size + _BEHIND
+            self._notes.append(event)
+        elif not self._notes and not self._ask.required:
+            return [event]
+        self._kept.append(event)
+        if self._notes and not self._ask.required:
+            self._room -= len(event.raw)
+            if self._room < 0:
+                return self.release()
+        return []
+
+
+def _is_said(event: Event) -> bool:
+    return isinstance(event, Text) and not event.raw.isspace()

@@ -1,0 +1,134 @@
+"""A request that is sent again for the call that its first answer broke, and what its second answer holds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from attrs import frozen
+
+from gateway.core.events import End, Note, Verdict
+from gateway.wire.chat_chunks import BadChunk, decode_object
+from strategies.base import AsksAgain, Attempt, Prepared
+from strategies.reader import CUT_REASONS
+
+__all__ = ["Repair", "SecondAnswer", "SecondCall", "read_again", "unusable_attempt"]
+
+NATIVE = "native"
+
+
+@frozen(kw_only=True)
+class Repair:
+    """One more request, and why."""
+
+    reason: str
+    number: int
+    _ask: AsksAgain
+    _attempts: tuple[Attempt, ...]
+
+    @classmethod
+    def of(cls, ask: AsksAgain, attempts: Sequence[Attempt]) -> "Repair":
+        """The request that follows these attempts."""
+        return cls(reason=ask.reason(attempts[-1]), number=len(attempts), ask=ask, attempts=tuple(attempts))
+
+    def body(self) -> bytes:
+        """What to send."""
+        return self._ask.body(self._attempts)
+
+
+@frozen(kw_only=True)
+class SecondCall:
+    """A call of a second answer; the verdict is there when it was read from text."""
+
+    name: str
+    arguments: str
+    dialect: str
+    verdict: Verdict | None = None
+
+
+@frozen(kw_only=True)
+class SecondAnswer:
+    """The calls of a second answer, what it cost, and, when it has none, what may be asked once more."""
+
+    calls: tuple[SecondCall, ...] = ()
+    usage: Any = None
+    attempt: Attempt | None = None
+
+
+def read_again(body: bytes, prepared: Prepared) -> SecondAnswer:
+    """Look for calls in a second answer; whatever else it says is none of the client's."""
+    ask = prepared.repair
+    try:
+        answer = decode_object(body)
+    except BadChunk:
+        return SecondAnswer()
+    usage = answer.get("usage")
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if ask is None or not isinstance(choice, dict) or not isinstance(message, dict):
+        return SecondAnswer(usage=usage)
+    content = message.get("content")
+    text = content if isinstance(content, str) else ""
+    reason = choice.get("finish_reason")
+    if message.get("tool_calls"):
+        calls, attempt = _native_calls(message["tool_calls"], ask), unusable_attempt(message, ask)
+    else:
+        calls, attempt = _text_calls(text, reason if isinstance(reason, str) else "stop", prepared, ask)
+    calls = [call for call in calls if ask.satisfies(call.name)]
+    return SecondAnswer(
+        calls=tuple(calls[:1] if prepared.shape.first_only else calls),
+        usage=usage,
+        attempt=attempt if reason not in CUT_REASONS else None,
+    )
+
+
+def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> Attempt | None:
+    """The attempt that a message's structured calls are, when none of them has arguments that can be used."""
+    calls = [call for call in message["tool_calls"] if isinstance(call, dict)] if _is_list(message) else []
+    if not calls or any(_is_usable(call, ask) for call in calls):
+        return None
+    content = message.get("content")
+    return Attempt(content=content if isinstance(content, str) else "", calls=tuple(calls))
+
+
+def _is_list(message: dict[str, Any]) -> bool:
+    return isinstance(message.get("tool_calls"), list)
+
+
+def _function(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    return function if isinstance(function, dict) else {}
+
+
+def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:
+    """Usable, or of a kind or a tool that is not known here and so not to be judged."""
+    function = _function(call)
+    name = function.get("name")
+    if not function or not isinstance(name, str):
+        return True
+    return ask.is_usable(name, function.get("arguments")) or not ask.is_usable(name, {})
+
+
+def _native_calls(calls: Any, ask: AsksAgain) -> list[SecondCall]:
+    found = []
+    for call in calls if isinstance(calls, list) else ():
+        function = _function(call) if isinstance(call, dict) else {}
+        name, arguments = function.get("name"), function.get("arguments")
+        if isinstance(name, str) and ask.is_usable(name, arguments):
+            text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            found.append(SecondCall(name=name, arguments=(text.strip() and text) or "{}", dialect=NATIVE))
+    return found
+
+
+def _text_calls(text: str, reason: str, prepared: Prepared, ask: AsksAgain) -> tuple[list[SecondCall], Attempt | None]:
+    if prepared.make_reader is None:
+        return [], None
+    reader = prepared.make_reader()
+    events = [*reader.feed(text), *reader.finish(reason)]
+    calls = [
+        SecondCall(name=event.name, arguments=event.arguments, dialect=event.verdict.dialect, verdict=event.verdict)
+        for event in events
+        if isinstance(event, End)
+    ]
+    notes = tuple(event for event in events if isinstance(event, Note) and ask.is_attempt(event))
+    return calls, Attempt(content=text, notes=notes) if notes or ask.required else None
