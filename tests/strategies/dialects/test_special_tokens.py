@@ -226,3 +226,9 @@ def test_nesting_is_bounded() -> None:
     for depth, count in ((60, 1), (80, 0)):
         text = f"<|tool_call>call:save{{path:a,content:b,extra:{'{k:' * depth}1{'}' * depth}}}<tool_call|>"
         assert len(read(text, tools=ToolSet([SAVE])).calls) == count
+
+
+def test_only_text_for_a_text_flows() -> None:
+    text = '<|tool_call>call:save{path:<|"|>a<|"|>,content:<|"|>b<|"|>,line:<|"|>12<|"|>}<tool_call|>'
+    found = read(list(text), tools=ToolSet([SAVE]), stream_arguments="incremental")
+    assert found.streamed == '{"path":"a","content":"b","line":12}' == found.calls[0][1]
