@@ -125,7 +125,7 @@ class Candidate:
         elif verdict.accepted and len(raw.encode("utf-8", "surrogatepass")) <= self._limit:
             self.events += (Start("", verdict.name, dialect.id), Args("", end.arguments), end)
         else:
-            self.events += (Note(verdict, seen=raw[:_SHOWN], size=len(raw)), Text(raw))
+            self.events += (self._shown_note(verdict, raw), Text(raw))
         self._began, self._shown = "", False
         self._arguments.restart()
 
@@ -176,7 +176,11 @@ class Candidate:
     def _note(self, reason: str, attempted: bool) -> Note:
         name = self._opening.marker if attempted else ""
         verdict = Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,))
-        return Note(verdict, seen="".join(self._pieces)[:_SHOWN], size=self._size) if attempted else Note(verdict)
+        return self._shown_note(verdict, "".join(self._pieces)) if attempted else Note(verdict)
+
+    def _shown_note(self, verdict: Verdict, raw: str) -> Note:
+        """A note that shows its candidate; in a code fence it may just as well be an example."""
+        return Note(verdict, seen=raw[:_SHOWN] if self._opening.fence is None else "", size=len(raw))
 
     @property
     def consumed(self) -> int:
