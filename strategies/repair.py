@@ -35,7 +35,8 @@ _SCHEMA_FAULT = re.compile(r"`|missing required argument|the arguments ")
 _MEND = re.compile(r"[a-z_]+ -[0-9]+")
 _HEAD = 400
 """Where in a candidate its tool is named."""
-_COPIED = 120
+_COPIED = (120, 32)
+"""A candidate whose beginning the client has sent is a quotation, however its writer went on."""
 _MAX_PARAMETERS = 64
 _MAX_TEXT = 1 << 18
 """How much of the first answer is shown again."""
@@ -91,7 +92,7 @@ class Repairs:
     def is_attempt(self, note: Note) -> bool:
         """Whether what stayed text was plainly meant as a call of a declared tool, and was no quotation."""
         verdict = note.verdict
-        if not verdict.name or not verdict.reasons or not self._is_strong(verdict.dialect):
+        if not note.seen or not verdict.name or not verdict.reasons or not self._is_strong(verdict.dialect):
             return False
         is_repairable = _is_repairable(verdict.reasons) if verdict.score else verdict.reasons[-1] not in _FINAL
         tool = self.tool_of(note) if is_repairable else None
@@ -132,7 +133,8 @@ class Repairs:
 
     def _is_copied(self, note: Note, tool: Tool) -> bool:
         seen = note.seen.strip()
-        return any(self._provenance.quotes(text, tool.name, {"": None}) for text in (seen, seen[:_COPIED]))
+        heads = (seen, *(seen[:size] for size in _COPIED))
+        return any(self._provenance.quotes(head, tool.name, {"": None}) for head in heads)
 
     # What is said
 
@@ -198,7 +200,7 @@ def repairs(
     demand: Demand | None = None,
     renderer: Renderer | None = None,
 ) -> Repairs | None:
-    """How this request is asked again, as it came or as a `renderer` wrote it; never where several choices are wanted."""
+    """How this request is asked again, as it came or as a `renderer` wrote it; never for several choices."""
     offered = request.tools if tools is None else tools
     if not offered or request.body.get("n") not in (None, 1):
         return None
