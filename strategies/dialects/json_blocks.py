@@ -9,12 +9,14 @@ all, so documents are held for one key; a list must begin with an object.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
+from strategies.block_renderer import BlockRenderer
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import read_rest
+from strategies.json_renderer import json_text, named_object
 from strategies.jsonish import JsonFault, Parsed, parse
 from strategies.markerless import checked, ends_message, in_prose, may_stand
 from strategies.objects import CONTAINER_KEYS, NAME_KEYS, drafts_of
@@ -244,6 +246,14 @@ def _adapted(value: dict[str, Any], context: Context) -> dict[str, Any]:
     return {**value, "action_input": {key: given}} if schema.prop(key).is_string else value
 
 
+def _fenced(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"```json\n{named_object(name, json_text(dict(arguments)))}\n```"
+
+
+def _listed(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"[{named_object(name, json_text(dict(arguments)))}]"
+
+
 JSON_FENCE = Dialect(
     id="json_fence",
     family="json",
@@ -253,6 +263,7 @@ JSON_FENCE = Dialect(
     parse=_parse,
     models=("qwen2.5-coder*", "llama-3.2*"),
     carriers=_CARRIERS,
+    renderer=BlockRenderer(id="json_fence", form=_fenced, shown='```json\n{"name": "NAME", "arguments": {...}}\n```'),
     example='```json\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n```',
 )
 
@@ -277,5 +288,11 @@ XLAM = Dialect(
     parse=_parse,
     models=("xlam*",),
     carriers=(),
+    renderer=BlockRenderer(
+        id="xlam",
+        form=_listed,
+        shown='[{"name": "NAME", "arguments": {...}}]',
+        join=lambda rendered: "[" + ", ".join(text[1:-1] for text in rendered) + "]" if rendered else "",
+    ),
     example='[{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
 )

@@ -10,16 +10,19 @@ is refused at once; the parser is linear and of bounded depth.
 """
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
 
 from attrs import evolve
 
+from strategies.block_renderer import BlockRenderer, python_call
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import closes_here
 from strategies.markerless import checked, ends_message, in_prose, may_stand
 from strategies.objects import drafts_of
 from strategies.pythonic import PythonCall, PythonFault, bracketed, read_calls
+from strategies.rendering import CannotExpress
 
 __all__ = ["PYTHONIC", "PYTHON_TAGGED", "TOOL_CODE", "call_drafts"]
 
@@ -148,6 +151,12 @@ PYTHONIC = Dialect(
     line_openers=_openers,
     may_open=lambda _context, opening: may_stand(opening),
     parse=_parse,
+    renderer=BlockRenderer(
+        id="pythonic",
+        form=lambda name, arguments: f"[{python_call(name, arguments)}]",
+        shown="[NAME(key=value, ...)]",
+        join=lambda rendered: "[" + ", ".join(text[1:-1] for text in rendered) + "]" if rendered else "",
+    ),
     models=("llama-3.2*", "llama-4*", "toolace*", "gemma-3*", "olmo-3*", "lfm2*"),
     carriers=("", "python", "py", "python3", "json", "tool_call", "tool", "tools", "function"),
     example='[read(filePath="src/app.py")]',
@@ -264,6 +273,14 @@ def _mended(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:
 
 _BARE = ("print(default_api.", "default_api.")
 
+
+def _printed(name: str, arguments: Mapping[str, Any]) -> str:
+    text = f"```tool_code\nprint({_OWN_PREFIX}{python_call(name, arguments)})\n```"
+    if name.startswith(_OWN_PREFIX):
+        raise CannotExpress("the name would be read as another", text)
+    return text
+
+
 TOOL_CODE = Dialect(
     id="tool_code",
     family="python",
@@ -275,6 +292,13 @@ TOOL_CODE = Dialect(
     parse=_parse_tool_code,
     results=("```tool_output", "<tool_output>"),
     models=("gemini*", "gemma*"),
+    renderer=BlockRenderer(
+        id="tool_code",
+        form=_printed,
+        shown="```tool_code\nprint(default_api.NAME(key=value, ...))\n```",
+        answer=lambda _name, content: f"```tool_output\n{content}\n```",
+        marks=(re.compile("^(\u200b*```)", re.MULTILINE),),
+    ),
     carriers=("tool_code", "", "python"),
     example='```tool_code\nprint(default_api.read(filePath="src/app.py"))\n```',
 )

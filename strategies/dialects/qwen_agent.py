@@ -8,15 +8,18 @@ Each `✿ARGS✿` of one `✿FUNCTION✿` is a call of its own; without any, the
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from gateway.core.tools import Tool
+from strategies.block_renderer import BlockRenderer
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.fences import read_line, read_rest
+from strategies.json_renderer import json_text
 from strategies.objects import drafts_of
 from strategies.payload import read_json
+from strategies.rendering import CannotExpress
 from strategies.schema import ToolSchema
 
 __all__ = ["QWEN_AGENT"]
@@ -112,6 +115,13 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
     return code
 
 
+def _written(name: str, arguments: Mapping[str, Any]) -> str:
+    text = f"{_FUNCTION}: {name}\n{_ARGS}: {json_text(dict(arguments))}"
+    if not _NAME.fullmatch(name) or name.endswith(":"):
+        raise CannotExpress("the name cannot be written", text)
+    return text
+
+
 QWEN_AGENT = Dialect(
     id="qwen_agent",
     family="qwen_agent",
@@ -119,6 +129,14 @@ QWEN_AGENT = Dialect(
     openers=lambda _context: (_FUNCTION,),
     parse=_parse,
     results=(_RESULT,),
+    renderer=BlockRenderer(
+        id="qwen_agent",
+        form=_written,
+        shown=f"{_FUNCTION}: NAME\n{_ARGS}: {{...}}",
+        answer=lambda _name, content: f"{_RESULT}: {content}",
+        marks=(re.compile("✿(\u200b*(?:FUNCTION|ARGS|RESULT|RETURN)✿)"),),
+        markerless=False,
+    ),
     models=("qwen1.5*", "qwen2-*", "qwen-*"),
     carriers=("", "text"),
     example='✿FUNCTION✿: read\n✿ARGS✿: {"filePath": "src/app.py"}',

@@ -9,22 +9,25 @@ answer, another action or the end follows; everything from an observation on is 
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from attrs import evolve
 
 from gateway.core.tools import Tool
+from strategies.block_renderer import BlockRenderer
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.dialects.python_calls import call_drafts
 from strategies.fences import read_line, read_rest
+from strategies.json_renderer import json_text
 from strategies.jsonish import JsonFault, parse
 from strategies.lexicon import LEFTOVERS
 from strategies.literals import is_announced_example
 from strategies.objects import CONTAINER_KEYS, drafts_of
 from strategies.payload import read_json
 from strategies.pythonic import PythonFault, bracketed, read_calls
+from strategies.rendering import CannotExpress
 from strategies.schema import ToolSchema
 
 __all__ = ["REACT", "text_arguments"]
@@ -218,6 +221,13 @@ def _may_end(cur: Cursor, opening: Opening) -> Steps:
     return _NEXT.match(head) is not None
 
 
+def _written(name: str, arguments: Mapping[str, Any]) -> str:
+    text = f"Action: {name}\nAction Input: {json_text(dict(arguments))}"
+    if not _NAME.fullmatch(name):
+        raise CannotExpress("the name cannot be written", text)
+    return text
+
+
 REACT = Dialect(
     id="react",
     family="react",
@@ -225,6 +235,14 @@ REACT = Dialect(
     line_openers=lambda _context: _OPENERS,
     parse=_parse,
     results=_RESULTS,
+    renderer=BlockRenderer(
+        id="react",
+        form=_written,
+        shown="Thought: what to do next\nAction: NAME\nAction Input: {...}",
+        answer=lambda _name, content: f"Observation: {content}",
+        marks=(re.compile("^(\u200b*(?:Observation|Action|Thought|Final Answer)\\b)", re.MULTILINE),),
+        markerless=False,
+    ),
     carriers=("", "text", "plaintext", "react"),
     example='Thought: I must see the file.\nAction: read\nAction Input: {"filePath": "src/app.py"}',
 )
