@@ -9,7 +9,7 @@ import msgspec
 from attrs import evolve, field, frozen
 
 from gateway.core.errors import ClientError
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import parse_request
 from strategies.base import AnswerReader, Options
@@ -126,8 +126,9 @@ def _described(event: Event, min_confidence: int) -> Iterator[str]:
             yield f"{click.style('dropped', fg='yellow')} {_visible(repr(event.raw))}: {event.reason}"
         case Start() | Args():
             return
-        case End():
-            yield f"{click.style('call', fg='green', bold=True)} {_visible(event.name)} {_visible(event.arguments)}"
+        case End() | Said():
+            name = event.verdict.name
+            yield f"{click.style('call', fg='green', bold=True)} {_visible(name)} {_visible(event.arguments)}"
             yield f"    {_verdict(event.verdict)}"
         case Broken():
             yield f"{click.style('broken', fg='red', bold=True)} {_visible(event.reason)}"

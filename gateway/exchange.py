@@ -15,7 +15,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.holding import Hold
 from gateway.repairing import Repair, SecondAnswer, SecondCall, read_again, unusable_attempt
@@ -205,7 +205,7 @@ class Voice:
     def note(self, event: Event) -> None:
         """Keep what is to be recorded of an event."""
         match event:
-            case End():
+            case End() | Said():
                 self._facts.calls.append(Delivered(verdict=event.verdict, size=len(event.arguments)))
             case Note():
                 self._facts.refused.append(event.verdict)
@@ -524,6 +524,9 @@ class StreamExchange:
             elif isinstance(event, Args) and event.json:
                 place = voice.waiting[0] if voice.waiting else last or self._spare(voice)
                 place.chunk(args_chunk(voice.args_mould, event.json))
+            elif isinstance(event, Said):
+                place = voice.waiting[0] if voice.waiting else last or self._spare(voice)
+                place.say(event.text)
             elif isinstance(event, Broken):
                 self._broken = event.reason
             voice.account(event)
@@ -741,18 +744,24 @@ class BodyExchange:
         """Put what was read into the message; True if anything in it is another."""
         calls: list[dict[str, Any]] = []
         texts: list[str] = []
+        is_said = False
         for event in events:
             voice.note(event)
             if isinstance(event, Text):
                 texts.append(event.raw)
+            elif isinstance(event, Said):
+                texts.append(event.text)
+                is_said = True
             elif isinstance(event, Start):
                 voice.begin_call(event.dialect)
                 calls.append({"id": voice.call_id, "type": "function", "function": {"name": event.name}})
             elif isinstance(event, End):
                 calls[-1]["function"]["arguments"] = event.arguments
         self.facts.undelivered += voice.shaper.undelivered
+        if is_said:
+            message["content"] = "".join(texts)
         if not calls:
-            return False
+            return is_said
         if any("arguments" not in call["function"] for call in calls):
             raise _broken_call(self.facts.broken[-1])
         message["content"] = "".join(texts) or None

@@ -80,6 +80,11 @@ class Slot:
     def text(self, text: str) -> None:
         self._parts.append(text)
 
+    def say(self, text: str) -> None:
+        """Tell a text of ours in the place of the event's own."""
+        self.changed = True
+        self._parts.append(text)
+
     def chunk(self, chunk: bytes) -> None:
         self.changed = True
         self._parts.append(chunk)

@@ -6,7 +6,7 @@ only what the settings keep stays; where calls wait for the upstream's finish th
 
 from collections.abc import Iterable
 
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text
 from strategies.base import Shape
 
 __all__ = ["Shaper"]
@@ -73,6 +73,8 @@ class Shaper:
             case End() | Broken():
                 out.append(Drop(event.raw, "undelivered") if self._skipping else event)
                 self._skipping = False
+            case Said():
+                self._said(event, out)
             case Note():
                 out.append(event)
 
@@ -98,6 +100,17 @@ class Shaper:
             return
         behind, self._behind = self._behind, []
         out += _before_call(behind)
+        self.calls += 1
+        out.append(event)
+
+    def _said(self, event: Said, out: list[Event]) -> None:
+        """A call in the client's own words stands in the text: what is before it stays as it is."""
+        if self.calls and self._shape.first_only:
+            self.undelivered += 1
+            out.append(Drop(event.raw, "undelivered"))
+            return
+        behind, self._behind = self._behind, []
+        out += behind
         self.calls += 1
         out.append(event)
 

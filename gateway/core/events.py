@@ -6,7 +6,7 @@ complete comes as `Start`, `Args`, `End` in one go (`buffered`) or spread over t
 
 from attrs import frozen
 
-__all__ = ["Args", "Broken", "Drop", "End", "Event", "Note", "Start", "Text", "Verdict"]
+__all__ = ["Args", "Broken", "Drop", "End", "Event", "Note", "Said", "Start", "Text", "Verdict"]
 
 
 @frozen
@@ -64,6 +64,16 @@ class End:
 
 
 @frozen
+class Said:
+    """A call that is told in words of the client's own: `text` goes out in the place of `raw`."""
+
+    raw: str
+    text: str
+    arguments: str
+    verdict: Verdict
+
+
+@frozen
 class Broken:
     """A call that had begun (`incremental`) turned out wrong: a visible failure, never a completed wrong call."""
 
@@ -82,4 +92,4 @@ class Note:
     size: int = 0
 
 
-Event = Text | Drop | Start | Args | End | Broken | Note
+Event = Text | Drop | Start | Args | End | Said | Broken | Note

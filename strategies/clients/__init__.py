@@ -1,0 +1,6 @@
+"""Clients that read their calls from tags in the text: who they are, what they can read, how a call is said to them."""
+
+from strategies.clients.recognition import recognise
+from strategies.clients.text_client import TextClient
+
+__all__ = ["TextClient", "recognise"]

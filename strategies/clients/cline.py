@@ -1,0 +1,65 @@
+"""Cline 3 with tools in its system prompt: it trims every value, so a file's outer white space cannot be said.
+
+It undoes entities in files and diffs, but nothing is written with entities for it.
+"""
+
+from strategies.clients.forms import Form, listing, server_call
+from strategies.clients.profile import Profile
+from strategies.clients.sight import Rules
+
+__all__ = ["CLINE"]
+
+_FILES = frozenset({"write_to_file", "new_rule"})
+
+CLINE = Profile(
+    id="cline",
+    agents=("Cline/",),
+    titles=("Cline",),
+    phrases=("You are Cline",),
+    tools=(
+        "access_mcp_resource",
+        "act_mode_respond",
+        "apply_patch",
+        "ask_followup_question",
+        "attempt_completion",
+        "browser_action",
+        "condense",
+        "execute_command",
+        "generate_explanation",
+        "list_code_definition_names",
+        "list_files",
+        "load_mcp_documentation",
+        "new_rule",
+        "new_task",
+        "plan_mode_respond",
+        "read_file",
+        "replace_in_file",
+        "report_bug",
+        "search_files",
+        "summarize_task",
+        "use_mcp_tool",
+        "use_skill",
+        "use_subagents",
+        "web_fetch",
+        "web_search",
+        "write_to_file",
+    ),
+    rules=Rules(
+        keeps=frozenset(),
+        decodes=frozenset(
+            {
+                ("write_to_file", "content"),
+                ("new_rule", "content"),
+                ("replace_in_file", "diff"),
+                ("execute_command", "command"),
+            }
+        ),
+        files=_FILES,
+    ),
+    forms={
+        "ask_followup_question": Form(reads=("question", "options"), asks=("question",)),
+        "list_files": listing,
+        "use_mcp_tool": server_call,
+    },
+    aliases={"ask_followup": "ask_followup_question"},
+)

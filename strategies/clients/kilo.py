@@ -1,0 +1,28 @@
+"""Kilo Code's extension up to early 2026, built on Roo Code.
+
+It undoes entities too, but nothing is written with entities for it: a value that holds some is left as the model wrote
+it.
+"""
+
+from strategies.clients.profile import Profile
+from strategies.clients.roo import FORMS, TOOLS
+from strategies.clients.sight import Rules
+
+__all__ = ["KILO"]
+
+_FILES = frozenset({"write_to_file", "new_rule"})
+
+KILO = Profile(
+    id="kilo",
+    agents=("Kilo-Code/", "KiloCode/"),
+    titles=("Kilo Code",),
+    phrases=("You are Kilo Code",),
+    tools=(*TOOLS, "condense", "delete_file", "edit_file", "fast_edit_file", "new_rule", "report_bug"),
+    rules=Rules(
+        decodes=frozenset({("write_to_file", "content"), ("execute_command", "command"), ("apply_diff", "diff")}),
+        crude=_FILES,
+        files=frozenset({"write_to_file"}),
+    ),
+    forms=FORMS,
+    aliases={"ask_followup": "ask_followup_question", "write_file": "write_to_file"},
+)

@@ -1,0 +1,69 @@
+"""Which client of tags sends a request, if one does: told by its system prompt and by what it calls itself."""
+
+from typing import Any
+
+from gateway.core.client import Client
+from gateway.wire.openai_chat import ChatRequest
+from strategies.clients.cline import CLINE
+from strategies.clients.kilo import KILO
+from strategies.clients.profile import Profile
+from strategies.clients.prompt_tools import prompt_tools
+from strategies.clients.roo import ROO
+from strategies.clients.text_client import TextClient, text_client
+from strategies.prompts import holds_section
+
+__all__ = ["PROFILES", "recognise", "system_prompt"]
+
+PROFILES = (ROO, KILO, CLINE)
+_WELL_KNOWN = frozenset(name for profile in PROFILES for name in profile.tools)
+_CLINES_OWN = frozenset({"replace_in_file", "plan_mode_respond", "load_mcp_documentation", "act_mode_respond"})
+
+
+def recognise(request: ChatRequest, client: Client) -> TextClient | None:
+    """The client whose tools are in the request's prompt; None for every other request."""
+    if request.body.get("tools") or request.body.get("functions"):
+        return None
+    named = _named(client)
+    prompt = system_prompt(request, anyone=named is not None)
+    if prompt is None or holds_section(request.messages):
+        return None
+    tools = {tool.name for tool in prompt_tools(prompt)}
+    if not tools & _WELL_KNOWN and not (named and _shows_tags(named, prompt)):
+        return None
+    profile = named or _by_prompt(prompt, tools)
+    return text_client(profile, prompt, "claude" not in request.model)
+
+
+def system_prompt(request: ChatRequest, *, anyone: bool = False) -> str | None:
+    """The text of the first system prompt; of the first message at all where clients send it as `anyone`'s."""
+    for message in request.messages[:2]:
+        if message["role"] in ("system", "developer"):
+            return _text(message.get("content"))
+    return _text(request.messages[0].get("content")) if anyone else None
+
+
+def _text(content: Any) -> str | None:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _named(client: Client) -> Profile | None:
+    for profile in PROFILES:
+        if client.title in profile.titles or client.user_agent.startswith(profile.agents):
+            return profile
+    return None
+
+
+def _by_prompt(prompt: str, tools: set[str]) -> Profile:
+    for profile in (KILO, CLINE, ROO):
+        if any(phrase in prompt for phrase in profile.phrases):
+            return profile
+    return CLINE if tools & _CLINES_OWN else ROO
+
+
+def _shows_tags(profile: Profile, prompt: str) -> bool:
+    return "TOOL USE" in prompt and any(f"<{name}>" in prompt for name in profile.tools)
