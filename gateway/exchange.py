@@ -289,7 +289,8 @@ class StreamExchange:
             except UpstreamError as fault:
                 error = fault
         if self._due is not None and (error is None or self.finished):
-            self._out.append(self.unrepaired())
+            rest = self.unrepaired()
+            self._out.append(rest)
         if self.finished:
             return self._take()
         self.finished = True
@@ -638,6 +639,8 @@ class BodyExchange:
         self._answer: dict[str, Any] = {}
         self._voice: Voice | None = None
         """The choice that waits for a second answer."""
+        self._read: list[Event] = []
+        """What came of it before the attempt."""
         self._attempts: list[Attempt] = []
 
     def transform(self, body: bytes) -> bytes:
@@ -681,7 +684,7 @@ class BodyExchange:
         choice = self._answer["choices"][0]
         message = choice["message"]
         if voice.hold is not None:
-            events = voice.replace_attempt()
+            events = [*self._read, *voice.replace_attempt()]
             for event in events:
                 voice.note(event)
             message["content"] = "".join(event.raw for event in events if isinstance(event, Text)) or None
@@ -700,7 +703,7 @@ class BodyExchange:
         message = choice["message"]
         if message.get("tool_calls"):
             return self._encoded(changed=self._mend(voice, choice, message))
-        return self._encoded(changed=self._deliver(voice, choice, message, voice.give_back()))
+        return self._encoded(changed=self._deliver(voice, choice, message, [*self._read, *voice.give_back()]))
 
     def _encoded(self, *, changed: bool) -> bytes:
         return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body
@@ -727,17 +730,17 @@ class BodyExchange:
             if attempt is None:
                 return self._mend(voice, choice, message)
             voice.hold = None
-            return self._wait(voice, attempt)
+            return self._wait(voice, attempt, [])
         if not voice.listens or not isinstance(content, str | None):
             return False
         events = [*(voice.feed(content) if content else ()), *voice.finish(finish)]
         if voice.attempt is not None and isinstance(reason, str):
-            return self._wait(voice, voice.attempt)
+            return self._wait(voice, voice.attempt, events)
         return self._deliver(voice, choice, message, [*events, *voice.give_back()])
 
-    def _wait(self, voice: Voice, attempt: Attempt) -> bool:
+    def _wait(self, voice: Voice, attempt: Attempt, events: list[Event]) -> bool:
         self.facts.attempts += not attempt.calls
-        self._voice, self._attempts = voice, [attempt]
+        self._voice, self._read, self._attempts = voice, events, [attempt]
         return False
 
     def _deliver(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
