@@ -49,6 +49,8 @@ class _Stream:
         "_data_due",
         "_exchange",
         "_held_since",
+        "_idle_s",
+        "_keepalive_s",
         "_linger_due",
         "_quiet_since",
         "_reply",
@@ -66,6 +68,8 @@ class _Stream:
         self._reply = reply
         self._exchange = exchange
         self._response = response
+        self._idle_s = settings.idle_timeout_s
+        self._keepalive_s = settings.keepalive_s
         self._data_due = turn.upstream_started + settings.first_byte_timeout_s
         self._total_due = turn.upstream_started + settings.total_timeout_s
         self._quiet_since = turn.patience.now()
@@ -76,10 +80,13 @@ class _Stream:
     async def run(self, first: bytes) -> GatewayError | None:
         """Relay to the end of the reply; returns what ended it early, if anything did."""
         try:
-            if first:
-                await self._relay(first)
-            while data := await self._next():
-                await self._relay(data)
+            data = first or await self._next()
+            while data:
+                out = self._feed(data)
+                if out:
+                    self._note_sent(self._turn.patience.now())
+                    await self._turn.write(self._response, out)
+                data = await self._next()
         except GatewayError as error:
             return error
         except ClientGone:
@@ -94,28 +101,28 @@ class _Stream:
         self._turn.error = error
         tail = self._exchange.finish(error)
         if tail:
-            await self._send(tail)
+            self._note_sent(self._turn.patience.now())
+            await self._turn.write(self._response, tail)
         await self._turn.end(self._response)
 
     async def _next(self) -> bytes:
         """What the upstream sent, `b""` at its end; sends comments while there is nothing."""
-        settings = self._turn.configuration.settings
-        while True:
-            if self._exchange.finished:
-                return await self._lingering()
-            due = min(self._data_due, self._total_due, self._quiet_since + settings.keepalive_s)
+        while not self._exchange.finished:
             try:
-                data = await self._reply.read(due)
+                data = await self._reply.read(
+                    min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s)
+                )
             except TimeoutError:
                 await self._waited()
                 continue
             now = self._turn.patience.now()
             if now >= self._total_due:
                 raise UpstreamTimeout("the model server took too long for its whole answer")
-            self._data_due = now + settings.idle_timeout_s
+            self._data_due = now + self._idle_s
             if self._turn.upstream_first is None:
                 self._turn.upstream_first = now
             return data
+        return await self._lingering()
 
     async def _lingering(self) -> bytes:
         if self._linger_due is None:
@@ -137,7 +144,8 @@ class _Stream:
         # The exchange gives whole events only, so a comment never stands within one.
         await self._turn.write(self._response, KEEP_ALIVE)
 
-    async def _relay(self, data: bytes) -> None:
+    def _feed(self, data: bytes) -> bytes:
+        """The exchange's answer to what came, timed."""
         turn = self._turn
         started = time.perf_counter()
         out = self._exchange.feed(data)
@@ -149,14 +157,12 @@ class _Stream:
             self._held_since = None
         elif self._held_since is None or out:
             self._held_since = started
-        if out:
-            await self._send(out)
+        return out
 
-    async def _send(self, out: bytes) -> None:
+    def _note_sent(self, now: float) -> None:
         turn = self._turn
-        now = turn.patience.now()
         if turn.first_sent is None:
             turn.first_sent = self._sent_at = now
-        turn.longest_gap_s = max(turn.longest_gap_s, now - self._sent_at)
+        if now - self._sent_at > turn.longest_gap_s:
+            turn.longest_gap_s = now - self._sent_at
         self._sent_at = self._quiet_since = now
-        await turn.write(self._response, out)

@@ -148,7 +148,16 @@ class Turn:
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for the next one."""
         self.bytes_out += len(data)
-        await self._to_client(response.write(data))
+        transport = self.http.transport
+        if transport is None:
+            raise ClientGone("has closed")
+        if transport.get_write_buffer_size():
+            await self._to_client(response.write(data))
+            return
+        try:
+            await response.write(data)  # the client has taken everything so far: there is room, so this does not wait
+        except ConnectionError as error:
+            raise ClientGone("has closed") from error
 
     async def end(self, response: web.StreamResponse) -> None:
         """Send the end of the answer."""
