@@ -23,7 +23,7 @@ FORMS = {
     "tool_fence": 95,
     "fence": 92,
     "bare": 92,
-    "pythonic": 92,
+    "pythonic": 95,
     "react": 92,
     "shell": 80,
     "in_prose": 70,
@@ -34,6 +34,9 @@ FORMS = {
 _FAMILY = 1
 """What it counts that the model's family writes this dialect by training."""
 
+_CHOSEN = 7
+"""For a mend that had to choose. The contract starts at 8, which no form but the prompted one survives at the default
+threshold; on the labelled answers 7 recovers what was meant and makes no call of any text that is none."""
 _COSTS = {
     "value_closed_by_call": 12,
     "value_closed_by_next": 12,
@@ -64,7 +67,7 @@ def cost(mend: str) -> int:
     """What one mend takes off the score."""
     if mend in _COSTS:
         return _COSTS[mend]
-    return 8 if mend in CHOSEN else 2
+    return _CHOSEN if mend in CHOSEN else 2
 
 
 def judge(draft: Draft, context: Context, dialect: str) -> Judged:
