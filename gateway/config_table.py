@@ -57,7 +57,7 @@ class Declared:
         """The value in the words that would set it; of a secret no more than that it is set."""
         if self.is_secret:
             return _MASK if value else ""
-        if self.attribute in ("min_confidence", "confidence_json_block"):
+        if self.read is hundredths:
             return f"{value / 100:.2f}"
         return shown_size(value) if self.is_size else shown(value)
 
@@ -83,13 +83,7 @@ LATER: tuple[Later, ...] = (
     Later(name="TRANSFORM_MODE", accepts=("off", "full")),
     Later(name="TRANSFORM_BUDGET_MS"),
     Later(name="TOOL_MAP"),
-    Later(name="REPAIR_ATTEMPTS", accepts=("0",)),
-    Later(name="NATIVE_FALLBACK", accepts=_OFF),
     Later(name="PROMPT_REMINDER", accepts=_OFF),
-    Later(name="RECOVERY_SHELL", accepts=_OFF),
-    Later(name="CONFIDENCE_SHELL"),
-    Later(name="SHELL_ALLOWLIST"),
-    Later(name="SHELL_ALLOW_OPERATORS", accepts=_OFF),
     Later(name="STORE_URL", accepts=("memory://",)),
     Later(name="STORE_PREFIX"),
     Later(name="STORE_TIMEOUT_MS"),
@@ -263,12 +257,56 @@ class Settings:
     confidence_json_block: int = _calls(
         "CONFIDENCE_JSON_BLOCK", hundredths, 95, "Base score of a call in a fenced JSON block."
     )
+    confidence_shell: int = _calls(
+        "CONFIDENCE_SHELL",
+        hundredths,
+        80,
+        "Base score of a call in a shell block, and with RECOVERY_SHELL the score that such a call needs.",
+    )
     recovery_json: bool = _calls("RECOVERY_JSON", boolean, True, "Recover calls that were written as JSON text.")
     recovery_tools: tuple[str, ...] = _calls(
         "RECOVERY_TOOLS",
         names,
         (),
         "The only tools that may be recovered from text, as comma-separated globs; empty means all known.",
+    )
+    recovery_shell: bool = _calls(
+        "RECOVERY_SHELL",
+        boolean,
+        False,
+        "Recover a command from a shell block that ends an answer, if the request declares a tool that runs commands.",
+    )
+    shell_allowlist: tuple[str, ...] = _calls(
+        "SHELL_ALLOWLIST",
+        names,
+        ("ls", "pwd", "cat", "head", "tail", "wc", "grep", "stat"),
+        "First words that a recovered command may start with, comma-separated.",
+    )
+    shell_allow_operators: bool = _calls(
+        "SHELL_ALLOW_OPERATORS", boolean, False, "Let recovered commands hold chaining, pipes and redirects."
+    )
+    repair_attempts: int = _calls(
+        "REPAIR_ATTEMPTS",
+        whole(0, 3),
+        1,
+        "How often the model is asked again for a call that it plainly meant and broke, before any of it was shown.",
+    )
+    native_fallback: bool = _calls(
+        "NATIVE_FALLBACK",
+        boolean,
+        True,
+        "Ask again with xml_prompt where the model server refuses native tools, and give that model xml_prompt for "
+        "an hour.",
+    )
+    native_fallback_rate: int = _calls(
+        "NATIVE_FALLBACK_RATE",
+        hundredths,
+        50,
+        "Share of the last answers with calls, from 0 to 1, whose calls came as text or with unusable arguments, from "
+        "which on a model counts as one without native tools; 0 never does.",
+    )
+    native_fallback_window: int = _calls(
+        "NATIVE_FALLBACK_WINDOW", whole(5, 1000), 20, "How many answers with calls that share is taken of."
     )
     calls_per_message: Literal["auto", "first", "all"] = _calls(
         "TOOL_CALLS_PER_MESSAGE",
@@ -345,8 +383,12 @@ class Settings:
             trailing_text=self.trailing_text,
             stream_arguments=self.stream_arguments,
             result_format=self.result_format,
+            confidence_shell=self.confidence_shell,
             recovery_json=self.recovery_json,
+            recovery_shell=self.recovery_shell,
             recovery_tools=self.recovery_tools,
+            shell_allowlist=self.shell_allowlist,
+            shell_allow_operators=self.shell_allow_operators,
         )
 
     def secrets(self) -> tuple[str, ...]:

@@ -681,6 +681,7 @@ class BodyExchange:
             return self.unrepaired()
         self._voice = None
         self.facts.repaired = True
+        self.facts.unusable_calls += len(self._attempts[0].calls)
         choice = self._answer["choices"][0]
         message = choice["message"]
         if voice.hold is not None:

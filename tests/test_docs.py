@@ -76,7 +76,7 @@ def words(cell: str) -> list[str]:
 
 def without_chance(text: str) -> str:
     """The output without what differs from run to run."""
-    return re.sub(r'"(chatcmpl-|call_)[0-9a-f]{24}"|(?<="created": )\d+', "-", text)
+    return re.sub(r'"(chatcmpl-|call_)[0-9A-Za-z]{24}"|(?<="created": )\d+', "-", text)
 
 
 async def shell(command: str) -> str:

@@ -17,13 +17,16 @@ from gateway.net.patience import Patience
 from gateway.net.upstream import UpstreamClient
 from gateway.policy.admission import Admission
 from gateway.policy.breaker import Breaker
+from gateway.policy.callids import Arm, CallIds
+from gateway.policy.capability import KeepsLessons, Lessons, NativeRecord
+from gateway.policy.feedback import RecentAnswers
 from gateway.policy.retry import RetryBudget, RetryPolicy
 from gateway.policy.routing import DEFAULT_UPSTREAM
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.factory import Capability, Passthrough, Selection, ToolExecutionFactory
 
-__all__ = ["Configuration", "Shared", "Telemetry", "new_call_id"]
+__all__ = ["Configuration", "Shared", "Telemetry"]
 
 
 class Telemetry(Meter, Protocol):
@@ -79,21 +82,21 @@ class Configuration:
         return self.settings.api_keys.is_open and self.settings.upstream_api_key is None
 
     @property
-    def arm(self) -> str:
+    def arm(self) -> Arm:
         """What every request gets."""
         return "off" if self.settings.transform_mode == "off" else "live"
 
-    def decide(self, request: ChatRequest) -> Selection:
+    def decide(self, request: ChatRequest, capability: Capability) -> Selection:
         """The strategy for a request; in mode `off` every request passes through."""
         if self.arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
-        return self.factory.decide(self.provider, request.model, "native", request, Capability())
+        return self.factory.decide(self.provider, request.model, "native", request, capability)
 
-    def strategy_of(self, model: str) -> str:
+    def strategy_of(self, model: str, capability: Capability) -> str:
         """The name of the strategy that requests with tools for this model get."""
         if self.arm == "off" or not self.factory.enabled:
             return Passthrough.name
-        return self.factory.of_model(self.provider, model, Capability()).strategy.name
+        return self.factory.of_model(self.provider, model, capability).strategy.name
 
     def options(self, dialect: str | None) -> Options:
         """What a strategy may look at, for the dialect that a rule named."""
@@ -161,12 +164,10 @@ class Shared:
     breaker: Breaker = field(factory=Breaker)
     retry: RetryPolicy = field(factory=RetryPolicy)
     budget: RetryBudget = field(factory=RetryBudget)
-    make_call_id: Callable[[str], str] = field(default=lambda dialect: new_call_id())
+    call_ids: CallIds = field(factory=lambda: CallIds(secrets.token_bytes(32), secrets.token_bytes))
+    lessons: KeepsLessons = field(factory=Lessons)
+    native_record: NativeRecord = field(factory=NativeRecord)
+    answers: RecentAnswers = field(factory=RecentAnswers)
     jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
     draining: bool = False
     under_way: UnderWay = field(factory=UnderWay)
-
-
-def new_call_id() -> str:
-    """`call_` and 24 characters that do not come again."""
-    return "call_" + secrets.token_hex(12)

@@ -1,33 +1,30 @@
 """The main job: a chat request in, the answer of its model server out, read by the strategy that was chosen."""
 
 import time
-from typing import Literal
+from functools import partial
 
 import structlog
 from aiohttp import web
 
-from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamTimeout
+from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.exchange import BodyExchange, StreamExchange
-from gateway.net.attempts import open_reply, upstream_headers
+from gateway.net.again import chat_headers, repair, second_answer
+from gateway.net.attempts import open_reply
 from gateway.net.headers import response_headers
+from gateway.net.learning import fall_back, learn_from, may_fall_back
 from gateway.net.middleware import json_response
+from gateway.net.replies import stream_opening, whole_body
 from gateway.net.streams import pump
 from gateway.net.turn import Turn
 from gateway.net.upstream import UpstreamReply
 from gateway.policy.routing import route
-from gateway.wire.chat_forms import body_to_stream, stream_to_body
 from gateway.wire.openai_chat import ChatRequest, parse_request
 from strategies.base import Prepared
 from strategies.factory import Passthrough, Selection
 
 __all__ = ["chat"]
 
-Shape = Literal["json", "sse", "other"]
-
 OWN_HEADERS = frozenset({"content-type", "content-encoding"})
-STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
-MAX_PEEK_BYTES = 64 << 10
-BOM = b"\xef\xbb\xbf"
 
 log = structlog.get_logger("toolgate")
 
@@ -38,20 +35,52 @@ async def chat(turn: Turn) -> web.StreamResponse:
     turn.model, turn.stream = request.model, request.stream
     route(request.model)
     prepared = _prepare(turn, request)
-    headers = upstream_headers(turn)
-    headers["Content-Type"] = "application/json"
-    headers["Accept"] = "text/event-stream" if request.stream else "application/json"
-    headers["Accept-Encoding"] = "identity"
-    reply = await open_reply(turn, "POST", turn.configuration.chat_url, headers=headers, body=prepared.body)
-    with reply:
-        if request.stream:
-            return await _stream(turn, reply, prepared)
-        return await _whole(turn, reply, prepared)
+    try:
+        reply, prepared = await _opened(turn, request, prepared)
+        with reply:
+            answer = _stream if request.stream else _whole
+            return await answer(turn, reply, prepared)
+    finally:
+        learn_from(turn)
+
+
+async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple[UpstreamReply, Prepared]:
+    """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
+    headers = chat_headers(turn, stream=request.stream)
+    url = turn.configuration.chat_url
+    try:
+        return await open_reply(turn, "POST", url, headers=headers, body=prepared.body), prepared
+    except UpstreamRejected as error:
+        if not may_fall_back(turn, request, error):
+            raise
+        other = _prepare_prompted(turn, request)
+        if other is None:
+            raise
+    fall_back(turn, "refused")
+    return await open_reply(turn, "POST", url, headers=headers, body=other.body), other
+
+
+def _prepare_prompted(turn: Turn, request: ChatRequest) -> Prepared | None:
+    """The request with its tools in the prompt; where it cannot be had the refusal stands."""
+    selection = turn.configuration.factory.prompted("refused")
+    started = time.perf_counter()
+    try:
+        prepared = selection.strategy.prepare(request, turn.configuration.options(selection.dialect))
+    except GatewayError as error:
+        log.info("native_fallback_impossible", error=error.code, message=error.message)
+        return None
+    except Exception:
+        log.exception("strategy_failed", strategy=selection.strategy.name)
+        return None
+    turn.prepare_s += time.perf_counter() - started
+    turn.strategy, turn.reason = prepared.strategy, selection.reason
+    turn.notes.extend(prepared.warnings)
+    return prepared
 
 
 def _prepare(turn: Turn, request: ChatRequest) -> Prepared:
     configuration = turn.configuration
-    selection = configuration.decide(request)
+    selection = configuration.decide(request, turn.capability(request.model))
     turn.arm, turn.reason = configuration.arm, selection.reason
     started = time.perf_counter()
     try:
@@ -75,26 +104,27 @@ def _unchanged(turn: Turn, request: ChatRequest, failed: Selection) -> Prepared:
 
 
 async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:
-    body = await _read_all(turn, reply)
-    match _shape(body):
-        case "sse":
-            body = stream_to_body(body)
-        case "other":
-            raise UpstreamBadReply("the model server's answer is not JSON")
-    exchange = BodyExchange(prepared, make_id=turn.shared.make_call_id, limits=turn.configuration.limits)
+    body = await whole_body(turn, reply)
+    exchange = BodyExchange(
+        prepared, make_id=turn.make_call_id, limits=turn.configuration.limits, repairs=_repairs(turn)
+    )
     turn.facts = exchange.facts
     started = time.perf_counter()
     answer = exchange.transform(body)
     turn.read_s += time.perf_counter() - started
+    while (wanted := exchange.repair) is not None:
+        answer = await repair(turn, exchange, wanted, partial(second_answer, turn))
     response = json_response(answer)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await turn.send(response)
 
 
 async def _stream(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:
-    exchange = StreamExchange(prepared, make_id=turn.shared.make_call_id, limits=turn.configuration.limits)
+    exchange = StreamExchange(
+        prepared, make_id=turn.make_call_id, limits=turn.configuration.limits, repairs=_repairs(turn)
+    )
     turn.facts = exchange.facts
-    first = b"" if reply.content_type == "text/event-stream" else await _opening(turn, reply)
+    first = b"" if reply.content_type == "text/event-stream" else await stream_opening(turn, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"
     response.headers["Cache-Control"] = "no-cache, no-transform"
@@ -102,55 +132,6 @@ async def _stream(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.S
     return await pump(turn, reply, exchange, response, first=first)
 
 
-async def _opening(turn: Turn, reply: UpstreamReply) -> bytes:
-    """The beginning of a stream that was not announced as one; a JSON answer becomes a whole stream."""
-    head = await _peek(turn, reply)
-    match _shape(head):
-        case "sse":
-            return head
-        case "json":
-            return body_to_stream(head + await _read_all(turn, reply))
-        case _:
-            raise UpstreamBadReply("the model server's answer is not an event stream")
-
-
-async def _read_all(turn: Turn, reply: UpstreamReply) -> bytes:
-    settings = turn.configuration.settings
-    body = await reply.read_all(
-        first_due=turn.upstream_started + settings.first_byte_timeout_s,
-        idle_s=settings.idle_timeout_s,
-        total_due=turn.upstream_started + settings.total_timeout_s,
-    )
-    if turn.upstream_first is None:
-        turn.upstream_first = turn.patience.now()
-    return body
-
-
-async def _peek(turn: Turn, reply: UpstreamReply) -> bytes:
-    """As much of an answer as tells what it is."""
-    due = turn.upstream_started + turn.configuration.settings.first_byte_timeout_s
-    head = b""
-    while len(head) < MAX_PEEK_BYTES and _is_open(_start(head)):
-        try:
-            piece = await reply.read(due)
-        except TimeoutError:
-            raise UpstreamTimeout("the model server did not begin to answer in time") from None
-        if not piece:
-            break
-        head += piece
-    return head
-
-
-def _start(body: bytes) -> bytes:
-    return body.removeprefix(BOM).lstrip()[:8]
-
-
-def _is_open(start: bytes) -> bool:
-    return any(known.startswith(start) and known != start for known in STREAM_STARTS)
-
-
-def _shape(body: bytes) -> Shape:
-    start = _start(body)
-    if start.startswith(STREAM_STARTS):
-        return "sse"
-    return "json" if start.startswith(b"{") else "other"
+def _repairs(turn: Turn) -> int:
+    """How often this request may be asked again for a broken call."""
+    return turn.configuration.settings.repair_attempts if turn.arm == "live" else 0

@@ -1,5 +1,6 @@
 """The upstream's models, each with what the gateway would do with it."""
 
+import math
 from typing import Any
 from urllib.parse import unquote
 
@@ -58,6 +59,14 @@ def _entries(listing: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _described(turn: Turn, entry: dict[str, Any]) -> dict[str, Any]:
-    model = entry.get("id")
-    strategy = turn.configuration.strategy_of(model if isinstance(model, str) else "")
-    return {**entry, "toolgate": {"strategy": strategy, "upstream": turn.configuration.upstream}}
+    given = entry.get("id")
+    model = given if isinstance(given, str) else ""
+    told: dict[str, Any] = {
+        "strategy": turn.configuration.strategy_of(model, turn.capability(model)),
+        "upstream": turn.configuration.upstream,
+    }
+    lesson = turn.lesson(model)
+    if lesson is not None:
+        seconds_left = math.ceil(lesson.until - turn.patience.now())
+        told["learned"] = {"native_tools": False, "reason": lesson.reason, "seconds_left": seconds_left}
+    return {**entry, "toolgate": told}

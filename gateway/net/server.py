@@ -9,12 +9,13 @@ from aiohttp import web
 
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
 from gateway.net.context import Shared
+from gateway.net.feedback import feedback
 from gateway.net.handlers import chat
 from gateway.net.headers import request_id
 from gateway.net.middleware import Handler, json_response, run
 from gateway.net.models import list_models, one_model
 from gateway.net.relay import relay
-from gateway.net.turn import SERVER_NAME, Turn
+from gateway.net.turn import SERVER_NAME
 
 __all__ = ["MetricsServer", "Server"]
 
@@ -120,14 +121,10 @@ class MetricsServer:
         return _refusal(NotFound("there is nothing at this path"), http)
 
 
-async def _feedback(turn: Turn) -> web.StreamResponse:
-    raise NotFound("feedback is not available in this version")
-
-
 _ROUTES: dict[tuple[str, str], tuple[Handler, str]] = {
     ("POST", "/v1/chat/completions"): (chat, "chat"),
     ("GET", "/v1/models"): (list_models, "models"),
-    ("POST", "/v1/feedback"): (_feedback, "feedback"),
+    ("POST", "/v1/feedback"): (feedback, "feedback"),
 }
 
 

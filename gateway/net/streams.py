@@ -4,12 +4,14 @@ The awaited write is the back-pressure: while the client does not take its bytes
 """
 
 import time
+from functools import partial
 
 import structlog
 from aiohttp import web
 
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.exchange import StreamExchange
+from gateway.net.again import repair, second_answer_in_company
 from gateway.net.turn import ClientGone, Turn
 from gateway.net.upstream import UpstreamReply
 
@@ -33,6 +35,8 @@ async def pump(
     try:
         await turn.start(response)
         error = await stream.run(first)
+        if error is None:
+            await stream.repair()
         closed = True
         await stream.close(error)
     finally:
@@ -96,6 +100,16 @@ class _Stream:
             return InternalError(f"internal error; request id {self._turn.id}")
         return None
 
+    async def repair(self) -> None:
+        """Ask again, as long as the exchange wants it, for a call that the answer broke."""
+        while (wanted := self._exchange.repair) is not None:
+            self._reply.close()
+            ask = partial(second_answer_in_company, self._turn, due=self._total_due, tell=self._keep_alive)
+            out = await repair(self._turn, self._exchange, wanted, ask)
+            if out:
+                self._note_sent(self._turn.patience.now())
+                await self._turn.write(self._response, out)
+
     async def close(self, error: GatewayError | None) -> None:
         """The last bytes, and the end of the answer."""
         self._turn.error = error
@@ -141,6 +155,9 @@ class _Stream:
         if now >= self._data_due:
             raise UpstreamTimeout("the model server has been silent for too long")
         self._quiet_since = now
+        await self._keep_alive()
+
+    async def _keep_alive(self) -> None:
         # The exchange gives whole events only, so a comment never stands within one.
         await self._turn.write(self._response, KEEP_ALIVE)
 

@@ -22,6 +22,9 @@ from gateway.core.errors import (
 from gateway.net.context import Configuration, Shared
 from gateway.net.headers import request_id, trace_id
 from gateway.net.patience import Patience
+from gateway.policy.callids import Arm
+from gateway.policy.capability import Lesson
+from strategies.factory import Capability
 
 if TYPE_CHECKING:
     from gateway.exchange import Facts
@@ -53,7 +56,7 @@ class Turn:
     model: str | None = None
     stream: bool = False
     strategy: str | None = None
-    arm: str | None = None
+    arm: Arm | None = None
     reason: str | None = None
     retries: int = 0
     upstream_status: int | None = None
@@ -92,6 +95,20 @@ class Turn:
         if turn.trace is not None:
             structlog.contextvars.bind_contextvars(trace_id=turn.trace)
         return turn
+
+    def lesson(self, model: str) -> Lesson | None:
+        """What was learned of the model, where that may be used."""
+        if not self.configuration.settings.native_fallback:
+            return None
+        return self.shared.lessons.recall(self.configuration.upstream, model, self.patience.now())
+
+    def capability(self, model: str) -> Capability:
+        """What is known of the model."""
+        return Capability(native_tools=None if self.lesson(model) is None else False)
+
+    def make_call_id(self, dialect: str) -> str:
+        """The id of the next call that this request's answer is given."""
+        return self.shared.call_ids.make(arm=self.arm or "off", strategy=self.strategy or "none", dialect=dialect)
 
     async def read_body(self) -> bytes:
         """The request's whole body."""

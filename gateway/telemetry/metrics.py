@@ -31,6 +31,8 @@ _STRATEGIES = ("native", "recovery", "xml_prompt")
 _ENDS = ("completed", "client_abort", "upstream_error", "upstream_timeout", "gateway_error", "drained")
 _FAULTS = ("parse", "schema_invalid", "unknown_tool", "timeout", "too_large", "internal")
 _SKIPS = ("low_confidence", "disabled")
+_REPAIRS = ("repaired", "failed", "error", "cancelled", "no_budget")
+_FALLBACKS = ("refused", "as_text", "bad_arguments")
 
 
 @frozen(kw_only=True)
@@ -158,6 +160,20 @@ CATALOGUE: tuple[Metric, ...] = (
     _counter(
         "toolgate_undelivered_calls_total", "Complete calls behind the first that were not delivered.", "strategy"
     ),
+    _counter(
+        "toolgate_repairs_total",
+        "Broken calls asked for again, by what came of it (repaired, failed, error, cancelled, no_budget).",
+        "result",
+        zero=tuple((result,) for result in _REPAIRS),
+    ),
+    _counter(
+        "toolgate_native_fallbacks_total",
+        "Models given xml_prompt instead of native tools, by reason (refused, as_text, bad_arguments).",
+        "upstream",
+        "reason",
+        zero=_pairs(("default",), _FALLBACKS),
+    ),
+    _counter("toolgate_feedback_total", "Ratings of answers that clients gave.", "rating", zero=(("good",), ("bad",))),
     _counter("toolgate_native_faults_mended_total", "Wire faults of structured calls that were mended.", "fault"),
     _counter("toolgate_dropped_text_total", "Pieces of text that were dropped, by reason.", "reason"),
     _histogram("toolgate_hold_seconds", _OVERHEAD + _FIRST_TOKEN[5:], "Longest time text was held, per answer."),

@@ -209,14 +209,6 @@ async def test_a_path_cannot_climb_out_of_the_api(gateway, upstream, path):
     assert upstream.requests == []
 
 
-async def test_feedback_is_not_here_yet_and_not_the_upstreams_business(gateway, upstream, client):
-    running = await gateway(upstream.url)
-    async with client.post(f"{running.url}/v1/feedback", json={}) as response:
-        assert response.status == 404
-        assert (await response.json())["error"]["code"] == "not_found"
-    assert upstream.requests == []
-
-
 async def test_health_readiness_and_metrics_need_no_upstream_and_no_key(gateway, upstream, client):
     running = await gateway(upstream.url, GATEWAY_API_KEYS="sk-gate")
     assert (await get(client, f"{running.url}/healthz")).json == {"status": "ok"}

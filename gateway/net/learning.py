@@ -1,0 +1,66 @@
+"""What a request teaches about its model: whether to give it native tools, and what its answer may be rated by."""
+
+import structlog
+
+from gateway.core.errors import UpstreamRejected
+from gateway.exchange import Facts
+from gateway.net.turn import Turn
+from gateway.policy.capability import Fault, refuses_tools
+from gateway.wire.openai_chat import ChatRequest
+from strategies.factory import NATIVE_STRATEGIES
+
+__all__ = ["fall_back", "learn_from", "may_fall_back"]
+
+log = structlog.get_logger("toolgate")
+
+
+def may_fall_back(turn: Turn, request: ChatRequest, error: UpstreamRejected) -> bool:
+    """Whether this refusal was one of native tools, which the request can do without."""
+    return (
+        turn.configuration.settings.native_fallback
+        and turn.arm == "live"
+        and turn.strategy in NATIVE_STRATEGIES
+        and request.wants_tools
+        and refuses_tools(error.upstream_status, error.payload)
+    )
+
+
+def fall_back(turn: Turn, reason: str) -> None:
+    """From now on, for a while, this model is told of its tools in the prompt."""
+    upstream, model = turn.configuration.upstream, turn.model or ""
+    turn.shared.lessons.learn(upstream, model, reason, turn.patience.now())
+    turn.shared.telemetry.count("toolgate_native_fallbacks_total", {"upstream": upstream, "reason": reason})
+    log.info("native_fallback", reason=reason, model=model, upstream=upstream, upstream_status=turn.upstream_status)
+
+
+def learn_from(turn: Turn) -> None:
+    """Take down how a request has ended: its answer can be rated, and its native calls were usable or not."""
+    facts = turn.facts
+    if facts is None:
+        return
+    if facts.completion_id is not None:
+        turn.shared.answers.remember(facts.completion_id, request_id=turn.id, strategy=turn.strategy, arm=turn.arm)
+    settings = turn.configuration.settings
+    if not settings.native_fallback or turn.arm != "live" or turn.strategy not in NATIVE_STRATEGIES:
+        return
+    fault = _fault(facts)
+    if fault is None and not facts.native_calls:
+        return
+    learned = turn.shared.native_record.observe(
+        turn.configuration.upstream,
+        turn.model or "",
+        fault,
+        turn.patience.now(),
+        window=settings.native_fallback_window,
+        percent=settings.native_fallback_rate,
+    )
+    if learned is not None:
+        fall_back(turn, learned)
+
+
+def _fault(facts: Facts) -> Fault | None:
+    """What was wrong with an answer's calls; a recovered shell block was never meant as one."""
+    if facts.unusable_calls:
+        return "bad_arguments"
+    written = any(call.verdict.dialect != "shell" for call in facts.calls)
+    return "as_text" if written or facts.attempts else None
