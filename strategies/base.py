@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
+from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
 from gateway.wire.openai_chat import ChatRequest
@@ -48,6 +49,9 @@ class Options:
     """Globs of the only tools that may be recovered; empty means all known."""
     shell_allowlist: tuple[str, ...] = ("ls", "pwd", "cat", "head", "tail", "wc", "grep", "stat")
     shell_allow_operators: bool = False
+    client: Client = field(factory=Client)
+    prompt_reminder: bool = False
+    """Clients of tags get a reminder of the form at the end of their system prompt."""
 
 
 @frozen(kw_only=True)

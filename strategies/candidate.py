@@ -208,6 +208,8 @@ class Candidate:
         score = base("tag", self._context, dialect.id, [])
         if score < self._context.options.min_confidence or not self._context.may_recover(name):
             return False
+        if not self._context.flows(dialect.id, name):
+            return False
         self._began = name
         tool = self._context.find(name)
         schema = self._context.schema(tool) if tool else None

@@ -23,7 +23,10 @@ from strategies.schema import ToolSchema, schema_of
 if TYPE_CHECKING:
     from strategies.rendering import Renderer
 
-__all__ = ["Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse"]
+__all__ = ["TAGS", "Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse"]
+
+TAGS = "generic_xml"
+"""The dialect of one tag per tool."""
 
 Level = Literal["A", "B", "C", "D", "E"]
 """Evidence: A special tokens, B strict inner grammar, C tag per tool, D bare data, E shell and patches."""
@@ -147,7 +150,7 @@ class Arguments:
 class Context:
     """What the grammars of one request know: its tools, their schemas, the settings, the prompted dialect."""
 
-    __slots__ = ("_provenance", "_schemas", "family", "model", "options", "prompted", "restricted", "tools")
+    __slots__ = ("_flowing", "_provenance", "_schemas", "family", "model", "options", "prompted", "restricted", "tools")
 
     def __init__(
         self,
@@ -159,6 +162,7 @@ class Context:
         restricted: bool = False,
         family: frozenset[str] = frozenset(),
         provenance: Provenance | None = None,
+        flowing: frozenset[str] | None = None,
     ) -> None:
         self.tools = tools
         self.options = options
@@ -169,6 +173,7 @@ class Context:
         self.family = family
         """The dialects that the model's family writes by training."""
         self._provenance = provenance
+        self._flowing = flowing
         self._schemas: dict[str, ToolSchema] = {}
 
     def find(self, name: str) -> Tool | None:
@@ -191,6 +196,10 @@ class Context:
         if schema is None:
             schema = self._schemas[tool.name] = schema_of(tool)
         return schema
+
+    def flows(self, dialect: str, name: str) -> bool:
+        """Whether a call may be shown while it is written: any, or only those of some tools in their own tags."""
+        return self._flowing is None or (dialect == TAGS and name in self._flowing)
 
     def quoted(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the call that stands in the answer as `raw` was copied from what the client sent."""

@@ -16,9 +16,12 @@ from attrs import frozen
 from gateway.core.rules import Rule
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared, ToolExecutionStrategy
+from strategies.intent import Overhearing, asks_for_tools
+from strategies.xml_text import XmlTextStrategy
 
 __all__ = [
     "GROUP",
+    "NATIVE_STRATEGIES",
     "Capability",
     "ClientStyle",
     "Loaded",
@@ -33,6 +36,8 @@ ClientStyle = Literal["native", "xml_text"]
 
 FALLBACK = "recovery"
 PROMPTED = "xml_prompt"
+NATIVE_STRATEGIES = frozenset({"native", "recovery"})
+"""Those that send a request's tools as they are."""
 PROVIDER_STRATEGIES = {"anthropic": "native", "gemini": "native", "qwen_web": PROMPTED}
 MODEL_STRATEGIES = (
     ("gpt-oss*", "recovery"),
@@ -118,7 +123,7 @@ def load_strategies(found: Iterable[EntryPoint] | None = None) -> Loaded:
 class ToolExecutionFactory:
     """Selects among loaded strategies; one of these per configuration."""
 
-    __slots__ = ("_by_model", "_rules", "_strategies", "_table", "enabled")
+    __slots__ = ("_by_model", "_rules", "_strategies", "_table", "auto_detect", "enabled")
 
     def __init__(
         self,
@@ -126,12 +131,15 @@ class ToolExecutionFactory:
         *,
         rules: Iterable[Rule] = (),
         enabled: bool = True,
+        auto_detect: bool = False,
     ) -> None:
         self._strategies = strategies
         self._rules = tuple((_matcher(rule.pattern), rule) for rule in rules)
         self._table = tuple((_matcher(pattern), name) for pattern, name in MODEL_STRATEGIES)
         self._by_model = lru_cache(maxsize=1024)(self._choose)
         self.enabled = enabled
+        self.auto_detect = auto_detect
+        """Tool work is also looked for where a request offers no tools."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -156,12 +164,23 @@ class ToolExecutionFactory:
         """The strategy for this request, with the dialect and the reason."""
         if not self.enabled:
             return Selection(strategy=Stripped(), dialect=None, reason="disabled")
+        if client == "xml_text" and not request.tools:
+            return Selection(strategy=self._text(), dialect=None, reason="client")
         chosen = self.of_model(provider, model, capability)
-        if request.wants_tools or client == "xml_text":
+        if request.wants_tools:
             return chosen
         if chosen.strategy.name == PROMPTED and (len(request.tools) > 0 or _has_tool_history(request)):
             return chosen
+        if self.auto_detect and not request.tools and asks_for_tools(request):
+            return Selection(strategy=Overhearing(), dialect=None, reason="intent")
         return Selection(strategy=Passthrough(), dialect=None, reason="no_tools")
+
+    def _text(self) -> ToolExecutionStrategy:
+        return self._strategies.get(XmlTextStrategy.name) or XmlTextStrategy()
+
+    def prompted(self, reason: str) -> Selection:
+        """The strategy for a model that is told of its tools in the prompt."""
+        return self._named(PROMPTED, reason)
 
     def of_model(self, provider: str, model: str, capability: Capability) -> Selection:
         """What a request with tools for this model gets."""

@@ -21,11 +21,13 @@ def reader_factory(
     prompted: str | None = None,
     restricted: bool = False,
     messages: Sequence[Mapping[str, Any]] = (),
+    flowing: frozenset[str] | None = None,
 ) -> Callable[[], AnswerReader]:
     """Readers for one request, one per choice.
 
     `prompted` is the dialect the model was asked to use; a call that stands verbatim in one of the client's `messages`
-    is a quotation.
+    is a quotation. With `incremental` arguments, `flowing` names the only tools whose calls are shown while they are
+    written, and only in tags.
     """
     context = Context(
         tools=tools,
@@ -35,6 +37,7 @@ def reader_factory(
         restricted=restricted,
         family=family_of(model),
         provenance=Provenance(messages),
+        flowing=flowing,
     )
     grammar = grammar_for(context)
 

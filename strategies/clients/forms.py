@@ -142,9 +142,9 @@ def _args_of(files: list[_File]) -> Pairs | None:
     for file in files:
         if "<" in file.path or _ENTITY.search(file.path) or file.path != file.path.strip() or "\n" in file.path:
             return None
-        ranges = [f"    <line_range>{start}-{end}</line_range>" for start, end in file.ranges]
-        lines += ["  <file>", f"    <path>{file.path}</path>", *ranges, "  </file>"]
-    return [("args", "\n".join(lines).strip())]
+        ranges = [f"<line_range>{start}-{end}</line_range>" for start, end in file.ranges]
+        lines += ["<file>", f"<path>{file.path}</path>", *ranges, "</file>"]
+    return [("args", "\n".join(lines))]
 
 
 def _files(given: Mapping[str, Any]) -> list[_File]:

@@ -12,7 +12,7 @@ __all__ = ["ROO_FILES", "Profile"]
 ROO_FILES = frozenset({"write_to_file"})
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Profile:
     """A client: how it is recognised, its tools, how it reads values, and which forms its tools take."""
 

@@ -122,9 +122,29 @@ def test_old_calls_are_still_rendered_for_a_model_that_could_not_read_them():
     assert chosen("gpt-4o", tools=None, messages=HISTORY) == "passthrough"
 
 
-def test_a_client_whose_tools_are_in_its_prompt_is_read_without_a_tools_field():
-    strategy = factory().select("openai", "deepseek", "xml_text", request("deepseek"), Capability())
-    assert strategy.name == "recovery"
+@pytest.mark.parametrize("model", ["deepseek", "qwen3", "gpt-4o"])
+def test_a_client_whose_tools_are_in_its_prompt_is_read_without_a_tools_field(model):
+    selection = factory().decide("openai", model, "xml_text", request(model), Capability())
+    assert (selection.strategy.name, selection.reason) == ("xml_text", "client")
+
+
+def test_tools_in_the_request_win_over_those_of_a_prompt():
+    assert factory().select("openai", "gpt-4o", "xml_text", request(tools=TOOLS), Capability()).name == "native"
+
+
+WORK = [{"role": "user", "content": "Please read the file src/app.py"}]
+
+
+def test_a_request_for_tool_work_without_tools_is_read_beside_only_where_that_is_looked_for():
+    asked = request("deepseek", messages=WORK)
+    seeing = ToolExecutionFactory(
+        {name: Named(name) for name in ("native", "recovery", "xml_prompt")}, auto_detect=True
+    )
+    selection = seeing.decide("openai", "deepseek", "native", asked, Capability())
+    assert (selection.strategy.name, selection.reason) == ("passthrough", "intent")
+    assert selection.strategy.prepare(asked, Options()).body == asked.raw
+    assert factory().decide("openai", "deepseek", "native", asked, Capability()).reason == "no_tools"
+    assert seeing.decide("openai", "deepseek", "native", request(), Capability()).reason == "no_tools"
 
 
 def test_switched_off_the_tools_are_taken_out_and_nothing_else():

@@ -1,0 +1,237 @@
+"""Clients that read tags in the text: calls in any other form are told in the client's own, the rest is left alone.
+
+The request goes up as it came, at most with a reminder of the form. A call that already stands in the client's tags
+passes byte for byte, and so does everything behind it, for the client takes the first call only. A call that the
+client's tags cannot say exactly stays what the model wrote.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
+from gateway.wire.openai_chat import ChatRequest
+from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
+from strategies.clients import TextClient, recognise
+from strategies.dialect import TAGS
+from strategies.jsonish import loads_strict
+from strategies.prompts import SEPARATOR
+from strategies.reading import reader_factory
+
+__all__ = ["UNSAYABLE", "XmlTextStrategy"]
+
+UNSAYABLE = "unsayable"
+"""The reason of a call that the client's tags cannot say exactly."""
+_IN_TAGS = frozenset({TAGS, "wrapped_xml", "prefixed_xml"})
+_SAMPLES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("read_file", {"path": "src/main.py"}),
+    ("list_files", {"path": "src"}),
+    ("execute_command", {"command": "ls", "requires_approval": False}),
+    ("attempt_completion", {"result": "Done."}),
+)
+
+
+class XmlTextStrategy:
+    """For clients whose tools live in their system prompt: calls in any other form arrive in the client's tags."""
+
+    name = "xml_text"
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """The request as it came, with the reminder where it is asked for; a reader that retells calls."""
+        client = recognise(request, options.client)
+        if client is None:
+            return Prepared(strategy=self.name, body=request.raw)
+        make_inner = reader_factory(
+            tools=client.tools,
+            options=evolve(options, stream_arguments="incremental"),
+            model=request.model,
+            prompted=TAGS,
+            restricted=True,
+            messages=request.messages,
+            flowing=frozenset(client.prompted),
+        )
+        return Prepared(
+            strategy=self.name,
+            body=_reminded(request, client) if options.prompt_reminder else request.raw,
+            make_reader=_retelling(make_inner, client),
+            shape=Shape(first_only=True, keep_trailing=options.trailing_text == "keep"),
+        )
+
+
+def _retelling(make_inner: Callable[[], AnswerReader], client: TextClient) -> Callable[[], AnswerReader]:
+    return lambda: _Retelling(make_inner(), client)
+
+
+class _Retelling:
+    """Reads one choice and retells its calls, until one stands there that the client reads itself."""
+
+    def __init__(self, inner: AnswerReader, client: TextClient) -> None:
+        self._inner = inner
+        self._client = client
+        self._is_left_alone = False
+        """A call of the client's own, or one that cannot be said, was there: nothing behind it is touched."""
+        self._is_retold = False
+        self._lead: list[Drop] = []
+        """Markup whose call decides what becomes of it."""
+        self._pieces: list[str] = []
+        """The text of the call under way."""
+
+    @property
+    def idle(self) -> bool:
+        return self._inner.idle and not self._lead and not self._pieces
+
+    def feed(self, text: str) -> list[Event]:
+        return _joined(self._told(self._inner.feed(text)))
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        return _joined([*self._told(self._inner.finish(reason)), *self._let_go()])
+
+    def _told(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case Text() | Said():
+                    out += (*self._let_go(), event)
+                case Note():
+                    out.append(event)
+                case Drop():
+                    self._drop(event, out)
+                case Start():
+                    self._start(event, out)
+                case Args():
+                    self._go_on(event.raw, out)
+                case Broken():
+                    self._go_on(event.raw, out)
+                    out += self._let_go()
+                case End():
+                    self._end(event, out)
+        return out
+
+    def _drop(self, event: Drop, out: list[Event]) -> None:
+        if self._is_left_alone:
+            out.append(Text(event.raw))
+        elif self._is_retold:
+            out.append(event)
+        else:
+            self._lead.append(event)
+
+    def _start(self, event: Start, out: list[Event]) -> None:
+        if event.raw and event.dialect == TAGS and not self._is_retold:
+            # It began to flow, so the client's own reading takes it from here.
+            self._is_left_alone = True
+            out += self._let_go()
+        self._go_on(event.raw, out)
+
+    def _go_on(self, raw: str, out: list[Event]) -> None:
+        if self._is_left_alone:
+            out += [Text(raw)] if raw else []
+        else:
+            self._pieces.append(raw)
+
+    def _end(self, event: End, out: list[Event]) -> None:
+        self._go_on(event.raw, out)
+        if self._is_left_alone:
+            return
+        raw = "".join(self._pieces)
+        told = self._retold(event, raw)
+        if told is None and self._is_retold:
+            told = Said(raw, raw, event.arguments, event.verdict)
+        if told is not None:
+            out += (*self._lead, told)
+            self._lead, self._pieces = [], []
+            self._is_retold = True
+            return
+        if event.verdict.dialect not in _IN_TAGS:
+            out.append(Note(_unsayable(event.verdict)))
+        self._is_left_alone = True
+        out += self._let_go()
+
+    def _retold(self, event: End, raw: str) -> Said | None:
+        """The call in the client's tags; None where it stands there already, or cannot."""
+        dialect, name = event.verdict.dialect, event.name
+        if dialect == TAGS and name in self._client.prompted and not _is_mended(event.verdict):
+            return None
+        text = self._client.render(name, loads_strict(event.arguments))
+        if text is None or (dialect in _IN_TAGS and self._is_seen(raw, text)):
+            return None
+        return Said(raw, text, event.arguments, event.verdict)
+
+    def _is_seen(self, raw: str, text: str) -> bool:
+        """Whether the client sees the same call in both."""
+        one, other = self._client.see(raw), self._client.see(text)
+        return one is not None and other is not None and (one.name, one.values) == (other.name, other.values)
+
+    def _let_go(self) -> list[Event]:
+        """What is held is text."""
+        raws = [*(event.raw for event in self._lead), *self._pieces]
+        self._lead, self._pieces = [], []
+        return [Text(raw) for raw in raws if raw]
+
+
+def _joined(events: list[Event]) -> list[Event]:
+    """The same, with adjacent text in one piece."""
+    out: list[Event] = []
+    texts: list[str] = []
+    for event in events:
+        if isinstance(event, Text):
+            texts.append(event.raw)
+            continue
+        if texts:
+            out.append(Text("".join(texts)))
+            texts = []
+        out.append(event)
+    return [*out, Text("".join(texts))] if texts else out
+
+
+def _is_mended(verdict: Verdict) -> bool:
+    return any(reason.rpartition(" -")[2].isdigit() for reason in verdict.reasons if " -" in reason)
+
+
+def _unsayable(verdict: Verdict) -> Verdict:
+    return evolve(verdict, accepted=False, reasons=(*verdict.reasons, UNSAYABLE))
+
+
+# The reminder
+
+
+def _reminded(request: ChatRequest, client: TextClient) -> bytes:
+    """The request with the reminder at the end of its first system prompt, once."""
+    reminder = _reminder(client)
+    for index, message in enumerate(request.messages[:2]):
+        content = message.get("content")
+        if message["role"] not in ("system", "developer"):
+            continue
+        if isinstance(content, str):
+            added: Any = content if content.endswith(reminder) else content + SEPARATOR + reminder
+        elif isinstance(content, list):
+            part = {"type": "text", "text": SEPARATOR + reminder}
+            added = content if part in content else [*content, part]
+        else:
+            break
+        messages = [*request.messages[:index], {**message, "content": added}, *request.messages[index + 1 :]]
+        return request.replace(messages=messages) if added is not content else request.raw
+    return request.raw
+
+
+def _reminder(client: TextClient) -> str:
+    name, right = _sample(client)
+    wrong = '```json\n{"name": "' + name + '", "arguments": {...}}\n```'
+    return (
+        "REMINDER: HOW A TOOL IS USED\n\n"
+        "Use a tool only by writing its XML tags, as plain text, at the end of your message. The tool's name is the "
+        "outer tag, every parameter has a tag of its own, and every tag is closed. No JSON, no code block, no other "
+        f"form is understood.\n\nWrong:\n{wrong}\n\nRight:\n{right}"
+    )
+
+
+def _sample(client: TextClient) -> tuple[str, str]:
+    for name, arguments in _SAMPLES:
+        tool = client.prompted.get(name)
+        if tool is None:
+            continue
+        given = {key: value for key, value in arguments.items() if key != "requires_approval" or key in tool.parameters}
+        text = client.render(name, given)
+        if text is not None:
+            return name, text
+    return "tool_name", "<tool_name>\n<parameter>value</parameter>\n</tool_name>"
