@@ -1,0 +1,139 @@
+"""The table of dialects: every row can be read, shown, counted and written as it says of itself."""
+
+import importlib
+import inspect
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.__main__ import cli
+from gateway.core.tools import ToolSet
+from gateway.telemetry.labels import LabelGuard
+from strategies import dialects
+from strategies.base import Options
+from strategies.dialect import TAGS, Context, Dialect
+from strategies.dialects import BY_ID, TABLE
+from strategies.renderers import RENDERERS
+from tests.support.reading import AGENT_TOOLS, read, read_every_way, tool
+
+ROW = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
+WRITTEN = [row for row in TABLE if row.renderer is not None]
+TOOLS = ToolSet([*AGENT_TOOLS, tool("read_file", "path"), tool("apply_patch", "input")])
+ON_REQUEST: dict[str, dict[str, Any]] = {"E": {"recovery_shell": True}, "apply_patch": {"recovery_shell": True}}
+"""What the operator has to switch on, by level or id."""
+
+
+def switched_on(row: Dialect) -> dict[str, Any]:
+    return ON_REQUEST.get(row.id) or ON_REQUEST.get(row.level, {})
+
+
+def module_of(row: Dialect) -> ModuleType:
+    """Where the row is defined; the table only imports it."""
+    source = inspect.getsource(dialects)
+    (found,) = [
+        module
+        for line in source.splitlines()
+        if line.startswith("from strategies.dialects.")
+        for module in [importlib.import_module(line.split()[1])]
+        if any(held is row for held in vars(module).values())
+    ]
+    return found
+
+
+@ROW
+def test_the_example_is_a_call_of_its_own_dialect_however_it_is_cut(row: Dialect) -> None:
+    found = read_every_way(row.example, tools=TOOLS, prompted=row.id, **switched_on(row))
+    assert found.dialects == [row.id]
+    (name, arguments) = found.calls[0]
+    assert name in TOOLS
+    assert json.loads(arguments)
+
+
+@ROW
+def test_the_example_is_a_call_without_being_asked_for(row: Dialect) -> None:
+    found = read(row.example, tools=TOOLS, **switched_on(row))
+    assert len(found.calls) == 1
+    assert found.dialects == [row.id] or BY_ID[found.dialects[0]].level <= row.level
+
+
+@ROW
+def test_the_example_is_text_where_no_tool_is_declared(row: Dialect) -> None:
+    """But for special tokens, which pass any name on, and for tags, which pass on the names of well-known tools."""
+    found = read(row.example, tools=ToolSet([tool("unrelated", "value")]), **switched_on(row))
+    assert bool(found.calls) <= (row.level == "A" or row.family == BY_ID[TAGS].family)
+
+
+@ROW
+def test_the_example_is_text_when_the_answer_is_cut_in_its_middle(row: Dialect) -> None:
+    cut = row.example[: len(row.example) * 2 // 3]
+    found = read(cut, tools=TOOLS, prompted=row.id, reason="length", **switched_on(row))
+    assert found.calls == []
+    assert found.text == cut
+
+
+@ROW
+def test_a_row_says_what_it_is(row: Dialect) -> None:
+    assert row.id == row.id.lower().strip()
+    assert row.family.strip()
+    assert row.level in ("A", "B", "C", "D", "E")
+    assert all(glob == glob.lower() for glob in row.models), "models are compared in lower case"
+
+
+@ROW
+def test_the_module_states_its_grammar_and_what_holds_of_it(row: Dialect) -> None:
+    document = inspect.getdoc(module_of(row)) or ""
+    lines = document.splitlines()
+    grammar = [line for line in lines if line.startswith("    ")]
+    prose = " ".join(line for line in lines if line and line not in grammar).split()
+    assert any("=" in line or '"' in line for line in grammar)
+    assert len(prose) >= 20, "what ends a value, what is also read, what is bounded"
+    assert lines[0].endswith((".", ":"))
+
+
+@ROW
+def test_every_row_says_what_opens_it(row: Dialect) -> None:
+    context = Context(tools=TOOLS, options=Options(**switched_on(row)))
+    anywhere, lines, bodies = row.openers(context), row.line_openers(context), row.bodies(context)
+    assert anywhere or lines or bodies
+    if row.level == "A":
+        assert any(len(opener) >= 5 for opener in anywhere), "special tokens count wherever they stand"
+
+
+def test_ids_are_unique() -> None:
+    assert len(BY_ID) == len(TABLE)
+
+
+@pytest.mark.parametrize("row", WRITTEN, ids=lambda row: row.id)
+def test_a_renderer_bears_the_id_of_its_row(row: Dialect) -> None:
+    assert row.renderer is not None
+    assert row.renderer.id == row.id
+    assert RENDERERS[row.id] is row.renderer
+
+
+@pytest.mark.parametrize("row", WRITTEN, ids=lambda row: row.id)
+def test_what_a_renderer_writes_is_read_as_its_dialect(row: Dialect) -> None:
+    assert row.renderer is not None
+    arguments = {"filePath": "docs/ü.md", "limit": 7}
+    text = row.renderer.call("read", arguments, AGENT_TOOLS.get("read"))
+    found = read_every_way(text, prompted=row.id)
+    assert found.dialects == [row.id]
+    assert [(name, json.loads(given)) for name, given in found.calls] == [("read", arguments)]
+
+
+def test_every_dialect_has_a_series_of_its_own() -> None:
+    spilled: list[str] = []
+    guard = LabelGuard({}, cap=1, on_overflow=spilled.append)
+    assert [guard.bounded("dialect", row.id) for row in TABLE] == [row.id for row in TABLE]
+    assert spilled == []
+
+
+def test_the_command_line_lists_every_row() -> None:
+    shown = CliRunner().invoke(cli, ["dialects", "--json"])
+    assert shown.exit_code == 0
+    entries = json.loads(shown.stdout)["dialects"]
+    assert [entry["id"] for entry in entries] == [row.id for row in TABLE]
+    assert [entry["example"] for entry in entries] == [row.example for row in TABLE]
+    assert [entry["can_be_prompted"] for entry in entries] == [row in WRITTEN for row in TABLE]
