@@ -115,7 +115,7 @@ def load_strategies(found: Iterable[EntryPoint] | None = None) -> Loaded:
             continue
         try:
             strategies[point.name] = _strategy(point)
-        except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way, and harms only itself
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plug-in may fail in any way, and harms only itself
             faults.append(f"strategy {point.name!r} of {point.value} is left out: {type(error).__name__}: {error}")
     return Loaded(strategies, tuple(faults))
 

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from gateway.core.errors import UpstreamBadReply
+import msgspec
+from attrs import define, field
+
+from gateway.core.errors import UpstreamBadReply, UpstreamTruncated
 from gateway.wire.chat_chunks import BadChunk, decode_object, encode_object, usage_chunk
 from gateway.wire.sse import DONE, SseDecoder, encode
 
@@ -41,48 +44,77 @@ def stream_to_body(data: bytes) -> bytes:
     """A stream gathered into one whole answer; for a server that streamed though it was not asked to."""
     decoder = SseDecoder(len(data) + 1)
     answer: dict[str, Any] = {}
-    choices: dict[int, dict[str, Any]] = {}
+    choices: dict[int, _Gathered] = {}
+    done = False
     try:
         for _, event in [*decoder.feed(data), *decoder.finish()]:
-            if event is None or event == DONE or not event.strip():
+            if event is None or not event.strip():
                 continue
+            if event == DONE:
+                done = True
+                break
             chunk = decode_object(event)
             if chunk.get("error") and not chunk.get("choices"):
-                return encode_object(chunk)[len(b"data: ") : -2]
+                return msgspec.json.encode(chunk)
             for choice in chunk.pop("choices", None) or []:
-                index = choice.get("index") or 0
-                _gather(choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None}), choice)
+                choices.setdefault(choice.get("index") or 0, _Gathered()).add(choice)
             answer.update({key: value for key, value in chunk.items() if value is not None})
-    except (BadChunk, AttributeError, TypeError) as error:
+    except (BadChunk, AttributeError, TypeError, ValueError) as error:
         raise UpstreamBadReply("the model server's answer is not a chat completion") from error
+    if not done and not all(choice.is_finished for choice in choices.values()):
+        raise UpstreamTruncated("the model server's answer ended too early")
     answer["object"] = "chat.completion"
-    answer["choices"] = [choices[index] for index in sorted(choices)]
-    return encode_object(answer)[len(b"data: ") : -2]
+    answer["choices"] = [choices[index].whole(index) for index in sorted(choices)]
+    return msgspec.json.encode(answer)
 
 
-def _gather(whole: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Add one chunk of a choice to what is there of it."""
-    message = whole["message"]
-    for key, value in (choice.get("delta") or {}).items():
-        if key == "tool_calls" and value:
-            _gather_calls(message.setdefault("tool_calls", []), value)
-        elif isinstance(value, str) and key != "role":
-            message[key] = (message.get(key) or "") + value
-        elif value is not None or key not in message:
-            message[key] = value
-    whole.update({key: value for key, value in choice.items() if key not in ("delta", "index") and value is not None})
+@define
+class _Gathered:
+    """One choice, gathered from its chunks."""
 
+    fields: dict[str, Any] = field(factory=dict)
+    message: dict[str, Any] = field(factory=dict)
+    texts: dict[str, list[str]] = field(factory=dict)
+    calls: list[dict[str, Any]] = field(factory=list)
+    arguments: list[list[str]] = field(factory=list)
 
-def _gather_calls(calls: list[dict[str, Any]], deltas: list[dict[str, Any]]) -> None:
-    for delta in deltas:
+    @property
+    def is_finished(self) -> bool:
+        return self.fields.get("finish_reason") is not None
+
+    def add(self, choice: dict[str, Any]) -> None:
+        """One more chunk."""
+        for key, value in (choice.get("delta") or {}).items():
+            if key == "tool_calls" and value:
+                for delta in value:
+                    self._add_call(delta)
+            elif isinstance(value, str) and key != "role":
+                self.texts.setdefault(key, []).append(value)
+            elif value is not None or key not in self.message:
+                self.message[key] = value
+        self.fields.update({k: v for k, v in choice.items() if k not in ("delta", "index") and v is not None})
+
+    def _add_call(self, delta: dict[str, Any]) -> None:
         number = delta.get("index")
-        if not isinstance(number, int) or number < 0 or number >= len(calls):
-            calls.append({"id": delta.get("id"), "type": "function", "function": {"name": "", "arguments": ""}})
-            number = len(calls) - 1
-        function = delta.get("function") or {}
-        known = calls[number]["function"]
-        known["name"] = known["name"] or function.get("name") or ""
+        if not isinstance(number, int) or not 0 <= number < len(self.calls):
+            self.calls.append({"id": None, "type": "function", "function": {"name": ""}})
+            self.arguments.append([])
+            number = len(self.calls) - 1
+        call, function = self.calls[number], delta.get("function") or {}
+        call["id"] = call["id"] or delta.get("id")
+        call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
         arguments = function.get("arguments")
-        known["arguments"] = (
-            known["arguments"] + arguments if isinstance(arguments, str) else arguments or known["arguments"]
-        )
+        if arguments:
+            self.arguments[number].append(
+                arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            )
+
+    def whole(self, index: int) -> dict[str, Any]:
+        """The choice as it stands in a whole answer."""
+        message = {"role": "assistant", "content": None, **self.message}
+        message.update({key: "".join(texts) for key, texts in self.texts.items()})
+        if self.calls:
+            for call, pieces in zip(self.calls, self.arguments, strict=True):
+                call["function"]["arguments"] = "".join(pieces)
+            message["tool_calls"] = self.calls
+        return {"finish_reason": None, **self.fields, "index": index, "message": message}

@@ -1,4 +1,4 @@
-"""The one equality: however an answer is cut, into chunks and into bytes, the client hears what the whole answer says."""
+"""The one equality: however an answer is cut, into chunks and bytes, the client hears what the whole answer says."""
 
 import json
 import random

@@ -217,3 +217,15 @@ def test_a_plug_in_cannot_take_a_built_in_name():
     )
     assert type(loaded.strategies["native"]).__name__ == "NativeStrategy"
     assert len(loaded.faults) == 1
+
+
+def test_plug_in_that_exits_harms_only_itself():
+    class Exits:
+        name, value, group = "leaver", "leaver:Strategy", "toolgate.strategies"
+
+        def load(self) -> object:
+            raise SystemExit(3)
+
+    loaded = load_strategies([Exits()])  # type: ignore[list-item]
+    assert "leaver" not in loaded.strategies
+    assert "SystemExit" in loaded.faults[0]

@@ -14,8 +14,8 @@ CALLS = {
     ),
     "two hermes calls, a raw newline and a closer in a string": (
         '<think>\nNeed it.\n</think>\n\nReading.\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/w/p.md", '
-        '"limit": 20}}\n</tool_call>\n<tool_call>\n{"name": "bash", "arguments": {"command": "echo \'</tool_call>\'\nls"}}\n'
-        "</tool_call>\n",
+        '"limit": 20}}\n</tool_call>\n<tool_call>\n{"name": "bash", "arguments": '
+        '{"command": "echo \'</tool_call>\'\nls"}}\n</tool_call>\n',
         [("read", {"filePath": "/w/p.md", "limit": 20}), ("bash", {"command": "echo '</tool_call>'\nls"})],
         "<think>\nNeed it.\n</think>\n\nReading.\n\n\n",
     ),
@@ -124,7 +124,8 @@ def test_call_in_reasoning_counts_when_nothing_follows():
 
 def test_invented_result_is_dropped():
     text = (
-        '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n<tool_response>\nfoo\n</tool_response>\n'
+        '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n'
+        "<tool_response>\nfoo\n</tool_response>\n"
         '<tool_call>\n{"name": "read", "arguments": {"filePath": "/b"}}\n</tool_call>'
     )
     found = read_every_way(text)
