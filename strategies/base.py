@@ -60,6 +60,8 @@ class Shape:
 
     first_only: bool = False
     keep_trailing: bool = False
+    keep_space: bool = False
+    """White space before a call stays, so none is held back for one."""
     wait_for_finish: bool = False
     """Deliver calls only at the upstream's finish, and as their own text if native calls came after all."""
 

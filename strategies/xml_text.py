@@ -55,7 +55,7 @@ class XmlTextStrategy:
             strategy=self.name,
             body=_reminded(request, client) if options.prompt_reminder else request.raw,
             make_reader=_retelling(make_inner, client),
-            shape=Shape(first_only=True, keep_trailing=options.trailing_text == "keep"),
+            shape=Shape(first_only=True, keep_trailing=options.trailing_text == "keep", keep_space=True),
         )
 
 
@@ -152,15 +152,11 @@ class _Retelling:
         dialect, name = event.verdict.dialect, event.name
         if dialect == TAGS and name in self._client.prompted and not _is_mended(event.verdict):
             return None
-        text = self._client.render(name, loads_strict(event.arguments))
-        if text is None or (dialect in _IN_TAGS and self._is_seen(raw, text)):
+        arguments = loads_strict(event.arguments)
+        if dialect in _IN_TAGS and self._client.reads(raw, name, arguments):
             return None
-        return Said(raw, text, event.arguments, event.verdict)
-
-    def _is_seen(self, raw: str, text: str) -> bool:
-        """Whether the client sees the same call in both."""
-        one, other = self._client.see(raw), self._client.see(text)
-        return one is not None and other is not None and (one.name, one.values) == (other.name, other.values)
+        text = self._client.render(name, arguments)
+        return Said(raw, text, event.arguments, event.verdict) if text is not None else None
 
     def _let_go(self) -> list[Event]:
         """What is held is text."""

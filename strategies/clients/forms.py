@@ -27,7 +27,7 @@ _JSON_VALUES = frozenset({"arguments", "options", "allowed_domains", "blocked_do
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     **dict.fromkeys(("recursive", "requires_approval", "needs_more_exploration", "use_regex", "ignore_case"), _BOOLEAN),
     **dict.fromkeys(("line_count", "start_line", "end_line", "line", "timeout"), _NUMBER),
-    **dict.fromkeys((*_JSON_VALUES, "args", "files", "follow_up"), _ANY),
+    **dict.fromkeys((*_JSON_VALUES, "args", "files", "follow_up", "suggestions"), _ANY),
 }
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _MODE = re.compile(r"[A-Za-z0-9_-]+")
@@ -102,7 +102,7 @@ file_writing = Form(reads=("line_count",), asks=("path", "content"), write=_writ
 
 
 def _list(arguments: Mapping[str, Any], tool: PromptTool) -> Pairs | None:
-    given = {key: value for key, value in arguments.items() if value is not None and value != ""}
+    given = {key: value for key, value in arguments.items() if value is not None}
     return _plain({"path": ".", "recursive": False, **given}, tool)
 
 

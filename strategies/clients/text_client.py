@@ -8,6 +8,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from gateway.core.tools import Tool, ToolSet
+from strategies.clients.forms import PLAIN
 from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import PromptTool, prompt_tools
 from strategies.clients.sight import ENTITIES, Rules, Seen, see
@@ -49,6 +50,12 @@ class TextClient:
         seen = self.see(rendered)
         meant = seen is not None and seen.name == tool.name and seen.values == dict(pairs)
         return rendered if meant and seen is not None and seen.end == len(rendered) else None
+
+    def reads(self, text: str, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the client itself finds exactly this call in a text."""
+        seen, tool = self.see(text), self.prompted.get(name)
+        pairs = PLAIN.write(arguments, tool) if tool is not None else None
+        return seen is not None and pairs is not None and (seen.name, seen.values) == (name, dict(pairs))
 
     def see(self, text: str) -> Seen | None:
         """The first call that the client itself finds in a text."""
