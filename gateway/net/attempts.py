@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import structlog
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -23,6 +24,8 @@ __all__ = ["open_reply", "upstream_headers"]
 
 GATEWAY_STATUSES = frozenset({502, 503, 504, 529})
 """These speak of the server, not of the request: one bad prompt answered with 500 must not shut others out."""
+
+log = structlog.get_logger("toolgate")
 
 
 def upstream_headers(turn: Turn) -> CIMultiDict[str]:
@@ -71,6 +74,7 @@ async def open_reply(
     try:
         await _pause(turn, wait_s)
         turn.retries += 1
+        log.info("request_retried", reason=reason, wait_s=round(wait_s, 3))
         turn.shared.telemetry.count(
             "toolgate_upstream_retries_total", {"upstream": turn.configuration.upstream, "reason": reason}
         )

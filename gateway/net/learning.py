@@ -41,7 +41,11 @@ def learn_from(turn: Turn) -> None:
     if facts.completion_id is not None:
         turn.shared.answers.remember(facts.completion_id, request_id=turn.id, strategy=turn.strategy, arm=turn.arm)
     settings = turn.configuration.settings
-    if not settings.native_fallback or turn.arm != "live" or turn.strategy not in NATIVE_STRATEGIES:
+    if (
+        not (settings.native_fallback and settings.native_fallback_rate)
+        or turn.arm != "live"
+        or turn.strategy not in NATIVE_STRATEGIES
+    ):
         return
     fault = _fault(facts)
     if fault is None and not facts.native_calls:

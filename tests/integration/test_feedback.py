@@ -1,0 +1,104 @@
+"""`POST /v1/feedback`: what is taken, counted and written down, and what is refused and why."""
+
+import json
+
+import pytest
+
+from gateway.policy.feedback import MAX_ANSWERS, RecentAnswers, is_completion_id
+from tests.support.client import ask, chat, get
+from tests.support.faulty_upstream import DONE, answer_json, completion, event, stream, text
+
+COMMENT = "The second file was never read."
+
+
+async def rate(session, url, body):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with session.post(f"{url}/v1/feedback", data=data) as response:
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("rating", ["good", "bad"])
+async def test_an_answer_can_be_rated(gateway, upstream, client, log, streamed, rating):
+    upstream.script = (
+        stream(text("hello"), event(finish="stop"), DONE) if streamed else answer_json(completion("hello"))
+    )
+    running = await gateway(upstream.url)
+    await ask(client, running.url, chat(stream=streamed), headers={"X-Request-Id": "mine-1"})
+    status, said = await rate(
+        client, running.url, {"completion_id": "chatcmpl-1", "rating": rating, "comment": COMMENT}
+    )
+    assert (status, said) == (200, {"object": "feedback", "completion_id": "chatcmpl-1", "rating": rating})
+    assert len(upstream.requests) == 1
+    record = await log.record("feedback_given")
+    assert (record["rated_request"], record["rating"], record["has_comment"]) == ("mine-1", rating, True)
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert f'toolgate_feedback_total{{rating="{rating}"}} 1.0' in exposition
+    assert running.shared.answers.rate("chatcmpl-1", rating, None) is not None
+
+
+async def test_what_a_comment_says_is_for_the_debug_log_alone(gateway, upstream, client, log):
+    upstream.script = answer_json(completion("hello"))
+    running = await gateway(upstream.url)
+    await ask(client, running.url, chat(stream=False))
+    await rate(client, running.url, {"completion_id": "chatcmpl-1", "rating": "bad", "comment": COMMENT})
+    lines = [json.loads(line) for line in (await log.until("feedback_comment")).splitlines()]
+    assert {line["level"] for line in lines if COMMENT in json.dumps(line)} == {"debug"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        (b"", 400, None),
+        (b"{", 400, None),
+        (b"[]", 400, None),
+        (b"[" * 5000, 400, None),
+        ({}, 400, "completion_id"),
+        ({"completion_id": 5, "rating": "good"}, 400, "completion_id"),
+        ({"completion_id": "", "rating": "good"}, 400, "completion_id"),
+        ({"completion_id": "a b", "rating": "good"}, 400, "completion_id"),
+        ({"completion_id": "a\nb", "rating": "good"}, 400, "completion_id"),
+        ({"completion_id": "x" * 129, "rating": "good"}, 400, "completion_id"),
+        ({"completion_id": "chatcmpl-1"}, 400, "rating"),
+        ({"completion_id": "chatcmpl-1", "rating": "fine"}, 400, "rating"),
+        ({"completion_id": "chatcmpl-1", "rating": ["good"]}, 400, "rating"),
+        ({"completion_id": "chatcmpl-1", "rating": "good", "comment": 5}, 400, "comment"),
+        ({"completion_id": "chatcmpl-1", "rating": "good", "comment": "x" * 4001}, 400, "comment"),
+        ({"completion_id": "chatcmpl-unknown", "rating": "good"}, 404, "completion_id"),
+        ({"completion_id": "chatcmpl-1", "rating": "good", "comment": "x" * 70_000}, 413, None),
+    ],
+)
+async def test_what_cannot_be_taken_is_refused_with_its_reason(gateway, upstream, client, body, status, param):
+    upstream.script = answer_json(completion("hello"))
+    running = await gateway(upstream.url)
+    await ask(client, running.url, chat(stream=False))
+    got, said = await rate(client, running.url, body)
+    assert got == status
+    assert said["error"]["param"] == param
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_feedback_total{rating="good"} 0.0' in exposition
+
+
+async def test_it_needs_a_key_like_everything_else(gateway, upstream, client):
+    running = await gateway(upstream.url, GATEWAY_API_KEYS="sk-gate")
+    assert (await rate(client, running.url, {"completion_id": "chatcmpl-1", "rating": "good"}))[0] == 401
+
+
+async def test_an_answer_with_an_id_that_is_no_string_is_passed_on(gateway, upstream, client):
+    upstream.script = stream(event({"content": "x"}, id=7), event(finish="stop", id=7), DONE)
+    running = await gateway(upstream.url)
+    assert (await ask(client, running.url)).content == "x"
+    assert len(running.shared.answers) == 0
+
+
+def test_only_so_many_answers_are_remembered() -> None:
+    answers = RecentAnswers()
+    for number in range(MAX_ANSWERS + 5):
+        answers.remember(f"chatcmpl-{number}", request_id="r", strategy=None, arm=None)
+    assert len(answers) == MAX_ANSWERS
+    assert answers.rate("chatcmpl-4", "good", None) is None
+    rated = answers.rate("chatcmpl-5", "bad", COMMENT)
+    assert rated is not None
+    assert (rated.rating, rated.comment) == ("bad", COMMENT)
+    answers.remember("no\nid", request_id="r", strategy=None, arm=None)
+    assert not is_completion_id("no\nid")
