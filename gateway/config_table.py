@@ -79,11 +79,9 @@ _OFF = ("false", "0", "no", "off")
 LATER: tuple[Later, ...] = (
     Later(name="GATEWAY_WORKERS", accepts=("1",)),
     Later(name="UPSTREAM_KIND", accepts=("openai",)),
-    Later(name="TOOL_CALLING_AUTO_DETECT", accepts=_OFF),
     Later(name="TRANSFORM_MODE", accepts=("off", "full")),
     Later(name="TRANSFORM_BUDGET_MS"),
     Later(name="TOOL_MAP"),
-    Later(name="PROMPT_REMINDER", accepts=_OFF),
     Later(name="STORE_URL", accepts=("memory://",)),
     Later(name="STORE_PREFIX"),
     Later(name="STORE_TIMEOUT_MS"),
@@ -234,6 +232,19 @@ class Settings:
     )
     tool_calling_enabled: bool = _calls(
         "TOOL_CALLING_ENABLED", boolean, True, "false: tools are taken out of requests and answers are left alone."
+    )
+    auto_detect: bool = _calls(
+        "TOOL_CALLING_AUTO_DETECT",
+        boolean,
+        True,
+        "Recognise clients whose tools are in their system prompt, and requests for tool work that offer no tools; "
+        "calls in answers to the latter are counted, not delivered.",
+    )
+    prompt_reminder: bool = _calls(
+        "PROMPT_REMINDER",
+        boolean,
+        False,
+        "Add a short reminder of the form to the prompt of clients whose tools are in their system prompt.",
     )
     strategy_rules: tuple[Rule, ...] = _calls(
         "STRATEGY_RULES",
@@ -389,6 +400,7 @@ class Settings:
             recovery_tools=self.recovery_tools,
             shell_allowlist=self.shell_allowlist,
             shell_allow_operators=self.shell_allow_operators,
+            prompt_reminder=self.prompt_reminder,
         )
 
     def secrets(self) -> tuple[str, ...]:

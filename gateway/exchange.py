@@ -49,6 +49,7 @@ MakeId = Callable[[str], str]
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
+SHELL = "shell"
 _BESIDE_CALL = 256 << 10
 """How much more than a call an answer may hold that can be asked for again."""
 
@@ -59,6 +60,13 @@ class Delivered:
 
     verdict: Verdict
     size: int
+    command: str = ""
+    """The arguments, of a command that was recovered from a shell block: each one is audited."""
+
+
+def _delivered(verdict: Verdict, arguments: str) -> Delivered:
+    command = arguments if verdict.dialect == SHELL else ""
+    return Delivered(verdict=verdict, size=len(arguments), command=command)
 
 
 @define
@@ -69,6 +77,8 @@ class Facts:
     undelivered: int = 0
     refused: list[Verdict] = field(factory=list)
     """Candidates that stayed text, with the reasons."""
+    overheard: list[Verdict] = field(factory=list)
+    """Calls that were read beside the answer and are not given to the client."""
     broken: list[str] = field(factory=list)
     dropped: Counter[str] = field(factory=Counter)
     mended: Counter[str] = field(factory=Counter)
@@ -97,7 +107,7 @@ class Facts:
         if call.verdict is None:
             self.native_calls += 1
         else:
-            self.calls.append(Delivered(verdict=call.verdict, size=len(call.arguments)))
+            self.calls.append(_delivered(call.verdict, call.arguments))
 
 
 class Voice:
@@ -206,9 +216,10 @@ class Voice:
         """Keep what is to be recorded of an event."""
         match event:
             case End() | Said():
-                self._facts.calls.append(Delivered(verdict=event.verdict, size=len(event.arguments)))
+                self._facts.calls.append(_delivered(event.verdict, event.arguments))
             case Note():
-                self._facts.refused.append(event.verdict)
+                kept = self._facts.overheard if event.verdict.accepted else self._facts.refused
+                kept.append(event.verdict)
             case Broken():
                 self._facts.broken.append(event.reason)
             case Drop():

@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from gateway.core.client import Client
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
@@ -44,7 +45,7 @@ class XmlTextStrategy:
             return Prepared(strategy=self.name, body=request.raw)
         make_inner = reader_factory(
             tools=client.tools,
-            options=evolve(options, stream_arguments="incremental"),
+            options=evolve(options, stream_arguments="incremental", client=Client(), prompt_reminder=False),
             model=request.model,
             prompted=TAGS,
             restricted=True,

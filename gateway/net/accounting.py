@@ -14,6 +14,9 @@ ABANDONED_STATUS = 499
 MAX_SHOWN = 16
 """An answer may hold thousands of candidates; a line of the log need not."""
 
+SKIPPED = frozenset({"low_confidence", "provenance", "unsayable"})
+"""Why a candidate that could be read was left alone on purpose."""
+
 log = structlog.get_logger("toolgate")
 
 
@@ -60,6 +63,7 @@ def _answer_fields(facts: Facts) -> dict[str, object]:
     fields: dict[str, object] = {
         "calls": [_shown(call.verdict) for call in facts.calls[:MAX_SHOWN]],
         "refused": [_shown(verdict) for verdict in _attempts(facts)[:MAX_SHOWN]],
+        "overheard": [_shown(verdict) for verdict in facts.overheard[:MAX_SHOWN]],
         "undelivered": facts.undelivered,
         "broken": facts.broken[:MAX_SHOWN],
         "native_calls": facts.native_calls,
@@ -164,6 +168,8 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
     if turn.stream:
         telemetry.observe("toolgate_stream_held_bytes", {"family": strategy}, facts.held_bytes_max)
         telemetry.observe("toolgate_hold_seconds", {}, turn.longest_hold_s)
+    for verdict in facts.overheard:
+        telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
     if facts.undelivered:
         telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
     _measure_calls(turn, facts, strategy)
@@ -192,7 +198,7 @@ def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
 def _measure_refusal(turn: Turn, verdict: Verdict, strategy: str) -> None:
     telemetry = turn.shared.telemetry
     reason = _refusal(verdict)
-    if reason == "low_confidence":
+    if reason in SKIPPED:
         telemetry.count("toolgate_transform_skips_total", {"reason": reason})
     else:
         telemetry.count("toolgate_transform_errors_total", {"strategy": strategy, "reason": reason})
@@ -211,7 +217,7 @@ def _attempts(facts: Facts) -> list[Verdict]:
 def _refusal(verdict: Verdict) -> str:
     """One of the few words that a metric has for why a candidate stayed text."""
     reason = verdict.reasons[-1] if verdict.reasons else ""
-    if reason in ("unknown_tool", "too_large"):
+    if reason in ("unknown_tool", "too_large", "provenance", "unsayable"):
         return reason
     if reason.startswith("confidence "):
         return "low_confidence"

@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from yarl import URL
 
 from gateway.config import Settings
+from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
 from gateway.core.ports import Meter
@@ -24,7 +25,8 @@ from gateway.policy.retry import RetryBudget, RetryPolicy
 from gateway.policy.routing import DEFAULT_UPSTREAM
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
-from strategies.factory import Capability, Passthrough, Selection, ToolExecutionFactory
+from strategies.clients import recognise
+from strategies.factory import Capability, ClientStyle, Passthrough, Selection, ToolExecutionFactory
 
 __all__ = ["Configuration", "Shared", "Telemetry"]
 
@@ -62,7 +64,12 @@ class Configuration:
         cls, settings: Settings, strategies: Mapping[str, ToolExecutionStrategy], *, upstream_url: str
     ) -> "Configuration":
         """Raises `ConfigError` for rules that name a strategy which is not there."""
-        factory = ToolExecutionFactory(strategies, rules=settings.strategy_rules, enabled=settings.tool_calling_enabled)
+        factory = ToolExecutionFactory(
+            strategies,
+            rules=settings.strategy_rules,
+            enabled=settings.tool_calling_enabled,
+            auto_detect=settings.auto_detect,
+        )
         faults = factory.faults()
         if faults:
             raise ConfigError([f"STRATEGY_RULES: {fault}" for fault in faults])
@@ -86,11 +93,13 @@ class Configuration:
         """What every request gets."""
         return "off" if self.settings.transform_mode == "off" else "live"
 
-    def decide(self, request: ChatRequest, capability: Capability) -> Selection:
+    def decide(self, request: ChatRequest, capability: Capability, client: Client) -> Selection:
         """The strategy for a request; in mode `off` every request passes through."""
         if self.arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
-        return self.factory.decide(self.provider, request.model, "native", request, capability)
+        reads_tags = self.factory.auto_detect and recognise(request, client) is not None
+        style: ClientStyle = "xml_text" if reads_tags else "native"
+        return self.factory.decide(self.provider, request.model, style, request, capability)
 
     def strategy_of(self, model: str, capability: Capability) -> str:
         """The name of the strategy that requests with tools for this model get."""

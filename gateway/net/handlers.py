@@ -5,12 +5,14 @@ from functools import partial
 
 import structlog
 from aiohttp import web
+from attrs import evolve
 
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.exchange import BodyExchange, StreamExchange
 from gateway.net.again import chat_headers, repair, second_answer
 from gateway.net.attempts import open_reply
-from gateway.net.headers import response_headers
+from gateway.net.audit import audit
+from gateway.net.headers import client_of, response_headers
 from gateway.net.learning import fall_back, learn_from, may_fall_back
 from gateway.net.middleware import json_response
 from gateway.net.replies import stream_opening, whole_body
@@ -42,6 +44,7 @@ async def chat(turn: Turn) -> web.StreamResponse:
             return await answer(turn, reply, prepared)
     finally:
         learn_from(turn)
+        audit(turn)
 
 
 async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple[UpstreamReply, Prepared]:
@@ -80,11 +83,15 @@ def _prepare_prompted(turn: Turn, request: ChatRequest) -> Prepared | None:
 
 def _prepare(turn: Turn, request: ChatRequest) -> Prepared:
     configuration = turn.configuration
-    selection = configuration.decide(request, turn.capability(request.model))
+    client = client_of(turn.http.headers)
+    selection = configuration.decide(request, turn.capability(request.model), client)
     turn.arm, turn.reason = configuration.arm, selection.reason
     started = time.perf_counter()
     try:
-        prepared = selection.strategy.prepare(request, configuration.options(selection.dialect))
+        options = configuration.options(selection.dialect)
+        if selection.reason == "client":
+            options = evolve(options, client=client)
+        prepared = selection.strategy.prepare(request, options)
     except GatewayError:
         turn.strategy = selection.strategy.name
         raise

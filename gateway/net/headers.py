@@ -5,7 +5,9 @@ from collections.abc import Iterable
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-__all__ = ["bearer_token", "request_headers", "request_id", "response_headers", "trace_id"]
+from gateway.core.client import Client
+
+__all__ = ["bearer_token", "client_of", "request_headers", "request_id", "response_headers", "trace_id"]
 
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 
@@ -74,6 +76,11 @@ def trace_id(headers: Headers) -> str | None:
     if len(parts) < 4 or len(parts[1]) != 32 or not HEX.issuperset(parts[1]) or not parts[1].strip("0"):
         return None
     return parts[1]
+
+
+def client_of(headers: Headers) -> Client:
+    """What the client calls itself."""
+    return Client(user_agent=headers.get("User-Agent", ""), title=headers.get("X-Title", ""))
 
 
 def bearer_token(headers: Headers) -> str | None:

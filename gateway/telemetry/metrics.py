@@ -30,7 +30,7 @@ _ARMS = ("live", "off")
 _STRATEGIES = ("native", "recovery", "xml_prompt")
 _ENDS = ("completed", "client_abort", "upstream_error", "upstream_timeout", "gateway_error", "drained")
 _FAULTS = ("parse", "schema_invalid", "unknown_tool", "timeout", "too_large", "internal")
-_SKIPS = ("low_confidence", "disabled")
+_SKIPS = ("low_confidence", "disabled", "provenance", "unsayable")
 _REPAIRS = ("repaired", "failed", "error", "cancelled", "no_budget")
 _FALLBACKS = ("refused", "as_text", "bad_arguments")
 
@@ -156,6 +156,11 @@ CATALOGUE: tuple[Metric, ...] = (
     _counter("toolgate_recovered_calls_total", "Calls that were written as text and delivered as calls.", "dialect"),
     _counter(
         "toolgate_undeclared_calls_total", "Delivered calls of a well-known tool that was not declared.", "dialect"
+    ),
+    _counter(
+        "toolgate_overheard_calls_total",
+        "Calls of well-known tools in answers to requests that offered none; counted, not delivered.",
+        "dialect",
     ),
     _counter(
         "toolgate_undelivered_calls_total", "Complete calls behind the first that were not delivered.", "strategy"

@@ -185,7 +185,6 @@ def test_a_rule_with_a_dialect_that_nothing_writes_is_refused(rule):
         {"GATEWAY_WORKERS": "4"},
         {"STORE_URL": "sqlite:///toolgate.db"},
         {"UPSTREAM_KIND": "anthropic"},
-        {"TOOL_CALLING_AUTO_DETECT": "true"},
         {"KILL_SWITCH": "1"},
     ],
 )
