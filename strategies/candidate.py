@@ -5,6 +5,7 @@ once more, so the reader keeps a budget. In `incremental` mode a call that has b
 """
 
 from collections.abc import Generator
+from sys import maxsize
 
 from attrs import evolve
 
@@ -61,15 +62,15 @@ class Candidate:
             if over:
                 self.rest += text
                 return True
-            if self._size > self._limit:
-                self._give_up("too_large", blind=self._size)
+            if self._size + self._used > self._limit:
+                self._give_up("too_large", blind=maxsize)
                 self.rest += text
                 return True
             if not text:
                 return False
 
     def _admit(self, text: str) -> tuple[str, str]:
-        room = self._limit + 1 - self._size
+        room = self._limit + 1 - self._size - self._used
         part, text = text[:room], text[room:]
         if part:
             self._pieces.append(part)
@@ -83,6 +84,8 @@ class Candidate:
         self._emitted: list[str] = []
         self._flowed: list[str] = []
         """The text of the call under way that events account for already."""
+        self._used = 0
+        """How many bytes of it there are."""
         self._began = ""
         self._shown = False
         self._ended = False
@@ -116,13 +119,17 @@ class Candidate:
         raw = self._consume(draft.end)
         if verdict.accepted and self._context.quoted("".join((*self._flowed, raw)), verdict.name, judged.arguments):
             verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, PROVENANCE))
+        is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
+        if verdict.accepted and self._began and is_long:
+            verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, "too_large"))
         self._flowed.clear()
+        self._used = 0
         self._drafts += 1
         self._ended = draft.end is not None
         end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
         if self._began:
             self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
-        elif verdict.accepted and len(raw.encode("utf-8", "surrogatepass")) <= self._limit:
+        elif verdict.accepted and not is_long:
             self.events += (Start("", verdict.name, dialect.id), Args("", end.arguments), end)
         else:
             self.events += (self._shown_note(verdict, raw), Text(raw))
@@ -223,6 +230,7 @@ class Candidate:
             return
         raw = self._consume()
         self._flowed.append(raw)
+        self._used += len(raw.encode("utf-8", "surrogatepass"))
         if not self._shown:
             self.events.append(Start(raw, self._began, self._rows[self._row].id))
             self._shown, raw = True, ""
@@ -234,6 +242,7 @@ class Candidate:
         """The call that has begun is none: all that was read of it is shown, then the failure."""
         self._flow()
         self.events.append(Broken(self._consume(), reason))
+        self.blind = maxsize
 
     def _close_live(self, draft: Draft, arguments: dict[str, object]) -> None:
         for key, value in arguments.items():

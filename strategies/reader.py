@@ -35,7 +35,12 @@ BEFORE = 400
 CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _BUDGET = 16
 _BUDGET_FLOOR = 1 << 16
+_BLOCK = 1 << 12
 _FENCE_LINE = 256
+_MAX_RUN = 256
+"""A longer run of backticks counts as several."""
+_INLINE_BOUND = 1 << 12
+"""How far behind a marker the end of inline code is looked for."""
 _OWN_FENCES = frozenset({"tool_code"})
 """Info strings that no language has: prose behind such a fence does not make it an example."""
 _NOBODY: frozenset[str] = frozenset()
@@ -88,6 +93,8 @@ class Reader:
         self._earlier: frozenset[str] = frozenset()
         self._out: list[Event] = []
         self._buf = ""
+        self._ahead: list[str] = []
+        """Text behind the buffer, in blocks, the next one last: moves in a long buffer would copy all of it."""
         self._offset = 0
         self._tail = ""
         self._is_line_start = True
@@ -108,7 +115,9 @@ class Reader:
         self._fresh = False
         """Nothing but white space has come since the last call."""
         self._discarding = False
+        self._ended = False
         self._eof = False
+        """The answer ends behind the buffer."""
         self._cut = False
 
     @property
@@ -133,7 +142,7 @@ class Reader:
             self._pass(text)
             self._fresh = self._fresh and text.isspace()
             return [Text(text)]
-        self._buf += text
+        self._give(text)
         return self._run()
 
     def _flows(self, text: str) -> bool:
@@ -147,17 +156,33 @@ class Reader:
         )
 
     def finish(self, reason: FinishReason) -> list[Event]:
-        self._eof = True
+        self._ended = self._eof = True
         self._cut = reason in CUT_REASONS
         return self._run()
 
     def _run(self) -> list[Event]:
-        while self._step():
+        while self._step() or self._refill():
             pass
         if self._eof:
             self._settle_pending(accept=True)
         out, self._out = self._out, []
         return out
+
+    def _give(self, text: str) -> None:
+        """Text that comes next, in front of what waits already."""
+        if len(self._buf) + len(text) <= _BLOCK:
+            self._buf += text
+            return
+        self._ahead += [text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK)][::-1]
+        self._eof = False
+
+    def _refill(self) -> bool:
+        """Take the next block into the buffer, if there is one."""
+        if not self._ahead:
+            return False
+        self._buf += self._ahead.pop()
+        self._eof = self._ended and not self._ahead
+        return True
 
     def _step(self) -> bool:
         """One move; False when nothing more can be done with the text at hand."""
@@ -223,12 +248,12 @@ class Reader:
             return False
         if marker is None or len(self._lexicon.at(buf, at) or "") > len(marker):
             return None
-        opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
+        opening = Opening(marker=marker, before=self._before(at))
         return self._open(self._openable(self._line_rows[marker], opening), opening, at)
 
     def _marker(self, marker: str, at: int) -> bool | None:
         """What a marker at `at` leads to: a move made, or None where it is just text."""
-        opening = Opening(marker=marker, before=(self._tail + self._buf[:at])[-BEFORE:])
+        opening = Opening(marker=marker, before=self._before(at))
         follows = self._fresh and not self._buf[:at].strip()
         if self._results.get(marker, _NOBODY) & self._callers and (opening.starts_line or follows):
             self._text(at)
@@ -290,8 +315,9 @@ class Reader:
     def _inline_code(self, at: int) -> bool | None:
         """Whether the marker at `at` is inside inline code: a move, or None when the code span never closes."""
         search = max(at, self._looked - self._offset)
-        for match in _INLINE_END.finditer(self._buf, search):
-            if match.end() == len(self._buf) and not self._eof:
+        bound = at + _INLINE_BOUND
+        for match in _INLINE_END.finditer(self._buf, search, bound):
+            if match.end() == bound or (match.end() == len(self._buf) and not self._eof):
                 break
             if match.group()[0] == "\n":
                 self._inline = 0
@@ -300,7 +326,7 @@ class Reader:
                 self._inline = 0
                 self._text(match.end())
                 return True
-        if self._eof:
+        if self._eof or len(self._buf) >= bound:
             self._inline = 0
             return None
         looked = self._offset + max(search, len(self._buf.rstrip("` \t\r\n")))
@@ -313,12 +339,12 @@ class Reader:
         buf = self._buf
         mark = buf[at]
         end = at
-        while end < len(buf) and buf[end] == mark:
+        while end < len(buf) and buf[end] == mark and end - at < _MAX_RUN:
             end += 1
-        if end == len(buf) and not self._eof:
+        if end == len(buf) and end - at < _MAX_RUN and not self._eof:
             self._text(at)
             return False
-        line = (self._tail + buf[:at])[-BEFORE:].rsplit("\n", 1)[-1]
+        line = self._before(at).rsplit("\n", 1)[-1]
         if end - at >= 3 and may_open_fence(line):
             newline = buf.find("\n", end, end + _FENCE_LINE)
             if newline < 0 and not self._eof and len(buf) - end < _FENCE_LINE:
@@ -349,7 +375,7 @@ class Reader:
     # Fences
 
     def _open_fence(self, at: int, end: int, fence: FenceMark, info: str) -> bool:
-        before = (self._tail + self._buf[:at])[-BEFORE:]
+        before = self._before(at)
         self._text(at)
         self._inline = 0
         blind = self._offset < self._blind
@@ -372,47 +398,46 @@ class Reader:
 
     def _step_fence(self, fence: FenceMark) -> bool:
         """Inside a literal fence: everything is text until the line that closes it, or a family's own token."""
-        buf = self._buf
-        limit, rows, opening = self._token_in_fence()
-        start = 0
-        while True:
-            newline = buf.find("\n", start, limit)
-            at_line = start > 0 or self._tail.endswith("\n")
-            if newline < 0:
-                break
-            if at_line and closes_fence(buf[start:newline], fence):
-                self._text(newline + 1)
-                self._leave_fence()
-                return True
-            start = newline + 1
-        rest = buf[start:]
-        if at_line and (not rest.strip(" \t\r") or closes_fence(rest, fence, partial=True)) and len(rest) < _FENCE_LINE:
-            if not self._eof:
-                self._text(start)
-                return False
-            if closes_fence(rest, fence):
-                self._text(len(buf))
-                self._leave_fence()
-                return False
+        end, closes = self._end_of_fence(fence)
+        limit, rows, opening = self._token_in_fence(end)
         self._text(limit)
-        if opening is None:
-            return False
-        if self._pending is None:
-            self._pending = _Pending(kind="tokens", events=[], fence=fence)
-        self._begin(rows, opening)
-        return True
+        if opening is not None:
+            if self._pending is None:
+                self._pending = _Pending(kind="tokens", events=[], fence=fence)
+            self._begin(rows, opening)
+            return True
+        if closes and limit == end:
+            self._leave_fence()
+            return bool(self._buf)
+        return False
+
+    def _end_of_fence(self, fence: FenceMark) -> tuple[int, bool]:
+        """Where the line ends that closes the fence; else where the text ends that cannot belong to such a line."""
+        buf = self._buf
+        start = 0
+        at_line = self._tail.endswith("\n")
+        while (newline := buf.find("\n", start)) >= 0:
+            if at_line and closes_fence(buf[start:newline], fence):
+                return newline + 1, True
+            start, at_line = newline + 1, True
+        rest = buf[start:]
+        if not at_line or len(rest) >= _FENCE_LINE:
+            return len(buf), False
+        if self._eof:
+            return len(buf), closes_fence(rest, fence)
+        return (start if closes_fence(rest, fence, partial=True) else len(buf)), False
 
     def _leave_fence(self) -> None:
         self._fence = None
         if self._pending is not None:
             self._pending.closed = True
 
-    def _token_in_fence(self) -> tuple[int, tuple[Dialect, ...], Opening | None]:
-        """Where a special token opens a call in the text at hand, or where one may begin; else its end."""
+    def _token_in_fence(self, end: int) -> tuple[int, tuple[Dialect, ...], Opening | None]:
+        """Where a special token opens a call in front of `end`, or where one may begin; else `end`."""
         buf = self._buf
         at = -1
         while not self._is_example:
-            match = self._lexicon.trigger.search(buf, at + 1)
+            match = self._lexicon.trigger.search(buf, at + 1, end)
             if match is None:
                 break
             at = match.start()
@@ -421,11 +446,11 @@ class Reader:
             marker = self._lexicon.at(buf, at)
             if marker is None or self._offset + at < self._blind:
                 continue
-            opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
+            opening = Opening(marker=marker, before=self._before(at))
             rows = tuple(row for row in self._openable(self._rows.get(marker, ()), opening) if row.level == "A")
             if rows:
                 return at, rows, opening
-        return len(buf), (), None
+        return end, (), None
 
     def _step_tokens(self, pending: _Pending) -> bool:
         """Behind a call by special tokens inside a fence: it counts unless the fence closes and prose follows."""
@@ -557,7 +582,7 @@ class Reader:
             marker = self._lexicon.at(buf, at)
             if marker is None or self._offset + at < self._blind:
                 continue
-            opening = Opening(marker=marker, before=(self._tail + buf[:at])[-BEFORE:])
+            opening = Opening(marker=marker, before=self._before(at))
             rows = _strong(self._openable(self._rows.get(marker, ()), opening))
             if not opening.starts_line:
                 rows = tuple(row for row in rows if row.level == "A")
@@ -632,7 +657,7 @@ class Reader:
         self._candidate = None
         self._work += candidate.work
         self._offset = self._started + candidate.accounted
-        self._buf = candidate.rest
+        self._give(candidate.rest)
         blind = candidate.blind
         if blind and self._work > _BUDGET * self._offset + _BUDGET_FLOOR:
             blind = max(blind, candidate.consumed)
@@ -640,6 +665,10 @@ class Reader:
         return True
 
     # Output
+
+    def _before(self, at: int) -> str:
+        """The last characters in front of a place in the buffer."""
+        return self._buf[at - BEFORE : at] if at >= BEFORE else (self._tail + self._buf[:at])[-BEFORE:]
 
     def _take(self, size: int) -> str:
         text, self._buf = self._buf[:size], self._buf[size:]

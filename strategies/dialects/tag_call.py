@@ -12,7 +12,7 @@ from strategies.names import resolve_parameter
 from strategies.rawvalue import Kind
 from strategies.schema import ToolSchema
 
-__all__ = ["CONTAINERS", "PARAMETER_CLOSERS", "TagCall", "parameter_of", "tag_parts", "tools_named"]
+__all__ = ["CONTAINERS", "PARAMETER_CLOSERS", "PROTOTYPE_KEYS", "TagCall", "parameter_of", "tag_parts", "tools_named"]
 
 CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args"})
 """Tags that may stand around the parameters and mean nothing."""
@@ -36,7 +36,8 @@ _PARAMETER = re.compile(
     r"""<(?:parameter|param|arg|argument)(?:\s+name\s*)?\s*=\s*(["']?)([A-Za-z_][\w.:-]*)\1\s*(/?)>\Z"""
 )
 _OPENED = re.compile(r"<([A-Za-z_][\w.:-]*)>")
-_PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
+PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
+"""What no parameter is called that was not declared."""
 
 
 def tools_named(context: Context, name: str) -> tuple[Tool, ...]:
@@ -93,6 +94,8 @@ class TagCall:
         if tag == f"</{key}>" or (self.by_attribute and tag in PARAMETER_CLOSERS):
             return "close", key
         parts = tag_parts(tag)
+        if self.is_structured and key == "args":
+            return ("call_close", "") if parts and parts[:2] == (True, self.tag) else ("other", "")
         if parts is None:
             named = parameter_of(tag)
             return ("param", self.parameter(named[0])) if named else ("other", "")
@@ -144,7 +147,7 @@ class TagCall:
 
     def store(self, key: str, text: str) -> None:
         """Keep a value; given again it joins a list, else the last that is not empty counts."""
-        if key in _PROTOTYPE_KEYS and key not in self.schema.properties:
+        if key in PROTOTYPE_KEYS and key not in self.schema.properties:
             self.mends.append("prototype_key")
             return
         texts = self.texts.setdefault(key, [])

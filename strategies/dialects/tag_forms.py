@@ -21,6 +21,11 @@ def holds_args(tag: str, schema: ToolSchema) -> bool:
     return tag in _HOLDS_ARGS and "args" not in schema.properties
 
 
+def is_older_form(tag: str, schema: ToolSchema, name: str) -> bool:
+    """Whether a parameter is one of the tool's older form, which is brought to the schema."""
+    return tag == "read_file" and "files" in schema.properties and name == "path"
+
+
 def is_adapted(tag: str, schema: ToolSchema) -> bool:
     """Whether the arguments may differ from the values even without `<args>`."""
     if tag == "read_file":
@@ -35,7 +40,7 @@ def adapt_forms(tag: str, schema: ToolSchema, values: Mapping[str, Any]) -> list
         files = list(_elements(args, "file"))
         calls = _read_files(schema, files) if tag == "read_file" else [_diff_of(schema, file) for file in files]
         return calls or [dict(values)]
-    if tag == "read_file" and "files" in schema.properties and "path" in values and "path" not in schema.properties:
+    if any(is_older_form(tag, schema, name) for name in values) and "path" not in schema.properties:
         return [{"files": [_legacy_file(values)]}]
     if tag == "ask_followup_question":
         return [_with_suggestions(schema, dict(values))]

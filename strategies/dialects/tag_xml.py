@@ -28,12 +28,13 @@ from strategies.dialects.tag_bodies import (
 from strategies.dialects.tag_call import (
     CONTAINERS,
     PARAMETER_CLOSERS,
+    PROTOTYPE_KEYS,
     TagCall,
     parameter_of,
     tag_parts,
     tools_named,
 )
-from strategies.dialects.tag_forms import holds_args, is_adapted
+from strategies.dialects.tag_forms import holds_args, is_adapted, is_older_form
 from strategies.names import resolve_parameter
 from strategies.rawvalue import (
     Sink,
@@ -214,7 +215,8 @@ def _takes(call: TagCall, tool: Tool, name: str) -> bool:
     schema = call.context.schema(tool)
     if not schema.properties:
         return name not in _HTML
-    return name in schema.properties or resolve_parameter(name, schema, ())[0] in schema.properties
+    parameter = resolve_parameter(name, schema, ())[0]
+    return parameter in schema.properties or is_older_form(tool.name, schema, name)
 
 
 def _opened_parameter(tag: str) -> str:
@@ -268,6 +270,8 @@ def _parameters(cur: Cursor, call: TagCall, way: Way, arguments: Arguments) -> S
 def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, arguments: Arguments) -> Steps:
     """One value, written as the tag `written`, up to behind its closer."""
     prop = call.schema.prop(key)
+    if key in PROTOTYPE_KEYS and key not in call.schema.properties:
+        arguments = Arguments(None)
     sink = Sink(arguments, key, body=prop.body, flows=prop.only_string and key not in call.texts)
     closers = (f"</{written}>", *(PARAMETER_CLOSERS if call.by_attribute else ()))
     if (yield from read_cdata(cur, sink, closers)):
@@ -278,7 +282,7 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     if how != "closed":
         call.mends.append(_MEND_OF_END[how])
     _keep(call, key, sink)
-    if arguments.live and key in call.values:
+    if arguments.live:
         if len(call.texts[key]) > 1 or call.is_spoilt:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
@@ -392,10 +396,13 @@ def _parse_prefixed(
 ) -> Generator[Draft | None, None, None]:
     """The call ends behind its last parameter; a closer of the tool that was never opened is taken along."""
     cur.pos += len(opening.marker)
-    yield from cur.lit(":")
-    yield from cur.match(_BLANK_RUN)
-    tool = context.find(opening.marker)
-    if tool is None or not (yield from _line_break(cur)):
+    name = opening.marker.rstrip("\r\n:")
+    tool = context.find(name)
+    if opening.marker.endswith(":"):
+        yield from cur.match(_BLANK_RUN)
+        if not (yield from _line_break(cur)):
+            raise Reject("no call")
+    if tool is None:
         raise Reject("no call")
     call = TagCall(tool.name, tool, context.schema(tool), context, mends=["call_opener_broken"])
     way = Way.of(opening.hint)
@@ -456,7 +463,9 @@ PREFIXED = Dialect(
     id="prefixed_xml",
     family="tag XML",
     level="C",
-    line_openers=lambda context: tuple(name for name in context.tools.names if _NAME.fullmatch(name)),
+    line_openers=lambda context: tuple(
+        name + end for name in context.tools.names if _NAME.fullmatch(name) for end in ("\n", "\r\n", ":")
+    ),
     parse=_parse_prefixed,
     carriers=_CARRIERS,
     example="read_file\n<path>src/app.py</path>",

@@ -75,6 +75,7 @@ NOISE = (
     *("\u200b", "\ufeff", "\u2028", "\x00", "é", "🧪", "<args>", "</args>", "<file>", "</file>", "<item>", "</item>"),
     *('{"name": ', '"arguments": {', '"filePath": "/a"', "|\n  block\n", "key: value\n", "filePath: /a\n"),
 )
+LONG = ("word ", "`", "` ", "<", "\n", " ", "- a\n", "<read> ", "x\n")
 _TOKEN = re.compile(r"<[^<>\n]{0,60}>|\w+|\s+|[^\w\s]")
 
 
@@ -113,6 +114,8 @@ def hostile_text(rng: random.Random) -> str:
             parts.append(rng.choice((*NAMES, *KEYS, *VALUES)))
         elif kind < 0.92:
             parts.append(rng.choice(examples()))
+        elif kind < 0.923:
+            parts.append(rng.choice(LONG) * rng.randint(50, 1500))
         else:
             parts.append(_damaged(rng, rng.choice(examples())))
     return "".join(parts)
