@@ -50,8 +50,6 @@ _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
 SHELL = "shell"
-_BESIDE_CALL = 256 << 10
-"""How much more than a call an answer may hold that can be asked for again."""
 
 
 @frozen(kw_only=True)
@@ -253,7 +251,6 @@ class StreamExchange:
         """Nothing more is to come: `[DONE]` or an error has been seen."""
         self._prepared = prepared
         self._make_id = make_id
-        self._limits = limits
         self._repairs = repairs if prepared.repair is not None else 0
         """How often it may still be asked again."""
         self._due: _Due | None = None
@@ -582,7 +579,7 @@ class StreamExchange:
     def _voice(self, index: int) -> Voice:
         voice = self._voices.get(index)
         if voice is None:
-            hold = _hold(self._prepared, self._limits) if self._repairs and not self._voices else None
+            hold = _hold(self._prepared) if self._repairs and not self._voices else None
             voice = self._voices[index] = Voice(index, self._prepared, self._make_id, self.facts, hold)
         return voice
 
@@ -614,11 +611,11 @@ class StreamExchange:
             self._fail(fault.code, error_event(fault))
 
 
-def _hold(prepared: Prepared, limits: Limits) -> Hold | None:
+def _hold(prepared: Prepared) -> Hold | None:
     """What holds back an attempt of the only choice, where it can be asked again."""
     if prepared.repair is None or prepared.make_reader is None:
         return None
-    return Hold(prepared.repair, limit=limits.max_call_bytes + _BESIDE_CALL)
+    return Hold(prepared.repair)
 
 
 def _is_text(events: list[Event], text: str) -> bool:
@@ -642,9 +639,9 @@ class BodyExchange:
 
     def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
+        del limits
         self._prepared = prepared
         self._make_id = make_id
-        self._limits = limits
         self._repairs = repairs if prepared.repair is not None else 0
         self._body = b""
         self._answer: dict[str, Any] = {}
@@ -731,7 +728,7 @@ class BodyExchange:
 
     def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> bool:
         asks = self._prepared.repair if self._repairs and len(self._answer["choices"]) == 1 else None
-        hold = _hold(self._prepared, self._limits) if asks is not None else None
+        hold = _hold(self._prepared) if asks is not None else None
         voice = Voice(index, self._prepared, self._make_id, self.facts, hold)
         reason = choice.get("finish_reason")
         finish = reason if isinstance(reason, str) else "stop"

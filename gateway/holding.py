@@ -5,12 +5,16 @@ unless a call that can be used, or much other text, shows that there is nothing 
 everything waits from the beginning.
 """
 
+from io import StringIO
+
 from gateway.core.events import Drop, Event, Note, Start, Text
 from strategies.base import AsksAgain, Attempt, FinishReason
 from strategies.reader import CUT_REASONS
 
 __all__ = ["Hold"]
 
+_LIMIT = 1 << 18
+"""Characters of an answer that can be asked for again: a longer one costs too much to be written twice."""
 _BEHIND = 500
 """How much text may follow an attempt: an answer that goes on was not waiting for its call."""
 
@@ -18,12 +22,11 @@ _BEHIND = 500
 class Hold:
     """Keeps back the events of one choice; what it gives out is final."""
 
-    __slots__ = ("_ask", "_kept", "_limit", "_notes", "_room", "_said", "_size", "is_over")
+    __slots__ = ("_ask", "_kept", "_notes", "_room", "_said", "_size", "is_over")
 
-    def __init__(self, ask: AsksAgain, *, limit: int) -> None:
+    def __init__(self, ask: AsksAgain) -> None:
         self._ask = ask
-        self._limit = limit
-        self._said: list[str] = []
+        self._said = StringIO()
         self._size = 0
         self._kept: list[Event] = []
         self._notes: list[Note] = []
@@ -35,12 +38,12 @@ class Hold:
         """The events that may go out now, of those that this text led to."""
         if self.is_over:
             return events
-        self._said.append(text)
+        self._said.write(text)
         self._size += len(text)
         out: list[Event] = []
         for event in events:
             out += self._passed(event)
-        if self._size > self._limit:
+        if self._size > _LIMIT:
             out += self.release()
         return out
 
@@ -48,13 +51,13 @@ class Hold:
         """What is to be asked again now that the choice has ended."""
         if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
             return None
-        return Attempt(content="".join(self._said), notes=tuple(self._notes))
+        return Attempt(content=self._said.getvalue(), notes=tuple(self._notes))
 
     def release(self) -> list[Event]:
         """Everything that is kept back; there will be no repair."""
         self.is_over = True
         kept, self._kept = self._kept, []
-        self._said.clear()
+        self._said.close()
         return kept
 
     def replaced(self) -> list[Event]:

@@ -14,6 +14,8 @@ from strategies.reader import CUT_REASONS
 __all__ = ["Repair", "SecondAnswer", "SecondCall", "read_again", "unusable_attempt"]
 
 NATIVE = "native"
+MAX_CHARS = 1 << 18
+"""Arguments that can be asked for again: longer ones cost too much to be written twice."""
 
 
 @frozen(kw_only=True)
@@ -85,7 +87,7 @@ def read_again(body: bytes, prepared: Prepared) -> SecondAnswer:
 def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> Attempt | None:
     """The attempt that a message's structured calls are, when none of them has arguments that can be used."""
     calls = [call for call in message["tool_calls"] if isinstance(call, dict)] if _is_list(message) else []
-    if not calls or any(_is_usable(call, ask) for call in calls):
+    if not calls or _size(calls) > MAX_CHARS or any(_is_usable(call, ask) for call in calls):
         return None
     content = message.get("content")
     return Attempt(content=content if isinstance(content, str) else "", calls=tuple(calls))
@@ -98,6 +100,10 @@ def _is_list(message: dict[str, Any]) -> bool:
 def _function(call: dict[str, Any]) -> dict[str, Any]:
     function = call.get("function")
     return function if isinstance(function, dict) else {}
+
+
+def _size(calls: Sequence[dict[str, Any]]) -> int:
+    return sum(len(str(_function(call).get("arguments"))) for call in calls)
 
 
 def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:

@@ -38,8 +38,6 @@ _HEAD = 400
 _COPIED = (120, 32)
 """A candidate whose beginning the client has sent is a quotation, however its writer went on."""
 _MAX_PARAMETERS = 64
-_MAX_TEXT = 1 << 18
-"""How much of the first answer is shown again."""
 _NOT_CLOSED = ("missing_braces", "missing_brackets", "missing_quote", "truncated")
 
 
@@ -149,7 +147,7 @@ class Repairs:
                 yield {"role": "tool", "tool_call_id": _id_of(call, at), "content": self._on_arguments(call)}
             return
         if attempt.content.strip():
-            yield {"role": "assistant", "content": attempt.content[:_MAX_TEXT]}
+            yield {"role": "assistant", "content": attempt.content}
         yield {"role": "user", "content": self._on_attempt(attempt)}
 
     def _on_attempt(self, attempt: Attempt) -> str:

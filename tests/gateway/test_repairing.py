@@ -382,3 +382,13 @@ def test_how_the_answer_is_cut_does_not_matter(cuts: list[int], content: str, re
     if exchange.repair is not None:
         body = exchange.repaired(second)
     assert hear_stream(whole).meaning == hear_body(body).meaning
+
+
+def test_what_is_too_long_to_be_written_twice_is_not_asked_for() -> None:
+    long = f"<write>\n<filePath>a</filePath>\n<content>{'x' * 300_000}"
+    for how in (prepared(), prepared(tool_choice="required")):
+        parts = answer_events([long])
+        assert Streamed(parts, how).out == b"".join(parts)
+        assert Whole(answer_body(long), how).asked == []
+    body = answer_body(None, "tool_calls", tool_calls=[native(f'{{"a": "{"x" * 300_000}')])
+    assert Whole(body, prepared(NativeStrategy())).asked == []

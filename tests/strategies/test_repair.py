@@ -61,7 +61,7 @@ def said(answer: str, how: Prepared | None = None) -> str:
         ("<read>\n<limit>3</limit>\n</read>", "missing required argument `filePath`"),
         ('<tool_call>\n{"name": "read", "arguments": {"limit": 3}}\n</tool_call>', "missing required argument"),
         ('<tool_call>\n{"name": "read", "arguments": {"filePath" "a"}}\n</tool_call>', "its JSON is not valid"),
-        ('<tool_call>\n{"name": "read", "arguments": {"filePath": "a.py"}\n</tool_call>', "its JSON is not complete"),
+        ('<tool_call>\n{"name": "read", "arguments": {"filePath": "a.py', "its JSON is not complete"),
         ("<function=read>\n<parameter=limit>\nmany\n</parameter>\n</function>", "must be a number"),
     ],
 )
