@@ -18,13 +18,14 @@ from strategies.literals import is_announced_example
 __all__ = ["checked", "ends_message", "in_prose", "may_stand"]
 
 _TRAILERS = (*LEFTOVERS, "```", "~~~")
-_INSIDE = re.compile(r"""(?:[\[{(,=+&|\\]|["'\w]["']\s*:)\Z""")
+_INSIDE = frozenset("[{(,=+&|\\")
+_KEY = re.compile(r"""["'\w]["']\s*+:\Z""")
 _BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
 """A marker of another dialect: what it refused is not bare."""
 _DOTS = frozenset({"...", "…", "<...>", "[...]"})
 _PLACEHOLDER = re.compile(
     r"<(?:your|the|some|my|path|file|dir|folder|name|command|pattern|query|value|content|text|string|url|args?|tool"
-    r"|insert|replace)(?:[ _/-]?[a-z]+)*>|\{\{[^{}]*\}\}|(?:\./|/)?(?:absolute/)?path/to/(?:the/|your/)?file(?:\.\w+)?",
+    r"|insert|replace)(?:[ _/-][a-z]++)*+>|\{\{[^{}]*\}\}|(?:\./|/)?(?:absolute/)?path/to/(?:the/|your/)?file(?:\.\w+)?",
     re.IGNORECASE,
 )
 _MAX_PLACEHOLDER = 80
@@ -34,12 +35,16 @@ def may_stand(opening: Opening) -> bool:
     """Whether bare data at this place may be a call: on a line of its own, not inside data, not an example."""
     if opening.fence is not None:
         return True
+    if not opening.starts_line and not opening.starts_message:
+        return False
     before = opening.before.rstrip()
     if not before:
         return True
-    if _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(REASONING_ENDS):
+    if before[-1] in _INSIDE or (before[-1] == ":" and _KEY.search(before[-40:])):
         return False
-    return opening.starts_line and not _INSIDE.search(before[-40:]) and not is_announced_example(before)
+    if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(REASONING_ENDS):
+        return False
+    return not is_announced_example(before)
 
 
 def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:

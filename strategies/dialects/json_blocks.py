@@ -139,21 +139,26 @@ def _goes_on(cur: Cursor) -> Steps:
     return goes_on
 
 
+_COMMENTS = {"//": "\n", "<!--": "-->", "/*": "*/"}
+
+
 def _comments(cur: Cursor) -> Steps:
     """Skip comments behind a value; their text is markup of the call."""
     while True:
         start = cur.offset
         cur.anchor = start
         yield from cur.ws()
-        opener = yield from cur.lits(("//", "<!--", "/*"))
+        opener = yield from cur.lits(tuple(_COMMENTS))
         if opener is None:
             cur.back(start)
         cur.anchor = None
         if opener is None:
             return
-        closer = {"//": "\n", "<!--": "-->", "/*": "*/"}[opener]
-        if (yield from cur.until(closer, _ignored)) and closer != "\n":
-            cur.pos += len(closer)
+        closer = _COMMENTS[opener]
+        if (yield from cur.until(closer, _ignored)):
+            cur.pos += len(closer) if closer != "\n" else 0
+        elif closer != "\n":
+            raise Reject("comment never ends")
 
 
 def _ignored(_text: str) -> None:

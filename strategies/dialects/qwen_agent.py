@@ -91,7 +91,9 @@ def _comment(cur: Cursor) -> Steps:
     if not found:
         cur.back(start)
     cur.anchor = None
-    if found and (yield from cur.until("-->", _ignored)):
+    if found:
+        if not (yield from cur.until("-->", _ignored)):
+            raise Reject("comment never ends", attempted=True)
         cur.pos += 3
 
 
