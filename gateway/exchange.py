@@ -324,7 +324,7 @@ class StreamExchange:
         due = self._due
         if due is None:
             return b""
-        second = read_again(body, self._prepared)
+        second = read_again(body, self._prepared, due.attempts)
         self._repairs -= 1
         self.facts.add_usage(second.usage)
         if not second.calls:
@@ -679,7 +679,7 @@ class BodyExchange:
         voice = self._voice
         if voice is None:
             return self._body
-        second = read_again(body, self._prepared)
+        second = read_again(body, self._prepared, self._attempts)
         self._repairs -= 1
         self.facts.add_usage(second.usage)
         if not second.calls:

@@ -56,8 +56,8 @@ class SecondAnswer:
     attempt: Attempt | None = None
 
 
-def read_again(body: bytes, prepared: Prepared) -> SecondAnswer:
-    """Look for calls in a second answer; whatever else it says is none of the client's."""
+def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> SecondAnswer:
+    """Look for calls in the answer that follows these attempts; whatever else it says is none of the client's."""
     ask = prepared.repair
     try:
         answer = decode_object(body)
@@ -76,7 +76,9 @@ def read_again(body: bytes, prepared: Prepared) -> SecondAnswer:
         calls, attempt = _native_calls(message["tool_calls"], ask), unusable_attempt(message, ask)
     else:
         calls, attempt = _text_calls(text, reason if isinstance(reason, str) else "stop", prepared, ask)
-    calls = [call for call in calls if ask.satisfies(call.name)]
+    calls = [
+        call for call in calls if ask.satisfies(call.name) and not ask.is_echo(call.name, call.arguments, attempts)
+    ]
     return SecondAnswer(
         calls=tuple(calls[:1] if prepared.shape.first_only else calls),
         usage=usage,

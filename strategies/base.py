@@ -110,6 +110,10 @@ class AsksAgain(Protocol):
         """Whether a structured call can be delivered."""
         ...
 
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+        """Whether a call of the next answer only repeats the example it was shown."""
+        ...
+
     def reason(self, attempt: Attempt) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
         ...

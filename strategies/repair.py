@@ -100,6 +100,16 @@ class Repairs:
         """Whether a structured call names a declared tool and has an object for arguments."""
         return isinstance(name, str) and name in self.tools and _is_object(arguments)
 
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+        """Whether a call's arguments are those of the example, and not what the model had meant before."""
+        tool = self.tools.get(name)
+        shown = sample_arguments(tool) if tool is not None else {}
+        given = msgspec.json.decode(arguments)
+        if not isinstance(given, dict) or any(key not in shown or shown[key] != given[key] for key in given):
+            return False
+        said = "".join(attempt.content + dumps(attempt.calls, default=str) for attempt in attempts)
+        return any(isinstance(value, str) and value not in said for value in given.values())
+
     def reason(self, attempt: Attempt) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
         if attempt.calls:

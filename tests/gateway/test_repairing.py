@@ -392,3 +392,19 @@ def test_what_is_too_long_to_be_written_twice_is_not_asked_for() -> None:
         assert Whole(answer_body(long), how).asked == []
     body = answer_body(None, "tool_calls", tool_calls=[native(f'{{"a": "{"x" * 300_000}')])
     assert Whole(body, prepared(NativeStrategy())).asked == []
+
+
+def test_an_example_that_is_only_repeated_is_no_call() -> None:
+    shown = answer_body("<read>\n<filePath>src/main.py</filePath>\n</read>")
+    parts = answer_events([OPEN])
+    assert Streamed(parts, prepared(), [shown]).out == b"".join(parts)
+    calls = [native('{"filePath": "src/main.py", "offset": 1}')]
+    assert Streamed(parts, prepared(RecoveryStrategy()), [answer_body(None, tool_calls=calls)]).out == b"".join(parts)
+    meant = Streamed(answer_events(["<read>\n<filePath>src/main.py"]), prepared(), [shown])
+    assert told(meant.heard) == [("read", '{"filePath":"src/main.py"}')]
+
+
+def test_a_call_without_arguments_repeats_nothing() -> None:
+    how = prepared(tool_choice={"type": "function", "function": {"name": "todoread"}})
+    run = Streamed(answer_events(["No."]), how, [answer_body("<todoread></todoread>")])
+    assert told(run.heard) == [("todoread", "{}")]
