@@ -62,7 +62,9 @@ def is_quoted(opening: Opening, level: str) -> bool:
     line = opening.line
     if line.lstrip().startswith(">"):
         return True
-    ahead = _TAGS.sub("", opening.before[-_LEAD_IN:])
+    ahead = opening.before
+    if ahead.endswith(">"):
+        ahead = _TAGS.sub("", ahead[-_LEAD_IN:])
     last = ahead[-1:]
     if last and (last in _QUOTES or (last in _THIN_SPACES and ahead.rstrip(_THIN_SPACES)[-1:] in _OPENING_QUOTES)):
         return True
