@@ -90,6 +90,10 @@ def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
     assert len(record._answers) == MAX_PAIRS
 
 
+BAD: Fault = "bad_arguments"
+TEXT: Fault = "as_text"
+
+
 def observed(*faults: Fault | None, window: int = 4, percent: int = 50, seconds: float = 1.0) -> list[Fault | None]:
     record = NativeRecord()
     return [
@@ -99,24 +103,24 @@ def observed(*faults: Fault | None, window: int = 4, percent: int = 50, seconds:
 
 
 def test_nothing_is_learned_before_the_window_is_full() -> None:
-    assert observed("as_text", "as_text", "as_text") == [None, None, None]
-    assert observed("as_text", "as_text", "as_text", "bad_arguments")[-1] == "as_text"
+    assert observed(TEXT, TEXT, TEXT) == [None, None, None]
+    assert observed(TEXT, TEXT, TEXT, BAD)[-1] == TEXT
 
 
 def test_the_share_of_the_last_answers_decides() -> None:
-    faults = observed(None, None, None, "as_text", "bad_arguments", "bad_arguments")
-    assert faults == [None, None, None, None, "as_text", None]
-    assert observed(*["as_text", None, None, None] * 5) == [None] * 20
+    faults = observed(None, None, None, TEXT, BAD, BAD)
+    assert faults == [None, None, None, None, TEXT, None]
+    assert observed(*[TEXT, None, None, None] * 5) == [None] * 20
 
 
 def test_a_rate_of_all_allows_no_good_answer() -> None:
-    assert observed(*["as_text"] * 4, percent=100)[-1] == "as_text"
-    assert observed(None, *["as_text"] * 3, percent=100)[-1] is None
+    assert observed(*[TEXT] * 4, percent=100)[-1] == TEXT
+    assert observed(None, *[TEXT] * 3, percent=100)[-1] is None
 
 
 def test_answers_of_long_ago_do_not_count() -> None:
-    assert observed(*["as_text"] * 4, seconds=LESSON_S / 3) == [None] * 4
+    assert observed(*[TEXT] * 4, seconds=LESSON_S / 3) == [None] * 4
 
 
 def test_after_a_lesson_it_begins_anew() -> None:
-    assert observed(*["as_text"] * 8) == [None, None, None, "as_text"] * 2
+    assert observed(*[TEXT] * 8) == [None, None, None, TEXT] * 2
