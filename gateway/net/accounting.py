@@ -67,6 +67,9 @@ def _answer_fields(facts: Facts) -> dict[str, object]:
         "undelivered": facts.undelivered,
         "broken": facts.broken[:MAX_SHOWN],
         "native_calls": facts.native_calls,
+        "unusable_calls": facts.unusable_calls,
+        "repaired": facts.repaired,
+        "completion_id": facts.completion_id,
         "mended": dict(facts.mended),
         "dropped": dict(facts.dropped),
         "held_bytes_max": facts.held_bytes_max,
@@ -154,7 +157,7 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
     telemetry = turn.shared.telemetry
     strategy, arm = turn.strategy or "none", _arm(turn)
     attempts = _attempts(facts)
-    outcome = "success" if facts.calls else "error" if facts.broken or attempts else "noop"
+    outcome = "success" if facts.calls or facts.repaired else "error" if facts.broken or attempts else "noop"
     dialect = facts.calls[0].verdict.dialect if facts.calls else "none"
     telemetry.count(
         "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}

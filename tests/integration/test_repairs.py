@@ -309,3 +309,23 @@ async def test_a_streamed_request_is_answered_from_its_head_on(gateway, upstream
     await writer.drain()
     async with asyncio.timeout(2):
         await reader.readuntil(b"I look.")
+
+
+async def test_a_retry_has_its_reason_in_the_log_too(gateway, upstream, client, log):
+    busy = answer_json({"error": {"message": "wait"}}, status="429 Busy", headers={"Retry-After": "0"})
+    upstream.script = in_turn(busy, answer_json(completion("hello")))
+    running = await gateway(upstream.url)
+    assert (await ask(client, running.url, chat(stream=False))).status == 200
+    assert (await log.record("request_retried"))["reason"] == "upstream_rejected"
+    assert len(upstream.requests) == 2
+
+
+async def test_what_was_repaired_is_on_the_requests_record(gateway, upstream, client, log):
+    upstream.script = in_turn(stream(*FIRST), SECOND)
+    running = await gateway(upstream.url)
+    await ask(client, running.url, chat(model="qwen3", tools=TOOLS))
+    record = await log.record("request_ended")
+    assert (record["repaired"], record["completion_id"]) == (True, "chatcmpl-1")
+    assert record["calls"][0]["tool"] == "read_file"
+    series = 'toolgate_transforms_total{arm="live",dialect="generic_xml",outcome="success",strategy="xml_prompt"} 1.0'
+    assert series in await metrics_of(client, running)
