@@ -1,0 +1,119 @@
+"""Work grows with the answer's length, whatever the answer holds: doubling it costs little more than twice as much."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from strategies.base import Options
+from strategies.reading import reader_factory
+from tests.support.reading import AGENT_TOOLS
+
+MOST = 2.3
+SIZE = 30_000
+PIECE = 7
+"""Characters per piece where the answer comes as a stream."""
+
+OPEN = "<write>\n<filePath>a</filePath>\n<content>\n"
+BODY = "x = [1, 2]  # done\n"
+ANSWERS: dict[str, Callable[[int], str]] = {
+    "prose": lambda size: "Some words of prose, and more of them.\n" * (size // 39),
+    "prose full of brackets": lambda size: "a < b <c> </d> <e/> << " * (size // 23),
+    "prose full of backticks": lambda size: "`a` ``b`` ` ``` x` " * (size // 19),
+    "prose full of openers": lambda size: "<read> <tool_call> <bash <function= <invoke name= {\n[\n" * (size // 55),
+    "openers behind a lone backtick": lambda size: "` " + "<read> `` <write>" * (size // 17),
+    "openers at line starts": lambda size: '<read>\n<tool_call>\n{"name\n<bash>\nread\n' * (size // 38),
+    "one character": lambda size: "<" * size,
+    "braces": lambda size: "{" * size,
+    "brackets at line starts": lambda size: "[\n" * (size // 2),
+    "blank lines": lambda size: "\n" * size,
+    "spaces": lambda size: "a" + " " * size,
+    "backticks": lambda size: "`" * size,
+    "tildes at line starts": lambda size: "~~~\n" * (size // 4),
+    "a call": lambda size: OPEN + BODY * (size // 19) + "</content>\n</write>",
+    "a call that never ends": lambda size: OPEN + BODY * (size // 19),
+    "a document full of brackets that never ends": lambda size: OPEN + "<i>a</i> < </" * (size // 13),
+    "a document full of its own closers": lambda size: OPEN + "</content> x " * (size // 13) + "</content></write>",
+    "a document full of provisional ends": lambda size: OPEN + "</content></write> x\n" * (size // 21),
+    "a document full of calls": lambda size: (
+        OPEN + "<write><filePath>b</filePath><content>c</content></write>\n" * (size // 58) + "</content></write>"
+    ),
+    "a document full of nested openers": lambda size: OPEN + "<write><filePath>" * (size // 17),
+    "a document of closing brackets": lambda size: OPEN + "<![CDATA[" + "]]> " * (size // 4),
+    "a long attribute": lambda size: '<read filePath="' + "a" * size,
+    "a long list of lines": lambda size: "<write>\n" + "filePath: a\n" * (size // 12),
+    "a block of lines": lambda size: (
+        "<write>\nfilePath: a\ncontent: |\n" + "  x </write> y\n" * (size // 15) + "</write>"
+    ),
+    "hermes": lambda size: (
+        '<tool_call>\n{"name": "write", "arguments": {"filePath": "a", "content": "' + "abc " * (size // 4) + '"}}\n'
+    ),
+    "hermes that never ends": lambda size: (
+        '<tool_call>\n{"name": "write", "arguments": {"content": "' + "ab\\n" * (size // 4)
+    ),
+    "hermes in pieces": lambda size: '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n' * (size // 64),
+    "hermes broken": lambda size: "<tool_call>\n{'name': 'read', \"x\n</tool_call>\n" * (size // 44),
+    "hermes opened again and again": lambda size: '<tool_call>{"a": "' * (size // 18),
+    "calls": lambda size: "<read>\n<filePath>a</filePath>\n</read>\n" * (size // 38),
+    "refused calls": lambda size: "<read>\n<filePath>a</filePath>\n<limit>x</limit>\n</read>\n" * (size // 55),
+    "calls without closers": lambda size: "<read>\n<filePath>a\n" * (size // 19),
+    "lines that prefix calls": lambda size: "read\n<filePath>a</filePath>\n" * (size // 28),
+    "fences": lambda size: "```xml\n<read>\n<filePath>a</filePath>\n</read>\n```\n" * (size // 50),
+    "an open fence": lambda size: "```xml\n<read>\n<filePath>a</filePath>\n</read>\n" * (size // 46),
+    "a fence of short lines": lambda size: "```py\n" + "x\n" * (size // 2),
+    "fences of nothing": lambda size: "```\n```\n" * (size // 8),
+    "inline code that never ends": lambda size: "` x. <read><filePath>a</filePath></read> " * (size // 41),
+    "a lone backtick before a long paragraph": lambda size: (
+        "` x.\n<read>\n<filePath>a</filePath>\n" + "b c\n" * (size // 4)
+    ),
+    "a call behind a refused document": lambda size: (
+        OPEN + "` x <i>\n" * (size // 8) + "</content>\n</other>\n<read>\n<filePath>a</filePath>\n</read>"
+    ),
+    "a fence of spaces": lambda size: "```\n" + " " * size,
+    "reasoning": lambda size: "<think>\n" + "<tool_call>\n{ not yet\n" * (size // 22),
+    "reasoning with drafts": lambda size: (
+        "<think>\n" + '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_call>\n' * (size // 76)
+    ),
+}
+
+
+def cost(text: str, piece: int, options: Options) -> float:
+    """CPU seconds to read the answer, the best of two."""
+    parts = [text[at : at + piece] for at in range(0, len(text), piece)]
+    best = float("inf")
+    for _ in range(2):
+        reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m")()
+        start = time.process_time()
+        for part in parts:
+            reader.feed(part)
+        reader.finish("stop")
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def assert_linear(make: Callable[[int], str], piece: int, options: Options) -> None:
+    """Twice the text costs at most `MOST` times as much; small sizes grow until they can be measured."""
+    size = SIZE
+    for _ in range(4):
+        once, twice = (cost(make(times * size), piece, options) for times in (1, 2))
+        if twice <= MOST * once:
+            return
+        if once > 1.0:
+            break
+        size *= 3
+    pytest.fail(f"twice the text costs {twice / once:.1f} times as much at {size} characters")
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_streamed_answer_is_read_in_linear_time(answer: str) -> None:
+    assert_linear(ANSWERS[answer], PIECE, Options())
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_whole_answer_is_read_in_linear_time(answer: str) -> None:
+    assert_linear(ANSWERS[answer], 1 << 30, Options())
+
+
+@pytest.mark.parametrize("answer", [name for name in ANSWERS if name.startswith("a ")])
+def test_arguments_that_flow_are_read_in_linear_time(answer: str) -> None:
+    assert_linear(ANSWERS[answer], PIECE, Options(stream_arguments="incremental"))
