@@ -2,6 +2,7 @@
 
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared
+from strategies.mending import mend
 from strategies.repair import repairs
 
 __all__ = ["NativeStrategy"]
@@ -13,6 +14,11 @@ class NativeStrategy:
     name = "native"
 
     def prepare(self, request: ChatRequest, options: Options) -> Prepared:
-        """The request as it came; its answer is not read."""
-        del options
-        return Prepared(strategy=self.name, body=request.raw, repair=repairs(request) if request.wants_tools else None)
+        """The request as it came, but for a history that is certainly broken; its answer is not read."""
+        mended = mend(request, options)
+        return Prepared(
+            strategy=self.name,
+            body=mended.body(request),
+            repair=repairs(request, messages=mended.messages) if request.wants_tools else None,
+            warnings=mended.notes,
+        )

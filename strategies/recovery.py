@@ -2,6 +2,7 @@
 
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared, Shape
+from strategies.mending import mend
 from strategies.reading import reader_factory
 from strategies.repair import repairs
 
@@ -14,13 +15,17 @@ class RecoveryStrategy:
     name = "recovery"
 
     def prepare(self, request: ChatRequest, options: Options) -> Prepared:
-        """The request as it came; recovered calls wait for the upstream's finish, as native ones may still come."""
+        """The request as it came, but for a history that is certainly broken.
+
+        Recovered calls wait for the upstream's finish, as native ones may still come.
+        """
         if not request.wants_tools:
             return Prepared(strategy=self.name, body=request.raw)
         mode = options.calls_per_message
+        mended = mend(request, options)
         return Prepared(
             strategy=self.name,
-            body=request.raw,
+            body=mended.body(request),
             make_reader=reader_factory(
                 tools=request.tools,
                 options=options,
@@ -33,5 +38,6 @@ class RecoveryStrategy:
                 keep_trailing=options.trailing_text == "keep",
                 wait_for_finish=True,
             ),
-            repair=repairs(request),
+            repair=repairs(request, messages=mended.messages),
+            warnings=mended.notes,
         )

@@ -9,6 +9,7 @@ from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import AnswerReader, Options, Prepared, Shape
 from strategies.history import render_history
+from strategies.mending import mend
 from strategies.prompts import add_section, firm_instruction, holds_section, section
 from strategies.renderers import RENDERERS, renderer
 from strategies.rendering import Renderer
@@ -51,7 +52,9 @@ class XmlPromptStrategy:
         writer = renderer(options.dialect)
         warnings = list(_dialect_warnings(options.dialect))
         tools, demand = _offered(request, options, warnings)
-        history = render_history(request.messages, renderer=writer, tools=request.tools, fmt=options.result_format)
+        mended = mend(request, options)
+        warnings += mended.notes
+        history = render_history(mended.messages, renderer=writer, tools=request.tools, fmt=options.result_format)
         if not (request.tools or history.rendered or request.body.get("tools")):
             return Prepared(strategy=self.name, body=request.raw, warnings=tuple(warnings))
         first_only = _first_only(request, options)
