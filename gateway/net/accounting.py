@@ -11,6 +11,7 @@ __all__ = ["account"]
 UNHEALTHY_ENDS = frozenset({"upstream_error", "upstream_timeout", "gateway_error"})
 ABANDONED_STATUS = 499
 """nginx's word for a client that left before it had a status."""
+MAX_ID_CHARS = 128
 MAX_SHOWN = 16
 """An answer may hold thousands of candidates; a line of the log need not."""
 
@@ -69,7 +70,7 @@ def _answer_fields(facts: Facts) -> dict[str, object]:
         "native_calls": facts.native_calls,
         "unusable_calls": facts.unusable_calls,
         "repaired": facts.repaired,
-        "completion_id": facts.completion_id,
+        "completion_id": (facts.completion_id or "")[:MAX_ID_CHARS],
         "mended": dict(facts.mended),
         "dropped": dict(facts.dropped),
         "held_bytes_max": facts.held_bytes_max,
