@@ -21,18 +21,10 @@ _BUDGET = 256 << 20
 """Characters that the look-ups of one request may go over."""
 _REACH = 4096
 """How far behind the head of a copied call the rest of it is looked for, at least."""
-_MIN_TAIL = 24
+_MIN_TAIL = 12
 _LINE_PREFIX = re.compile(r"^[ \t]*(?:[0-9]+[ \t]*[|:\t→-][ \t]?|(?:>[ \t]?)+|[+|-][ \t]?)", re.MULTILINE)
-_JSON_ESCAPES = (
-    ("\\n", "\n"),
-    ("\\r", ""),
-    ("\\t", ""),
-    ('\\"', '"'),
-    ("\\/", "/"),
-    ("\\u003c", "<"),
-    ("\\u003e", ">"),
-    ("\\\\", "\\"),
-)
+_JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _ENTITIES = (
     ("&lt;", "<"),
     ("&gt;", ">"),
@@ -104,16 +96,32 @@ def _forms(text: str) -> Iterator[str]:
     seen = {whole}
     yield whole
     plain = _LINE_PREFIX.sub("", text)
-    for form in (plain, _unescaped(text, _JSON_ESCAPES), _unescaped(plain, _ENTITIES)):
+    for form in (plain, _from_json(text), _from_markup(plain)):
         folded = _folded(form)
         if folded not in seen:
             seen.add(folded)
             yield folded
 
 
-def _unescaped(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
-    for escaped, char in escapes:
-        text = text.replace(escaped, char)
+def _from_json(text: str) -> str:
+    """The text with one round of JSON's escapes undone."""
+    if "\\" not in text:
+        return text
+    plain = _JSON_ESCAPE.sub(_unescaped, text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, sign = match.groups()
+    return chr(int(code, 16)) if code else _CONTROLS.get(sign, sign)
+
+
+def _from_markup(text: str) -> str:
+    """The text with one round of markup's entities undone."""
+    if "&" not in text:
+        return text
+    for entity, char in _ENTITIES:
+        text = text.replace(entity, char)
     return text
 
 
