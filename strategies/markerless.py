@@ -14,8 +14,9 @@ from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Context, Draft, Opening
 from strategies.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.literals import is_announced_example
+from strategies.objects import CONTAINER_KEYS, NAME_KEYS
 
-__all__ = ["checked", "ends_message", "in_prose", "may_stand"]
+__all__ = ["checked", "ends_message", "glance", "in_prose", "may_stand"]
 
 _TRAILERS = (*LEFTOVERS, "```", "~~~")
 _INSIDE = frozenset("[{(,=+&|\\")
@@ -25,10 +26,23 @@ _BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
 _DOTS = frozenset({"...", "…", "<...>", "[...]"})
 _PLACEHOLDER = re.compile(
     r"<(?:your|the|some|my|path|file|dir|folder|name|command|pattern|query|value|content|text|string|url|args?|tool"
-    r"|insert|replace)(?:[ _/-][a-z]++)*+>|\{\{[^{}]*\}\}|(?:\./|/)?(?:absolute/)?path/to/(?:the/|your/)?file(?:\.\w+)?",
+    r"|insert|replace)(?:[ _/-][a-z]++)*+>|\{\{[^{}]*\}\}"
+    r"|(?:\./|/)?(?:absolute/)?path/to/(?:the/|your/)?file(?:\.\w+)?",
     re.IGNORECASE,
 )
 _MAX_PLACEHOLDER = 80
+_FIRST_KEYS = frozenset(
+    {
+        *NAME_KEYS,
+        *CONTAINER_KEYS,
+        *("tool_call", "function_call", "tool_calls", "function_calls", "calls"),
+        *("action", "command", "id", "type", "call_id", "tool_call_id", "index"),
+        *("thought", "thoughts", "reasoning", "explanation"),
+    }
+)
+_QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
+_KEY_RUN = re.compile(r"[\w.-]*")
+_NAME_RUN = re.compile(r"[\w.:/ -]*")
 
 
 def may_stand(opening: Opening) -> bool:
@@ -45,6 +59,45 @@ def may_stand(opening: Opening) -> bool:
     if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(REASONING_ENDS):
         return False
     return not is_announced_example(before)
+
+
+def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
+    """Refuse JSON at once that cannot be a call: by its first key, or by the name that it gives.
+
+    Returns the quotation mark of the first key; nothing is consumed.
+    """
+    cur.anchor = start = cur.offset
+    in_list = yield from cur.lit("[")
+    yield from cur.ws()
+    if not (yield from cur.lit("{")):
+        raise Reject("no object")
+    yield from cur.ws()
+    quote: str | None = yield from cur.lits(tuple(_QUOTES))
+    key: str = yield from cur.match(_KEY_RUN, 64)
+    if key in _FIRST_KEYS or context.find(key) is not None:
+        if quote and not (yield from cur.lit(_QUOTES[quote])):
+            raise Reject("no call")
+        yield from cur.ws()
+        if not (yield from cur.lit(":")):
+            raise Reject("no call")
+        if key in NAME_KEYS and quote == '"' and not in_list:
+            yield from _glance_at_name(cur, context, aliases=aliases)
+    elif key or not (yield from cur.starts("/")):
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+    return quote
+
+
+def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
+    """`"name": "Alice"` is settled before anything more of it is held."""
+    yield from cur.ws()
+    if not (yield from cur.lit('"')):
+        return
+    name: str = yield from cur.match(_NAME_RUN, 128)
+    ended = yield from cur.starts('"')
+    if ended and not name.endswith("multi_tool_use.parallel") and not context.resolve(name, aliases=aliases):
+        raise Reject("unknown_tool")
 
 
 def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:

@@ -20,7 +20,8 @@ from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.jsonish import JsonFault, parse
 from strategies.lexicon import LEFTOVERS
-from strategies.objects import CONTAINER_KEYS, NAME_KEYS, drafts_of
+from strategies.markerless import glance
+from strategies.objects import drafts_of
 from strategies.rendering import Hermes
 from strategies.schema import ToolSchema
 
@@ -48,9 +49,8 @@ _WRONG_CLOSERS = (
 )
 _SEPARATORS = (",", ";")
 _CALL_KEYS = frozenset({"name", "arguments", "parameters"})
-_FIRST_KEYS = frozenset({*NAME_KEYS, *CONTAINER_KEYS, "id", "type"})
 _NAME_RUN = re.compile(r"[A-Za-z0-9_.:/-]*")
-_WORD_RUN = re.compile(r"\w*")
+_BLANK_RUN = re.compile(r"[ \t\r\n\u00a0\ufeff]*")
 _SURPLUS_RUN = re.compile(r"[}\]]*")
 _MENTIONED = re.compile(
     r"""["'](?:name|tool|tool_name|function|function_name)["']\s{0,8}:\s{0,8}["']([\w.:/-]{1,64})["']"""
@@ -63,7 +63,7 @@ def _parse(
     cur.pos += len(opening.marker)
     wrapper = opening.marker.strip("<> ")
     name = None if opening.marker.endswith(">") else (yield from _name_attribute(cur))
-    yield from cur.ws()
+    yield from cur.match(_BLANK_RUN)
     if (yield from cur.peek(1)) not in ("{", "["):
         raise Reject("no JSON inside")
     closer = f"</{wrapper}>"
@@ -76,15 +76,7 @@ def _parse_unopened(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     """`{"name": ...}` and then `</tool_call>`: the opener was lost."""
-    cur.anchor = start = cur.offset
-    cur.pos += 1
-    yield from cur.ws()
-    yield from cur.lit('"')
-    key = yield from cur.match(_WORD_RUN, 32)
-    if key not in _FIRST_KEYS:
-        raise Reject("no call")
-    cur.back(start)
-    cur.anchor = None
+    yield from glance(cur, context, aliases=True)
     pieces: list[str] = []
     if not (yield from cur.json(pieces.append)):
         raise Reject("JSON is not closed")
@@ -127,6 +119,8 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
     cur.anchor = None
     if (yield from _surplus(cur)):
         steps = (*steps, "surplus_braces")
+    if (yield from _comment(cur)):
+        steps = (*steps, "comment")
     code = yield from _code(cur)
     return drafts_of(value, context, form="hermes", steps=steps, name=name, code=code)
 
@@ -140,6 +134,25 @@ def _surplus(cur: Cursor) -> Steps:
         cur.back(start)
     cur.anchor = None
     return bool(braces)
+
+
+def _comment(cur: Cursor) -> Steps:
+    """An HTML comment behind the object."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = yield from cur.lit("<!--")
+    if not found:
+        cur.back(start)
+    cur.anchor = None
+    if found and not (yield from cur.until("-->", _ignore)):
+        raise Reject("comment never ends", attempted=True)
+    if found:
+        cur.pos += len("-->")
+    return found
+
+
+def _ignore(_: str) -> None:
+    """A comment is dropped."""
 
 
 def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> Steps:

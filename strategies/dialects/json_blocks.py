@@ -18,7 +18,7 @@ from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import read_rest
 from strategies.json_renderer import json_text, named_object
 from strategies.jsonish import JsonFault, Parsed, parse
-from strategies.markerless import checked, ends_message, in_prose, may_stand
+from strategies.markerless import checked, ends_message, glance, in_prose, may_stand
 from strategies.objects import CONTAINER_KEYS, NAME_KEYS, drafts_of
 
 __all__ = ["JSON_BARE", "JSON_FENCE", "XLAM"]
@@ -27,19 +27,6 @@ _TOOL_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tools
 _CARRIERS = ("", "json", "jsonc", "json5", "python", *sorted(_TOOL_FENCES))
 _LABELS = ("Tool call:", "Tool Call:", "tool call:", "tool_call:", "Function call:", "function_call:", "Tool:")
 _GLUED = ("json{", "json[", "JSON{", "json\n{", "json\n[")
-_LIST_KEYS = ("tool_calls", "function_calls", "calls")
-_FIRST_KEYS = frozenset(
-    {
-        *NAME_KEYS,
-        *CONTAINER_KEYS,
-        *_LIST_KEYS,
-        *("tool_call", "function_call", "action", "command", "id", "type", "call_id", "tool_call_id", "index"),
-        *("thought", "thoughts", "reasoning", "explanation"),
-    }
-)
-_OPENING_QUOTES = ("&quot;", '"', "'", "“", "‘")
-_KEY = re.compile(r"[\w.-]*")
-_NAME = re.compile(r"[\w.:/ -]*")
 _ENTITIES = (("&quot;", '"'), ("&#34;", '"'), ("&#39;", "'"), ("&apos;", "'"), ("&lt;", "<"), ("&gt;", ">"))
 _MENDING, _ESCAPED = "mending", "escaped"
 
@@ -55,7 +42,8 @@ def _parse(
     cur.pos += len(opening.marker.rstrip("{["))
     yield from cur.ws()
     if opening.hint is None:
-        yield from _glance(cur, context)
+        if (yield from glance(cur, context)) == "&quot;":
+            raise Reject("escaped", again=True, hint=_ESCAPED)
         values = yield from _values(cur)
     else:
         values = yield from _mended(cur, context, opening)
@@ -68,42 +56,6 @@ def _parse(
     if opening.fence is None and not (yield from ends_message(cur)):
         found = in_prose(found, end)
     yield from found
-
-
-def _glance(cur: Cursor, context: Context) -> Steps:
-    """Refuse at once what cannot be a call: by its first key, or by the name that it gives."""
-    cur.anchor = start = cur.offset
-    bracket = yield from cur.lit("[")
-    yield from cur.ws()
-    if not (yield from cur.lit("{")):
-        raise Reject("no object")
-    yield from cur.ws()
-    quote = yield from cur.lits(_OPENING_QUOTES)
-    key = yield from cur.match(_KEY, 64)
-    known = key in _FIRST_KEYS or context.find(key) is not None
-    if not known and not (yield from cur.starts("/")):
-        raise Reject("no call")
-    if quote == "&quot;":
-        raise Reject("escaped", again=True, hint=_ESCAPED)
-    if key in NAME_KEYS and quote == '"' and not bracket:
-        yield from _glance_at_name(cur, context)
-    cur.back(start)
-    cur.anchor = None
-
-
-def _glance_at_name(cur: Cursor, context: Context) -> Steps:
-    """`"name": "Alice"` is settled before anything more of it is held."""
-    if not (yield from cur.lit('"')):
-        raise Reject("no call")
-    yield from cur.ws()
-    if not (yield from cur.lit(":")):
-        return
-    yield from cur.ws()
-    if (yield from cur.lit('"')):
-        name: str = yield from cur.match(_NAME, 128)
-        ended = yield from cur.starts('"')
-        if ended and not name.endswith("multi_tool_use.parallel") and not context.resolve(name, aliases=False):
-            raise Reject("unknown_tool")
 
 
 def _values(cur: Cursor) -> Steps:
