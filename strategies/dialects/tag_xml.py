@@ -35,6 +35,7 @@ from strategies.dialects.tag_call import (
     tools_named,
 )
 from strategies.dialects.tag_forms import holds_args, is_adapted, is_older_form
+from strategies.jsonish import dumps
 from strategies.names import resolve_parameter
 from strategies.rawvalue import (
     Sink,
@@ -262,9 +263,20 @@ def _parameters(cur: Cursor, call: TagCall, way: Way, arguments: Arguments) -> S
         call.mends += mends
         cur.pos += len(tag)
         if is_empty:
-            call.store(key, "")
+            _empty_value(call, key, arguments)
         else:
             yield from _value(cur, call, key, key if named else written, way, arguments)
+
+
+def _empty_value(call: TagCall, key: str, arguments: Arguments) -> None:
+    """A parameter whose tag closes itself."""
+    repeated = key in call.texts
+    call.store(key, "")
+    if arguments.live and key in call.values:
+        if repeated or call.is_spoilt:
+            raise Reject("parameter given twice")
+        arguments.key(dumps(key))
+        arguments.piece(dumps(call.values[key]))
 
 
 def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, arguments: Arguments) -> Steps:
@@ -273,6 +285,7 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     if key in PROTOTYPE_KEYS and key not in call.schema.properties:
         arguments = Arguments(None)
     sink = Sink(arguments, key, body=prop.body, flows=prop.only_string and key not in call.texts)
+    call.sink = sink
     closers = (f"</{written}>", *(PARAMETER_CLOSERS if call.by_attribute else ()))
     if (yield from read_cdata(cur, sink, closers)):
         how = "closed"
@@ -281,9 +294,10 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     call.last_body = written if prop.body else None
     if how != "closed":
         call.mends.append(_MEND_OF_END[how])
+    repeated = key in call.texts
     _keep(call, key, sink)
     if arguments.live:
-        if len(call.texts[key]) > 1 or call.is_spoilt:
+        if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
 
