@@ -103,8 +103,9 @@ class Repairs:
     def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
         """Whether a call's arguments are those of the example, and not what the model had meant before."""
         tool = self.tools.get(name)
-        shown = sample_arguments(tool) if tool is not None else {}
-        given = msgspec.json.decode(arguments)
+        if tool is None or not any(tool in self._shown(attempt) for attempt in attempts):
+            return False
+        shown, given = sample_arguments(tool), msgspec.json.decode(arguments)
         if not isinstance(given, dict) or any(key not in shown or shown[key] != given[key] for key in given):
             return False
         said = "".join(attempt.content + dumps(attempt.calls, default=str) for attempt in attempts)
@@ -160,28 +161,34 @@ class Repairs:
             yield {"role": "assistant", "content": attempt.content}
         yield {"role": "user", "content": self._on_attempt(attempt)}
 
+    def _shown(self, attempt: Attempt) -> list[Tool]:
+        """The tools whose form is shown after this attempt."""
+        names = [_name_of(call) for call in attempt.calls]
+        if not names:
+            meant = self.tool_of(attempt.notes[0]) if attempt.notes else None
+            names = [meant.name if meant is not None else self.demand.name or next(iter(self.tools.names), None)]
+        return [tool for name in names if name is not None and (tool := self.tools.get(name)) is not None]
+
     def _on_attempt(self, attempt: Attempt) -> str:
         note = attempt.notes[0] if attempt.notes else None
         tool = self.tool_of(note) if note is not None else None
         if note is None or tool is None:
-            return self._on_missing()
+            return self._on_missing(next(iter(self._shown(attempt)), None))
         said = f"Your last message was meant as a call of the tool `{tool.name}`, but it could not be used"
         return f"{said}: {fault_of(note, tool)}. {self._again(tool)}"
 
-    def _on_missing(self) -> str:
+    def _on_missing(self, tool: Tool | None) -> str:
         said = "Your last message holds no call that can be used, but a call"
-        tool = self.tools.get(self.demand.name) if self.demand.name is not None else None
-        if tool is not None:
+        if tool is None:
+            return f"{said} of one of the tools is required now."
+        if self.demand.name is not None:
             return f"{said} of the tool `{tool.name}` is required now. {self._again(tool)}"
-        said += " of one of the tools is required now."
-        example = next(iter(self.tools), None)
-        return f"{said} This is how `{example.name}` is called:\n\n{self._form(example)}" if example else said
+        form = self._form(tool)
+        return f"{said} of one of the tools is required now. This is how `{tool.name}` is called:\n\n{form}"
 
     def _on_arguments(self, call: Mapping[str, Any]) -> str:
         said = "The tool was not run: the arguments of the call are not a JSON object."
-        function = call.get("function")
-        name = function.get("name") if isinstance(function, dict) else None
-        tool = self.tools.get(name) if isinstance(name, str) else None
+        tool = self.tools.get(_name_of(call) or "")
         return f"{said} {self._again(tool)}" if tool else f"{said} Call it again with valid arguments."
 
     def _again(self, tool: Tool) -> str:
@@ -288,6 +295,12 @@ def _is_object(arguments: object) -> bool:
     return isinstance(arguments, dict)
 
 
+def _name_of(call: Mapping[str, Any]) -> str | None:
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def _id_of(call: Mapping[str, Any], at: int) -> str:
     given = call.get("id")
     return given if isinstance(given, str) and given else f"call_{at}"
@@ -303,7 +316,7 @@ def _readable(call: Mapping[str, Any], at: int) -> dict[str, Any]:
         "id": _id_of(call, at),
         "type": "function",
         "function": {
-            "name": function.get("name") or "",
+            "name": _name_of(call) or "",
             "arguments": shown if _is_object(shown) else dumps({"arguments": shown}),
         },
     }

@@ -54,7 +54,7 @@ async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple
     try:
         return await open_reply(turn, "POST", url, headers=headers, body=prepared.body), prepared
     except UpstreamRejected as error:
-        if not may_fall_back(turn, request, error):
+        if not may_fall_back(turn, error):
             raise
         other = _prepare_prompted(turn, request)
         if other is None:

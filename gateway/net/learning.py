@@ -6,7 +6,6 @@ from gateway.core.errors import UpstreamRejected
 from gateway.exchange import Facts
 from gateway.net.turn import Turn
 from gateway.policy.capability import Fault, refuses_tools
-from gateway.wire.openai_chat import ChatRequest
 from strategies.factory import NATIVE_STRATEGIES
 
 __all__ = ["fall_back", "learn_from", "may_fall_back"]
@@ -14,13 +13,12 @@ __all__ = ["fall_back", "learn_from", "may_fall_back"]
 log = structlog.get_logger("toolgate")
 
 
-def may_fall_back(turn: Turn, request: ChatRequest, error: UpstreamRejected) -> bool:
+def may_fall_back(turn: Turn, error: UpstreamRejected) -> bool:
     """Whether this refusal was one of native tools, which the request can do without."""
     return (
         turn.configuration.settings.native_fallback
         and turn.arm == "live"
         and turn.strategy in NATIVE_STRATEGIES
-        and request.wants_tools
         and refuses_tools(error.upstream_status, error.payload)
     )
 

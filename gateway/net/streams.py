@@ -139,6 +139,8 @@ class _Stream:
         return await self._lingering()
 
     async def _lingering(self) -> bytes:
+        if self._exchange.repair is not None:
+            return b""
         if self._linger_due is None:
             self._linger_due = self._turn.patience.now() + LINGER_S
         if self._turn.patience.now() >= self._linger_due:

@@ -408,3 +408,15 @@ def test_a_call_without_arguments_repeats_nothing() -> None:
     how = prepared(tool_choice={"type": "function", "function": {"name": "todoread"}})
     run = Streamed(answer_events(["No."]), how, [answer_body("<todoread></todoread>")])
     assert told(run.heard) == [("todoread", "{}")]
+
+
+def test_of_several_calls_of_a_second_answer_as_many_are_given_as_of_a_first() -> None:
+    second = answer_body(f"{GOOD}\n{OTHER}")
+    assert told(Streamed(answer_events([OPEN]), prepared(), [second]).heard) == CALL
+    both = Streamed(answer_events([OPEN]), prepared(parallel_tool_calls=True), [second])
+    assert [name for name, _ in told(both.heard)] == ["read", "glob"]
+
+
+def test_a_second_answer_that_was_truncated_is_not_asked_for_once_more() -> None:
+    run = Streamed(answer_events([OPEN]), prepared(), [answer_body(OPEN, "length")], repairs=3)
+    assert len(run.asked) == 1

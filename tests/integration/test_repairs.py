@@ -329,3 +329,20 @@ async def test_what_was_repaired_is_on_the_requests_record(gateway, upstream, cl
     assert record["calls"][0]["tool"] == "read_file"
     series = 'toolgate_transforms_total{arm="live",dialect="generic_xml",outcome="success",strategy="xml_prompt"} 1.0'
     assert series in await metrics_of(client, running)
+
+
+async def test_the_first_connection_is_let_go_before_the_second_request(gateway, upstream, client):
+    """A server with one place would not answer while the first answer still holds it."""
+
+    async def lingering(connection, received):
+        await connection.send(STREAM_HEAD, *FIRST)
+        await connection.until_gone()
+
+    async def one_at_a_time(connection, received):
+        async with asyncio.timeout(0.5):
+            await upstream.connections[0].gone.wait()
+        await SECOND(connection, received)
+
+    upstream.script = in_turn(lingering, one_at_a_time)
+    running = await gateway(upstream.url)
+    assert calls_of(await ask(client, running.url, chat(model="qwen3", tools=TOOLS))) == CALL

@@ -96,6 +96,7 @@ def test_a_model_with_native_tools_is_shown_arguments() -> None:
         '```json\n{"name": "read", "arguments": {"limit": 3}}\n```',
         "<nothing>\n<filePath>a.py",
         "<read>\n<where>a.py",
+        "```xml\n<read>\n<limit>3</limit>\n</read>\n```",
         "```bash\nrm -rf /\n```",
     ],
 )
