@@ -18,13 +18,14 @@ _CLOSER_BEGUN = re.compile(r"[ \t]*(?:`*|~*)[ \t\r]*\Z")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
 _SENTENCE = re.compile(r"[.!?。！？\n]")
 _ANNOUNCED = re.compile(
-    r"\b(?:examples?|for instance|e\.g|such as|(?:would|will|might|could) look like"
+    r"\b(?:examples?|for instance|such as|(?:would|will|might|could) look like"
     r"|looks? like (?:this|so|that|the following)|looks? like\Z|schema|response is|syntax|format|template"
     r"|sample|illustrat\w+|hypothetical\w*|beispiel\w*|zum beispiel|etwa so|por ejemplo|ejemplos?|par exemple"
     r"|exemples?|exemplos?|por exemplo|esempio|например|пример\w*|voorbeeld)\b"
     r"|例如|比如|示例|例子|範例|范例|格式|例えば|たとえば|예를 들|예시",
     re.IGNORECASE,
 )
+_SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
 _LEAD_IN = 240
 
 
@@ -79,5 +80,6 @@ def is_quoted(opening: Opening, level: str) -> bool:
 def is_announced_example(before: str) -> bool:
     """Whether the last sentence before a block announces an example, a quotation or a schema."""
     text = before.rstrip()[-_LEAD_IN:].rstrip(":：.。")
+    text = _SHORT_FORMS.sub("such as", text)
     sentence = _SENTENCE.split(text.rstrip())[-1]
     return _ANNOUNCED.search(sentence) is not None

@@ -119,9 +119,12 @@ class Sink:
         self._sent = 0
         self._held = ""
         self._paused = False
+        self.is_plain = True
+        """The value is one line so far, without a tag."""
 
     def __call__(self, text: str) -> None:
         self._pieces.append(text)
+        self.is_plain = self.is_plain and "\n" not in text and "<" not in text
         if self._flows:
             self._flow(text)
 

@@ -117,6 +117,8 @@ class _Lines:
         block = _BLOCK.match(told)
         if block:
             return self._block(block, indent)
+        if _DASH.match(told):
+            raise NoMapping
         if told[0] in "\"'":
             return self._quoted(told, indent)
         if told[0] in "[{":
@@ -150,7 +152,10 @@ class _Lines:
 
     def _plain(self, told: list[str], indent: int) -> str:
         """A plain scalar, its lines joined by spaces."""
-        for line in self._deeper(indent):
+        lines = self._deeper(indent)
+        while lines and lines[-1].lstrip(" ")[:1] in ("", "#"):
+            lines.pop()
+        for line in lines:
             if _KEY.match(line) or _DASH.match(line):
                 raise NoMapping
             told.append(line.strip(" \t"))

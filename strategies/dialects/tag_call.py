@@ -9,7 +9,7 @@ from gateway.core.tools import Tool
 from strategies.dialect import Context, Draft
 from strategies.dialects.tag_forms import adapt_forms
 from strategies.names import resolve_parameter
-from strategies.rawvalue import Kind
+from strategies.rawvalue import Kind, Sink
 from strategies.schema import ToolSchema
 
 __all__ = ["CONTAINERS", "PARAMETER_CLOSERS", "PROTOTYPE_KEYS", "TagCall", "parameter_of", "tag_parts", "tools_named"]
@@ -79,6 +79,8 @@ class TagCall:
     container: str = ""
     is_structured: bool = False
     """The parameters stand in `<args>`, to be brought to the schema when all are read."""
+    sink: Sink | None = None
+    """What takes the value under way."""
     stub: str = ""
     distinct: bool = False
     name_run: re.Pattern[str] | None = None
@@ -117,7 +119,8 @@ class TagCall:
             return "call_close", ""
         if tag in _STRAY_CLOSERS or name == self.container:
             return "stray_close", ""
-        return ("loose", name) if self.parameter(name) in self.schema.properties else ("other", "")
+        is_loose = self.sink is not None and self.sink.is_plain and self.is_parameter(name)
+        return ("loose", name) if is_loose else ("other", "")
 
     def may_follow(self, name: str) -> bool:
         if name in self.schema.properties:
