@@ -22,14 +22,16 @@ _BEHIND = 500
 class Hold:
     """Keeps back the events of one choice; what it gives out is final."""
 
-    __slots__ = ("_ask", "_kept", "_notes", "_room", "_said", "_size", "is_over")
+    __slots__ = ("_ask", "_first", "_kept", "_notes", "_room", "_said", "_size", "is_over")
 
     def __init__(self, ask: AsksAgain) -> None:
         self._ask = ask
         self._said = StringIO()
         self._size = 0
         self._kept: list[Event] = []
-        self._notes: list[Note] = []
+        self._first: int | None = None
+        """Where among them the attempt stands, or another call in its place."""
+        self._notes: tuple[Note, ...] = ()
         self._room = 0
         self.is_over = False
         """Nothing is kept back any more, and nothing will be asked again."""
@@ -51,7 +53,7 @@ class Hold:
         """What is to be asked again now that the choice has ended."""
         if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
             return None
-        return Attempt(content=self._said.getvalue(), notes=tuple(self._notes))
+        return Attempt(content=self._said.getvalue(), notes=self._notes)
 
     def release(self) -> list[Event]:
         """Everything that is kept back; there will be no repair."""
@@ -63,9 +65,7 @@ class Hold:
     def replaced(self) -> list[Event]:
         """What is kept back, now that a call stands in place of the attempt: only the text before it stays text."""
         kept = self.release()
-        first = next(
-            (at for at, event in enumerate(kept) if event in self._notes or isinstance(event, Start)), len(kept)
-        )
+        first = len(kept) if self._first is None else self._first
         said = max((at for at, event in enumerate(kept[:first]) if _is_said(event)), default=-1)
         return [
             Drop(event.raw, "repaired") if at > said and not isinstance(event, Note) else event
@@ -77,18 +77,24 @@ class Hold:
             return [event]
         if isinstance(event, Start) and self._ask.satisfies(event.name):
             return [*self.release(), event]
-        if isinstance(event, Note) and self._ask.is_attempt(event):
-            if not self._notes:
-                self._room = event.size + _BEHIND
-            self._notes.append(event)
+        if isinstance(event, Note) and not self._notes and self._ask.is_attempt(event):
+            self._notes = (event,)
+            self._room = event.size + _BEHIND
+            self._mark()
         elif not self._notes and not self._ask.required:
             return [event]
+        elif isinstance(event, Start):
+            self._mark()
         self._kept.append(event)
         if self._notes and not self._ask.required:
             self._room -= len(event.raw)
             if self._room < 0:
                 return self.release()
         return []
+
+    def _mark(self) -> None:
+        if self._first is None:
+            self._first = len(self._kept)
 
 
 def _is_said(event: Event) -> bool:

@@ -138,5 +138,7 @@ def _text_calls(text: str, reason: str, prepared: Prepared, ask: AsksAgain) -> t
         for event in events
         if isinstance(event, End)
     ]
-    notes = tuple(event for event in events if isinstance(event, Note) and ask.is_attempt(event))
-    return calls, Attempt(content=text, notes=notes) if notes or ask.required else None
+    note = next((event for event in events if isinstance(event, Note) and ask.is_attempt(event)), None)
+    if note is None and not ask.required:
+        return calls, None
+    return calls, Attempt(content=text, notes=() if note is None else (note,))

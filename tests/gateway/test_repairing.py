@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import pytest
@@ -420,3 +421,15 @@ def test_of_several_calls_of_a_second_answer_as_many_are_given_as_of_a_first() -
 def test_a_second_answer_that_was_truncated_is_not_asked_for_once_more() -> None:
     run = Streamed(answer_events([OPEN]), prepared(), [answer_body(OPEN, "length")], repairs=3)
     assert len(run.asked) == 1
+
+
+def test_thousands_of_attempts_cost_no_more_than_their_text() -> None:
+    content = f"{WRONG}\n" * 3000
+    sources = [{"role": "user", "content": "x" * 200_000}]
+    started = process_time()
+    for fields in ({}, {"tool_choice": "required"}):
+        how = prepared(messages=sources, **fields)
+        second = [answer_body(GOOD)] if fields else []
+        run = Streamed(answer_events([content[at : at + 500] for at in range(0, len(content), 500)]), how, second)
+        assert run.heard.done
+    assert process_time() - started < 10
