@@ -32,6 +32,7 @@ _SCRIPT_SPACE = (
 )
 """White space as JavaScript trims it."""
 _CONTENT = "content"
+_OPENED = f"<{_CONTENT}>"
 _FENCE = "```"
 _NUMBERED = re.compile(r"\s*[0-9]+\s+\|")
 
@@ -71,17 +72,23 @@ def see(text: str, rules: Rules, tools: Iterable[str], parameters: Iterable[str]
     closer = f"</{name}>"
     marks = _marks(name, tuple(parameters), name in rules.crude)
     values: dict[str, str] = {}
+    crude_end = -1
     at = start
     while (mark := marks.search(text, at)) is not None:
         at = mark.end()
         if mark.group() == closer:
+            # Where the opening tag is missing the clients count as if it stood one character before the call's inside.
+            first = text.find(_OPENED, start, crude_end) if crude_end >= 0 else -1
+            first = (first if first >= 0 else start - 1) + len(_OPENED)
+            if crude_end > first:
+                values[_CONTENT] = _cut(_CONTENT, text[first:crude_end], rules)
             return Seen(name, {key: _used(name, key, value, rules) for key, value in values.items()}, at)
         key = mark.group(1)
         if key is None:
-            first = text.find(f"<{_CONTENT}>", start, at)
-            if first >= 0:
-                values[_CONTENT] = _cut(_CONTENT, text[first + len(_CONTENT) + 2 : mark.start()], rules)
+            crude_end = mark.start()
             continue
+        if key == _CONTENT:
+            crude_end = -1
         end = text.find(f"</{key}>", at)
         if end < 0:
             return None

@@ -61,7 +61,8 @@ def parse(text: str, client: str, *, tools: Iterable[str], model: str = "m") -> 
             elif client != "cline" and use.name == "write_to_file" and seen.endswith("</content>"):
                 inner = text[use_start:at]
                 start, end = inner.find("<content>") + len("<content>"), inner.rfind("</content>")
-                use.params["content"] = cut(client, "content", inner[start:end])
+                if end > start:
+                    use.params["content"] = cut(client, "content", inner[start:end])
         elif seen.endswith(">") and (opener := re.search(r"<([\w-]+)>\Z", seen)) and opener[1] in tools:
             use, use_start = Use(opener[1]), at
     if client == "roo" and "claude" not in model:
