@@ -23,7 +23,7 @@ from strategies.pythonic import PythonFault, read_calls
 from strategies.rendering import CannotExpress
 from strategies.samples import sample_arguments
 
-__all__ = ["BlockRenderer", "python_call"]
+__all__ = ["BlockRenderer", "listed", "python_call"]
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _CALLEE = re.compile(r"[^\W\d]\w*(?:-\w+)*(?:\.[^\W\d]\w*(?:-\w+)*)*")
@@ -41,6 +41,15 @@ def _joined(rendered: Sequence[str]) -> str:
     return "\n".join(rendered)
 
 
+def _plain(text: str) -> str:
+    return text
+
+
+def listed(rendered: Sequence[str]) -> str:
+    """Lists of one call each as one list of all."""
+    return "[" + ", ".join(text.removeprefix("[").removesuffix("]") for text in rendered) + "]" if rendered else ""
+
+
 @frozen(kw_only=True)
 class BlockRenderer:
     """One such dialect, from its form."""
@@ -50,6 +59,8 @@ class BlockRenderer:
     """One call from its name and arguments; raises `CannotExpress`."""
     shown: str
     """The form as the model is told it."""
+    wrap: Callable[[str], str] = _plain
+    """What stands around a call."""
     join: Callable[[Sequence[str]], str] = _joined
     answer: Callable[[str, str], str] = field(default=lambda name, content: f"Tool result ({name}):\n{content}")
     """A result from the tool's name and the content."""
@@ -68,7 +79,10 @@ class BlockRenderer:
         )
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
-        text = self.form(name, arguments)
+        try:
+            text = self.wrap(self.form(name, arguments))
+        except CannotExpress as error:
+            raise CannotExpress(error.reason, error.nearest and self.wrap(error.nearest)) from None
         fault = reads_back(name, arguments, tool) or self._placeholder(name, arguments, tool)
         if fault is not None:
             raise CannotExpress(fault, text)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from strategies.block_renderer import BlockRenderer
+from strategies.block_renderer import BlockRenderer, listed
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import read_rest
@@ -249,7 +249,7 @@ XLAM = Dialect(
         id="xlam",
         form=_listed,
         shown='[{"name": "NAME", "arguments": {...}}]',
-        join=lambda rendered: "[" + ", ".join(text[1:-1] for text in rendered) + "]" if rendered else "",
+        join=listed,
     ),
     example='[{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
 )

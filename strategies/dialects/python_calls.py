@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import evolve
 
-from strategies.block_renderer import BlockRenderer, python_call
+from strategies.block_renderer import BlockRenderer, listed, python_call
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import closes_here
@@ -144,6 +144,13 @@ def _openers(context: Context) -> tuple[str, ...]:
     return ("[", *names, *(f"{start}{name}" for name in names for start in ("print(", '"', "'")))
 
 
+def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
+    text = python_call(name, arguments)
+    if name.startswith(_OWN_PREFIX):
+        raise CannotExpress("the name would be read as another", text)
+    return text
+
+
 PYTHONIC = Dialect(
     id="pythonic",
     family="python",
@@ -153,9 +160,10 @@ PYTHONIC = Dialect(
     parse=_parse,
     renderer=BlockRenderer(
         id="pythonic",
-        form=lambda name, arguments: f"[{python_call(name, arguments)}]",
+        form=_unprefixed,
+        wrap=lambda text: f"[{text}]",
         shown="[NAME(key=value, ...)]",
-        join=lambda rendered: "[" + ", ".join(text[1:-1] for text in rendered) + "]" if rendered else "",
+        join=listed,
     ),
     models=("llama-3.2*", "llama-4*", "toolace*", "gemma-3*", "olmo-3*", "lfm2*"),
     carriers=("", "python", "py", "python3", "json", "tool_call", "tool", "tools", "function"),
@@ -274,13 +282,6 @@ def _mended(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:
 _BARE = ("print(default_api.", "default_api.")
 
 
-def _printed(name: str, arguments: Mapping[str, Any]) -> str:
-    text = f"```tool_code\nprint({_OWN_PREFIX}{python_call(name, arguments)})\n```"
-    if name.startswith(_OWN_PREFIX):
-        raise CannotExpress("the name would be read as another", text)
-    return text
-
-
 TOOL_CODE = Dialect(
     id="tool_code",
     family="python",
@@ -294,7 +295,8 @@ TOOL_CODE = Dialect(
     models=("gemini*", "gemma*"),
     renderer=BlockRenderer(
         id="tool_code",
-        form=_printed,
+        form=_unprefixed,
+        wrap=lambda text: f"```tool_code\nprint({_OWN_PREFIX}{text})\n```",
         shown="```tool_code\nprint(default_api.NAME(key=value, ...))\n```",
         answer=lambda _name, content: f"```tool_output\n{content}\n```",
         marks=(re.compile("^(\u200b*```)", re.MULTILINE),),

@@ -96,7 +96,8 @@ def test_odd_arguments_are_shown_without_a_crash(writer: Renderer, arguments: An
     history = render_history(
         [assistant(call(arguments=arguments))], renderer=writer, tools=ToolSet([READ]), fmt="plain"
     )
-    assert shown in history.messages[0]["content"]
+    written = history.messages[0]["content"]
+    assert shown in written or (shown == "null" and "=None" in written)
     assert "read" in history.messages[0]["content"]
 
 
