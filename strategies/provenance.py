@@ -5,8 +5,9 @@ without line numbers and quotation signs at line starts, and with the escapes of
 as copied when all of it stands in one message, or when its head or its tail does while the rest is missing there: an
 opener that is left open in a file, for the model to go on with.
 
-Bounds: texts are folded once per request, and only when a call is about to be accepted; a look-up is linear in them,
-and there are as many as the budget allows. What comes after that is taken for a copy.
+Bounds: a text is folded once per request, only when a call is about to be accepted, and only if it holds the longest
+word of the call, of its head or of its end. A look-up is linear in these texts, and there are as many as the budget
+allows; what comes after that is taken for a copy.
 """
 
 import re
@@ -22,6 +23,8 @@ _BUDGET = 256 << 20
 _REACH = 4096
 """How far behind the head of a copied call the rest of it is looked for, at least."""
 _MIN_TAIL = 12
+_EDGE = 400
+_WORD = re.compile(r"[A-Za-z0-9_]{3,64}")
 _LINE_PREFIX = re.compile(r"^[ \t]*(?:[0-9]+[ \t]*[|:\t→-][ \t]?|(?:>[ \t]?)+|[+|-][ \t]?)", re.MULTILINE)
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
@@ -40,11 +43,12 @@ _INVISIBLE = ("\ufeff", "\u200b")
 class Provenance:
     """Knows the texts that one request brought; made for each request, it looks at them when it is first asked."""
 
-    __slots__ = ("_budget", "_messages", "_sources")
+    __slots__ = ("_budget", "_folded", "_messages", "_sources")
 
     def __init__(self, messages: Sequence[Mapping[str, Any]] = ()) -> None:
         self._messages = messages
         self._sources: list[str] | None = None
+        self._folded: dict[int, tuple[str, ...]] = {}
         self._budget = _BUDGET
 
     def quotes(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
@@ -54,29 +58,38 @@ class Provenance:
         block = _folded(raw)
         if not block:
             return False
-        sources = self._folded_sources()
+        head, tail, opening, closing = _parts(block, name, arguments)
+        needles = (_needle(raw, block), _needle(raw[:_EDGE], head), _needle(raw[-_EDGE:], closing))
+        sources = [
+            source for text in self._texts() if any(map(text.__contains__, needles)) for source in self._forms(text)
+        ]
         self._budget -= 3 * sum(map(len, sources))
         if self._budget < 0:
             return bool(sources)
-        if any(block in source for source in sources):
-            return True
-        head, tail, opening, closing = _parts(block, name, arguments)
         return any(
-            _is_left_open(source, head, closing, len(block))
+            block in source
+            or _is_left_open(source, head, closing, len(block))
             or _is_left_unopened(source, tail, opening, closing, len(block))
             for source in sources
         )
 
-    def _folded_sources(self) -> list[str]:
+    def _texts(self) -> list[str]:
         if self._sources is None:
-            texts = (text for message in self._messages if message.get("role") in _SENDERS for text in _texts(message))
-            self._sources = [source for text in texts for source in _forms(text)]
+            sent = (message for message in self._messages if message.get("role") in _SENDERS)
+            self._sources = [text for message in sent for text in _strings(message.get("content"), _MAX_DEPTH)]
         return self._sources
 
+    def _forms(self, text: str) -> tuple[str, ...]:
+        forms = self._folded.get(id(text))
+        if forms is None:
+            forms = self._folded[id(text)] = tuple(_forms(text))
+        return forms
 
-def _texts(message: Mapping[str, Any]) -> Iterator[str]:
-    """All text of a message, its parts' included."""
-    yield from _strings(message.get("content"), _MAX_DEPTH)
+
+def _needle(raw: str, folded: str) -> str:
+    """The longest word of a part, which every text that holds the part must hold, too; empty where there is none."""
+    words = (word for word in _WORD.findall(raw) if word in folded[:_EDGE] or word in folded[-_EDGE:])
+    return max(words, key=len, default="")
 
 
 def _strings(value: object, depth: int) -> Iterator[str]:

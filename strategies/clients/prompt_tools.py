@@ -31,7 +31,7 @@ class PromptTool:
     required: frozenset[str] = frozenset()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def prompt_tools(prompt: str) -> tuple[PromptTool, ...]:
     """Every tool that the prompt documents, in its order; the first section of a name counts."""
     tools: dict[str, PromptTool] = {}

@@ -16,6 +16,8 @@ __all__ = ["PROFILES", "recognise", "system_prompt"]
 
 PROFILES = (ROO, KILO, CLINE)
 _WELL_KNOWN = frozenset(name for profile in PROFILES for name in profile.tools)
+_MAX_PROMPT = 1 << 18
+"""Prompts are remembered, so none may be larger than any client's."""
 _CLINES_OWN = frozenset({"replace_in_file", "plan_mode_respond", "load_mcp_documentation", "act_mode_respond"})
 
 
@@ -25,7 +27,7 @@ def recognise(request: ChatRequest, client: Client) -> TextClient | None:
         return None
     named = _named(client)
     prompt = system_prompt(request, anyone=named is not None)
-    if prompt is None or holds_section(request.messages):
+    if prompt is None or len(prompt) > _MAX_PROMPT or holds_section(request.messages):
         return None
     tools = {tool.name for tool in prompt_tools(prompt)}
     if not tools & _WELL_KNOWN and not (named and _shows_tags(named, prompt)):

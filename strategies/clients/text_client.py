@@ -79,7 +79,7 @@ class TextClient:
         ]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def text_client(profile: Profile, prompt: str, decodes: bool) -> TextClient | None:
     """The client with the tools of this prompt; `decodes` says whether it undoes entities for the model.
 

@@ -149,7 +149,7 @@ def test_hostile_texts_cost_linear_time():
 
 
 def test_when_the_budget_is_spent_doubt_wins():
-    provenance = Provenance([tool("a" * (64 << 20))])
+    provenance = Provenance([tool("filePath" * (6 << 20))])
     taken = [provenance.quotes(XML, "write", {"content": "x"}) for _ in range(3)]
     assert taken[0] is False
     assert taken[-1] is True
@@ -158,3 +158,10 @@ def test_when_the_budget_is_spent_doubt_wins():
 @pytest.mark.parametrize("content", [None, 3, [], {}, [None, 3, {"text": 5}], [[[[[["deep"]]]]]], "\ud800"])
 def test_odd_messages_do_no_harm(content):
     assert outcome(XML, tool(content), {"role": 3}, {})[0] == ["write"]
+
+
+def test_only_texts_that_could_hold_the_call_are_folded():
+    texts = [tool(f"print({number})") for number in range(50)]
+    provenance = Provenance([*texts, tool(f"seen: {XML}")])
+    assert provenance.quotes(XML, "write", {"filePath": "/etc/cron.d/x", "content": "* * * * * root sh"})
+    assert len(provenance._folded) == 1
