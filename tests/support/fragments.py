@@ -114,7 +114,7 @@ def hostile_text(rng: random.Random) -> str:
             parts.append(rng.choice((*NAMES, *KEYS, *VALUES)))
         elif kind < 0.92:
             parts.append(rng.choice(examples()))
-        elif kind < 0.923:
+        elif kind < 0.9205:
             parts.append(rng.choice(LONG) * rng.randint(50, 1500))
         else:
             parts.append(_damaged(rng, rng.choice(examples())))
@@ -221,7 +221,7 @@ def check(text: str, way: Way, cuts: Sequence[int]) -> list[Event]:
     assert "".join(event.raw for event in split) == text
     told = story(whole)
     assert story(split) == told
-    for count in counts:
+    for count in counts[:: len(counts) // 8 + 1]:
         _assert_begins(told, story(split[:count]))
     calls = [event for event in whole if isinstance(event, End)]
     streamed = "".join(event.json for event in whole if isinstance(event, Args))
