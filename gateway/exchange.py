@@ -9,7 +9,7 @@ answer is brought with `repaired`, or its absence with `unrepaired`.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from attrs import define, field, frozen
@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.core.limits import Limits
+from gateway.guarded import GuardedReader
 from gateway.holding import Hold
 from gateway.repairing import Repair, SecondAnswer, SecondCall, read_again, unusable_attempt
 from gateway.slots import Mould, Run, Slot, text_of
@@ -49,6 +50,8 @@ MakeId = Callable[[str], str]
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
+_STEP = 1 << 15
+"""Characters of a whole answer that are read in one step."""
 SHELL = "shell"
 
 
@@ -130,7 +133,7 @@ class Voice:
 
     def __init__(self, index: int, prepared: Prepared, make_id: MakeId, facts: Facts, hold: Hold | None = None) -> None:
         self.index = index
-        self._reader: AnswerReader | None = prepared.make_reader() if prepared.make_reader else None
+        self._reader: AnswerReader | None = GuardedReader(prepared.make_reader()) if prepared.make_reader else None
         self.hold = hold
         self.attempt: Attempt | None = None
         """What is to be asked again, once the choice has finished."""
@@ -653,6 +656,15 @@ class BodyExchange:
 
     def transform(self, body: bytes) -> bytes:
         """The client's body; the upstream's own bytes where nothing in it is recognised or mended."""
+        steps = self.steps(body)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+
+    def steps(self, body: bytes) -> Generator[None, None, bytes]:
+        """The same in steps of bounded work, so that a long answer does not keep others waiting."""
         try:
             answer = decode_object(body)
         except BadChunk as error:
@@ -664,7 +676,7 @@ class BodyExchange:
         changed = False
         for index, choice in enumerate(choices if isinstance(choices, list) else ()):
             if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
-                changed = self._choice(index, choice, choice["message"]) or changed
+                changed = (yield from self._choice(index, choice, choice["message"])) or changed
         return self._encoded(changed=changed)
 
     @property
@@ -726,7 +738,7 @@ class BodyExchange:
             "function": {"name": call.name, "arguments": call.arguments},
         }
 
-    def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> bool:
+    def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
         asks = self._prepared.repair if self._repairs and len(self._answer["choices"]) == 1 else None
         hold = _hold(self._prepared) if asks is not None else None
         voice = Voice(index, self._prepared, self._make_id, self.facts, hold)
@@ -742,7 +754,12 @@ class BodyExchange:
             return self._wait(voice, attempt, [])
         if not voice.listens or not isinstance(content, str | None):
             return False
-        events = [*(voice.feed(content) if content else ()), *voice.finish(finish)]
+        events: list[Event] = []
+        for at in range(0, len(content or ""), _STEP):
+            if at:
+                yield
+            events += voice.feed((content or "")[at : at + _STEP])
+        events += voice.finish(finish)
         if voice.attempt is not None and isinstance(reason, str):
             return self._wait(voice, voice.attempt, events)
         return self._deliver(voice, choice, message, [*events, *voice.give_back()])

@@ -7,6 +7,7 @@ import msgspec
 from attrs import frozen
 
 from gateway.core.events import End, Note, Verdict
+from gateway.guarded import GuardedReader
 from gateway.wire.chat_chunks import BadChunk, decode_object
 from strategies.base import AsksAgain, Attempt, Prepared
 from strategies.reader import CUT_REASONS
@@ -131,7 +132,7 @@ def _native_calls(calls: Any, ask: AsksAgain) -> list[SecondCall]:
 def _text_calls(text: str, reason: str, prepared: Prepared, ask: AsksAgain) -> tuple[list[SecondCall], Attempt | None]:
     if prepared.make_reader is None:
         return [], None
-    reader = prepared.make_reader()
+    reader = GuardedReader(prepared.make_reader())
     events = [*reader.feed(text), *reader.finish(reason)]
     calls = [
         SecondCall(name=event.name, arguments=event.arguments, dialect=event.verdict.dialect, verdict=event.verdict)

@@ -30,6 +30,8 @@ def account(turn: Turn) -> None:
         _measure_stream(turn, turn.first_sent)
     if turn.facts is not None:
         _measure_answer(turn, turn.facts)
+    if turn.facts is not None and any(verdict.reasons[-1:] == ("internal",) for verdict in turn.facts.refused):
+        log.error("reader_failed", strategy=turn.strategy, model=turn.model)
     log.info("request_ended", **_fields(turn, ended))
 
 
@@ -221,7 +223,7 @@ def _attempts(facts: Facts) -> list[Verdict]:
 def _refusal(verdict: Verdict) -> str:
     """One of the few words that a metric has for why a candidate stayed text."""
     reason = verdict.reasons[-1] if verdict.reasons else ""
-    if reason in ("unknown_tool", "too_large", "provenance", "unsayable"):
+    if reason in ("unknown_tool", "too_large", "provenance", "unsayable", "internal"):
         return reason
     if reason.startswith("confidence "):
         return "low_confidence"

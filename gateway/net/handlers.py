@@ -1,6 +1,8 @@
 """The main job: a chat request in, the answer of its model server out, read by the strategy that was chosen."""
 
+import asyncio
 import time
+from collections.abc import Generator
 from functools import partial
 
 import structlog
@@ -117,13 +119,23 @@ async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.St
     )
     turn.facts = exchange.facts
     started = time.perf_counter()
-    answer = exchange.transform(body)
+    answer = await _in_turns(exchange.steps(body))
     turn.read_s += time.perf_counter() - started
     while (wanted := exchange.repair) is not None:
         answer = await repair(turn, exchange, wanted, partial(second_answer, turn))
     response = json_response(answer)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await turn.send(response)
+
+
+async def _in_turns(steps: Generator[None, None, bytes]) -> bytes:
+    """Work off a long answer in turns, so that nobody waits for all of it."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+        await asyncio.sleep(0)
 
 
 async def _stream(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:

@@ -3,6 +3,7 @@
 The awaited write is the back-pressure: while the client does not take its bytes, nothing is read.
 """
 
+import asyncio
 import time
 from functools import partial
 
@@ -18,6 +19,7 @@ from gateway.net.upstream import UpstreamReply
 __all__ = ["pump"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
+PIECE_BYTES = 32 << 10
 LINGER_S = 1.0
 """How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
 
@@ -86,11 +88,16 @@ class _Stream:
         try:
             data = first or await self._next()
             while data:
-                out = self._feed(data)
+                piece = data if len(data) <= PIECE_BYTES else data[:PIECE_BYTES]
+                out = self._feed(piece)
                 if out:
                     self._note_sent(self._turn.patience.now())
                     await self._turn.write(self._response, out)
-                data = await self._next()
+                data = data[len(piece) :]
+                if data:
+                    await asyncio.sleep(0)  # a long read is worked off in turns, so that nobody waits for all of it
+                else:
+                    data = await self._next()
         except GatewayError as error:
             return error
         except ClientGone:

@@ -1,0 +1,65 @@
+"""A reader that may fail without harm: what it has not accounted for comes back as the text it was."""
+
+from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
+from strategies.base import AnswerReader, FinishReason
+
+__all__ = ["GuardedReader"]
+
+
+class GuardedReader:
+    """Passes text to a reader until it raises; from then on all text is text."""
+
+    __slots__ = ("_in_call", "_pieces", "_reader", "_size", "fault")
+
+    def __init__(self, reader: AnswerReader) -> None:
+        self._reader: AnswerReader | None = reader
+        self._pieces: list[str] = []
+        self._size = 0
+        """Characters fed that no event accounts for yet; they are the last ones of the pieces."""
+        self._in_call = False
+        self.fault: str | None = None
+        """The exception that ended the reading."""
+
+    @property
+    def idle(self) -> bool:
+        return self._reader is None or self._reader.idle
+
+    def feed(self, text: str) -> list[Event]:
+        if self._reader is None:
+            return [Text(text)]
+        self._pieces.append(text)
+        self._size += len(text)
+        try:
+            return self._passed(self._reader.feed(text))
+        except Exception as error:  # noqa: BLE001 - a plug-in's reader may fail in any way, and costs only the reading
+            return self._failed(error)
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        if self._reader is None:
+            return []
+        try:
+            return self._passed(self._reader.finish(reason))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._failed(error)
+
+    def _passed(self, events: list[Event]) -> list[Event]:
+        for event in events:
+            self._size -= len(event.raw)
+            if isinstance(event, Start):
+                self._in_call = True
+            elif isinstance(event, End | Broken):
+                self._in_call = False
+        if self._size == 0:
+            self._pieces.clear()
+        return events
+
+    def _failed(self, error: Exception) -> list[Event]:
+        self._reader = None
+        self.fault = type(error).__name__
+        whole = "".join(self._pieces)
+        rest = whole[len(whole) - self._size :] if self._size > 0 else ""
+        self._pieces, self._size = [], 0
+        reasons = (f"the reader failed: {self.fault}", "internal")
+        verdict = Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons)
+        told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
+        return [Note(verdict), *told]

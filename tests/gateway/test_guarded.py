@@ -1,0 +1,79 @@
+"""A reader that fails costs the reading, never the answer."""
+
+import pytest
+
+from gateway.core.events import Drop, Event, Start, Text
+from gateway.core.limits import Limits
+from gateway.exchange import BodyExchange, StreamExchange
+from strategies.base import Prepared, Shape
+from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, numbered_ids
+
+
+class Failing:
+    """Holds two pieces back, then raises."""
+
+    def __init__(self, *, at: int = 3, in_call: bool = False) -> None:
+        self._left = at
+        self._in_call = in_call
+        self._held = ""
+
+    idle = False
+
+    def feed(self, text: str) -> list[Event]:
+        self._left -= 1
+        if self._left == 0:
+            raise RuntimeError("secret words of the model")
+        if self._in_call and not self._held:
+            self._held = "x"
+            return [Start(text, "read")]
+        if self._held:
+            self._held += text
+            return []
+        self._held = text[-2:]
+        return [Text(text[:-2])]
+
+    def finish(self, reason: str) -> list[Event]:
+        raise ValueError(reason)
+
+
+def how(**options: object) -> Prepared:
+    return Prepared(strategy="test", body=b"{}", make_reader=lambda: Failing(**options), shape=Shape())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 99])
+def test_all_text_comes_back_when_a_reader_fails(at: int) -> None:
+    events = answer_events(["Hello ", "dear ", "world", ", bye"])
+    exchange = StreamExchange(how(at=at), make_id=numbered_ids(), limits=Limits())
+    out = b"".join([*(exchange.feed(event) for event in events), exchange.finish()])
+    heard = hear_stream(out)
+    assert heard.content == "Hello dear world, bye"
+    assert heard.done
+    assert heard.error is None
+    assert [verdict.reasons[-1] for verdict in exchange.facts.refused] == ["internal"]
+    assert "secret" not in str(exchange.facts.refused)
+
+
+def test_whole_answer_comes_back_when_a_reader_fails() -> None:
+    body = answer_body("Hello dear world")
+    exchange = BodyExchange(how(at=1), make_id=numbered_ids(), limits=Limits())
+    assert hear_body(exchange.transform(body)).content == "Hello dear world"
+
+
+def test_call_that_had_begun_breaks_visibly() -> None:
+    exchange = StreamExchange(how(at=2, in_call=True), make_id=numbered_ids(), limits=Limits())
+    out = b"".join([*(exchange.feed(event) for event in answer_events(["ab", "cd"])), exchange.finish()])
+    assert hear_stream(out).error
+    assert not hear_stream(out).done
+
+
+def test_dropped_text_is_not_given_back_twice() -> None:
+    class Drops(Failing):
+        def feed(self, text: str) -> list[Event]:
+            if text == "b":
+                raise RuntimeError
+            return [Drop(text, "space")]
+
+    prepared = Prepared(strategy="test", body=b"{}", make_reader=Drops, shape=Shape())
+    exchange = StreamExchange(prepared, make_id=numbered_ids(), limits=Limits())
+    out = b"".join([*(exchange.feed(event) for event in answer_events(["a", "b", "c"])), exchange.finish()])
+    assert hear_stream(out).content == "bc"
