@@ -50,7 +50,7 @@ MakeId = Callable[[str], str]
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
-_STEP = 1 << 15
+_STEP = 1 << 14
 """Characters of a whole answer that are read in one step."""
 SHELL = "shell"
 

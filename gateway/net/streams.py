@@ -19,7 +19,7 @@ from gateway.net.upstream import UpstreamReply
 __all__ = ["pump"]
 
 KEEP_ALIVE = b": keep-alive\n\n"
-PIECE_BYTES = 32 << 10
+PIECE_BYTES = 16 << 10
 LINGER_S = 1.0
 """How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
 
