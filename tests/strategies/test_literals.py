@@ -113,3 +113,9 @@ def test_nothing_literal_is_a_call(text: str) -> None:
 )
 def test_what_is_behind_it_is_one(text: str) -> None:
     assert [name for name, _ in read_every_way(text).calls] == ["read"]
+
+
+def test_inline_code_ends_near_or_is_none() -> None:
+    near, far = (f"a ` b.\n{CALL}\n" + "x" * size + "`" for size in (3_000, 6_000))
+    assert read_every_way(near, splits=20).calls == []
+    assert [name for name, _ in read_every_way(far, splits=20).calls] == ["read"]

@@ -184,3 +184,8 @@ def test_flags_are_read_in_any_case():
     tools = ToolSet([tool("go", "fast", fast=BOOLEAN)])
     assert read_every_way("<go><fast>TRUE</fast></go>", tools=tools).calls == [("go", '{"fast":true}')]
     assert read_every_way("<go><fast>1</fast></go>", tools=tools).calls == []
+
+
+def test_stray_closers_end_no_document_even_where_the_operator_accepts_more():
+    text = HEAD + 'Example:\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>\nmore'
+    assert read_every_way(text, min_confidence=80).calls == []
