@@ -35,6 +35,9 @@ BEFORE = 400
 CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _BUDGET = 16
 _BUDGET_FLOOR = 1 << 16
+_VAIN_FLOOR = 1000
+_VAIN_RATE = 64
+"""How many candidates may come to nothing: so many in all, and one more for each of these characters."""
 _BLOCK = 1 << 12
 _FENCE_LINE = 256
 _MAX_RUN = 256
@@ -101,6 +104,8 @@ class Reader:
         """Nothing but white space has come since the last line break."""
         self._blind = 0
         self._work = 0
+        self._vain = 0
+        """Candidates that came to nothing."""
         self._inline = 0
         self._looked = 0
         self._fence: FenceMark | None = None
@@ -249,7 +254,7 @@ class Reader:
         if marker is None or len(self._lexicon.at(buf, at) or "") > len(marker):
             return None
         opening = Opening(marker=marker, before=self._before(at))
-        return self._open(self._openable(self._line_rows[marker], opening), opening, at)
+        return self._open(self._openable(self._line_rows[marker], opening, at), opening, at)
 
     def _marker(self, marker: str, at: int) -> bool | None:
         """What a marker at `at` leads to: a move made, or None where it is just text."""
@@ -270,7 +275,7 @@ class Reader:
         if marker in REASONING_ENDS:
             self._text(at + len(marker))
             return True
-        return self._open(self._openable(self._rows.get(marker, ()), opening), opening, at)
+        return self._open(self._openable(self._rows.get(marker, ()), opening, at), opening, at)
 
     def _open(self, rows: tuple[Dialect, ...], opening: Opening, at: int) -> bool | None:
         """Begin a candidate, unless it stands in inline code."""
@@ -284,8 +289,13 @@ class Reader:
         self._begin(rows, opening)
         return True
 
-    def _openable(self, rows: tuple[Dialect, ...], opening: Opening) -> tuple[Dialect, ...]:
-        """The dialects that may open a call here: weak evidence counts only in one family of a message."""
+    def _openable(self, rows: tuple[Dialect, ...], opening: Opening, at: int = 0) -> tuple[Dialect, ...]:
+        """The dialects that may open a call at `at`: weak evidence counts only in one family of a message.
+
+        An answer that is full of markers which open nothing is looked at less closely.
+        """
+        if self._vain > _VAIN_FLOOR + (self._offset + at) // _VAIN_RATE:
+            return ()
         return tuple(
             row
             for row in rows
@@ -447,7 +457,7 @@ class Reader:
             if marker is None or self._offset + at < self._blind:
                 continue
             opening = Opening(marker=marker, before=self._before(at))
-            rows = tuple(row for row in self._openable(self._rows.get(marker, ()), opening) if row.level == "A")
+            rows = tuple(row for row in self._openable(self._rows.get(marker, ()), opening, at) if row.level == "A")
             if rows:
                 return at, rows, opening
         return end, (), None
@@ -583,7 +593,7 @@ class Reader:
             if marker is None or self._offset + at < self._blind:
                 continue
             opening = Opening(marker=marker, before=self._before(at))
-            rows = _strong(self._openable(self._rows.get(marker, ()), opening))
+            rows = _strong(self._openable(self._rows.get(marker, ()), opening, at))
             if not opening.starts_line:
                 rows = tuple(row for row in rows if row.level == "A")
             if rows:
@@ -656,6 +666,7 @@ class Reader:
             return False
         self._candidate = None
         self._work += candidate.work
+        self._vain += not candidate.accounted
         self._offset = self._started + candidate.accounted
         self._give(candidate.rest)
         blind = candidate.blind
