@@ -2,18 +2,24 @@
 
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from strategies.base import AnswerReader, FinishReason
+from strategies.pieces import Pieces
 
 __all__ = ["GuardedReader"]
+
+_ROOM = 4096
+"""How much text may be kept that is no longer needed."""
 
 
 class GuardedReader:
     """Passes text to a reader until it raises; from then on all text is text."""
 
-    __slots__ = ("_in_call", "_pieces", "_reader", "_size", "fault")
+    __slots__ = ("_in_call", "_kept", "_pieces", "_reader", "_size", "fault")
 
     def __init__(self, reader: AnswerReader) -> None:
         self._reader: AnswerReader | None = reader
-        self._pieces: list[str] = []
+        self._pieces = Pieces()
+        self._kept = 0
+        """Characters that the pieces hold."""
         self._size = 0
         """Characters fed that no event accounts for yet; they are the last ones of the pieces."""
         self._in_call = False
@@ -27,8 +33,9 @@ class GuardedReader:
     def feed(self, text: str) -> list[Event]:
         if self._reader is None:
             return [Text(text)]
-        self._pieces.append(text)
+        self._pieces.add(text)
         self._size += len(text)
+        self._kept += len(text)
         try:
             return self._passed(self._reader.feed(text))
         except Exception as error:  # noqa: BLE001 - a plug-in's reader may fail in any way, and costs only the reading
@@ -49,16 +56,19 @@ class GuardedReader:
                 self._in_call = True
             elif isinstance(event, End | Broken):
                 self._in_call = False
-        if self._size == 0:
-            self._pieces.clear()
+        if self._kept > _ROOM and self._kept > 2 * self._size:
+            self._pieces, self._kept = Pieces(self._rest()), self._size
         return events
+
+    def _rest(self) -> str:
+        whole = self._pieces.text()
+        return whole[len(whole) - self._size :] if self._size > 0 else ""
 
     def _failed(self, error: Exception) -> list[Event]:
         self._reader = None
         self.fault = type(error).__name__
-        whole = "".join(self._pieces)
-        rest = whole[len(whole) - self._size :] if self._size > 0 else ""
-        self._pieces, self._size = [], 0
+        rest = self._rest()
+        self._pieces, self._size = Pieces(), 0
         reasons = (f"the reader failed: {self.fault}", "internal")
         verdict = Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons)
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []

@@ -14,6 +14,7 @@ from strategies.confidence import PROVENANCE, base, judge
 from strategies.cursor import CUT, Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.jsonish import dumps
+from strategies.pieces import Pieces
 
 __all__ = ["Candidate"]
 
@@ -43,7 +44,7 @@ class Candidate:
         self._is_data = False
         """A dialect found that the answer ends inside a value."""
         self._drafts = 0
-        self._pieces: list[str] = []
+        self._pieces = Pieces()
         self._size = 0
         self._start()
 
@@ -73,7 +74,7 @@ class Candidate:
         room = self._limit + 1 - self._size - self._used
         part, text = text[:room], text[room:]
         if part:
-            self._pieces.append(part)
+            self._pieces.add(part)
             self._size += len(part)
         return part, text
 
@@ -82,7 +83,7 @@ class Candidate:
         self._cursor = Cursor()
         self._arguments = Arguments(self._emit_live if self._live else None)
         self._emitted: list[str] = []
-        self._flowed: list[str] = []
+        self._flowed = Pieces()
         """The text of the call under way that events account for already."""
         self._used = 0
         """How many bytes of it there are."""
@@ -117,12 +118,12 @@ class Candidate:
         if self._began:
             self._close_live(draft, judged.arguments)
         raw = self._consume(draft.end)
-        if verdict.accepted and self._context.quoted("".join((*self._flowed, raw)), verdict.name, judged.arguments):
+        if verdict.accepted and self._context.quoted(self._flowed.text() + raw, verdict.name, judged.arguments):
             verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, PROVENANCE))
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
         if verdict.accepted and self._began and is_long:
             verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, "too_large"))
-        self._flowed.clear()
+        self._flowed = Pieces()
         self._used = 0
         self._drafts += 1
         self._ended = draft.end is not None
@@ -141,7 +142,7 @@ class Candidate:
         used = "" if self._ended else self._consume()
         if used:
             self.events.append(Drop(used, "markup") if self._drafts else Text(used))
-        self.rest = "".join(self._pieces)
+        self.rest = self._pieces.text()
 
     def _refused(self, refusal: Reject) -> bool:
         """The dialect says no: ask again, ask the next one, or give up (True)."""
@@ -151,7 +152,7 @@ class Candidate:
         self._is_data = self._is_data or refusal.inside or is_cut
         if self._began:
             self._break(refusal.reason)
-            self.rest = "".join(self._pieces)
+            self.rest = self._pieces.text()
             return True
         if refusal.reason == CUT:
             self._give_up("", blind=self._size)
@@ -166,7 +167,7 @@ class Candidate:
             return True
         eof, cut = self._cursor.eof, self._cursor.cut
         self._start()
-        self._cursor.push("".join(self._pieces))
+        self._cursor.push(self._pieces.text())
         self._cursor.eof, self._cursor.cut = eof, cut
         return False
 
@@ -178,12 +179,12 @@ class Candidate:
             if reason:
                 self.events.append(self._note(reason, attempted=True))
             self.blind = blind
-        self.rest = "".join(self._pieces)
+        self.rest = self._pieces.text()
 
     def _note(self, reason: str, attempted: bool) -> Note:
         name = self._opening.marker if attempted else ""
         verdict = Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,))
-        return self._shown_note(verdict, "".join(self._pieces)) if attempted else Note(verdict)
+        return self._shown_note(verdict, self._pieces.text()) if attempted else Note(verdict)
 
     def _shown_note(self, verdict: Verdict, raw: str) -> Note:
         """A note that shows its candidate; in a code fence it may just as well be an example."""
@@ -196,11 +197,11 @@ class Candidate:
 
     def _consume(self, end: int | None = None) -> str:
         """The text the dialect has used since the last event, up to the offset `end`."""
-        text = "".join(self._pieces)
+        text = self._pieces.text()
         behind = self._cursor.pending + (0 if end is None else self._cursor.settled - end)
         used = text[: len(text) - behind]
         rest = text[len(used) :]
-        self._pieces = [rest] if rest else []
+        self._pieces = Pieces(rest)
         self._size = len(rest)
         self.accounted += len(used)
         return used
@@ -229,7 +230,7 @@ class Candidate:
         if not self._began or (self._shown and not self._emitted):
             return
         raw = self._consume()
-        self._flowed.append(raw)
+        self._flowed.add(raw)
         self._used += len(raw.encode("utf-8", "surrogatepass"))
         if not self._shown:
             self.events.append(Start(raw, self._began, self._rows[self._row].id))

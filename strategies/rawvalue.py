@@ -21,6 +21,7 @@ from attrs import frozen
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments
 from strategies.jsonish import dumps
+from strategies.pieces import Pieces
 
 __all__ = [
     "Kind",
@@ -107,7 +108,7 @@ class Sink:
         entities: bool = True,
     ) -> None:
         self._arguments = arguments
-        self._pieces: list[str] = []
+        self._pieces = Pieces()
         self._flows = flows and arguments.live
         self._key = key
         self._body = body
@@ -123,7 +124,7 @@ class Sink:
         """The value is one line so far, without a tag."""
 
     def __call__(self, text: str) -> None:
-        self._pieces.append(text)
+        self._pieces.add(text)
         self.is_plain = self.is_plain and "\n" not in text and "<" not in text
         if self._flows:
             self._flow(text)
@@ -134,14 +135,14 @@ class Sink:
 
     def value(self) -> str:
         """The value without the white space that is markup."""
-        text = "".join(self._pieces)
+        text = self._pieces.text()
         if not self._trim or (self._paired and not (_leading_size(text) and _trailing(text, body=True))):
             return text
         return trimmed(text, body=self._body)
 
     @property
     def raw(self) -> str:
-        return "".join(self._pieces)
+        return self._pieces.text()
 
     def close(self, value: object) -> None:
         """The value is final: give what has not flowed yet."""

@@ -254,9 +254,7 @@ def test_incremental_arguments_flow_and_add_up():
     out, exchange = stream(events, prepared(stream_arguments="incremental"))
     buffered, _ = stream(events, prepared())
     assert hear_stream(out).meaning == hear_stream(buffered).meaning
-    arguments = [
-        chunk for chunk in chunks_of(out) if chunk and chunk["choices"][0]["delta"].get("tool_calls")
-    ]
+    arguments = [chunk for chunk in chunks_of(out) if chunk and chunk["choices"][0]["delta"].get("tool_calls")]
     assert len(arguments) > 20
     assert exchange.facts.held_bytes_max < 10_000
 
