@@ -30,6 +30,8 @@ _MAX_NESTING = 64
 _MAX_WORK = 20_000
 """Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
 
+_MAX_DIGITS = 308
+"""Longer whole numbers are no numbers to clients that count in doubles."""
 _WHOLE = re.compile(r"[+-]?[0-9]++(?:\.0++)?")
 _DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 
@@ -112,7 +114,7 @@ def _number(types: frozenset[str], text: str) -> int | float | None:
     is_whole = _WHOLE.fullmatch(text) is not None
     if is_whole and ("." not in text or "integer" in types):
         digits = text.partition(".")[0]
-        return int(digits) if len(digits) < 4_000 else None
+        return int(digits) if len(digits) <= _MAX_DIGITS else None
     if "number" in types and _DECIMAL.fullmatch(text):
         number = float(text)
         return number if number - number == 0 else None
@@ -256,11 +258,20 @@ class Walk:
     def _union_fault(self, value: Any, view: Schema, where: str, depth: int) -> str | None:
         faults: list[str] = []
         for branch in branches(view):
-            fault = self.fault(value, branch, where, depth + 1)
+            fault = self.fault(value, branch, where, depth + 1) or self._ruled_out(value, branch, where)
             if fault is None:
                 return None
             faults.append(fault)
         return faults[0] if len(faults) == 1 else self._best(value, view, faults, where)
+
+    def _ruled_out(self, value: Any, branch: Any, where: str) -> str | None:
+        """Why a strict alternative does not take an object: it has a member that the alternative forbids."""
+        view = self._document.view(branch) if isinstance(branch, Mapping) else {}
+        if not isinstance(value, dict) or view.get("additionalProperties") is not False or view.get("patternProperties"):
+            return None
+        known = view.get("properties")
+        extra = next((key for key in value if not isinstance(known, Mapping) or key not in known), None)
+        return None if extra is None else f"{_path(_joined(where, extra))} is not known"
 
     def _best(self, value: Any, view: Schema, faults: list[str], where: str) -> str | None:
         """The fault of the one alternative that has the value's type, else a general one."""

@@ -506,3 +506,18 @@ def test_time_grows_with_the_text(name, piece):
         return seconds(lambda: schema().from_text(name, text))
 
     assert read(1 << 18) < 9 * read(1 << 16) + 0.02
+
+
+def test_strict_alternatives_take_no_members_of_each_other() -> None:
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "additionalProperties": False}
+    place = {"type": "object", "properties": {"latitude": {"type": "number"}}, "additionalProperties": False}
+    schema = schema_of(Tool(name="edit", parameters={"type": "object", "oneOf": [city, place]}))
+    assert schema.check({"city": "a"}) is None
+    assert schema.check({"latitude": 1.5}) is None
+    assert schema.check({"city": "a", "latitude": 1.5}) is not None
+
+
+def test_whole_numbers_beyond_doubles_are_not_made_of_text() -> None:
+    schema = schema_of(Tool(name="edit", parameters={"type": "object", "properties": {"n": {"type": "integer"}}}))
+    assert schema.from_text("n", "9" * 308).value == int("9" * 308)
+    assert schema.from_text("n", "9" * 309).fault
