@@ -8,26 +8,21 @@ Where a call was plainly meant and cannot be used, the answer does not end: `rep
 answer is brought with `repaired`, or its absence with `unrepaired`.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections import deque
 from typing import Any
 
-from attrs import define, field, frozen
-
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
+from gateway.core.events import Args, Broken, Event, Said, Start, Text
 from gateway.core.limits import Limits
-from gateway.guarded import GuardedReader
-from gateway.holding import Hold
-from gateway.repairing import Repair, SecondAnswer, SecondCall, read_again, unusable_attempt
+from gateway.facts import Facts
+from gateway.repairing import Repair, SecondAnswer, read_again
 from gateway.slots import Mould, Run, Slot, text_of
+from gateway.voice import MakeId, Voice, broken_call, hold_of
 from gateway.wire.chat_chunks import (
     BadChunk,
     Choice,
     Chunk,
     args_chunk,
-    args_mould,
-    call_start_chunk,
     decode_chunk,
     decode_object,
     encode_object,
@@ -36,201 +31,14 @@ from gateway.wire.chat_chunks import (
     token_counts,
     usage_chunk,
 )
-from gateway.wire.native_calls import NativeCalls
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode
-from gateway.wire.usage import summed_usage
-from strategies.base import AnswerReader, Attempt, FinishReason, Prepared
-from strategies.reader import CUT_REASONS
-from strategies.shaper import Shaper
+from strategies.base import Attempt, Prepared
 
-__all__ = ["BodyExchange", "Delivered", "Facts", "StreamExchange"]
-
-MakeId = Callable[[str], str]
+__all__ = ["StreamExchange"]
 
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
-_STEP = 1 << 14
-"""Characters of a whole answer that are read in one step."""
-SHELL = "shell"
-
-
-@frozen(kw_only=True)
-class Delivered:
-    """A call that was read from text and given to the client."""
-
-    verdict: Verdict
-    size: int
-    command: str = ""
-    """The arguments, of a command that was recovered from a shell block: each one is audited."""
-
-
-def _delivered(verdict: Verdict, arguments: str) -> Delivered:
-    command = arguments if verdict.dialect == SHELL else ""
-    return Delivered(verdict=verdict, size=len(arguments), command=command)
-
-
-@define
-class Facts:
-    """What one answer leaves behind for the log and the metrics."""
-
-    calls: list[Delivered] = field(factory=list)
-    undelivered: int = 0
-    refused: list[Verdict] = field(factory=list)
-    """Candidates that stayed text, with the reasons."""
-    overheard: list[Verdict] = field(factory=list)
-    """Calls that were read beside the answer and are not given to the client."""
-    broken: list[str] = field(factory=list)
-    dropped: Counter[str] = field(factory=Counter)
-    mended: Counter[str] = field(factory=Counter)
-    native_calls: int = 0
-    unusable_calls: int = 0
-    """Structured calls whose arguments are no JSON object."""
-    attempts: int = 0
-    """Calls that were plainly meant, stayed text, and were the answer's only ones."""
-    repaired: bool = False
-    """The calls of this answer are those of a second one."""
-    completion_id: str | None = None
-    held_bytes_max: int = 0
-    finish_reasons: dict[int, str] = field(factory=dict)
-    usage: dict[str, int] = field(factory=dict)
-    read: bool = False
-    """A reader looked at the answer."""
-    failure: str | None = None
-    """The code of the error that ended the answer."""
-
-    def add_usage(self, usage: Any) -> None:
-        """Count what a further answer cost."""
-        self.usage = dict(Counter(self.usage) + Counter(token_counts(usage)))
-
-    def take_over(self, call: SecondCall) -> None:
-        """A call of a second answer was given to the client."""
-        if call.verdict is None:
-            self.native_calls += 1
-        else:
-            self.calls.append(_delivered(call.verdict, call.arguments))
-
-
-class Voice:
-    """One choice of an answer: its reader, its shape, and how its calls are numbered."""
-
-    __slots__ = (
-        "_facts",
-        "_make_id",
-        "_reader",
-        "args_mould",
-        "attempt",
-        "call_id",
-        "finished",
-        "hold",
-        "index",
-        "native",
-        "number",
-        "shaper",
-        "spoken",
-        "waiting",
-    )
-
-    def __init__(self, index: int, prepared: Prepared, make_id: MakeId, facts: Facts, hold: Hold | None = None) -> None:
-        self.index = index
-        self._reader: AnswerReader | None = GuardedReader(prepared.make_reader()) if prepared.make_reader else None
-        self.hold = hold
-        self.attempt: Attempt | None = None
-        """What is to be asked again, once the choice has finished."""
-        self.shaper = Shaper(prepared.shape)
-        self.native = NativeCalls(make_id)
-        self.waiting: deque[Slot] = deque()
-        """The slots of which not every character is decided."""
-        self.number = -1
-        """The number of the call under way."""
-        self.call_id = ""
-        self.args_mould = (b"", b"")
-        self.spoken = False
-        """A chunk of this choice with a role has gone out."""
-        self.finished = False
-        self._make_id = make_id
-        self._facts = facts
-
-    @property
-    def listens(self) -> bool:
-        return self._reader is not None
-
-    def feed(self, text: str) -> list[Event]:
-        if self._reader is None:
-            return [Text(text)]
-        events = self.shaper.feed(self._reader.feed(text))
-        return events if self.hold is None else self.hold.take(text, events)
-
-    def finish(self, reason: FinishReason) -> list[Event]:
-        """The last events; none of those that are held back while there is an `attempt`."""
-        if self._reader is None:
-            return []
-        reader, self._reader = self._reader, None
-        events = [*self.shaper.feed(reader.finish(reason)), *self.shaper.finish()]
-        if self.hold is None:
-            return events
-        events = self.hold.take("", events)
-        self.attempt = self.hold.due(reason)
-        return events if self.attempt is not None else [*events, *self.hold.release()]
-
-    def replace_attempt(self) -> list[Event]:
-        """A call is told in the place of the attempt."""
-        self.attempt = None
-        return self.hold.replaced() if self.hold is not None else []
-
-    def give_back(self) -> list[Event]:
-        """No call of this choice's text is wanted any more: what waits is text."""
-        self.attempt = None
-        events = self.hold.release() if self.hold is not None else []
-        if self._reader is None:
-            return events
-        reader, self._reader = self._reader, None
-        return [*events, *self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
-
-    def begin_call(self, dialect: str) -> None:
-        self.number += 1
-        self.call_id = self._make_id(dialect)
-
-    def begin(self, start: Start, event: dict[str, Any]) -> bytes:
-        """The first chunk of a call."""
-        self.begin_call(start.dialect)
-        role, self.spoken = not self.spoken, True
-        self.args_mould = args_mould(event, self.index, self.number)
-        return call_start_chunk(event, self.index, self.number, self.call_id, start.name, role=role)
-
-    def account(self, event: Event) -> None:
-        """Say of an event's raw text, slot by slot, whether it stays text."""
-        at = 0
-        while at < len(event.raw) and self.waiting:
-            slot = self.waiting[0]
-            taken = min(len(event.raw) - at, slot.left)
-            if isinstance(event, Text):
-                slot.text(event.raw[at : at + taken])
-            else:
-                slot.changed = True
-            at += taken
-            slot.left -= taken
-            if slot.left == 0:
-                self.waiting.popleft()
-
-    def note(self, event: Event) -> None:
-        """Keep what is to be recorded of an event."""
-        match event:
-            case End() | Said():
-                self._facts.calls.append(_delivered(event.verdict, event.arguments))
-            case Note():
-                kept = self._facts.overheard if event.verdict.accepted else self._facts.refused
-                kept.append(event.verdict)
-            case Broken():
-                self._facts.broken.append(event.reason)
-            case Drop():
-                self._facts.dropped[event.reason] += 1
-            case _:
-                pass
-
-    def final_reason(self, reason: FinishReason) -> FinishReason:
-        """The finish reason to give; a call that was read makes a stop a call."""
-        return "tool_calls" if self.number >= 0 and reason in ("stop", "tool_calls", "function_call") else reason
 
 
 class _Due:
@@ -582,7 +390,7 @@ class StreamExchange:
     def _voice(self, index: int) -> Voice:
         voice = self._voices.get(index)
         if voice is None:
-            hold = _hold(self._prepared) if self._repairs and not self._voices else None
+            hold = hold_of(self._prepared) if self._repairs and not self._voices else None
             voice = self._voices[index] = Voice(index, self._prepared, self._make_id, self.facts, hold)
         return voice
 
@@ -609,16 +417,9 @@ class StreamExchange:
         if not self._slots:
             self._held = 0
         if self._broken is not None:
-            fault = _broken_call(self._broken)
+            fault = broken_call(self._broken)
             self.finished = True
             self._fail(fault.code, error_event(fault))
-
-
-def _hold(prepared: Prepared) -> Hold | None:
-    """What holds back an attempt of the only choice, where it can be asked again."""
-    if prepared.repair is None or prepared.make_reader is None:
-        return None
-    return Hold(prepared.repair)
 
 
 def _is_text(events: list[Event], text: str) -> bool:
@@ -631,183 +432,3 @@ def _is_text(events: list[Event], text: str) -> bool:
 def error_event(error: GatewayError) -> bytes:
     """An error as a plain data event: the SDKs raise on it."""
     return encode_object(error.body())
-
-
-def _broken_call(reason: str) -> GatewayError:
-    return UpstreamBadReply(f"the model's tool call broke off: {reason}")
-
-
-class BodyExchange:
-    """An answer that comes whole."""
-
-    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
-        self.facts = Facts(read=prepared.make_reader is not None)
-        del limits
-        self._prepared = prepared
-        self._make_id = make_id
-        self._repairs = repairs if prepared.repair is not None else 0
-        self._body = b""
-        self._answer: dict[str, Any] = {}
-        self._voice: Voice | None = None
-        """The choice that waits for a second answer."""
-        self._read: list[Event] = []
-        """What came of it before the attempt."""
-        self._attempts: list[Attempt] = []
-
-    def transform(self, body: bytes) -> bytes:
-        """The client's body; the upstream's own bytes where nothing in it is recognised or mended."""
-        steps = self.steps(body)
-        try:
-            while True:
-                next(steps)
-        except StopIteration as done:
-            return bytes(done.value)
-
-    def steps(self, body: bytes) -> Generator[None, None, bytes]:
-        """The same in steps of bounded work, so that a long answer does not keep others waiting."""
-        try:
-            answer = decode_object(body)
-        except BadChunk as error:
-            raise UpstreamBadReply("the model server's answer is not a JSON object") from error
-        self._body, self._answer = body, answer
-        self.facts.usage = token_counts(answer.get("usage"))
-        self.facts.completion_id = answer["id"] if isinstance(answer.get("id"), str) else None
-        choices = answer.get("choices")
-        changed = False
-        for index, choice in enumerate(choices if isinstance(choices, list) else ()):
-            if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
-                changed = (yield from self._choice(index, choice, choice["message"])) or changed
-        return self._encoded(changed=changed)
-
-    @property
-    def repair(self) -> Repair | None:
-        """What is to be asked again."""
-        if self._voice is None or self._prepared.repair is None:
-            return None
-        return Repair.of(self._prepared.repair, self._attempts)
-
-    def repaired(self, body: bytes) -> bytes:
-        """The client's body with the calls of a second answer; one without any is an attempt more."""
-        voice = self._voice
-        if voice is None:
-            return self._body
-        second = read_again(body, self._prepared, self._attempts)
-        self._repairs -= 1
-        self.facts.add_usage(second.usage)
-        if not second.calls:
-            if self._repairs and second.attempt is not None:
-                self._attempts.append(second.attempt)
-                return self._body
-            return self.unrepaired()
-        self._voice = None
-        self.facts.repaired = True
-        self.facts.unusable_calls += len(self._attempts[0].calls)
-        choice = self._answer["choices"][0]
-        message = choice["message"]
-        if voice.hold is not None:
-            events = [*self._read, *voice.replace_attempt()]
-            for event in events:
-                voice.note(event)
-            message["content"] = "".join(event.raw for event in events if isinstance(event, Text)) or None
-        message["tool_calls"] = [self._second_call(voice, call) for call in second.calls]
-        choice["finish_reason"] = self.facts.finish_reasons[0] = "tool_calls"
-        if isinstance(self._answer.get("usage"), dict):
-            self._answer["usage"] = summed_usage(self._answer["usage"], second.usage)
-        return self._encoded(changed=True)
-
-    def unrepaired(self) -> bytes:
-        """Nothing came of asking again: the first answer."""
-        voice, self._voice = self._voice, None
-        if voice is None:
-            return self._body
-        choice = self._answer["choices"][0]
-        message = choice["message"]
-        if message.get("tool_calls"):
-            return self._encoded(changed=self._mend(voice, choice, message))
-        return self._encoded(changed=self._deliver(voice, choice, message, [*self._read, *voice.give_back()]))
-
-    def _encoded(self, *, changed: bool) -> bytes:
-        return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body
-
-    def _second_call(self, voice: Voice, call: SecondCall) -> dict[str, Any]:
-        voice.begin_call(call.dialect)
-        self.facts.take_over(call)
-        return {
-            "id": voice.call_id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-
-    def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
-        asks = self._prepared.repair if self._repairs and len(self._answer["choices"]) == 1 else None
-        hold = _hold(self._prepared) if asks is not None else None
-        voice = Voice(index, self._prepared, self._make_id, self.facts, hold)
-        reason = choice.get("finish_reason")
-        finish = reason if isinstance(reason, str) else "stop"
-        self.facts.finish_reasons[index] = finish
-        content = message.get("content")
-        if message.get("tool_calls"):
-            attempt = unusable_attempt(message, asks) if asks is not None and finish not in CUT_REASONS else None
-            if attempt is None:
-                return self._mend(voice, choice, message)
-            voice.hold = None
-            return self._wait(voice, attempt, [])
-        if not voice.listens or not isinstance(content, str | None):
-            return False
-        events: list[Event] = []
-        for at in range(0, len(content or ""), _STEP):
-            if at:
-                yield
-            events += voice.feed((content or "")[at : at + _STEP])
-        events += voice.finish(finish)
-        if voice.attempt is not None and isinstance(reason, str):
-            return self._wait(voice, voice.attempt, events)
-        return self._deliver(voice, choice, message, [*events, *voice.give_back()])
-
-    def _wait(self, voice: Voice, attempt: Attempt, events: list[Event]) -> bool:
-        self.facts.attempts += not attempt.calls
-        self._voice, self._read, self._attempts = voice, events, [attempt]
-        return False
-
-    def _deliver(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
-        """Put what was read into the message; True if anything in it is another."""
-        calls: list[dict[str, Any]] = []
-        texts: list[str] = []
-        is_said = False
-        for event in events:
-            voice.note(event)
-            if isinstance(event, Text):
-                texts.append(event.raw)
-            elif isinstance(event, Said):
-                texts.append(event.text)
-                is_said = True
-            elif isinstance(event, Start):
-                voice.begin_call(event.dialect)
-                calls.append({"id": voice.call_id, "type": "function", "function": {"name": event.name}})
-            elif isinstance(event, End):
-                calls[-1]["function"]["arguments"] = event.arguments
-        self.facts.undelivered += voice.shaper.undelivered
-        if is_said:
-            message["content"] = "".join(texts)
-        if not calls:
-            return is_said
-        if any("arguments" not in call["function"] for call in calls):
-            raise _broken_call(self.facts.broken[-1])
-        message["content"] = "".join(texts) or None
-        message["tool_calls"] = calls
-        choice["finish_reason"] = voice.final_reason(self.facts.finish_reasons[voice.index])
-        self.facts.finish_reasons[voice.index] = choice["finish_reason"]
-        return True
-
-    def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
-        if not self._prepared.mend_native:
-            return False
-        changed = voice.native.mend_message(message["tool_calls"])
-        self.facts.native_calls += voice.native.count
-        self.facts.unusable_calls += voice.native.unusable
-        reason = voice.native.finish_reason(choice.get("finish_reason"))
-        if reason != choice.get("finish_reason"):
-            choice["finish_reason"] = self.facts.finish_reasons[voice.index] = reason or "tool_calls"
-            changed = True
-        self.facts.mended.update(voice.native.mended)
-        return changed

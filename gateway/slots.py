@@ -20,7 +20,7 @@ from gateway.wire.chat_chunks import (
 from gateway.wire.usage import summed_usage
 
 if TYPE_CHECKING:
-    from gateway.exchange import Voice
+    from gateway.voice import Voice
 
 __all__ = ["Mould", "Run", "Slot", "text_of"]
 

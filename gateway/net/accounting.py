@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.core.events import Verdict
-from gateway.exchange import Facts
+from gateway.facts import Facts
 from gateway.net.turn import Turn
 
 __all__ = ["account"]

@@ -9,12 +9,13 @@ from attrs import evolve
 from multidict import CIMultiDict
 
 from gateway.core.errors import GatewayError, UpstreamTimeout
-from gateway.exchange import BodyExchange, StreamExchange
+from gateway.exchange import StreamExchange
 from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.patience import Patience
 from gateway.net.replies import whole_body
 from gateway.net.turn import ClientGone, Turn
 from gateway.repairing import Repair
+from gateway.whole import BodyExchange
 
 __all__ = ["chat_headers", "repair", "second_answer", "second_answer_in_company"]
 

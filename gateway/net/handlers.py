@@ -10,7 +10,7 @@ from aiohttp import web
 from attrs import evolve
 
 from gateway.core.errors import GatewayError, UpstreamRejected
-from gateway.exchange import BodyExchange, StreamExchange
+from gateway.exchange import StreamExchange
 from gateway.net.again import chat_headers, repair, second_answer
 from gateway.net.attempts import open_reply
 from gateway.net.audit import audit
@@ -22,6 +22,7 @@ from gateway.net.streams import pump
 from gateway.net.turn import Turn
 from gateway.net.upstream import UpstreamReply
 from gateway.policy.routing import route
+from gateway.whole import BodyExchange
 from gateway.wire.openai_chat import ChatRequest, parse_request
 from strategies.base import Prepared
 from strategies.factory import Passthrough, Selection

@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.core.errors import UpstreamRejected
-from gateway.exchange import Facts
+from gateway.facts import Facts
 from gateway.net.turn import Turn
 from gateway.policy.capability import Fault, refuses_tools
 from strategies.factory import NATIVE_STRATEGIES

@@ -27,7 +27,7 @@ from gateway.policy.capability import Lesson
 from strategies.factory import Capability
 
 if TYPE_CHECKING:
-    from gateway.exchange import Facts
+    from gateway.facts import Facts
 
 __all__ = ["SERVER_NAME", "ClientGone", "Turn"]
 

@@ -4,7 +4,8 @@ import pytest
 
 from gateway.core.events import Drop, Event, Start, Text
 from gateway.core.limits import Limits
-from gateway.exchange import BodyExchange, StreamExchange
+from gateway.exchange import StreamExchange
+from gateway.whole import BodyExchange
 from strategies.base import Prepared, Shape
 from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, numbered_ids
 

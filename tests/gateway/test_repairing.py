@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.core.errors import UpstreamDisconnected
 from gateway.core.limits import Limits
-from gateway.exchange import BodyExchange, StreamExchange
+from gateway.exchange import StreamExchange
+from gateway.whole import BodyExchange
 from gateway.wire.openai_chat import parse_request
 from strategies.base import Options, Prepared
 from strategies.native import NativeStrategy

@@ -9,7 +9,8 @@ from attrs import define, field
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
-from gateway.exchange import BodyExchange, StreamExchange
+from gateway.exchange import StreamExchange
+from gateway.whole import BodyExchange
 from strategies.base import Options, Prepared, Shape
 from strategies.reading import reader_factory
 from tests.support.reading import AGENT_TOOLS

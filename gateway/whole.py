@@ -1,0 +1,201 @@
+"""An answer that comes whole: the same reading as a stream's, put into the message."""
+
+from collections.abc import Generator
+from typing import Any
+
+from gateway.core.errors import UpstreamBadReply
+from gateway.core.events import End, Event, Said, Start, Text
+from gateway.core.limits import Limits
+from gateway.facts import Facts
+from gateway.repairing import Repair, SecondCall, read_again, unusable_attempt
+from gateway.voice import MakeId, Voice, broken_call, hold_of
+from gateway.wire.chat_chunks import (
+    BadChunk,
+    decode_object,
+    encode_object,
+    token_counts,
+)
+from gateway.wire.usage import summed_usage
+from strategies.base import Attempt, Prepared
+from strategies.reader import CUT_REASONS
+
+__all__ = ["BodyExchange"]
+
+_STEP = 1 << 14
+"""Characters that are read in one step."""
+
+
+class BodyExchange:
+    """An answer that comes whole."""
+
+    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
+        self.facts = Facts(read=prepared.make_reader is not None)
+        del limits
+        self._prepared = prepared
+        self._make_id = make_id
+        self._repairs = repairs if prepared.repair is not None else 0
+        self._body = b""
+        self._answer: dict[str, Any] = {}
+        self._voice: Voice | None = None
+        """The choice that waits for a second answer."""
+        self._read: list[Event] = []
+        """What came of it before the attempt."""
+        self._attempts: list[Attempt] = []
+
+    def transform(self, body: bytes) -> bytes:
+        """The client's body; the upstream's own bytes where nothing in it is recognised or mended."""
+        steps = self.steps(body)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+
+    def steps(self, body: bytes) -> Generator[None, None, bytes]:
+        """The same in steps of bounded work, so that a long answer does not keep others waiting."""
+        try:
+            answer = decode_object(body)
+        except BadChunk as error:
+            raise UpstreamBadReply("the model server's answer is not a JSON object") from error
+        self._body, self._answer = body, answer
+        self.facts.usage = token_counts(answer.get("usage"))
+        self.facts.completion_id = answer["id"] if isinstance(answer.get("id"), str) else None
+        choices = answer.get("choices")
+        changed = False
+        for index, choice in enumerate(choices if isinstance(choices, list) else ()):
+            if isinstance(choice, dict) and isinstance(choice.get("message"), dict):
+                changed = (yield from self._choice(index, choice, choice["message"])) or changed
+        return self._encoded(changed=changed)
+
+    @property
+    def repair(self) -> Repair | None:
+        """What is to be asked again."""
+        if self._voice is None or self._prepared.repair is None:
+            return None
+        return Repair.of(self._prepared.repair, self._attempts)
+
+    def repaired(self, body: bytes) -> bytes:
+        """The client's body with the calls of a second answer; one without any is an attempt more."""
+        voice = self._voice
+        if voice is None:
+            return self._body
+        second = read_again(body, self._prepared, self._attempts)
+        self._repairs -= 1
+        self.facts.add_usage(second.usage)
+        if not second.calls:
+            if self._repairs and second.attempt is not None:
+                self._attempts.append(second.attempt)
+                return self._body
+            return self.unrepaired()
+        self._voice = None
+        self.facts.repaired = True
+        self.facts.unusable_calls += len(self._attempts[0].calls)
+        choice = self._answer["choices"][0]
+        message = choice["message"]
+        if voice.hold is not None:
+            events = [*self._read, *voice.replace_attempt()]
+            for event in events:
+                voice.note(event)
+            message["content"] = "".join(event.raw for event in events if isinstance(event, Text)) or None
+        message["tool_calls"] = [self._second_call(voice, call) for call in second.calls]
+        choice["finish_reason"] = self.facts.finish_reasons[0] = "tool_calls"
+        if isinstance(self._answer.get("usage"), dict):
+            self._answer["usage"] = summed_usage(self._answer["usage"], second.usage)
+        return self._encoded(changed=True)
+
+    def unrepaired(self) -> bytes:
+        """Nothing came of asking again: the first answer."""
+        voice, self._voice = self._voice, None
+        if voice is None:
+            return self._body
+        choice = self._answer["choices"][0]
+        message = choice["message"]
+        if message.get("tool_calls"):
+            return self._encoded(changed=self._mend(voice, choice, message))
+        return self._encoded(changed=self._deliver(voice, choice, message, [*self._read, *voice.give_back()]))
+
+    def _encoded(self, *, changed: bool) -> bytes:
+        return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body
+
+    def _second_call(self, voice: Voice, call: SecondCall) -> dict[str, Any]:
+        voice.begin_call(call.dialect)
+        self.facts.take_over(call)
+        return {
+            "id": voice.call_id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+
+    def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
+        asks = self._prepared.repair if self._repairs and len(self._answer["choices"]) == 1 else None
+        hold = hold_of(self._prepared) if asks is not None else None
+        voice = Voice(index, self._prepared, self._make_id, self.facts, hold)
+        reason = choice.get("finish_reason")
+        finish = reason if isinstance(reason, str) else "stop"
+        self.facts.finish_reasons[index] = finish
+        content = message.get("content")
+        if message.get("tool_calls"):
+            attempt = unusable_attempt(message, asks) if asks is not None and finish not in CUT_REASONS else None
+            if attempt is None:
+                return self._mend(voice, choice, message)
+            voice.hold = None
+            return self._wait(voice, attempt, [])
+        if not voice.listens or not isinstance(content, str | None):
+            return False
+        events: list[Event] = []
+        for at in range(0, len(content or ""), _STEP):
+            if at:
+                yield
+            events += voice.feed((content or "")[at : at + _STEP])
+        events += voice.finish(finish)
+        if voice.attempt is not None and isinstance(reason, str):
+            return self._wait(voice, voice.attempt, events)
+        return self._deliver(voice, choice, message, [*events, *voice.give_back()])
+
+    def _wait(self, voice: Voice, attempt: Attempt, events: list[Event]) -> bool:
+        self.facts.attempts += not attempt.calls
+        self._voice, self._read, self._attempts = voice, events, [attempt]
+        return False
+
+    def _deliver(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
+        """Put what was read into the message; True if anything in it is another."""
+        calls: list[dict[str, Any]] = []
+        texts: list[str] = []
+        is_said = False
+        for event in events:
+            voice.note(event)
+            if isinstance(event, Text):
+                texts.append(event.raw)
+            elif isinstance(event, Said):
+                texts.append(event.text)
+                is_said = True
+            elif isinstance(event, Start):
+                voice.begin_call(event.dialect)
+                calls.append({"id": voice.call_id, "type": "function", "function": {"name": event.name}})
+            elif isinstance(event, End):
+                calls[-1]["function"]["arguments"] = event.arguments
+        self.facts.undelivered += voice.shaper.undelivered
+        if is_said:
+            message["content"] = "".join(texts)
+        if not calls:
+            return is_said
+        if any("arguments" not in call["function"] for call in calls):
+            raise broken_call(self.facts.broken[-1])
+        message["content"] = "".join(texts) or None
+        message["tool_calls"] = calls
+        choice["finish_reason"] = voice.final_reason(self.facts.finish_reasons[voice.index])
+        self.facts.finish_reasons[voice.index] = choice["finish_reason"]
+        return True
+
+    def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
+        if not self._prepared.mend_native:
+            return False
+        changed = voice.native.mend_message(message["tool_calls"])
+        self.facts.native_calls += voice.native.count
+        self.facts.unusable_calls += voice.native.unusable
+        reason = voice.native.finish_reason(choice.get("finish_reason"))
+        if reason != choice.get("finish_reason"):
+            choice["finish_reason"] = self.facts.finish_reasons[voice.index] = reason or "tool_calls"
+            changed = True
+        self.facts.mended.update(voice.native.mended)
+        return changed
