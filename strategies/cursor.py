@@ -156,22 +156,6 @@ class Cursor:
                 return found
             yield
 
-    def line(self, bound: int = 4096) -> Steps:
-        """Consume up to and with the next newline (or the end); None when no line ends within `bound`."""
-        while True:
-            end = self.text.find("\n", self.pos, self.pos + bound)
-            if end >= 0:
-                found = self.text[self.pos : end]
-                self.pos = end + 1
-                return found
-            if len(self.text) - self.pos >= bound:
-                return None
-            if self.eof:
-                found = self.text[self.pos :]
-                self.pos = len(self.text)
-                return found
-            yield
-
     def until(self, marker: str, sink: Sink) -> Steps:
         """Hand text to `sink` up to `marker`, which stays; False when the answer ends first."""
         while True:

@@ -267,7 +267,8 @@ class Walk:
     def _ruled_out(self, value: Any, branch: Any, where: str) -> str | None:
         """Why a strict alternative does not take an object: it has a member that the alternative forbids."""
         view = self._document.view(branch) if isinstance(branch, Mapping) else {}
-        if not isinstance(value, dict) or view.get("additionalProperties") is not False or view.get("patternProperties"):
+        is_strict = view.get("additionalProperties") is False and not view.get("patternProperties")
+        if not isinstance(value, dict) or not is_strict:
             return None
         known = view.get("properties")
         extra = next((key for key in value if not isinstance(known, Mapping) or key not in known), None)

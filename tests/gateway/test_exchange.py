@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.core.errors import UpstreamDisconnected
+from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected
 from gateway.core.limits import Limits
 from tests.support.chat import (
     DONE,
@@ -268,3 +268,121 @@ def test_incremental_call_that_breaks_ends_in_an_error_and_no_completed_call():
     with pytest.raises(json.JSONDecodeError):
         json.loads(heard.calls[0]["arguments"])
     assert exchange.facts.broken
+
+
+NATIVE = {"index": 0, "type": "function", "function": {"name": "read", "arguments": {"filePath": "/a"}}}
+
+
+def choices(*deltas, finish=None):
+    found = [{"index": at, "delta": delta, "finish_reason": finish} for at, delta in enumerate(deltas)]
+    return b"data: " + json.dumps({"id": "1", "choices": found}).encode() + b"\n\n"
+
+
+@pytest.mark.parametrize("tools", [None, "read"])
+def test_native_faults_are_mended_in_any_stream(tools):
+    how = prepared(tools=None) if tools is None else prepared(wait=True)
+    usage = {"prompt_tokens": 1, "completion_tokens": 2}
+    events = [event({"tool_calls": [NATIVE]}, usage=usage), event({}, "stop"), DONE]
+    out, exchange = stream(events, how)
+    heard = hear_stream(out)
+    assert heard.calls[0]["arguments"] == '{"filePath":"/a"}'
+    assert heard.finish == "tool_calls"
+    assert exchange.facts.mended["arguments_object"] == 1
+    assert exchange.facts.mended["finish_reason"] == 1
+    chunks = [chunk for chunk in chunks_of(out) if chunk]
+    assert "usage" not in chunks[0]
+    assert chunks[-1]["usage"] == usage
+    assert chunks[-1]["choices"] == []
+
+
+def test_several_choices_in_one_chunk_of_an_answer_that_is_not_read():
+    right = choices({"content": "a"}, {"content": "b"})
+    wrong = choices({"tool_calls": [NATIVE]}, {"content": "c"})
+    end = choices({}, {}, finish="stop")
+    out, exchange = stream([right, wrong, end, DONE], prepared(tools=None))
+    assert out.startswith(right)
+    assert hear_stream(out, 0).calls[0]["name"] == "read"
+    assert hear_stream(out, 0).finish == "tool_calls"
+    assert hear_stream(out, 1).meaning == ("bc", [], "stop")
+    assert exchange.facts.native_calls == 1
+
+
+def test_several_choices_in_one_chunk_are_read_apart():
+    events = [choices({"content": CALL}, {"content": "plain"}), choices({}, {}, finish="stop"), DONE]
+    out, _ = stream(events, prepared())
+    assert hear_stream(out, 0).calls
+    assert hear_stream(out, 1).meaning == ("plain", [], "stop")
+
+
+def test_chunk_of_a_shape_nobody_knows_goes_on_as_it_came():
+    odd = b'data: {"choices": "none", "x": 1}\n\n'
+    events = [odd, *answer_events(["hi"])]
+    assert stream(events, prepared())[0] == b"".join(events)
+
+
+def test_half_a_character_in_an_event_is_passed_on():
+    half = b'data: {"choices": [{"index": 0, "delta": {"content": "\\ud83d"}, "finish_reason": null}]}\n\n'
+    events = [half, *answer_events(["hi"])]
+    out, exchange = stream(events, prepared())
+    assert out == b"".join(events)
+    assert exchange.facts.failure is None
+
+
+def test_comments_keep_their_place():
+    events = [b": ping\n\n", *answer_events(["hi <re"])[:2], b": ping\n\n", *answer_events(["ad"])[1:]]
+    assert stream(events, prepared())[0] == b"".join(events)
+
+
+def test_held_events_that_all_differ_are_bounded_and_their_text_is_not_lost():
+    text = "<write>\n<filePath>/a</filePath>\n<content>\n" + "x" * 40_000
+    parts = [text[at : at + 10] for at in range(0, len(text), 10)]
+    pad = "p" * 1500
+    events = [event({"content": part}, nonce=f"{at}{pad}") for at, part in enumerate(parts)]
+    out, exchange = stream([*events, event({}, "stop"), DONE], prepared())
+    assert hear_stream(out).content == text
+    assert exchange.facts.held_bytes_max < 6 << 20
+
+
+def test_nothing_is_read_behind_the_end():
+    exchange = stream(answer_events(["hi"]), prepared())[1]
+    assert exchange.feed(event({"content": "more"})) == b""
+    assert exchange.finish() == b""
+
+
+def test_empty_answer_is_a_truncated_one():
+    assert hear_stream(stream([], prepared())[0]).error["code"] == "upstream_truncated"
+
+
+def test_bad_last_event_without_its_end_becomes_an_error():
+    out, _ = stream([*answer_events(["hi"])[:2], b"data: {broken"], prepared())
+    assert hear_stream(out).error["code"] == "upstream_bad_reply"
+
+
+def test_whole_answer_with_native_faults_is_mended():
+    call = {"type": "function", "function": {"name": "read", "arguments": {"filePath": "/a"}}}
+    out, exchange = whole(answer_body(None, "stop", tool_calls=[call]), prepared(tools=None))
+    heard = hear_body(out)
+    assert heard.calls[0]["arguments"] == '{"filePath":"/a"}'
+    assert heard.finish == "tool_calls"
+    assert exchange.facts.native_calls == 1
+    right = answer_body(
+        None, "tool_calls", tool_calls=[{**call, "id": "c", "function": {"name": "r", "arguments": ""}}]
+    )
+    assert whole(right, prepared(tools=None))[0] == right
+
+
+def test_whole_answer_that_is_no_object_is_refused():
+    with pytest.raises(UpstreamBadReply):
+        whole(b"[1]", prepared())
+    assert whole(b'{"choices": [1, {"message": 2}]}', prepared())[0] == b'{"choices": [1, {"message": 2}]}'
+
+
+def test_long_whole_answer_is_read_in_steps():
+    exchange = whole(answer_body("short"), prepared())[1]
+    results = []
+
+    def working():
+        results.append((yield from exchange.steps(answer_body("word " * 20_000 + "\n" + CALL))))
+
+    assert len(list(working())) > 3
+    assert hear_body(results[0]).calls
