@@ -133,6 +133,8 @@ def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps
     if (yield from cur.starts("\n")):
         cur.pos += 1
         yield from cur.match(_BLANKS, 256)
+        if _NEXT.match((yield from cur.peek(_LONGEST_NEXT))):
+            return text_arguments("", context.schema(tool)), ()
     first = yield from cur.peek(1)
     if first == "{":
         payload = yield from read_json(cur, context, opening, _STOPS, tool=tool)
@@ -171,8 +173,9 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
             parsed = parse(text, closed=True)
         except JsonFault:
             raise Reject("JSON", attempted=True) from None
-        if not text[parsed.end :].strip():
-            return parsed.value, parsed.steps
+        if text[parsed.end :].strip():
+            raise Reject("text after the object", attempted=True)
+        return parsed.value, parsed.steps
     return {_sole(schema): text.removesuffix("\n")}, ()
 
 
