@@ -1,6 +1,7 @@
 """Clients whose tools are in their prompt, and requests that ask for tool work without tools, over real sockets."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ FINISH = event(finish="stop")
 CALL = '```json\n{"name": "read_file", "arguments": {"path": "src/a.py"}}\n```'
 
 
-def request(client: str = "roo", *, stream: bool = True, **fields) -> dict:
+def request(client: str = "roo", *, stream: bool = True, **fields) -> Any:
     messages = [{"role": "system", "content": prompt(client)}, {"role": "user", "content": "<task>fix it</task>"}]
     return {"model": "deepseek-chat", "messages": messages, "stream": stream, **fields}
 

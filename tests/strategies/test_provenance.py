@@ -120,7 +120,7 @@ def test_a_copied_call_that_had_begun_to_flow_breaks():
 
 
 def test_texts_are_looked_at_only_when_a_call_is_accepted():
-    class Watched(dict):
+    class Watched(dict[str, object]):
         read = 0
 
         def get(self, *key):

@@ -143,7 +143,8 @@ def test_nothing_but_its_own_fault_is_raised(text):
 
 
 def scanned(parts: list[str]) -> tuple[object, str, str]:
-    cursor, pieces = Cursor(), []
+    cursor = Cursor()
+    pieces: list[str] = []
     steps = bracketed(cursor, pieces.append)
     for number, part in enumerate(parts):
         cursor.push(part)

@@ -61,7 +61,8 @@ def schema(properties: dict[str, Any] | None = None, **more: Any):
 
 
 def prop_of(declared: Any) -> Prop:
-    return schema({"x": declared}).prop("x")
+    found: Prop = schema({"x": declared}).prop("x")
+    return found
 
 
 @pytest.mark.parametrize(

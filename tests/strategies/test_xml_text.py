@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from typing import Any
 
 import pytest
 
@@ -267,7 +268,7 @@ def hostile(rng: random.Random) -> str:
     return "".join(chr(rng.randint(32, 126)) for _ in range(rng.randint(1, 9))) + text if rng.random() < 0.5 else text
 
 
-def call(rng: random.Random, client: str) -> tuple[str, dict]:
+def call(rng: random.Random, client: str) -> Any:
     path = rng.choice(["src/a.py", "b c.txt", "ü/漢.md", hostile(rng)])
     shell = {"command": hostile(rng)} | ({"requires_approval": True} if client == "cline" else {})
     edit = "replace_in_file" if client == "cline" else "apply_diff"
@@ -284,12 +285,15 @@ def call(rng: random.Random, client: str) -> tuple[str, dict]:
     )
 
 
-def meant(name: str, arguments: dict, params: dict[str, str]) -> bool:
+def meant(name: str, arguments: dict[str, Any], params: dict[str, str]) -> bool:
     """Whether what the client carries out is the very same."""
     if name == "read_file" and "args" in params:
         found = re.fullmatch(r"<file>\n<path>(.*)</path>\n</file>", params["args"], re.DOTALL)
         return found is not None and unescaped_once(found[1]) == arguments["path"]
-    added = {"list_files": {"recursive": "false"}, "write_to_file": {"line_count": params.get("line_count")}}
+    added: dict[str, Any] = {
+        "list_files": {"recursive": "false"},
+        "write_to_file": {"line_count": params.get("line_count")},
+    }
     said = {key: {True: "true"}.get(value, value) for key, value in arguments.items()}
     expected = {**added.get(name, {}), **said}
     return {key: value for key, value in expected.items() if value is not None} == params
@@ -321,9 +325,10 @@ def test_every_call_arrives_as_it_was_meant_or_is_left_alone_and_counted(client,
 
 def test_clients_are_told_apart_by_what_they_call_themselves_and_by_their_prompt():
     for name, client in CLIENTS.items():
-        assert recognise(tag_request(name), client).profile.id == name
-        assert recognise(tag_request(name), Client()).profile.id == name
-        assert recognise(tag_request("roo"), client).profile.id == name
+        for prompt, who in ((name, client), (name, Client()), ("roo", client)):
+            found = recognise(tag_request(prompt), who)
+            assert found is not None
+            assert found.profile.id == name
 
 
 @pytest.mark.parametrize(

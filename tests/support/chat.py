@@ -18,7 +18,7 @@ from tests.support.reading import AGENT_TOOLS
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "fp"}
 
 
-def event(delta: dict[str, Any], finish: str | None = None, *, index: int = 0, **more: Any) -> bytes:
+def event(delta: Any, finish: str | None = None, *, index: int = 0, **more: Any) -> bytes:
     """One chunk as an SSE event."""
     choice = {"index": index, "delta": delta, "finish_reason": finish}
     return b"data: " + json.dumps({**HEAD, "choices": [choice], **more}, ensure_ascii=False).encode() + b"\n\n"
@@ -50,7 +50,7 @@ class Heard:
     content: str | None = None
     calls: list[dict[str, Any]] = field(factory=list)
     finish: str | None = None
-    error: dict[str, Any] | None = None
+    error: Any = None
     done: bool = False
     roles: list[str] = field(factory=list)
 
@@ -60,7 +60,7 @@ class Heard:
         return (self.content, [(call["name"], call["arguments"]) for call in self.calls], self.finish)
 
 
-def chunks_of(data: bytes) -> Iterator[dict[str, Any] | None]:
+def chunks_of(data: bytes) -> Iterator[Any]:
     """Each event's object; None for `[DONE]`. Comments are passed over."""
     for block in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n\n"):
         lines = [line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")]

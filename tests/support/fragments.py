@@ -145,7 +145,8 @@ class Way:
     options: Options = field(factory=Options)
 
     def reader(self) -> Reader:
-        return _factory(self.prompted, self.options)()
+        made: Reader = _factory(self.prompted, self.options)()
+        return made
 
 
 @cache

@@ -36,15 +36,18 @@ def test_it_is_what_the_client_itself_would_see(profile):
 def test_a_value_beyond_the_bound_is_lost():
     text = "<list_files>\n<path>{}</path>\n</list_files>"
     rules = Rules(max_value=20)
-    assert see(text.format("x" * 13), rules, TOOLS, PARAMETERS).values == {"path": "x" * 13}
-    assert see(text.format("x" * 14), rules, TOOLS, PARAMETERS).values == {}
-    assert see(text.format("\U0001f600" * 7), rules, TOOLS, PARAMETERS).values == {}
+    for value, kept in (("x" * 13, {"path": "x" * 13}), ("x" * 14, {}), ("\U0001f600" * 7, {})):
+        seen = see(text.format(value), rules, TOOLS, PARAMETERS)
+        assert seen is not None
+        assert seen.values == kept
 
 
 def test_a_files_outer_fence_and_its_line_numbers_are_taken_off():
     text = "<write_to_file>\n<path>a</path>\n<content>\n{}\n</content>\n</write_to_file>"
     for written, kept in (("```py\nx\n```", "x"), ("1 | a\n2 | b", "a\nb"), ("1 | a\nb", "1 | a\nb"), ("x```", "")):
-        assert see(text.format(written), ROO.rules, TOOLS, PARAMETERS).values["content"] == kept
+        seen = see(text.format(written), ROO.rules, TOOLS, PARAMETERS)
+        assert seen is not None
+        assert seen.values["content"] == kept
 
 
 @pytest.mark.parametrize("piece", ["</content>", "<content>", "<path>", "</path>", "<", "x", "</write_to_file"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -93,7 +94,7 @@ FORMS = [
 EVERY_FORM = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.dialect)
 
 
-def calls_of(text: str, **how: object) -> list[tuple[str, dict[str, object]]]:
+def calls_of(text: str, **how: Any) -> list[tuple[str, dict[str, object]]]:
     return [(name, json.loads(arguments)) for name, arguments in read_every_way(text, **how).calls]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.core.events import Args, Start
-from gateway.core.tools import ToolSet
+from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.reading import reader_factory
 from tests.support.reading import AGENT_TOOLS, BOOLEAN, INTEGER, STRING, read, read_every_way, tool
@@ -71,8 +71,8 @@ def test_what_a_broken_call_holds_is_no_call():
 
 
 def test_an_argument_that_a_strict_schema_rules_out_does_not_flow():
-    strict = tool("find", "city")
-    strict.parameters["additionalProperties"] = False
+    loose = tool("find", "city")
+    strict = Tool(name="find", parameters={**loose.parameters, "additionalProperties": False})
     text = "<find>\n<city>Rome</city>\n<mood>sunny</mood>\n</find>"
     found = read_every_way(text, tools=ToolSet([strict]))
     assert found.calls == [("find", '{"city":"Rome"}')]
