@@ -1,0 +1,65 @@
+"""Calls as the nodes of MiniMax M3: what may be missing, and what leaves them text."""
+
+import pytest
+
+from tests.support.reading import read, read_every_way
+
+MARK = "]<]minimax[>["
+OPEN = f'{MARK}<invoke name="read">'
+PATH = f"{MARK}<filePath>a{MARK}</filePath>"
+CLOSE = f"{MARK}</invoke>"
+
+
+@pytest.mark.parametrize("end", ["", f"{MARK}</tool_call>"])
+def test_a_call_may_lack_its_closer_at_a_price(end: str) -> None:
+    whole, lacking = read_every_way(OPEN + PATH + CLOSE + end), read_every_way(OPEN + PATH + end)
+    assert whole.calls == lacking.calls == [("read", '{"filePath":"a"}')]
+    assert (whole.text, lacking.text) == ("", "")
+    assert whole.scores > lacking.scores
+
+
+@pytest.mark.parametrize("end", ["", f"{MARK}</tool_call>"])
+def test_an_empty_element_is_a_call_without_arguments(end: str) -> None:
+    found = read_every_way(f'{MARK}<invoke name="todoread"/>{end}')
+    assert (found.calls, found.text) == ([("todoread", "{}")], "")
+
+
+def test_the_marker_alone_is_part_of_a_value() -> None:
+    found = read_every_way(f"{OPEN}{MARK}<filePath>a{MARK}b{MARK}</filePath>{CLOSE}")
+    assert found.calls == [("read", f'{{"filePath":"a{MARK}b"}}')]
+
+
+def test_a_value_without_opener_has_the_name_of_its_closer() -> None:
+    found = read_every_way(f"{OPEN}{MARK}foo{MARK}</filePath>{CLOSE}")
+    assert (found.calls, found.scores) == ([("read", '{"filePath":"foo"}')], [95])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{OPEN}{PATH}{MARK}</filePath>", "not closed"),
+        (f"{OPEN}{PATH} x {CLOSE}", "text between parameters"),
+        (f"{MARK}<tool_call>zap", "no invoke"),
+        (f"{OPEN}{MARK}<filePath>a{MARK}</limit>{CLOSE}", "closed by another tag"),
+        (f"{OPEN}{MARK}<filePath>x{MARK}<a>b{MARK}</a>{MARK}</filePath>{CLOSE}", "text between values"),
+        (f"{OPEN}{MARK}foo{MARK}</zap>{CLOSE}", "value not opened"),
+        (f"{OPEN}{MARK}foo", "value not closed"),
+        (f"{OPEN}{MARK}<limit>1{MARK}</limit>{MARK}a{MARK}</filePath>{CLOSE}", "value not closed"),
+    ],
+)
+def test_nodes_that_do_not_fit_stay_text(text: str, reason: str) -> None:
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+    assert reason in [noted[-1] for noted in found.notes]
+
+
+def test_a_call_that_was_cut_is_none() -> None:
+    assert read(OPEN + PATH, reason="length").notes == [("cut",)]
+
+
+def test_a_parameter_given_twice_is_no_call_whether_it_flowed_or_not() -> None:
+    text = OPEN + PATH + PATH.replace(">a", ">b") + CLOSE
+    assert read(text).calls == []
+    flowed = read(text, stream_arguments="incremental")
+    assert flowed.calls == []
+    assert len(flowed.broken) == 1
