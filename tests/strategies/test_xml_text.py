@@ -16,7 +16,7 @@ from strategies.clients import recognise
 from strategies.xml_text import UNSAYABLE, XmlTextStrategy
 from tests.support.chat import answer_body, answer_events, event, hear_body, hear_stream, stream, whole
 from tests.support.client_parsers import Use, parse, unescaped_once
-from tests.support.tag_clients import CLIENTS, TOOLS, tag_request
+from tests.support.tag_clients import CLIENTS, TOOLS, prompt, tag_request
 
 
 def prepared(client, *messages, model="deepseek-chat", **options):
@@ -325,8 +325,8 @@ def test_every_call_arrives_as_it_was_meant_or_is_left_alone_and_counted(client,
 
 def test_clients_are_told_apart_by_what_they_call_themselves_and_by_their_prompt():
     for name, client in CLIENTS.items():
-        for prompt, who in ((name, client), (name, Client()), ("roo", client)):
-            found = recognise(tag_request(prompt), who)
+        for told, who in ((name, client), (name, Client()), ("roo", client)):
+            found = recognise(tag_request(told), who)
             assert found is not None
             assert found.profile.id == name
 
@@ -378,6 +378,54 @@ def test_a_prompt_in_parts_gets_the_reminder_as_a_part():
     parts = json.loads(XmlTextStrategy().prepare(request, options).body)["messages"][0]["content"]
     assert len(parts) == 2
     assert "REMINDER" in parts[1]["text"]
+
+
+def reminded(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages as they go up with the reminder switched on."""
+    request = parse_request(json.dumps({"model": "m", "messages": messages}).encode())
+    body = XmlTextStrategy().prepare(request, Options(client=CLIENTS["roo"], prompt_reminder=True)).body
+    told: list[dict[str, Any]] = json.loads(body)["messages"]
+    return told
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_the_reminder_stands_in_the_system_prompt_wherever_that_is(role: str) -> None:
+    user = {"role": "user", "content": "hello"}
+    first, second = reminded(user, {"role": role, "content": prompt("roo")})
+    assert first == user
+    assert second["content"].startswith(prompt("roo"))
+    assert "REMINDER" in second["content"]
+
+
+def test_a_prompt_that_a_user_sends_is_not_written_into() -> None:
+    user = {"role": "user", "content": prompt("roo")}
+    assert reminded(user) == [user]
+
+
+def test_a_reminder_in_parts_is_added_once() -> None:
+    parts = [{"type": "text", "text": prompt("roo")}]
+    once = reminded({"role": "system", "content": parts}, {"role": "user", "content": "go on"})
+    assert len(once[0]["content"]) == 2
+    assert reminded(*once) == once
+
+
+@pytest.mark.parametrize(
+    ("tools", "right"),
+    [
+        ({"attempt_completion": ["result*"]}, "<attempt_completion>\n<result>Done.</result>\n</attempt_completion>"),
+        ({"switch_mode": ["mode_slug*"]}, "<tool_name>\n<parameter>value</parameter>\n</tool_name>"),
+        ({"execute_command": ["command*"]}, "<execute_command>\n<command>ls</command>\n</execute_command>"),
+    ],
+)
+def test_the_reminder_shows_a_tool_that_the_prompt_has(tools: dict[str, list[str]], right: str) -> None:
+    (told,) = reminded({"role": "system", "content": prompt("roo", tools)})
+    assert told["content"].endswith(f"Right:\n{right}")
+
+
+def test_a_request_of_no_client_of_tags_is_left_alone() -> None:
+    request = parse_request(b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}')
+    how = XmlTextStrategy().prepare(request, Options(prompt_reminder=True))
+    assert (how.body, how.make_reader) == (request.raw, None)
 
 
 def test_usage_and_foreign_fields_survive_beside_a_call():
