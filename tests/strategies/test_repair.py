@@ -10,7 +10,8 @@ from gateway.wire.openai_chat import parse_request
 from strategies.base import Attempt, Options, Prepared
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
-from strategies.repair import Repairs, demanded
+from strategies.repair import Demand, Repairs, demanded, fault_of, repairs
+from strategies.samples import sample_arguments
 from strategies.xml_prompt import XmlPromptStrategy
 from tests.support.reading import AGENT_TOOLS
 
@@ -18,6 +19,7 @@ TOOLS = [
     {"type": "function", "function": {"name": tool.name, "description": "", "parameters": tool.parameters}}
     for tool in AGENT_TOOLS
 ]
+READ, GLOB = (tool for tool in AGENT_TOOLS if tool.name in ("read", "glob"))
 USER = {"role": "user", "content": "Look at the file."}
 
 
@@ -224,3 +226,59 @@ def test_the_reason_holds_nothing_that_the_model_wrote() -> None:
     assert ask.reason(Attempt(content=secret, notes=tuple(attempts(secret, how)))) == "value not closed"
     assert ask.reason(Attempt(content=secret)) == "required_call_missing"
     assert ask.reason(Attempt(content=secret, calls=({},))) == "bad_arguments"
+
+
+def note(*reasons: str, seen: str = "<read>", name: str = "read", size: int | None = None) -> Note:
+    verdict = Verdict(dialect="generic_xml", name=name, score=97, accepted=False, reasons=reasons)
+    return Note(verdict, seen=seen, size=len(seen) if size is None else size)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "fault"),
+    [
+        (("JSON: no colon",), "its JSON is not valid (no colon)"),
+        (("missing_braces -3", "confidence 0.80 is below 0.90"), "its JSON is not complete"),
+        (("call_closer_missing -2", "confidence 0.80 is below 0.90"), "its closing tag is missing or wrong"),
+        (("value_tag -2", "confidence 0.80 is below 0.90"), "it is not written exactly in the required form"),
+        (("tag 97", "text between parameters"), "it is not written in the required form (text between parameters)"),
+    ],
+)
+def test_a_fault_is_told_in_words_to_act_on(reasons: tuple[str, ...], fault: str) -> None:
+    assert fault_of(note(*reasons), READ) == fault
+
+
+def test_a_tag_is_called_unclosed_only_where_all_of_the_candidate_was_seen() -> None:
+    seen = "<read>\n<filePath>a"
+    told = [fault_of(note("value not closed", seen=seen, size=size), READ) for size in (None, 900)]
+    assert told == ["`<filePath>` was not closed", "it is not written in the required form (value not closed)"]
+
+
+def test_the_tool_of_a_candidate_may_be_named_in_its_text_only() -> None:
+    ask = ask_of(prepared())
+    found = ask.tool_of(note("JSON", seen='{"tool": "write_to_file"', name="wrte"))
+    assert found is not None
+    assert found.name == "write_to_file"
+    assert ask.tool_of(note("JSON", seen="nothing to readers", name="wrte")) is None
+
+
+def test_the_examples_own_arguments_are_an_echo_unless_the_model_had_meant_them() -> None:
+    ask = ask_of(prepared())
+    example = json.dumps(sample_arguments(READ))
+    meant = [Attempt(content="<read>", notes=(note("value not closed"),))]
+    assert ask.is_echo("read", example, meant)
+    assert not ask.is_echo("read", '{"filePath": "other.py"}', meant)
+    assert not ask.is_echo("read", "[]", meant)
+    assert not ask.is_echo("read", "{}", meant)
+    assert not ask.is_echo("nothing", example, meant)
+    assert not ask.is_echo("glob", json.dumps(sample_arguments(GLOB)), meant)
+    said_before = [Attempt(content=f"<read>{example}", notes=meant[0].notes)]
+    assert not ask.is_echo("read", example, said_before)
+
+
+def test_a_call_of_a_tool_that_is_not_declared_is_asked_for_in_general() -> None:
+    ask = repairs(ask_of(prepared()).request, demand=Demand(required=True, name="zap"))
+    assert ask is not None
+    text = json.loads(ask.body([Attempt(content="No.")]))["messages"][-1]["content"]
+    assert text.endswith("a call of one of the tools is required now.")
+    assert ask.satisfies("zap")
+    assert not ask.satisfies("read")
