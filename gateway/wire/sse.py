@@ -24,13 +24,15 @@ class EventTooLong(ValueError):
 class SseDecoder:
     """Turns bytes into events."""
 
-    __slots__ = ("_buffer", "_max", "_scanned", "_skip_lf", "_started")
+    __slots__ = ("_buffer", "_has_cr", "_max", "_scanned", "_skip_lf", "_started")
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max = max_event_bytes
         self._buffer = bytearray()
         self._scanned = 0
         self._started = False
+        self._has_cr = False
+        """A carriage return is among what is waiting: any line end may come."""
         self._skip_lf = False
 
     @property
@@ -45,9 +47,8 @@ class SseDecoder:
         self._buffer += data
         if not self._started and not self._start():
             return []
-        if b"\r" in data or self._buffer.find(b"\r", max(0, len(self._buffer) - len(data) - 2)) >= 0:
-            return self._split_any()
-        return self._split_lf()
+        self._has_cr = self._has_cr or b"\r" in data
+        return self._split_any() if self._has_cr else self._split_lf()
 
     def finish(self) -> list[SseEvent]:
         """The last event, completed with the blank line it lacks."""
@@ -97,6 +98,7 @@ class SseDecoder:
             if start == len(buffer) and buffer[-1:] == b"\r":
                 self._skip_lf = True
         del buffer[:start]
+        self._has_cr = bool(buffer)
         return self._wait(events)
 
     def _wait(self, events: list[SseEvent]) -> list[SseEvent]:
