@@ -34,11 +34,10 @@ _CODE_TOOLS = ("python", "code_interpreter", "ipython", "python_interpreter", "e
 
 @frozen(kw_only=True)
 class Payload:
-    """A value, what had to be mended in it, and where it ends if more was read than it."""
+    """A value and what had to be mended in it."""
 
     value: Any
     steps: tuple[str, ...] = ()
-    end: int | None = None
 
 
 def read_json(
@@ -71,7 +70,6 @@ def read_json(
 def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: Tool | None, frame: int) -> Steps:
     """Everything up to a closing token, through the whole ladder."""
     pieces: list[str] = []
-    start = cur.offset
     pattern, longest = _any_of(stops)
     ended = yield from cur.until_match(pattern, longest - 1, pieces.append)
     if not ended and cur.cut:
@@ -82,9 +80,7 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip(" \t\r\n`"):
-        if ended:
-            raise Reject("text after the object", attempted=True)
-        return Payload(value=parsed.value, steps=parsed.steps, end=start + parsed.end)
+        raise Reject("text after the object", attempted=True)
     steps = parsed.steps if ended else tuple(_FRAME.get(step, step) for step in parsed.steps)
     return Payload(value=parsed.value, steps=steps)
 
@@ -213,14 +209,10 @@ def read_objects(
             yield draft
         payload = yield from read_json(cur, context, opening, (*closers, *stops), frame=1)
         found = drafts_of(shape(payload.value), context, form=form, steps=payload.steps)
-        if payload.end is not None:
-            found = [evolve(draft, end=payload.end) for draft in found]
-            break
         yield from _separator(cur)
     if not found:
         raise Reject("no JSON")
-    mends = () if found[-1].end is not None else (yield from read_end(cur, closers))
-    for draft in with_mends(found, mends):
+    for draft in with_mends(found, (yield from read_end(cur, closers))):
         yield draft
 
 

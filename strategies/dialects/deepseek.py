@@ -14,8 +14,6 @@ import re
 from collections.abc import Generator
 from functools import partial
 
-from attrs import evolve
-
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
@@ -48,10 +46,7 @@ def _parse(
         yield from cur.ws()
         yield from cur.lits(_CALL)
     while True:
-        for draft in (yield from _call(cur, context, opening, typed=typed)):
-            yield draft
-            if draft.end is not None:
-                return
+        yield from (yield from _call(cur, context, opening, typed=typed))
         yield from cur.ws()
         if not (yield from cur.lits(_CALL)):
             yield from cur.lits(_SECTION_END)
@@ -69,8 +64,6 @@ def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool) -> St
             cur, context, opening, (*_CALL_END, *_SECTION_END, _EOS, *STOPS), tool=found[0] if found else None
         )
         drafts = named_drafts(context, name, payload)
-        if payload.end is not None:
-            return [evolve(draft, end=payload.end) for draft in drafts]
     else:
         if not (yield from _ends(cur)):
             raise Reject("no arguments")

@@ -142,9 +142,12 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
     if key or (tag and _KEY_OPEN.match(tag)) or not call.schema.required:
         begin_call(call, arguments)
     while True:
-        if not key and not (yield from _skip(cur, _KEY_OPEN)):
+        opened = 0 if key else (yield from _skip(cur, _KEY_OPEN))
+        if not key and not opened:
             return
-        key = key or (yield from _key(cur, call))
+        if opened > 1:
+            call.mends.append("doubled_tag")
+        key = key or (yield from _key(cur))
         if (yield from _skip(cur, _KEY_CLOSE)) > 1:
             call.mends.append("doubled_tag")
         yield from _pair(cur, call, key, way, arguments)
@@ -152,9 +155,7 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
         yield from cur.ws()
 
 
-def _key(cur: Cursor, call: Call) -> Steps:
-    if (yield from _skip(cur, _KEY_OPEN)):
-        call.mends.append("doubled_tag")
+def _key(cur: Cursor) -> Steps:
     key = (yield from cur.match(_KEY_RUN, 128)).strip()
     if not key or (yield from cur.peek(1)) not in ("<", "\r", "\n"):
         raise Reject("no key", attempted=True)

@@ -13,7 +13,7 @@ from which the server stripped the tokens. A header is short; what is longer is 
 import re
 from collections.abc import Generator, Sequence
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
@@ -58,11 +58,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         raise Reject("no arguments", attempted=True)
     found = context.resolve(name)
     payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
-    drafts = named_drafts(context, name, payload)
-    if payload.end is not None:
-        yield from (evolve(draft, end=payload.end) for draft in drafts)
-    else:
-        yield from with_mends(drafts, (yield from _end(cur)))
+    yield from with_mends(named_drafts(context, name, payload), (yield from _end(cur)))
 
 
 def read_header(cur: Cursor, marker: str) -> Steps:
@@ -152,8 +148,7 @@ def _parse_stripped(
         raise Reject("no arguments")
     found = context.resolve(name)
     payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
-    drafts = named_drafts(context, name, payload, form="function")
-    yield from (evolve(draft, end=payload.end) for draft in drafts)
+    yield from named_drafts(context, name, payload, form="function")
 
 
 def _glued(name: str, context: Context) -> str:

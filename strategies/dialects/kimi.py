@@ -16,8 +16,6 @@ the end follows it; else it is content. Strings flow as they come.
 import re
 from collections.abc import Generator
 
-from attrs import evolve
-
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
@@ -43,10 +41,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         if not (yield from cur.lit(_CALL)):
             raise Reject("no call in the section")
     while True:
-        for draft in (yield from _call(cur, context, opening)):
-            yield draft
-            if draft.end is not None:
-                return
+        yield from (yield from _call(cur, context, opening))
         yield from cur.ws()
         if not (yield from cur.lit(_CALL)):
             yield from cur.lits(_SECTION_END)
@@ -72,8 +67,6 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
     if name is None:
         raise Reject("the id names no tool", attempted=True)
     drafts = named_drafts(context, name, payload)
-    if payload.end is not None:
-        return [evolve(draft, end=payload.end) for draft in drafts]
     return with_mends(drafts, (yield from read_end(cur, _CALL_END)))
 
 

@@ -13,8 +13,6 @@ import re
 from collections.abc import Generator
 from typing import Any
 
-from attrs import evolve
-
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
@@ -54,9 +52,9 @@ def _parse_functionary(
         return
     payload = yield from read_json(cur, context, opening, (f"\n{_MARK}", *STOPS), tool=context.find(name))
     drafts = named_drafts(context, name, payload, form="function")
-    if not marked and payload.end is None:
+    if not marked:
         yield from _require_end(cur)
-    yield from (evolve(draft, end=payload.end) for draft in drafts)
+    yield from drafts
 
 
 def _require_end(cur: Cursor) -> Steps:
@@ -163,8 +161,7 @@ def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) 
         raise Reject("no arguments")
     name = opening.marker[1:-1]
     payload = yield from read_json(cur, context, opening, STOPS, tool=context.find(name))
-    drafts = named_drafts(context, name, payload, form="function")
-    yield from (evolve(draft, end=payload.end) for draft in drafts)
+    yield from named_drafts(context, name, payload, form="function")
 
 
 _ID = re.compile(r"[^()\s]*")

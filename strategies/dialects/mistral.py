@@ -11,8 +11,6 @@ the end of the answer, and the new form without its marker at a line start.
 import re
 from collections.abc import Generator
 
-from attrs import evolve
-
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer, json_text
@@ -50,8 +48,7 @@ def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str
     found = context.resolve(name)
     if (yield from cur.peek(1)) == "{":
         payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
-        drafts = named_drafts(context, name, payload, form)
-        yield from (evolve(draft, end=payload.end) for draft in drafts)
+        yield from named_drafts(context, name, payload, form)
     elif not marked and found and not cur.cut and (yield from _ends(cur)):
         yield from named_drafts(context, name, Payload(value=None), form)
     else:
