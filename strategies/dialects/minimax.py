@@ -96,13 +96,17 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     key, mends = resolve_parameter(written, call.schema, call.texts)
     call.mends += mends
     prop = call.schema.prop(key)
-    flows = prop.only_string and not mends and key not in call.texts
+    is_prototype = call.is_prototype(key)
+    flows = prop.only_string and not mends and not is_prototype and key not in call.texts
     sink = Sink(arguments, key, body=True, flows=flows, trim=False, entities=False)
     node = yield from _node(cur, written, sink, 0)
+    if is_prototype:
+        call.mends.append("prototype_key")
+        return True
+    if arguments.live and key in call.texts:
+        raise Reject("parameter given twice")
     _store(call, key, node, prop)
     if arguments.live:
-        if len(call.texts[key]) > 1:
-            raise Reject("parameter given twice")
         sink.close(call.values[key])
     return True
 
@@ -166,10 +170,11 @@ def _store(call: Call, key: str, node: Node, prop: Prop) -> None:
     if isinstance(node, str):
         call.store(key, node)
         return
+    value = _value(node, prop)
     if key in call.texts:
-        call.mends.append("parameter_repeated")
+        call.mends.append("parameter_repeated" if value == call.values[key] else "parameter_chosen")
     call.texts.setdefault(key, []).append("")
-    call.values[key] = _value(node, prop)
+    call.values[key] = value
 
 
 def _value(node: Node, prop: Prop) -> Any:

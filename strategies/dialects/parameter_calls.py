@@ -163,9 +163,13 @@ class Call:
             return name not in self.texts or "array" in self.schema.prop(name).types
         return not self.schema.properties and name not in self.texts
 
+    def is_prototype(self, key: str) -> bool:
+        """Whether a key that nobody declared would reach into every object of a client in JavaScript."""
+        return key in _PROTOTYPE_KEYS and key not in self.schema.properties
+
     def store(self, key: str, text: str, typed: Typed | None = None) -> None:
         """Keep a value; given again it joins a list, or the last that is not empty counts."""
-        if key in _PROTOTYPE_KEYS and key not in self.schema.properties:
+        if self.is_prototype(key):
             self.mends.append("prototype_key")
             return
         texts = self.texts.setdefault(key, [])
@@ -312,6 +316,8 @@ def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps
     call.mends += mends
     cur.pos += len(tag)
     if empty:
+        if arguments.live and key in call.texts:
+            raise Reject("parameter given twice")
         call.store(key, "")
         show_value(call, key, arguments)
     else:
@@ -325,7 +331,7 @@ def read_parameter(
     """The value of one parameter, behind its opener `tag`; `shown` if it may flow under this name."""
     prop = call.schema.prop(key)
     edges = call.form.edges
-    proto = key in _PROTOTYPE_KEYS and key not in call.schema.properties
+    proto = call.is_prototype(key)
     typed = call.form.typed(call, tag, key, "") is not None
     sink = Sink(
         arguments,
@@ -366,8 +372,6 @@ def _bare(text: str, *, raw: bool) -> str:
 def show_value(call: Call, key: str, arguments: Arguments) -> None:
     """Pass on a value that came at once, where the call has begun."""
     if arguments.live and key in call.values:
-        if len(call.texts[key]) > 1:
-            raise Reject("parameter given twice")
         arguments.key(dumps(key))
         arguments.piece(dumps(call.values[key]))
 

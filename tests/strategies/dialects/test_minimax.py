@@ -1,8 +1,11 @@
 """Calls as the nodes of MiniMax M3: what may be missing, and what leaves them text."""
 
+import json
+
 import pytest
 
-from tests.support.reading import read, read_every_way
+from gateway.core.tools import ToolSet
+from tests.support.reading import read, read_every_way, tool
 
 MARK = "]<]minimax[>["
 OPEN = f'{MARK}<invoke name="read">'
@@ -63,3 +66,31 @@ def test_a_parameter_given_twice_is_no_call_whether_it_flowed_or_not() -> None:
     flowed = read(text, stream_arguments="incremental")
     assert flowed.calls == []
     assert len(flowed.broken) == 1
+
+
+@pytest.mark.parametrize("again", ["a", "b"])
+def test_a_flowing_parameter_is_never_told_twice(again: str) -> None:
+    """What was streamed cannot be taken back, so even the same value again breaks the call."""
+    text = OPEN + PATH + PATH.replace(">a", f">{again}") + CLOSE
+    whole = read_every_way(text)
+    assert [json.loads(arguments) for _, arguments in whole.calls] == ([{"filePath": "a"}] if again == "a" else [])
+
+
+@pytest.mark.parametrize("key", ["__proto__", "constructor"])
+@pytest.mark.parametrize("value", ["x", f"{MARK}<a>x{MARK}</a>"])
+def test_a_key_that_reaches_into_every_object_is_left_out(key: str, value: str) -> None:
+    text = OPEN + PATH + f"{MARK}<{key}>{value}{MARK}</{key}>" * 2 + CLOSE
+    found = read_every_way(text)
+    assert [json.loads(arguments) for _, arguments in found.calls] == [{"filePath": "a"}]
+    assert read(text, stream_arguments="incremental").calls == found.calls
+
+
+def test_another_list_of_the_same_name_is_not_chosen_silently() -> None:
+    tools = ToolSet([tool("read", "filePath", tags={"type": "array", "items": {"type": "string"}})])
+
+    def tags(value: str) -> str:
+        return f"{MARK}<tags>{MARK}<item>{value}{MARK}</item>{MARK}</tags>"
+
+    assert read_every_way(OPEN + PATH + tags("a") + tags("b") + CLOSE, tools=tools).calls == []
+    same = read_every_way(OPEN + PATH + tags("a") + tags("a") + CLOSE, tools=tools)
+    assert [json.loads(arguments)["tags"] for _, arguments in same.calls] == [["a"]]
