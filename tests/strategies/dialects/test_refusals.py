@@ -16,6 +16,7 @@ SAVE = ToolSet(
 CODE = "<|channel|>commentary to=functions.python code<|message|>x = 1"
 INTERPRETER = "<|action_start|><|interpreter|>\nx = 1"
 LEGACY, LEGACY_END = "<function_calls>\n<invoke>\n", "</invoke>\n</function_calls>"
+FLOWER = "✿FUNCTION✿: "
 GEMMA, GEMMA_END = "<|tool_call>call:save{", "}<tool_call|>"
 SHELL = {"recovery_shell": True, "min_confidence": 80}
 
@@ -64,6 +65,26 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "functionary: code that was cut": (">>>python\nx = 1", "cut", {"tools": PYTHON, "reason": "length"}),
     "qwen3_coder: half an opener": ("<tool_call>\nfunction=read\n<parameter=x>\n", "no function inside", {}),
+    "qwen_agent: code for a tool that takes none": (
+        f"{FLOWER}read\n✿ARGS✿: ```\nx\n```",
+        "code for a tool that takes none",
+        {},
+    ),
+    "qwen_agent: code that never ends": (f"{FLOWER}bash\n✿ARGS✿: ```sh\nls", "fence is not closed", {}),
+    "qwen_agent: a comment that never ends": (
+        f'{FLOWER}bash\n✿ARGS✿: {{"command": "ls"}} <!-- x',
+        "comment never ends",
+        {},
+    ),
+    "qwen_agent: a name at a cut": (f"{FLOWER}todoread", "cut", {"reason": "length"}),
+    "python: a member without its colon": ('[read(filePath={"a" 1})]', "missing colon", {}),
+    "python: a member twice": ('[read(filePath={"a": 1, "a": 2})]', "`a` is given twice", {}),
+    "python: no number": ('[bash(command="ls", timeout=1.2.3)]', "not a number", {}),
+    "python: a constructor with a position": (
+        '```tool_code\nread(filePath=Path("a"))\n```',
+        "not a plain value",
+        {},
+    ),
     "glm: a key of nobody": (
         "<tool_call>nobody</arg_key><arg_value>/a</arg_value></tool_call>",
         "no name",
@@ -143,6 +164,16 @@ ACCEPTED: dict[str, tuple[str, list[Tool], dict[str, Any]]] = {
         [tool("read", "path")],
         {"path": "a"},
     ),
+    "python: comments around a call": (
+        '```tool_code\n# look first\n# then read\nread(path="a")\n# done\n```',
+        [tool("read", "path")],
+        {"path": "a"},
+    ),
+    "qwen_agent: code for a tool that runs some": (
+        f"{FLOWER}bash\n✿ARGS✿: ```sh\nls\n```",
+        [tool("bash", "command")],
+        {"command": "ls"},
+    ),
     "shell: a list of commands": (
         "I'll look.\n\n```bash\nls -la\n```",
         [tool("bash", "commands", commands={"type": "array", "items": STRING})],
@@ -198,3 +229,11 @@ def test_an_empty_parameter_given_twice_breaks_a_call_that_flows(text: str) -> N
     assert read_every_way(text).calls == [("list", '{"path":""}')]
     flowed = read(text, stream_arguments="incremental")
     assert (flowed.calls, flowed.broken) == ([], ["parameter given twice"])
+
+
+@pytest.mark.parametrize("form", ["default_api.{}", "print(default_api.{})"])
+def test_bare_calls_of_the_own_prefix_follow_each_other(form: str) -> None:
+    text = "\n".join(form.format(f'read(filePath="{path}")') for path in ("/a", "/b"))
+    found = read_every_way(text)
+    assert found.calls == [("read", '{"filePath":"/a"}'), ("read", '{"filePath":"/b"}')]
+    assert set(found.dialects) == {"tool_code"}
