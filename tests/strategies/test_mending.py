@@ -5,6 +5,7 @@ import re
 
 import msgspec
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -303,3 +304,49 @@ def test_whatever_a_client_sends_mending_is_deterministic_and_loses_nothing_else
     others = [message for message in first.messages if message["role"] not in ("assistant", "tool")]
     assert others == [message for message in asked.messages if message["role"] not in ("assistant", "tool")]
     assert len(first.messages) >= len(asked.messages)
+
+
+def too_deep() -> list[object]:
+    """Deeper than any encoder goes."""
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
+
+
+def test_a_body_too_deep_to_write_goes_up_as_it_came():
+    asked = request(said(call("", arguments="{}")))
+    assert mend(asked, Options()).body(asked) != asked.raw
+    deep = evolve(asked, body={**asked.body, "metadata": too_deep()})
+    assert mend(deep, Options()).body(deep) == asked.raw
+
+
+def test_arguments_too_deep_to_write_harm_nothing():
+    """They arrived as an object, which no server takes; what cannot be written as text is left out."""
+    asked = request(said(call("c1")))
+    turn = said(call("c1", arguments={"filePath": too_deep()}))
+    (told,) = mend(evolve(asked, messages=[turn]), Options()).messages
+    assert told["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_a_leaked_call_is_only_text_where_no_tools_are_declared():
+    history = [{"role": "assistant", "content": LEAKS[0]}]
+    asked = parse_request(msgspec.json.encode({"model": "m", "messages": [USER, *history]}))
+    assert mend(asked, Options()).body(asked) == asked.raw
+
+
+@pytest.mark.parametrize(
+    "odd_call",
+    [
+        "read",
+        {"id": "c2", "type": "function", "function": "read"},
+        {"id": "c2", "type": "function", "function": {"name": "read"}},
+        call("c2", arguments=None),
+        call("c2", arguments="{"),
+    ],
+    ids=["a name", "no function", "no arguments", "null", "broken"],
+)
+def test_a_call_as_text_stays_beside_structured_calls_that_are_not_it(odd_call):
+    text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+    assert mended(said(odd_call, content=text))[0]["content"] == text
+    assert mended(said(odd_call, call("c1"), content=text))[0]["content"] is None
