@@ -60,3 +60,16 @@ def test_what_is_no_chat_stream_is_refused(bad):
 def test_what_is_no_chat_answer_is_refused():
     with pytest.raises(UpstreamBadReply):
         body_to_stream(b"[1]")
+
+
+def test_comments_and_empty_events_of_a_stream_say_nothing():
+    parts = [b": wait\n\n", event({"role": "assistant", "content": "a"}), b"event: ping\n\n", b"data:\n\n"]
+    assert hear_body(stream_to_body(b"".join([*parts, event({"content": "b"}, "stop"), DONE]))).content == "ab"
+
+
+def test_a_field_that_was_told_is_not_unsaid():
+    parts = [event({"role": "assistant", "audio": {"id": "x"}}), event({"role": None, "audio": None, "refusal": None})]
+    message = json.loads(stream_to_body(b"".join([*parts, event({"content": "a"}, "stop"), DONE])))["choices"][0][
+        "message"
+    ]
+    assert message == {"role": "assistant", "content": "a", "audio": {"id": "x"}, "refusal": None}

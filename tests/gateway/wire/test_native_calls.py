@@ -173,3 +173,18 @@ def test_a_stop_beside_calls_is_tool_calls() -> None:
     assert native.finish_reason("stop") == "tool_calls"
     assert native.finish_reason("length") == "length"
     assert native.finish_reason(None) is None
+
+
+def test_a_name_that_comes_late_is_the_calls() -> None:
+    deltas = [delta(0, "call_a", arguments=""), delta(0, name="read"), delta(0, name="read", arguments="{}")]
+    native = calls()
+    native.mend_deltas(deltas)
+    assert [each["function"].get("name") for each in deltas] == [None, "read", None]
+    assert native.mended == ["name_repeated"]
+
+
+def test_delta_without_a_function_keeps_its_index() -> None:
+    odd = {"index": 3, "type": "custom"}
+    native = calls()
+    native.mend_deltas([odd])
+    assert (odd, native.mended) == ({"index": 3, "type": "custom"}, [])
