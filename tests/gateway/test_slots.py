@@ -1,5 +1,7 @@
 """Runs of alike events: taken together only where that is certain, and told byte for byte."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,7 +86,7 @@ def test_head_and_tail_must_not_overlap() -> None:
 
 
 @pytest.mark.parametrize("more", [{"logprobs": {"content": []}}, {"note": {"content": "x"}}])
-def test_an_event_with_more_than_one_content_makes_no_mould(more: dict[str, object]) -> None:
+def test_an_event_with_more_than_one_content_makes_no_mould(more: dict[str, Any]) -> None:
     raw = event({"content": "hello"}, **more)
     assert Mould.of(raw, raw[6:-2], "hello") is None
 
