@@ -60,7 +60,8 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         return [inner]
     named, _ = _name_of(value)
     if named and named.endswith(_PARALLEL):
-        uses = (value.get("parameters") or value.get("arguments") or {}).get("tool_uses")
+        held = value.get("parameters") or value.get("arguments")
+        uses = held.get("tool_uses") if isinstance(held, dict) else None
         return _objects(uses) if isinstance(uses, list) else []
     return [value]
 
