@@ -121,7 +121,7 @@ class Candidate:
         if verdict.accepted and self._context.quoted(self._flowed.text() + raw, verdict.name, judged.arguments):
             verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, PROVENANCE))
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
-        if verdict.accepted and self._began and is_long:
+        if verdict.accepted and is_long:
             verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, "too_large"))
         self._flowed = Pieces()
         self._used = 0
@@ -130,7 +130,7 @@ class Candidate:
         end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
         if self._began:
             self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
-        elif verdict.accepted and not is_long:
+        elif verdict.accepted:
             self.events += (Start("", verdict.name, dialect.id), Args("", end.arguments), end)
         else:
             self.events += (self._shown_note(verdict, raw), Text(raw))
