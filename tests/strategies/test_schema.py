@@ -522,3 +522,16 @@ def test_whole_numbers_beyond_doubles_are_not_made_of_text() -> None:
     schema = schema_of(Tool(name="edit", parameters={"type": "object", "properties": {"n": {"type": "integer"}}}))
     assert schema.from_text("n", "9" * 308).value == int("9" * 308)
     assert schema.from_text("n", "9" * 309).fault
+
+
+def test_what_all_of_several_schemas_require_is_required() -> None:
+    parts = [
+        {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"properties": {"b": {"type": "integer"}}, "required": ["b"]},
+    ]
+    inner = schema_of(Tool(name="t", parameters={"type": "object", "properties": {"x": {"allOf": parts}}}))
+    assert inner.check({"x": {"a": "1", "b": 2}}) is None
+    assert inner.check({"x": {"a": "1"}}) == "missing required argument `x.b`"
+    assert inner.check({"x": {"b": 2}}) == "missing required argument `x.a`"
+    outer = schema_of(Tool(name="t", parameters={"allOf": [{"required": ["a"]}, {"required": ["b"]}]}))
+    assert outer.required == {"a", "b"}
