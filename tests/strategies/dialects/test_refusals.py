@@ -85,6 +85,21 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
         "not a plain value",
         {},
     ),
+    "harmony: a header without end": ("<|channel|>" * 14 + "x", "no header", {}),
+    "gemma: half a character": (f'{GEMMA}path:"a\\ud83d"{GEMMA_END}', "value not closed", {"tools": SAVE}),
+    "glm: a schema below the tool's name": (
+        'read\n{"type": "object", "properties": {"filePath": {"type": "string"}}}',
+        "no arguments of this tool",
+        {},
+    ),
+    "function: words in the place of a parameter": ("<function=list>\n< b\n</function>", "no parameter", {}),
+    "function: an empty parameter at a cut": (
+        "<function=list>\n<parameter=path/>\n",
+        "cut",
+        {"reason": "length"},
+    ),
+    "tag: an empty parameter at a cut": ("<list><path/>\n", "cut", {"reason": "length"}),
+    "tag: closed by another": ("<list><path/></foo>", "not closed", {}),
     "glm: a key of nobody": (
         "<tool_call>nobody</arg_key><arg_value>/a</arg_value></tool_call>",
         "no name",
@@ -153,6 +168,22 @@ ACCEPTED: dict[str, tuple[str, list[Tool], dict[str, Any]]] = {
         [tool("read", "path")],
         {"path": "/a"},
     ),
+    "gemma: a number beyond all bounds is a text": (
+        f"{GEMMA}path:a,extra:{{n:1e99999}}{GEMMA_END}",
+        [*SAVE],
+        {"path": "a", "extra": {"n": "1e99999"}},
+    ),
+    "gemma: an object without quotes": (
+        "call:save{extra:{a:1},path:b}",
+        [*SAVE],
+        {"extra": {"a": 1}, "path": "b"},
+    ),
+    "json: a comment that the answer's end ends": (
+        '```json\n{"name": "read", "arguments": {"path": "/a"}}\n// as asked',
+        [tool("read", "path")],
+        {"path": "/a"},
+    ),
+    "tag: a space in a closer": ("<read><path>a</path ></read >", [tool("read", "path")], {"path": "a"}),
     "gemma: lists and numbers without quotes": (
         "call:save{tags:[x,y],path:a,line:3}",
         [*SAVE],
