@@ -1,0 +1,82 @@
+"""Raw values between tags: where a document ends when it holds its own closers, and what stands around it."""
+
+import json
+
+import pytest
+
+from tests.support.reading import read, read_every_way
+
+OPEN = "<write>\n<filePath>a</filePath>\n<content>\n"
+CLOSE = "\n</content>\n</write>"
+
+
+def content_of(text: str) -> str | None:
+    """The document of the first call; None where there is none."""
+    found = read_every_way(text)
+    content: str | None = json.loads(found.calls[0][1])["content"] if found.calls else None
+    return content
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "x</limit>",
+        "x</filePath> y",
+        "a\n</write>\nb",
+        "a\n</content>",
+        "a\n</content>\n</write>\nb",
+        "a\n</content>\n</write>\nb </write> c",
+        "x</read>",
+        "```\nx",
+        "```py\nx\n``` y",
+        "```py\nx\n```\ny\n```",
+        "x \ud83d",
+        "a &amp; b < c",
+    ],
+)
+def test_a_document_is_all_up_to_its_last_closers(document: str) -> None:
+    assert content_of(OPEN + document + CLOSE) == document
+
+
+@pytest.mark.parametrize(
+    "behind",
+    ["\nb\n</write>\n", "\nb\n</content> c", "\nb </write> c", " and </content> x", "\n</content>\n</write>\n</write>"],
+)
+def test_closers_that_close_nothing_behind_a_call_do_not_draw_it_out(behind: str) -> None:
+    found = read_every_way(OPEN + "a" + CLOSE + behind)
+    assert json.loads(found.calls[0][1])["content"] == "a"
+
+
+def test_another_call_behind_a_document_is_a_call_of_its_own() -> None:
+    text = OPEN + "a" + CLOSE + "\n" + OPEN + "b" + CLOSE
+    assert [json.loads(arguments)["content"] for _, arguments in read_every_way(text).calls] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "</content></filePath>\n</write>",
+        "\n</content>\n<b>\n</write>",
+        "\n</parameter>\n</write>",
+        "</content\n</write>",
+    ],
+)
+def test_a_document_whose_end_is_in_doubt_is_none(end: str) -> None:
+    text = f"{OPEN}a{end}"
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+
+
+def test_a_code_fence_around_all_of_a_file_is_taken_off_at_a_price() -> None:
+    text = OPEN.replace(">a<", ">a.py<") + "```python\nx = 1\n```" + CLOSE
+    found = read_every_way(text)
+    assert json.loads(found.calls[0][1])["content"] == "x = 1"
+    assert found.scores[0] < read(OPEN + "x = 1" + CLOSE).scores[0]
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_wrong_closer_at_the_answers_end_closes_nothing(end: str) -> None:
+    text = f"<read>\n<filePath>/a</limit>{end}"
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+    assert read_every_way(f"{text}</read>").calls == [("read", '{"filePath":"/a"}')]
