@@ -27,13 +27,11 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     loosely = hint == LOOSELY
     complete = yield from (cur.until(closer, pieces.append) if loosely else cur.json(pieces.append))
     text = "".join(pieces)
-    parsed = _parsed(text, call.schema) if complete else None
-    if parsed is None or text[parsed.end :].strip():
-        raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
     schema = call.schema
-    opened = schema.open_container(parsed.value)
-    if opened is None:
-        raise Reject("arguments are not an object", attempted=True)
+    parsed = _parsed(text, schema) if complete else None
+    opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None
+    if parsed is None or opened is None:
+        raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
     renamed: dict[str, object] = {}
     for key, value in opened.arguments.items():
         target, mends = resolve_parameter(key, schema, opened.arguments.keys() | renamed.keys())

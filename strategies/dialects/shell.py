@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.core.tools import Tool
 from strategies.cursor import Cursor, Reject, Steps
-from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.fences import closes_here, read_line
 from strategies.shellwords import ShellFault, heredocs, simple_commands
 
@@ -86,7 +86,7 @@ def _parse(
     if opening.lead.strip() and (asks or not _ACTS.search(lead) or _TELLS.search(lead)):
         raise Reject("not announced as an action")
     pieces: list[str] = []
-    yield from _body(cur, opening, pieces)
+    yield from _body(cur, fence, pieces)
     command = _command("".join(pieces).replace("\r\n", "\n"), fence.info)
     single = _refuse_unsafe(command, context)
     yield Draft(
@@ -101,13 +101,11 @@ def _last_sentence(text: str) -> str:
     return next((part for part in reversed(_SENTENCE.split(text[-400:].strip())) if part.strip()), "").strip()
 
 
-def _body(cur: Cursor, opening: Opening, pieces: list[str]) -> Steps:
+def _body(cur: Cursor, fence: Fence, pieces: list[str]) -> Steps:
     """Everything up to the line that closes the fence outside of heredocs; that line stays."""
-    if opening.fence is None:
-        raise Reject("no fence")
     waiting: list[tuple[str, bool]] = []
     while True:
-        if not waiting and (yield from closes_here(cur, opening.fence)):
+        if not waiting and (yield from closes_here(cur, fence)):
             return
         if (yield from cur.at_end()):
             if cur.cut or waiting:

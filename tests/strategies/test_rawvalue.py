@@ -80,3 +80,13 @@ def test_a_wrong_closer_at_the_answers_end_closes_nothing(end: str) -> None:
     found = read_every_way(text)
     assert (found.calls, found.text) == ([], text)
     assert read_every_way(f"{text}</read>").calls == [("read", '{"filePath":"/a"}')]
+
+
+def test_of_two_documents_of_one_name_the_first_is_kept_and_doubted() -> None:
+    text = (
+        "<function=write>\n<parameter=filePath>a</parameter>\n<parameter=content>\none\n</parameter>\n"
+        "<parameter=content>\ntwo\n</parameter>\n</function>"
+    )
+    assert read_every_way(text).calls == []
+    (call,) = read(text, min_confidence=80).calls
+    assert json.loads(call[1])["content"] == "one"

@@ -52,7 +52,7 @@ REFUSED = {
     "a block that is not deep enough": "a: |4\n  one\n",
     "text behind the mapping": "a: 1\nand more\n",
     "a list in a list": "a:\n  - - b\n",
-    "a value that goes on below a mapping": "a:\n  b: [1]\n    c: 2\n",
+    "deeper lines below a finished value": 'a: "x"\n  b: 1\n',
     "lists without end": "a:\n" + "".join(f"{' ' * 2 * depth}- a:\n" for depth in range(1, 40)) + " " * 82 + "b",
     "nesting without end": "".join(f"{' ' * depth}a:\n" for depth in range(40)) + " " * 40 + "b",
 }
