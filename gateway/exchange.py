@@ -372,7 +372,7 @@ class StreamExchange:
                 voice.finished = True
                 slot.finish = voice.final_reason("stop") if voice.number >= 0 else None
         self._flush(everything=True)
-        if self._broken is None:
+        if self.facts.failure is None:
             if self._withheld_usage is not None:
                 self._out.append(usage_chunk(decode_object(self._seen), self._withheld_usage))
             self._out.append(raw)

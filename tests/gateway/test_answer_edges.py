@@ -15,7 +15,7 @@ from gateway.wire.openai_chat import parse_request
 from strategies.base import Options
 from strategies.native import NativeStrategy
 from strategies.xml_prompt import XmlPromptStrategy
-from tests.support.chat import DONE, answer_body, answer_events, event, hear_body, prepared, stream, whole
+from tests.support.chat import DONE, answer_body, answer_events, event, hear_body, hear_stream, prepared, stream, whole
 from tests.support.chat import numbered_ids as ids
 
 CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
@@ -106,3 +106,12 @@ def test_a_guarded_reader_is_idle_when_its_reader_is_or_is_gone() -> None:
     assert not reader.idle
     assert "".join(found.raw for found in reader.feed("x")) == "x"
     assert reader.idle
+
+
+def test_a_call_that_breaks_at_an_end_without_a_finish_is_an_error() -> None:
+    parts = [event({"role": "assistant", "content": f"{CALL[:-7]}<limit>many"}), DONE]
+    out, exchange = stream(parts, prepared(stream_arguments="incremental"))
+    heard = hear_stream(out)
+    assert heard.error
+    assert not heard.done
+    assert exchange.facts.broken
