@@ -1,9 +1,15 @@
 """What the inside asks of the world. The edge implements these; tests pass fakes."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-__all__ = ["Clock", "IdMaker", "Meter"]
+from attrs import frozen
+
+from gateway.core.records import Record, RequestRecord
+
+__all__ = ["Block", "Clock", "IdMaker", "Meter", "Store", "StoreError"]
+
+R = TypeVar("R", bound=Record)
 
 
 class Clock(Protocol):
@@ -24,3 +30,61 @@ class Meter(Protocol):
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1) -> None: ...
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+
+class StoreError(Exception):
+    """The store could not do what it was asked; the message names no address and no secret."""
+
+
+@frozen(kw_only=True)
+class Block:
+    """What all processes counted within one second of the store's clock."""
+
+    number: int
+    """The second, since the epoch."""
+    counts: Mapping[str, int]
+    marks: frozenset[str]
+
+
+class Store(Protocol):
+    """Where state outlives a process. Every method raises `StoreError`, and nothing else, when it fails."""
+
+    async def open(self) -> None:
+        """Connect; create or migrate what is kept there."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Keep all of these, or none."""
+        ...
+
+    def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
+        """The records of a kind with `since <= at < until`, oldest first."""
+        ...
+
+    async def find_answer(self, completion_id: str) -> RequestRecord | None:
+        """The last request whose answer had this id."""
+        ...
+
+    async def trim(self, *, before: float, max_bytes: int) -> int:
+        """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
+        ...
+
+    async def get(self, *keys: str) -> dict[str, bytes]:
+        """The values of those keys that have one."""
+        ...
+
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None: ...
+
+    async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Put `new` if the value is still `old` (`None`: there is none); of all who race exactly one succeeds."""
+        ...
+
+    async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
+        """Add counts and marks to the block of this second; a mark that is there stays one mark."""
+        ...
+
+    async def blocks(self, after: int) -> list[Block]:
+        """The blocks behind number `after` that nobody adds to any more, oldest first."""
+        ...

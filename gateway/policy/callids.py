@@ -8,13 +8,15 @@ check. Strategies and dialects stand in it as short marks of their names, so tha
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Literal, get_args
+from typing import get_args
 
 from attrs import frozen
 
+from gateway.core.records import Arm
+
 __all__ = ["ID_LENGTH", "Arm", "CallIds", "CallMark"]
 
-Arm = Literal["live", "control", "dry_run", "off"]
+
 PREFIX = "call_"
 ID_LENGTH = 24
 

@@ -26,13 +26,19 @@ _CONFIDENCE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.
 _BYTES = tuple(float(256 * 4**power) for power in range(9))
 _LAG = (1e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5, 1.0)
 
-_ARMS = ("live", "off")
+_ARMS = ("live", "control", "dry_run", "off")
 _STRATEGIES = ("native", "recovery", "xml_prompt")
 _ENDS = ("completed", "client_abort", "upstream_error", "upstream_timeout", "gateway_error", "drained")
 _FAULTS = ("parse", "schema_invalid", "unknown_tool", "timeout", "too_large", "internal")
-_SKIPS = ("low_confidence", "disabled", "provenance", "unsayable")
+_SKIPS = ("low_confidence", "control_arm", "slice_off", "over_budget", "disabled", "provenance", "unsayable")
 _REPAIRS = ("repaired", "failed", "error", "cancelled", "no_budget")
 _FALLBACKS = ("refused", "as_text", "bad_arguments")
+_VERDICTS = ("identical", "would_change", "would_fail", "dropped", "ignored")
+_OUTCOMES = ("accepted", "rejected", "no_tool_used")
+_STATES = ("off", "dry_run", "canary", "full", "paused", "rolled_back")
+_DECISIONS = ("hold", "promote", "rollback", "pause", "resume", "slice_off")
+_SHARED = ("read", "write", "tally")
+_LOSSES = ("queue_full", "write_failed")
 
 
 @frozen(kw_only=True)
@@ -119,7 +125,10 @@ CATALOGUE: tuple[Metric, ...] = (
         "arm",
         "outcome",
         zero=tuple(
-            (strategy, "none", "live", outcome) for strategy in _STRATEGIES for outcome in ("success", "error", "noop")
+            (strategy, "none", arm, outcome)
+            for strategy in _STRATEGIES
+            for arm in ("live", "control", "dry_run")
+            for outcome in ("success", "error", "noop")
         ),
     ),
     _counter("toolgate_transforms_by_tool_total", "Calls read, by tool, arm and outcome.", "tool", "arm", "outcome"),
@@ -177,6 +186,61 @@ CATALOGUE: tuple[Metric, ...] = (
         "upstream",
         "reason",
         zero=_pairs(("default",), _FALLBACKS),
+    ),
+    _counter(
+        "toolgate_outcomes_total",
+        "How calls and answers fared, as the next request of their conversation told, by arm, strategy, dialect and "
+        "outcome (accepted, rejected, no_tool_used).",
+        "arm",
+        "strategy",
+        "dialect",
+        "outcome",
+        zero=tuple((arm, "recovery", "none", outcome) for arm in _ARMS[:3] for outcome in _OUTCOMES),
+    ),
+    _counter(
+        "toolgate_dryrun_verdicts_total",
+        "Untouched answers that were read beside, by dialect and verdict (identical, would_change, would_fail, "
+        "dropped, ignored).",
+        "dialect",
+        "verdict",
+        zero=tuple(("none", verdict) for verdict in _VERDICTS),
+    ),
+    _counter(
+        "toolgate_dryrun_noise_total",
+        "Untouched answers that read differently when cut in another way; must stay 0.",
+        "dialect",
+        zero=(("none",),),
+    ),
+    _gauge("toolgate_rollout_state", "1 for the state that the rollout is in.", "state"),
+    _gauge("toolgate_rollout_percent", "Share of conversations that is live, in percent (target, effective).", "kind"),
+    _gauge("toolgate_rollout_epoch_info", "1 for the epoch that the rollout is in.", "epoch"),
+    _gauge("toolgate_rollout_epoch", "The rollout's epoch as a number."),
+    _gauge(
+        "toolgate_rollout_statistic",
+        "Evidence of the judge as a logarithm (arms, transform); limit is where it rolls back.",
+        "test",
+    ),
+    _gauge("toolgate_rollout_slices_off", "Slices (strategy and dialect) that the judge has switched off."),
+    _counter(
+        "toolgate_rollout_decisions_total",
+        "Decisions over the rollout (hold, promote, rollback, pause, resume, slice_off, kill, unkill).",
+        "decision",
+        "reason",
+        zero=tuple((decision, "none") for decision in _DECISIONS),
+    ),
+    _gauge("toolgate_shared_state_up", "1 while the store answers."),
+    _counter(
+        "toolgate_shared_state_errors_total",
+        "Failed operations on the store.",
+        "op",
+        zero=tuple((op,) for op in _SHARED),
+    ),
+    _gauge("toolgate_store_lag_seconds", "Age of the oldest record that waits to be written."),
+    _counter(
+        "toolgate_store_records_lost_total",
+        "Records that could not be kept, by reason.",
+        "reason",
+        zero=tuple((reason,) for reason in _LOSSES),
     ),
     _counter("toolgate_feedback_total", "Ratings of answers that clients gave.", "rating", zero=(("good",), ("bad",))),
     _counter("toolgate_native_faults_mended_total", "Wire faults of structured calls that were mended.", "fault"),
