@@ -242,8 +242,22 @@ def _contradictions(settings: Settings, given: Mapping[str, _Given]) -> Iterator
             "spend it; set keys, or GATEWAY_ALLOW_OPEN=true if something in front of the gateway asks for them"
         )
     yield from _unwritable_dialects(settings)
-    if settings.metrics_port and settings.metrics_port == settings.port:
-        yield "METRICS_PORT: must differ from GATEWAY_PORT"
+    yield from _ports(settings)
+    if settings.workers > 1 and settings.store_url == "memory://":
+        yield "STORE_URL: memory:// is one process's own; with GATEWAY_WORKERS above 1 name a file or a Redis server"
+    if settings.canary_force_header is not None and not settings.trusted_proxies:
+        yield "CANARY_FORCE_HEADER: nobody is trusted to send it; set TRUSTED_PROXIES"
+
+
+def _ports(settings: Settings) -> Iterator[str]:
+    first, last = settings.metrics_port, settings.metrics_port + settings.workers - 1
+    if not first:
+        return
+    if first <= settings.port <= last:
+        shown = str(first) if last == first else f"{first} to {last}"
+        yield f"METRICS_PORT: {shown} must differ from GATEWAY_PORT"
+    if last > 65535:
+        yield "METRICS_PORT: with one port for each worker it passes 65535"
 
 
 def _unwritable_dialects(settings: Settings) -> Iterator[str]:

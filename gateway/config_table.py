@@ -8,6 +8,7 @@ unless they say that the feature is off.
 import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import attrs
 from attrs import field, frozen
@@ -19,18 +20,26 @@ from gateway.config_values import (
     host_name,
     http_url,
     hundredths,
+    ignore_rules,
     names,
+    networks,
+    number,
+    percent,
+    percents,
     rules,
     seconds,
     secret,
     shown,
+    shown_percent,
     shown_size,
+    shown_store,
     size,
+    store_url,
     text,
     whole,
 )
 from gateway.core.limits import Limits
-from gateway.core.rules import Rule
+from gateway.core.rules import IgnoreRule, Rule
 from gateway.keys import KeyRing
 from strategies.base import Options
 
@@ -55,8 +64,12 @@ class Declared:
 
     def show(self, value: Any) -> str:
         """The value in the words that would set it; of a secret no more than that it is set."""
+        if self.read is store_url:
+            return shown_store(value)
         if self.is_secret:
             return _MASK if value else ""
+        if self.read is percent or self.read is percents:
+            return shown_percent(value)
         if self.read is hundredths:
             return f"{value / 100:.2f}"
         return shown_size(value) if self.is_size else shown(value)
@@ -74,45 +87,10 @@ class Later:
     accepts: tuple[str, ...] = ()
 
 
-_OFF = ("false", "0", "no", "off")
-
 LATER: tuple[Later, ...] = (
-    Later(name="GATEWAY_WORKERS", accepts=("1",)),
     Later(name="UPSTREAM_KIND", accepts=("openai",)),
-    Later(name="TRANSFORM_MODE", accepts=("off", "full")),
-    Later(name="TRANSFORM_BUDGET_MS"),
     Later(name="TOOL_MAP"),
-    Later(name="STORE_URL", accepts=("memory://",)),
-    Later(name="STORE_PREFIX"),
-    Later(name="STORE_TIMEOUT_MS"),
-    Later(name="STORE_RETENTION_DAYS"),
-    Later(name="STORE_MAX_BYTES"),
-    Later(name="AUDIT_BODIES", accepts=("none",)),
-    Later(name="CANARY_PERCENT"),
-    Later(name="CANARY_REST"),
-    Later(name="CANARY_SALT"),
-    Later(name="CANARY_STEPS"),
-    Later(name="CANARY_STEP_MIN_SECONDS"),
-    Later(name="CANARY_STEP_MIN_REQUESTS"),
-    Later(name="CANARY_STEP_MIN_KEYS"),
-    Later(name="CANARY_STICKY_HEADER"),
-    Later(name="CANARY_FORCE_HEADER"),
-    Later(name="CANARY_HOLDBACK_PERCENT", accepts=("0",)),
-    Later(name="TRUSTED_PROXIES"),
-    Later(name="ROLLOUT_AUTO", accepts=("none",)),
-    Later(name="ROLLBACK_RISK_RATIO"),
-    Later(name="ROLLBACK_MIN_DIFF"),
-    Later(name="ROLLBACK_EVIDENCE"),
-    Later(name="ROLLBACK_MIN_KEYS"),
-    Later(name="ROLLBACK_TRANSFORM_BUDGET"),
-    Later(name="ROLLBACK_COOLDOWN_SECONDS"),
-    Later(name="ROLLBACK_MODE"),
-    Later(name="ROLLBACK_SCOPE"),
-    Later(name="KILL_SWITCH", accepts=_OFF),
-    Later(name="KILL_SWITCH_FILE"),
-    Later(name="DRY_RUN_SAMPLES_PER_SLICE"),
-    Later(name="DRY_RUN_RETENTION_DAYS"),
-    Later(name="METRICS_MODE"),
+    Later(name="METRICS_MODE", accepts=("ports",)),
 )
 """The one place where a setting waits for its feature: it leaves this list, and enters `Settings`, when that lands."""
 
@@ -137,6 +115,14 @@ def _calls(name: str, read: Reader, default: Any, help: str) -> Any:
     return _setting(name, read, default, help, group="Tool calls")
 
 
+def _rollout(name: str, read: Reader, default: Any, help: str, *, is_secret: bool = False) -> Any:
+    return _setting(name, read, default, help, group="Rollout", is_secret=is_secret)
+
+
+def _keep(name: str, read: Reader, default: Any, help: str, *, is_secret: bool = False) -> Any:
+    return _setting(name, read, default, help, group="Store", is_secret=is_secret)
+
+
 def _watch(name: str, read: Reader, default: Any, help: str) -> Any:
     return _setting(name, read, default, help, group="Metrics and logs")
 
@@ -147,6 +133,10 @@ class Settings:
 
     host: str = _serve("GATEWAY_HOST", host_name, "127.0.0.1", "Address to listen on.")
     port: int = _serve("GATEWAY_PORT", whole(0, 65535), 8080, "Port to listen on; 0 takes any free one.")
+    workers: int = _serve("GATEWAY_WORKERS", whole(1, 64), 1, "How many processes answer, under one supervisor.")
+    pid_file: str | None = _serve(
+        "GATEWAY_PID_FILE", text, None, "File that the process id is written to, for `toolgate reload`."
+    )
     api_keys: KeyRing = _serve(  # noqa: RUF009 - the call makes an attrs field, not a shared default
         "GATEWAY_API_KEYS",
         text,
@@ -224,12 +214,6 @@ class Settings:
         "UPSTREAM_MAX_EVENT_BYTES", size(1024), 4 * _MIB, "Largest single event of a streamed answer."
     )
 
-    transform_mode: Literal["off", "full"] = _calls(
-        "TRANSFORM_MODE",
-        choice("off", "full"),
-        "full",
-        "full: every request is transformed; off: requests and answers are relayed untouched.",
-    )
     tool_calling_enabled: bool = _calls(
         "TOOL_CALLING_ENABLED", boolean, True, "false: tools are taken out of requests and answers are left alone."
     )
@@ -339,6 +323,158 @@ class Settings:
         "XML_RESULT_FORMAT", choice("bracket", "plain"), "bracket", "How tool results are shown to the model."
     )
 
+    transform_mode: Literal["off", "dry_run", "canary", "full"] = _rollout(
+        "TRANSFORM_MODE",
+        choice("off", "dry_run", "canary", "full"),
+        "full",
+        "off: requests and answers are relayed untouched; dry_run: likewise, and what would have been done is "
+        "recorded; canary: a share of the conversations is transformed; full: every request is.",
+    )
+    canary_percent: int = _rollout(
+        "CANARY_PERCENT", percent, 1000, "Share of conversations, in percent, that canary transforms."
+    )
+    canary_rest: Literal["dry_run", "control"] = _rollout(
+        "CANARY_REST",
+        choice("dry_run", "control"),
+        "dry_run",
+        "dry_run: the untouched answers of canary are read beside, and what would have been done is recorded; "
+        "control: they are not read.",
+    )
+    canary_salt: str | None = _rollout(
+        "CANARY_SALT",
+        secret,
+        None,
+        "Secret that decides who is in the canary and marks call ids; made once and kept in the store if unset; "
+        "set the same one on every host.",
+        is_secret=True,
+    )
+    canary_steps: tuple[int, ...] = _rollout(
+        "CANARY_STEPS", percents, (100, 500, 2500, 5000, 9500), "Shares in percent that promotion goes through."
+    )
+    canary_step_min_s: float = _rollout(
+        "CANARY_STEP_MIN_SECONDS", seconds(zero=True), 3600.0, "How long a step lasts at least."
+    )
+    canary_step_min_requests: int = _rollout(
+        "CANARY_STEP_MIN_REQUESTS", whole(0, 10**9), 2000, "How many canary requests a step has at least."
+    )
+    canary_step_min_keys: int = _rollout(
+        "CANARY_STEP_MIN_KEYS", whole(0, 10**6), 20, "How many canary conversations a step has at least."
+    )
+    canary_sticky_header: str | None = _rollout(
+        "CANARY_STICKY_HEADER",
+        text,
+        None,
+        "Request header whose value tells conversations apart; without it they are told apart by credential, model, "
+        "first user message and system prompt.",
+    )
+    canary_force_header: str | None = _rollout(
+        "CANARY_FORCE_HEADER",
+        text,
+        None,
+        "Request header with which a trusted proxy puts a request into an arm: live, control or off.",
+    )
+    trusted_proxies: tuple[Any, ...] = _rollout(
+        "TRUSTED_PROXIES",
+        networks,
+        (),
+        "Addresses and networks, comma-separated, from which CANARY_FORCE_HEADER is believed.",
+    )
+    canary_holdback_percent: int = _rollout(
+        "CANARY_HOLDBACK_PERCENT",
+        percent,
+        0,
+        "Share of conversations, in percent, that full leaves untouched, so that the judge can compare; 5 is advised "
+        "for the first days.",
+    )
+    rollout_auto: Literal["none", "rollback", "promote"] = _rollout(
+        "ROLLOUT_AUTO",
+        choice("none", "rollback", "promote"),
+        "rollback",
+        "none: nothing happens by itself; rollback: the judge rolls back; promote: it also goes on to the next step.",
+    )
+    rollback_risk_ratio: float = _rollout(
+        "ROLLBACK_RISK_RATIO", number(1, 100), 1.25, "How many times the control's risk is still no fault."
+    )
+    rollback_min_diff: float = _rollout(
+        "ROLLBACK_MIN_DIFF", number(0, 1), 0.005, "Least difference between the arms' bad shares for a rollback."
+    )
+    rollback_evidence: float = _rollout(
+        "ROLLBACK_EVIDENCE", number(10, 1e12), 10000.0, "Likelihood ratio at which the judge rolls back."
+    )
+    rollback_min_keys: int = _rollout(
+        "ROLLBACK_MIN_KEYS", whole(1, 1000), 3, "Least number of conversations with a bad request for a rollback."
+    )
+    rollback_transform_budget: float = _rollout(
+        "ROLLBACK_TRANSFORM_BUDGET", number(0.0001, 1), 0.02, "Share of transformations that may fail."
+    )
+    rollback_cooldown_s: float = _rollout(
+        "ROLLBACK_COOLDOWN_SECONDS",
+        seconds(zero=True),
+        1800.0,
+        "How long after a rollback nothing can be resumed; doubles with each rollback within a day.",
+    )
+    rollback_mode: Literal["dry_run", "off"] = _rollout(
+        "ROLLBACK_MODE", choice("dry_run", "off"), "dry_run", "What is in force after a rollback."
+    )
+    rollback_scope: Literal["slice", "all"] = _rollout(
+        "ROLLBACK_SCOPE",
+        choice("slice", "all"),
+        "slice",
+        "slice: a strategy and dialect that is worse is switched off alone; all: everything is rolled back.",
+    )
+    kill_switch: bool = _rollout(
+        "KILL_SWITCH", boolean, False, "true: relay everything untouched from the next request on."
+    )
+    kill_switch_file: str | None = _rollout(
+        "KILL_SWITCH_FILE", text, None, "While this file exists everything is relayed untouched."
+    )
+    transform_budget_ms: int = _rollout(
+        "TRANSFORM_BUDGET_MS",
+        whole(1, 60_000),
+        50,
+        "Time that reading beside an untouched answer may take, and above which the rollout is paused for overhead.",
+    )
+    dry_run_samples_per_slice: int = _rollout(
+        "DRY_RUN_SAMPLES_PER_SLICE",
+        whole(0, 10_000),
+        20,
+        "How many samples with text a day keeps of each tool, dialect and verdict, in each process.",
+    )
+    dry_run_retention_days: int = _rollout(
+        "DRY_RUN_RETENTION_DAYS", whole(1, 3650), 14, "How long samples with text are kept."
+    )
+    dry_run_ignore: tuple[IgnoreRule, ...] = _rollout(
+        "DRY_RUN_IGNORE",
+        ignore_rules,
+        (),
+        "Known differences that a dry run does not count, as dialect:tool=YYYY-MM-DD, comma-separated; from that day "
+        "on they count again.",
+    )
+
+    store_url: str = _keep(
+        "STORE_URL",
+        store_url,
+        "sqlite:///toolgate.db",
+        "Where records, sessions and the rollout's state are kept: sqlite:///file, redis://host:port/0, rediss://..., "
+        "unix://..., or memory:// for this process alone.",
+        is_secret=True,
+    )
+    store_prefix: str = _keep("STORE_PREFIX", text, "toolgate:", "What every key in Redis begins with.")
+    store_timeout_ms: int = _keep(
+        "STORE_TIMEOUT_MS", whole(10, 60_000), 200, "How long one operation on the store may take."
+    )
+    store_retention_days: int = _keep("STORE_RETENTION_DAYS", whole(1, 3650), 14, "How long records are kept.")
+    store_max_bytes: int = _keep(
+        "STORE_MAX_BYTES", size(1 << 20), 1 << 30, "Most room that records take; the oldest go first."
+    )
+    audit_bodies: Literal["none", "redacted", "full"] = _keep(
+        "AUDIT_BODIES",
+        choice("none", "redacted", "full"),
+        "redacted",
+        "What records keep of texts; none: nothing; redacted: candidates with 200 characters around them, credentials "
+        "masked; full: requests and answers too, which `toolgate export` needs.",
+    )
+
     metrics_host: str = _watch("METRICS_HOST", host_name, "127.0.0.1", "Address of the metrics port.")
     metrics_port: int = _watch("METRICS_PORT", whole(0, 65535), 9464, "Port that serves /metrics alone.")
     metrics_models: tuple[str, ...] = _watch(
@@ -405,7 +541,8 @@ class Settings:
 
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be seen in a log, an error or a metric."""
-        return (self.upstream_api_key,) if self.upstream_api_key else ()
+        password = urlsplit(self.store_url).password
+        return tuple(value for value in (self.upstream_api_key, self.canary_salt, password) if value)
 
     def digest(self) -> str:
         """A short mark of the effective values, secrets left out, to tell two configurations apart."""

@@ -6,12 +6,13 @@ No message repeats the value: that is for the caller, who knows whether it is a 
 import math
 import re
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal, InvalidOperation
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from gateway.core.rules import Rule
+from gateway.core.rules import IgnoreRule, Rule
 
 __all__ = [
     "Reader",
@@ -20,13 +21,22 @@ __all__ = [
     "host_name",
     "http_url",
     "hundredths",
+    "ignore_rules",
     "is_loopback",
     "names",
+    "networks",
+    "number",
+    "percent",
+    "percents",
     "rules",
     "seconds",
     "secret",
     "shown",
+    "shown_percent",
+    "shown_size",
+    "shown_store",
     "size",
+    "store_url",
     "text",
     "whole",
 ]
@@ -130,6 +140,71 @@ def hundredths(raw: str) -> int:
     return int(value * 100)
 
 
+def percent(raw: str) -> int:
+    """A share from 0 to 100 with at most two decimals, as whole hundredths of a percent."""
+    words = "must be a number from 0 to 100 with at most two decimals"
+    try:
+        value = Decimal(raw)
+    except InvalidOperation:
+        raise ValueError(words) from None
+    if not value.is_finite() or not 0 <= value <= 100 or value * 100 != int(value * 100):
+        raise ValueError(words)
+    return int(value * 100)
+
+
+def percents(raw: str) -> tuple[int, ...]:
+    """Rising shares, comma-separated, each as `percent` reads it."""
+    steps = tuple(percent(part) for part in names(raw))
+    if not steps or list(steps) != sorted(set(steps)) or steps[0] == 0:
+        raise ValueError("must be rising shares in percent, such as 1,5,25,50,95")
+    return steps
+
+
+def number(low: float, high: float) -> Reader:
+    """A number within bounds, fractions allowed."""
+    words = f"must be a number from {low:g} to {high:g}"
+
+    def read(raw: str) -> float:
+        try:
+            value = float(raw)
+        except ValueError:
+            raise ValueError(words) from None
+        if not math.isfinite(value) or not low <= value <= high:
+            raise ValueError(words)
+        return value
+
+    return read
+
+
+def networks(raw: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Addresses and networks, comma-separated."""
+    try:
+        return tuple(ip_network(part) for part in names(raw))
+    except ValueError:
+        raise ValueError("must be addresses or networks, such as 127.0.0.1,10.0.0.0/8") from None
+
+
+def store_url(raw: str) -> str:
+    """Where state is kept: a SQLite file, a Redis server, or this process alone."""
+    words = "must be sqlite:///file, redis://host:port/0, rediss://..., unix://... or memory://"
+    try:
+        parts = urlsplit(raw)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(words) from None
+    match parts.scheme:
+        case "memory" if raw == "memory://":
+            return raw
+        case "sqlite" if not parts.netloc and len(parts.path) > 1:
+            return raw
+        case "redis" | "rediss" if parts.hostname:
+            return raw
+        case "unix" if parts.path:
+            return raw
+        case _:
+            raise ValueError(words)
+
+
 def host_name(raw: str) -> str:
     """A host name or an IP address, without a port."""
     try:
@@ -168,6 +243,11 @@ def rules(raw: str) -> tuple[Rule, ...]:
     return tuple(_rule(part) for part in names(raw))
 
 
+def ignore_rules(raw: str) -> tuple[IgnoreRule, ...]:
+    """`dialect:tool=YYYY-MM-DD`, comma-separated."""
+    return tuple(_ignore_rule(part) for part in names(raw))
+
+
 def is_loopback(host: str) -> bool:
     """Only this machine can reach the address."""
     if host.lower() == "localhost":
@@ -193,6 +273,20 @@ def shown(value: Any) -> str:
             return str(value)
 
 
+def shown_percent(value: int | tuple[int, ...]) -> str:
+    """What `percent` or `percents` read, in percent."""
+    return ",".join(f"{one / 100:g}" for one in (value if isinstance(value, tuple) else (value,)))
+
+
+def shown_store(value: str) -> str:
+    """Where state is kept, without the password."""
+    parts: SplitResult = urlsplit(value)
+    if parts.password is None:
+        return value
+    user, _, place = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}:********@{place}").geturl()
+
+
 def shown_size(value: int) -> str:
     """Bytes in the largest unit that divides them."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -209,3 +303,15 @@ def _rule(part: str) -> Rule:
     if colon and not _NAME.fullmatch(dialect):
         raise ValueError("must name a dialect after the colon, such as qwen*=xml_prompt:hermes")
     return Rule(pattern=pattern.strip(), strategy=strategy, dialect=dialect or None)
+
+
+def _ignore_rule(part: str) -> IgnoreRule:
+    what, equals, day = part.partition("=")
+    dialect, colon, tool = what.strip().partition(":")
+    try:
+        until = date.fromisoformat(day.strip())
+    except ValueError:
+        raise ValueError("must be a list such as json_block:read_*=2027-01-31") from None
+    if not equals or not colon or not dialect or not tool:
+        raise ValueError("must be a list such as json_block:read_*=2027-01-31")
+    return IgnoreRule(dialect=dialect, tool=tool, until=until)

@@ -106,9 +106,11 @@ async def gateway(no_leaks: None, log: Log) -> "AsyncIterator[StartGateway]":
 
     started: list[Gateway] = []
 
+    defaults = {"GATEWAY_PORT": "0", "METRICS_PORT": "0", "STORE_URL": "memory://"}
+
     async def start(upstream_url: str | None, **environ: str) -> "Gateway":
         named = {} if upstream_url is None else {"UPSTREAM_URL": upstream_url}
-        running = await build(load({"GATEWAY_PORT": "0", "METRICS_PORT": "0", **named, **environ}))
+        running = await build(load({**defaults, **named, **environ}))
         started.append(running)
         return running
 

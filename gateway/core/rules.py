@@ -1,8 +1,11 @@
-"""An operator's rule: which strategy, and in which dialect, the models of a name get."""
+"""An operator's rules: which strategy the models of a name get, and which differences of a dry run are known."""
+
+from datetime import date
+from fnmatch import fnmatchcase
 
 from attrs import frozen
 
-__all__ = ["Rule"]
+__all__ = ["IgnoreRule", "Rule"]
 
 
 @frozen(kw_only=True)
@@ -15,3 +18,19 @@ class Rule:
 
     def __str__(self) -> str:
         return f"{self.pattern}={self.strategy}" + (f":{self.dialect}" if self.dialect else "")
+
+
+@frozen(kw_only=True)
+class IgnoreRule:
+    """Calls of these dialects and tools (globs) are a known difference until that day; then they count again."""
+
+    dialect: str
+    tool: str
+    until: date
+
+    def covers(self, dialect: str, tool: str, today: date) -> bool:
+        """Whether a call that would be made is known today."""
+        return today < self.until and fnmatchcase(dialect, self.dialect) and fnmatchcase(tool, self.tool)
+
+    def __str__(self) -> str:
+        return f"{self.dialect}:{self.tool}={self.until.isoformat()}"

@@ -1,5 +1,6 @@
 """Settings: every source, every fault, nothing ignored and no secret shown."""
 
+from datetime import date
 from pathlib import Path
 
 import attrs
@@ -106,7 +107,7 @@ def test_no_value_makes_anything_but_a_fault(name, raw):
 
 
 def test_all_faults_are_reported_at_once():
-    faults = faults_of({"GATEWAY_PORT": "x", "LOG_LEVEL": "loud", "CANARY_PERCENT": "5", "GATEWAY_PROT": "1"})
+    faults = faults_of({"GATEWAY_PORT": "x", "LOG_LEVEL": "loud", "CANARY_PERCENT": "500", "GATEWAY_PROT": "1"})
     assert sorted(fault.split(":")[0] for fault in faults) == [
         "CANARY_PERCENT",
         "GATEWAY_PORT",
@@ -180,12 +181,9 @@ def test_a_rule_with_a_dialect_that_nothing_writes_is_refused(rule):
 @pytest.mark.parametrize(
     "environ",
     [
-        {"TRANSFORM_MODE": "canary"},
-        {"TRANSFORM_MODE": "dry_run"},
-        {"GATEWAY_WORKERS": "4"},
-        {"STORE_URL": "sqlite:///toolgate.db"},
         {"UPSTREAM_KIND": "anthropic"},
-        {"KILL_SWITCH": "1"},
+        {"TOOL_MAP": "apply_patch"},
+        {"METRICS_MODE": "multiproc"},
     ],
 )
 def test_a_feature_that_is_not_there_is_never_silently_off(environ):
@@ -193,8 +191,65 @@ def test_a_feature_that_is_not_there_is_never_silently_off(environ):
     assert "not available in this version" in fault
 
 
-def test_a_refused_store_address_is_not_shown_with_its_password():
-    assert "hunter22" not in str(faults_of({"STORE_URL": "redis://u:hunter22@h"}))
+def test_a_store_address_is_never_shown_with_its_password():
+    assert "hunter22" not in str(faults_of({"STORE_URL": "redis://u:hunter22@h:port"}))
+    settings = load({"STORE_URL": "redis://u:hunter22@h/0"})
+    [shown] = [value for name, value, _ in describe(settings) if name == "STORE_URL"]
+    assert shown == "redis://u:********@h/0"
+    assert "hunter22" in settings.secrets()
+
+
+@pytest.mark.parametrize("url", ["sqlite://x", "sqlite:///", "redis://", "unix://", "memory://x", "postgres://h", "x"])
+def test_a_store_that_cannot_be_is_refused(url):
+    [fault] = faults_of({"STORE_URL": url})
+    assert fault.startswith("STORE_URL: must be")
+
+
+@pytest.mark.parametrize("percent", ["0", "0.01", "0.5", "50", "99.99", "100"])
+def test_a_share_keeps_two_decimals(percent):
+    settings = load({"CANARY_PERCENT": percent})
+    assert settings.canary_percent == round(float(percent) * 100)
+    assert dict((name, value) for name, value, _ in describe(settings))["CANARY_PERCENT"] == percent
+
+
+@pytest.mark.parametrize("percent", ["-1", "100.01", "0.001", "ten", "nan", "1e9"])
+def test_a_share_outside_its_bounds_is_refused(percent):
+    [fault] = faults_of({"CANARY_PERCENT": percent})
+    assert "0 to 100" in fault
+
+
+def test_steps_rise():
+    assert load({"CANARY_STEPS": "1, 5,25.5"}).canary_steps == (100, 500, 2550)
+    for steps in ("5,1", "0,1", "1,1", "", "x"):
+        assert (
+            not steps
+            or "rising" in str(faults_of({"CANARY_STEPS": steps}))
+            or "0 to 100" in str(faults_of({"CANARY_STEPS": steps}))
+        )
+
+
+def test_known_differences_name_what_they_cover_and_until_when():
+    [rule] = load({"DRY_RUN_IGNORE": "json_*:read_*=2027-01-31"}).dry_run_ignore
+    assert rule.covers("json_block", "read_file", date(2027, 1, 30))
+    assert not rule.covers("json_block", "read_file", date(2027, 1, 31))
+    assert not rule.covers("hermes", "read_file", date(2026, 1, 1))
+    for wrong in ("json", "json=2027-01-01", "a:b=soon", ":b=2027-01-01"):
+        assert "2027-01-31" in str(faults_of({"DRY_RUN_IGNORE": wrong}))
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"GATEWAY_WORKERS": "2", "STORE_URL": "memory://"}, "STORE_URL"),
+        ({"GATEWAY_WORKERS": "4", "GATEWAY_PORT": "9466"}, "METRICS_PORT: 9464 to 9467"),
+        ({"GATEWAY_WORKERS": "4", "METRICS_PORT": "65534"}, "METRICS_PORT"),
+        ({"CANARY_FORCE_HEADER": "X-Arm"}, "CANARY_FORCE_HEADER"),
+        ({"TRUSTED_PROXIES": "10.0.0.1/8"}, "TRUSTED_PROXIES"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(environ, said):
+    [fault] = faults_of(environ)
+    assert fault.startswith(said)
 
 
 def test_rules_keep_their_order_and_dialect():
@@ -274,15 +329,15 @@ def test_a_file_that_cannot_be_read_is_a_fault(name, path):
 
 def test_a_secret_may_stand_in_a_file_and_is_never_shown(tmp_path: Path):
     secret = tmp_path / "secret"
-    secret.write_text("sk-canary-value\n")
+    secret.write_text("sk-finch-value\n")
     keys = tmp_path / "keys"
-    keys.write_text("gate-canary-key\n")
+    keys.write_text("gate-finch-key\n")
     settings = load(UPSTREAM | {"UPSTREAM_API_KEY_FILE": str(secret), "GATEWAY_API_KEYS_FILE": str(keys)})
-    assert settings.upstream_api_key == "sk-canary-value"
+    assert settings.upstream_api_key == "sk-finch-value"
     assert len(settings.api_keys) == 1
-    assert settings.secrets() == ("sk-canary-value",)
+    assert settings.secrets() == ("sk-finch-value",)
     shown = f"{settings!r} {describe(settings)} {attrs.asdict(settings, filter=lambda a, _: bool(a.repr))}"
-    assert "canary" not in shown
+    assert "finch" not in shown
     assert "********" in shown
 
 
