@@ -7,7 +7,7 @@ from attrs import frozen
 
 from gateway.core.records import Record, RequestRecord
 
-__all__ = ["Block", "Clock", "IdMaker", "Meter", "Store", "StoreError"]
+__all__ = ["BadRecord", "Block", "Clock", "IdMaker", "Meter", "Store", "StoreError"]
 
 R = TypeVar("R", bound=Record)
 
@@ -36,6 +36,10 @@ class StoreError(Exception):
     """The store could not do what it was asked; the message names no address and no secret."""
 
 
+class BadRecord(StoreError):
+    """One of the records can never be kept, however often it is tried; the others can, without it."""
+
+
 @frozen(kw_only=True)
 class Block:
     """What all processes counted within one second of the store's clock."""
@@ -47,24 +51,28 @@ class Block:
 
 
 class Store(Protocol):
-    """Where state outlives a process. Every method raises `StoreError`, and nothing else, when it fails."""
+    """Where state outlives a process. Every method raises `StoreError`, and nothing else, when it fails.
+
+    A store that failed heals by itself: the next operation connects anew. For a moment (two seconds at most) after it
+    was found to be away it refuses at once, so that nobody waits for it.
+    """
 
     async def open(self) -> None:
-        """Connect; create or migrate what is kept there."""
+        """Connect; create or migrate what is kept there. Where it fails, later operations try again."""
         ...
 
     async def close(self) -> None: ...
 
     async def append(self, records: Sequence[Record]) -> None:
-        """Keep all of these, or none."""
+        """Keep all of these, or none; `BadRecord` if one of them is at fault."""
         ...
 
     def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
-        """The records of a kind with `since <= at < until`, oldest first."""
+        """The records of a kind with `since <= at < until`, oldest first; one that cannot be read is left out."""
         ...
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
-        """The last request whose answer had this id."""
+        """The request kept last of those whose answer had this id."""
         ...
 
     async def trim(self, *, before: float, max_bytes: int) -> int:
@@ -75,10 +83,15 @@ class Store(Protocol):
         """The values of those keys that have one."""
         ...
 
-    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None: ...
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None:
+        """Keep a value, for ever or for a while."""
+        ...
 
     async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Put `new` if the value is still `old` (`None`: there is none); of all who race exactly one succeeds."""
+        """Put `new` if the value is still `old` (`None`: there is none); of all who race exactly one succeeds.
+
+        The new value stays for ever.
+        """
         ...
 
     async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
@@ -86,5 +99,8 @@ class Store(Protocol):
         ...
 
     async def blocks(self, after: int) -> list[Block]:
-        """The blocks behind number `after` that nobody adds to any more, oldest first."""
+        """The blocks behind number `after` that nobody adds to any more, oldest first; kept for two days.
+
+        At most some hundreds at once: who has fallen behind asks again with the last number.
+        """
         ...
