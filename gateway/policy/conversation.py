@@ -1,0 +1,77 @@
+"""Which conversation a request belongs to: a key that stays the same over its turns and tells nothing of it.
+
+A conversation is known by what does not change while it goes on: who speaks, the model, the first thing the user said
+and how the system prompt begins. The work is bounded whatever is sent: of every text only a head is looked at.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Protocol
+
+__all__ = ["Asked", "conversation_key"]
+
+_KEY_BYTES = 16
+_SYSTEM_CHARS = 1 << 11
+_USER_CHARS = 1 << 14
+_NAME_CHARS = 1 << 10
+"""Of a header's value, a credential, a user field and a model's name."""
+_PARTS = 64
+"""How many parts of one message are looked at."""
+
+
+class Asked(Protocol):
+    """What a request says that tells its conversation."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def messages(self) -> Sequence[Mapping[str, Any]]: ...
+
+    @property
+    def body(self) -> Mapping[str, Any]: ...
+
+
+def conversation_key(secret: bytes, *, sticky: str | None, credential: str | None, request: Asked) -> str:
+    """The conversation's key, 32 hexadecimal digits: of the sticky value where one is given, else of the request."""
+    if sticky:
+        return _digest(secret, b"sticky", (sticky[:_NAME_CHARS],))
+    user = request.body.get("user")
+    who = credential or (user if isinstance(user, str) else "")
+    user_said = _head(request.messages, ("user",), _USER_CHARS)
+    system_said = _head(request.messages, ("system", "developer"), _SYSTEM_CHARS)
+    return _digest(secret, b"conversation", (who[:_NAME_CHARS], request.model[:_NAME_CHARS], user_said, system_said))
+
+
+def _digest(secret: bytes, purpose: bytes, fields: Sequence[str]) -> str:
+    """A keyed hash in which no two lists of fields run together."""
+    key = secret if len(secret) <= blake2b.MAX_KEY_SIZE else blake2b(secret).digest()
+    digest = blake2b(digest_size=_KEY_BYTES, key=key, person=purpose)
+    for field in fields:
+        data = field.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(4, "big"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _head(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...], limit: int) -> str:
+    """How the first message of these roles begins."""
+    first = next((message for message in messages if message.get("role") in roles), None)
+    if first is None:
+        return ""
+    told: list[str] = []
+    for text in _texts(first.get("content")):
+        told.append(text[:limit])
+        limit -= len(told[-1])
+        if limit <= 0:
+            break
+    return "".join(told)
+
+
+def _texts(content: object) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for part in content[:_PARTS]:
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                yield part["text"]
