@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import crossplane
+import crossplane  # type: ignore[import-untyped]
 import pytest
 
 from gateway.app import Gateway

@@ -1,0 +1,80 @@
+"""The environment files of deploy/env are settings that the gateway takes, without a fault or a doubt."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Settings, inspect, reload
+from gateway.config_sources import parse_env_file
+from tests.deploy.proxy import DEPLOY
+
+FILES = sorted((DEPLOY / "env").glob("*.env"))
+PERCENT = 100
+
+
+@pytest.fixture(autouse=True)
+def keys(tmp_path: Path) -> None:
+    """A key file as the guide tells to make one."""
+    digest = hashlib.sha256(b"a key").hexdigest()
+    (tmp_path / "api-keys").write_text(f"# the team\nsha256:{digest} expires=2099-01-31\n")
+
+
+def loaded(path: Path, tmp_path: Path) -> tuple[Settings, list[str]]:
+    copied = tmp_path / path.name
+    copied.write_text(path.read_text().replace("/etc/toolgate/", f"{tmp_path}/"))
+    return inspect({"GATEWAY_ENV_FILE": str(copied)})
+
+
+def test_there_is_a_file_for_each_stage() -> None:
+    assert [path.name for path in FILES] == ["canary.env", "dry-run.env", "full.env"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_gateway_takes_the_file(path: Path, tmp_path: Path) -> None:
+    settings, faults = loaded(path, tmp_path)
+    assert faults == []
+    assert settings.warnings == ()
+    assert settings.transform_mode == path.stem.replace("-", "_")
+    assert settings.host == "127.0.0.1"
+    assert not settings.api_keys.is_open
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_reload_takes_it_as_well(path: Path, tmp_path: Path) -> None:
+    settings, _ = loaded(path, tmp_path)
+    assert reload({"GATEWAY_ENV_FILE": str(tmp_path / path.name)}) == settings
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_line_has_its_reason(path: Path) -> None:
+    """A comment stands before each group of settings, and no secret does."""
+    assert re.search(r"^(?!#|[A-Z0-9_]+=\S+$).+", path.read_text(), re.MULTILINE) is None
+    paragraphs = path.read_text().split("\n\n")
+    assert all(paragraph.startswith("#") for paragraph in paragraphs)
+    assert (
+        not {"UPSTREAM_API_KEY", "GATEWAY_API_KEYS", "CANARY_SALT"}
+        & parse_env_file(path.read_text(), [], path="").keys()
+    )
+
+
+def test_stages_differ_in_the_rollout_and_the_records_alone(tmp_path: Path) -> None:
+    values = [parse_env_file(path.read_text(), [], path=path.name) for path in FILES]
+    shared = {name for name in values[0] if all(each.get(name) == values[0][name] for each in values)}
+    differing = {name for each in values for name in each} - shared
+    prefixes = ("TRANSFORM_", "CANARY_", "ROLLOUT_", "ROLLBACK_", "DRY_RUN_", "AUDIT_", "TRUSTED_")
+    assert {name for name in differing if not name.startswith(prefixes)} == set()
+    assert {"STORE_URL", "KILL_SWITCH_FILE", "GATEWAY_PID_FILE", "UPSTREAM_URL"} <= shared
+
+
+def test_the_canary_begins_with_one_percent_and_is_judged(tmp_path: Path) -> None:
+    settings, _ = loaded(DEPLOY / "env" / "canary.env", tmp_path)
+    assert settings.canary_percent == 1 * PERCENT == settings.canary_steps[0]
+    assert settings.rollout_auto == "rollback"
+    assert settings.audit_bodies == "redacted"
+
+
+def test_full_leaves_a_share_to_compare_with(tmp_path: Path) -> None:
+    settings, _ = loaded(DEPLOY / "env" / "full.env", tmp_path)
+    assert settings.canary_holdback_percent == 5 * PERCENT
