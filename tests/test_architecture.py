@@ -17,7 +17,7 @@ CORE = ("gateway.core",)
 WIRE = (*CORE, "gateway.wire")
 POLICY = (*CORE, "gateway.policy")
 STRATEGIES = (*WIRE, "strategies")
-OUTER = ("__init__", "__main__", "app", "cli_*", "config*", "demo*", "keys")
+OUTER = ("__init__", "__main__", "app", "cli_*", "config*", "demo*", "keys", "notify", "supervisor*")
 """Modules directly in `gateway` that join and start the rest; every other one there is a part of the exchange."""
 PARTS = tuple(
     f"gateway.{path.stem}"
@@ -27,6 +27,8 @@ PARTS = tuple(
 EXCHANGE = (*STRATEGIES, "gateway.policy", *PARTS)
 NET = (*EXCHANGE, "gateway.net", "gateway.config")
 TELEMETRY = (*CORE, "gateway.telemetry")
+STATE = (*CORE, "gateway.policy", "gateway.state")
+REPORTING = (*EXCHANGE, "gateway.reporting")
 
 INSIDE = {
     "gateway.core": CORE,
@@ -36,7 +38,12 @@ INSIDE = {
     **dict.fromkeys(PARTS, EXCHANGE),
 }
 """Pure packages, and what each may import of the project."""
-EDGE = {"gateway.net": NET, "gateway.telemetry": TELEMETRY}
+EDGE = {
+    "gateway.net": NET,
+    "gateway.telemetry": TELEMETRY,
+    "gateway.state": STATE,
+    "gateway.reporting": REPORTING,
+}
 """Packages that touch the world; `app` joins them, they do not know each other."""
 
 TASKS_HELD_BY = {"gateway/app.py": "the one who holds it cancels and awaits it"}
