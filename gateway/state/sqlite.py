@@ -1,0 +1,217 @@
+"""The store in a file, which all processes of one machine share.
+
+Two connections, so that a long transaction of the journal never holds up the small operations: SQLite lets readers
+read while one writes, and writers wait for each other as long as `timeout_s`. Times are those of the machine's clock;
+a block is closed once its second is over and nobody is writing, which the writer's lock proves.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+import aiosqlite
+
+from gateway.core.ports import Block
+from gateway.core.records import Record, RequestRecord
+from gateway.state.coding import KINDS, kind_of, pack, unpack
+from gateway.state.sqlite_line import Line
+
+__all__ = ["SqliteStore"]
+
+R = TypeVar("R", bound=Record)
+
+BLOCK_SECONDS = 48 * 3600
+MAX_BLOCKS = 500
+_FOR_EVER = 1e18
+_LONGEST_JUMP_S = 60
+"""A clock that is set back by less goes on in the last block; after more, the blocks of the future are dropped."""
+_LARGE_OPERATION_S = 5.0
+"""Least time for batches, pages and trimming: none of them is waited for by a request."""
+_PAGE = 200
+_TRIM_ROWS = 1000
+_VACUUM_PAGES = 1000
+_OLDEST = " UNION ALL ".join(f"SELECT '{kind}' AS kind, id, at FROM {kind}" for kind in KINDS)  # noqa: S608 - our names
+
+
+class SqliteStore:
+    """A file at `path`, made if its folder is there; `wall` tells the seconds since the epoch."""
+
+    def __init__(self, path: Path, *, timeout_s: float = 0.2, wall: Callable[[], float] = time.time) -> None:
+        self._large_s = max(_LARGE_OPERATION_S, 2 * timeout_s)
+        self._small_s = 2 * timeout_s
+        self._wall = wall
+        self._journal = Line(path=path, timeout_s=timeout_s)
+        self._values = Line(path=path, timeout_s=timeout_s)
+
+    async def open(self) -> None:
+        """Make or migrate the file."""
+        async with self._journal.use(2 * self._large_s), self._values.use(2 * self._large_s):
+            pass
+
+    async def close(self) -> None:
+        """Close the file; a later operation opens it again."""
+        await self._journal.close()
+        await self._values.close()
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Keep all of these, or none."""
+        rows: dict[str, list[tuple[float, str | None, str]]] = {}
+        for packed in pack(records):
+            rows.setdefault(packed.kind, []).append((packed.at, packed.completion_id, packed.body.decode()))
+        if not rows:
+            return
+        async with self._journal.transaction(self._large_s) as connection:
+            for kind, values in rows.items():
+                sql = f"INSERT INTO {kind} (at, completion_id, body) VALUES (?, ?, ?)"  # noqa: S608 - our names
+                await connection.executemany(sql, values)
+
+    async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
+        """The records of a kind with `since <= at < until`, oldest first."""
+        sql = (
+            f"SELECT at, id, body FROM {kind_of(kind)} WHERE (at, id) > (?, ?) AND at < ?"  # noqa: S608 - our names
+            f" ORDER BY at, id LIMIT {_PAGE}"
+        )
+        at, number = since, -1
+        while True:
+            async with self._journal.use(self._large_s) as connection:
+                page = list(await connection.execute_fetchall(sql, (at, number, until)))
+            for _, _, body in page:
+                record = unpack(kind, body)
+                if record is not None:
+                    yield record
+            if len(page) < _PAGE:
+                return
+            at, number, _ = page[-1]
+
+    async def find_answer(self, completion_id: str) -> RequestRecord | None:
+        """The request kept last of those whose answer had this id."""
+        sql = "SELECT body FROM requests WHERE completion_id = ? ORDER BY id DESC LIMIT 1"
+        async with self._values.use(self._small_s) as connection:
+            rows = list(await connection.execute_fetchall(sql, (_bindable(completion_id),)))
+        return unpack(RequestRecord, rows[0][0]) if rows else None
+
+    async def trim(self, *, before: float, max_bytes: int) -> int:
+        """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
+        now = self._wall()
+        async with self._journal.transaction(self._large_s) as connection:
+            await connection.execute("DELETE FROM kept WHERE until <= ?", (now,))
+            for table in ("counts", "marks"):
+                await connection.execute(f"DELETE FROM {table} WHERE number < ?", (now - BLOCK_SECONDS,))  # noqa: S608
+        forgotten = 0
+        while count := await self._forget(before):
+            forgotten += count
+        while await self._size() > max_bytes and (count := await self._forget(float("inf"))):
+            forgotten += count
+        await self._vacuum()
+        return forgotten
+
+    async def get(self, *keys: str) -> dict[str, bytes]:
+        """The values of those keys that have one."""
+        if not keys:
+            return {}
+        marks = ",".join("?" * len(keys))
+        sql = f"SELECT key, value FROM kept WHERE key IN ({marks}) AND until > ?"  # noqa: S608 - question marks alone
+        async with self._values.use(self._small_s) as connection:
+            rows = await connection.execute_fetchall(sql, (*map(_bindable, keys), self._wall()))
+        found = {key: bytes(value) for key, value in rows}
+        return {key: found[_bindable(key)] for key in keys if _bindable(key) in found}
+
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None:
+        """Keep a value, for ever or for a while."""
+        async with self._values.use(self._small_s) as connection:
+            await self._put(connection, key, value, _FOR_EVER if ttl_s is None else self._wall() + ttl_s)
+
+    async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Put `new` if the value is still `old`."""
+        sql = "SELECT value FROM kept WHERE key = ? AND until > ?"
+        async with self._values.transaction(self._small_s) as connection:
+            rows = list(await connection.execute_fetchall(sql, (_bindable(key), self._wall())))
+            is_same = (bytes(rows[0][0]) if rows else None) == old
+            if is_same:
+                await self._put(connection, key, new, _FOR_EVER)
+        return is_same
+
+    async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
+        """Add counts and marks to the block of this second."""
+        add = "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value"
+        mark = "INSERT OR IGNORE INTO marks VALUES (?, ?)"
+        async with self._values.transaction(self._small_s) as connection:
+            number = await self._number(connection)
+            await connection.executemany(add, [(number, _bindable(name), count) for name, count in counts.items()])
+            await connection.executemany(mark, [(number, _bindable(name)) for name in marks])
+
+    async def blocks(self, after: int) -> list[Block]:
+        """The blocks behind number `after` that nobody adds to any more, oldest first."""
+        numbers = (
+            "SELECT number FROM counts WHERE number > ?1 AND number < ?2"
+            " UNION SELECT number FROM marks WHERE number > ?1 AND number < ?2 ORDER BY number LIMIT ?3"
+        )
+        rows = "SELECT number, name{} FROM {} WHERE number BETWEEN ? AND ? ORDER BY number"
+        async with self._values.transaction(self._small_s) as connection:
+            found = list(await connection.execute_fetchall(numbers, (after, int(self._wall()), MAX_BLOCKS)))
+            ends = (found[0][0], found[-1][0]) if found else (0, -1)
+            counts = await connection.execute_fetchall(rows.format(", value", "counts"), ends)
+            marks = await connection.execute_fetchall(rows.format("", "marks"), ends)
+        counted = {number: {row[1]: row[2] for row in group} for number, group in groupby(counts, lambda row: row[0])}
+        marked = {number: frozenset(row[1] for row in group) for number, group in groupby(marks, lambda row: row[0])}
+        return [
+            Block(number=number, counts=counted.get(number, {}), marks=marked.get(number, frozenset()))
+            for (number,) in found
+        ]
+
+    async def _put(self, connection: aiosqlite.Connection, key: str, value: bytes, until: float) -> None:
+        sql = (
+            "INSERT INTO kept VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value, until = excluded.until"
+        )
+        await connection.execute(sql, (_bindable(key), value, until))
+
+    async def _number(self, connection: aiosqlite.Connection) -> int:
+        """The block of this second, or the last one there is when the clock was set back a little."""
+        now = int(self._wall())
+        sql = "SELECT max(coalesce((SELECT max(number) FROM counts), 0), coalesce((SELECT max(number) FROM marks), 0))"
+        [[last]] = await connection.execute_fetchall(sql)
+        if last > now + _LONGEST_JUMP_S:
+            for table in ("counts", "marks"):
+                await connection.execute(f"DELETE FROM {table} WHERE number > ?", (now,))  # noqa: S608 - our names
+            return now
+        return max(now, int(last))
+
+    async def _forget(self, before: float) -> int:
+        """Forget some of the oldest records; small steps, so that others get to write."""
+        sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT {_TRIM_ROWS}"  # noqa: S608 - our names
+        async with self._journal.transaction(self._large_s) as connection:
+            rows = list(await connection.execute_fetchall(sql, (before,)))
+            for kind in {kind for kind, _ in rows}:
+                doomed = [(number,) for name, number in rows if name == kind]
+                await connection.executemany(f"DELETE FROM {kind} WHERE id = ?", doomed)  # noqa: S608 - our names
+        return len(rows)
+
+    async def _size(self) -> int:
+        """Bytes that are in use, without those pages of the file that wait to be given back."""
+        async with self._journal.use(self._large_s) as connection:
+            pages, free, size = [
+                next(iter(await connection.execute_fetchall(f"PRAGMA {name}")))[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            ]
+        return int((pages - free) * size)
+
+    async def _vacuum(self) -> None:
+        """Give back to the disk what is free."""
+        while True:
+            async with self._journal.use(self._large_s) as connection:
+                [[free]] = await connection.execute_fetchall("PRAGMA freelist_count")
+                if not free:
+                    break
+                await connection.execute_fetchall(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
+                [[left]] = await connection.execute_fetchall("PRAGMA freelist_count")
+                if left >= free:  # a file that was made without it
+                    break
+        async with self._journal.use(self._large_s) as connection:
+            await connection.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _bindable(text: str) -> str:
+    """SQLite takes no half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode("utf-8")
