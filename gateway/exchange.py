@@ -56,12 +56,15 @@ class _Due:
 class StreamExchange:
     """A streamed answer."""
 
-    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
+    def __init__(
+        self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0, keep_text: bool = False
+    ) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
         self.finished = False
         """Nothing more is to come: `[DONE]` or an error has been seen."""
         self._prepared = prepared
         self._make_id = make_id
+        self._keep_text = keep_text
         self._repairs = repairs if prepared.repair is not None else 0
         """How often it may still be asked again."""
         self._due: _Due | None = None
@@ -391,7 +394,9 @@ class StreamExchange:
         voice = self._voices.get(index)
         if voice is None:
             hold = hold_of(self._prepared) if self._repairs and not self._voices else None
-            voice = self._voices[index] = Voice(index, self._prepared, self._make_id, self.facts, hold)
+            voice = self._voices[index] = Voice(
+                index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text
+            )
         return voice
 
     def _push(self, slot: Slot) -> None:

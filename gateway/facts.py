@@ -6,6 +6,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from gateway.core.events import Verdict
+from gateway.hearing import Heard
 from gateway.repairing import SecondCall
 from gateway.wire.chat_chunks import (
     token_counts,
@@ -24,11 +25,12 @@ class Delivered:
     size: int
     command: str = ""
     """The arguments, of a command that was recovered from a shell block: each one is audited."""
+    arguments: str = ""
 
 
 def delivered(verdict: Verdict, arguments: str) -> Delivered:
     command = arguments if verdict.dialect == SHELL else ""
-    return Delivered(verdict=verdict, size=len(arguments), command=command)
+    return Delivered(verdict=verdict, size=len(arguments), command=command, arguments=arguments)
 
 
 @define
@@ -59,6 +61,8 @@ class Facts:
     """A reader looked at the answer."""
     failure: str | None = None
     """The code of the error that ended the answer."""
+    heard: dict[int, Heard] = field(factory=dict)
+    """Each choice's text and candidates, where they are kept."""
 
     def add_usage(self, usage: Any) -> None:
         """Count what a further answer cost."""

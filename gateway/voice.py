@@ -8,6 +8,7 @@ from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.facts import Facts, delivered
 from gateway.guarded import GuardedReader
+from gateway.hearing import HearingReader
 from gateway.holding import Hold
 from gateway.slots import Slot
 from gateway.wire.chat_chunks import (
@@ -43,9 +44,21 @@ class Voice:
         "waiting",
     )
 
-    def __init__(self, index: int, prepared: Prepared, make_id: MakeId, facts: Facts, hold: Hold | None = None) -> None:
+    def __init__(
+        self,
+        index: int,
+        prepared: Prepared,
+        make_id: MakeId,
+        facts: Facts,
+        hold: Hold | None = None,
+        *,
+        keep_text: bool = False,
+    ) -> None:
         self.index = index
         self._reader: AnswerReader | None = GuardedReader(prepared.make_reader()) if prepared.make_reader else None
+        if keep_text and self._reader is not None:
+            self._reader = hearing = HearingReader(self._reader)
+            facts.heard[index] = hearing.heard
         self.hold = hold
         self.attempt: Attempt | None = None
         """What is to be asked again, once the choice has finished."""

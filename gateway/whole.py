@@ -28,11 +28,14 @@ _STEP = 1 << 14
 class BodyExchange:
     """An answer that comes whole."""
 
-    def __init__(self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0) -> None:
+    def __init__(
+        self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0, keep_text: bool = False
+    ) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
         del limits
         self._prepared = prepared
         self._make_id = make_id
+        self._keep_text = keep_text
         self._repairs = repairs if prepared.repair is not None else 0
         self._body = b""
         self._answer: dict[str, Any] = {}
@@ -129,7 +132,7 @@ class BodyExchange:
     def _choice(self, index: int, choice: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
         asks = self._prepared.repair if self._repairs and len(self._answer["choices"]) == 1 else None
         hold = hold_of(self._prepared) if asks is not None else None
-        voice = Voice(index, self._prepared, self._make_id, self.facts, hold)
+        voice = Voice(index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text)
         reason = choice.get("finish_reason")
         finish = reason if isinstance(reason, str) else "stop"
         self.facts.finish_reasons[index] = finish
