@@ -1,0 +1,279 @@
+"""The judge of the rollout: two sequential tests that may be looked at after every block of requests.
+
+The arm test asks, of every bad request, how likely it was to fall into the live arm. While live answers are at most
+`risk_ratio` times as risky as untouched ones, that is known from the arms' sizes alone, whatever the risk of the moment
+is: an outage of the model server says nothing against the live arm. The logarithms of the likelihood ratios for several
+larger risks are added up, each floored at 0 so that a long good history hides no late fault, and averaged. The budget
+test does the same for failed transformations against a fixed share.
+
+What keeps it from being misled: a block in which one arm is empty is merged into the next one; the difference in
+points has to be there in recent requests too; and of one conversation no more bad requests count, beyond the first,
+than the `min_keys`-th worst conversation has had since the evidence was last nil, so that no few of them are a fault.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from heapq import nlargest
+from typing import Literal
+
+from attrs import evolve, field, frozen
+
+__all__ = [
+    "RATIOS",
+    "ArmState",
+    "BudgetState",
+    "Counts",
+    "Finding",
+    "JudgeRules",
+    "JudgeState",
+    "Span",
+    "finding",
+    "step",
+]
+
+RATIOS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
+"""The larger risks that are tried, each as a multiple of the one that is no fault."""
+MIN_REQUESTS = 200
+"""Requests in each arm over which the difference in points is taken."""
+SPAN_REQUESTS = 20
+MAX_KEYS = 64
+
+MAX_SCORE = 50.0
+"""Beyond every limit that can be set; more would only hide for how long a fault is over."""
+
+_NIL = (0.0,) * len(RATIOS)
+_LARGEST_SHARE = 0.95
+
+
+@frozen(kw_only=True)
+class JudgeRules:
+    """What the judge takes for a fault."""
+
+    risk_ratio: float = 1.25
+    min_diff: float = 0.005
+    evidence: float = 10_000.0
+    min_keys: int = 3
+    transform_budget: float = 0.02
+
+    @property
+    def limit(self) -> float:
+        """Where the logarithm of the evidence is enough."""
+        return math.log(self.evidence)
+
+
+@frozen(kw_only=True)
+class Counts:
+    """One block: requests of each arm, the conversations that had a bad one, and the transformations."""
+
+    live: int = 0
+    control: int = 0
+    live_bad: frozenset[str] = frozenset()
+    control_bad: frozenset[str] = frozenset()
+    attempts: int = 0
+    failed: frozenset[str] = frozenset()
+
+
+@frozen(kw_only=True)
+class Span:
+    """Sums over successive blocks."""
+
+    live: int = 0
+    live_bad: int = 0
+    control: int = 0
+    control_bad: int = 0
+
+    def plus(self, other: "Span") -> "Span":
+        """Both together."""
+        return Span(
+            live=self.live + other.live,
+            live_bad=self.live_bad + other.live_bad,
+            control=self.control + other.control,
+            control_bad=self.control_bad + other.control_bad,
+        )
+
+    @property
+    def smaller(self) -> int:
+        """Requests of the arm that has fewer."""
+        return min(self.live, self.control)
+
+
+@frozen(kw_only=True)
+class ArmState:
+    """What the arm test remembers."""
+
+    scores: tuple[float, ...] = _NIL
+    waiting: Span = Span()
+    """Blocks in which one arm was empty."""
+    recent: tuple[Span, ...] = ()
+    live_keys: Mapping[str, int] = field(factory=dict)
+    """How many bad requests of a conversation counted since the evidence was last nil."""
+    control_keys: Mapping[str, int] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class BudgetState:
+    """What the budget test remembers."""
+
+    scores: tuple[float, ...] = _NIL
+    keys: Mapping[str, int] = field(factory=dict)
+    attempts: int = 0
+    """Since the evidence was last nil, as the failed ones."""
+    failed: int = 0
+
+
+@frozen(kw_only=True)
+class JudgeState:
+    """Both tests."""
+
+    arms: ArmState = field(factory=ArmState)
+    budget: BudgetState = field(factory=BudgetState)
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """The logarithm of the evidence by test."""
+        return {"arms": _evidence(self.arms.scores), "transform": _evidence(self.budget.scores)}
+
+
+@frozen(kw_only=True)
+class Finding:
+    """A fault was found, and the numbers that say so."""
+
+    test: Literal["arms", "transform"]
+    statistic: float
+    numbers: Mapping[str, float]
+
+
+def step(state: JudgeState, block: Counts, rules: JudgeRules) -> tuple[JudgeState, Finding | None]:
+    """Take in one block; a finding stands for as long as the state shows it."""
+    state = JudgeState(arms=_arms(state.arms, block, rules), budget=_budget(state.budget, block, rules))
+    return state, finding(state, rules)
+
+
+def finding(state: JudgeState, rules: JudgeRules) -> Finding | None:
+    """What the state shows."""
+    return _arms_finding(state.arms, rules) or _budget_finding(state.budget, rules)
+
+
+def _arms(state: ArmState, block: Counts, rules: JudgeRules) -> ArmState:
+    live_bad, live_keys = _counted(block.live_bad, state.live_keys, rules.min_keys)
+    control_bad, control_keys = _counted(block.control_bad, state.control_keys, rules.min_keys)
+    span = state.waiting.plus(Span(live=block.live, live_bad=live_bad, control=block.control, control_bad=control_bad))
+    if not span.smaller:
+        return evolve(state, waiting=span, live_keys=live_keys, control_keys=control_keys)
+    scores = _compared(state.scores, span, rules.risk_ratio)
+    if not any(scores):
+        live_keys, control_keys = {}, {}
+    return ArmState(scores=scores, recent=_recent(state.recent, span), live_keys=live_keys, control_keys=control_keys)
+
+
+def _counted(keys: Collection[str], before: Mapping[str, int], min_keys: int) -> tuple[int, Mapping[str, int]]:
+    """How many of the conversations' bad requests count, and how many of each did so far."""
+    if not keys:
+        return 0, before
+    worst = nlargest(min_keys, before.values())
+    most = worst[-1] if len(worst) == min_keys else 0
+    counting = [key for key in sorted(keys) if before.get(key, 0) <= most]
+    after = {**before, **{key: before.get(key, 0) + 1 for key in counting}}
+    if len(after) > MAX_KEYS:
+        after = dict(nlargest(MAX_KEYS, after.items(), key=lambda item: item[1]))
+    return len(counting), after
+
+
+def _compared(scores: tuple[float, ...], span: Span, risk_ratio: float) -> tuple[float, ...]:
+    """Add the likelihood ratios of where the bad requests of a span fell."""
+    if not span.live_bad and not span.control_bad:
+        return scores
+    bad = span.live_bad + span.control_bad
+    # That a bad request is a live one has these odds, and under a larger risk `ratio` times as many.
+    odds = risk_ratio * span.live / span.control
+    return tuple(
+        _bounded(score + span.live_bad * math.log(ratio) - bad * math.log((1 + ratio * odds) / (1 + odds)))
+        for score, ratio in zip(scores, RATIOS, strict=True)
+    )
+
+
+def _recent(spans: tuple[Span, ...], span: Span) -> tuple[Span, ...]:
+    """As few of the last spans as hold enough requests of each arm, or all there are."""
+    if spans and spans[-1].smaller < SPAN_REQUESTS:
+        spans = (*spans[:-1], spans[-1].plus(span))
+    else:
+        spans = (*spans, span)
+    while _has_enough(_sum(spans[1:])):
+        spans = spans[1:]
+    return spans
+
+
+def _has_enough(span: Span) -> bool:
+    return span.smaller >= MIN_REQUESTS
+
+
+def _sum(spans: tuple[Span, ...]) -> Span:
+    total = Span()
+    for span in spans:
+        total = total.plus(span)
+    return total
+
+
+def _budget(state: BudgetState, block: Counts, rules: JudgeRules) -> BudgetState:
+    failed, keys = _counted(block.failed, state.keys, rules.min_keys)
+    worked = max(0, block.attempts - len(block.failed))
+    if not failed and not worked:
+        return state
+    share = rules.transform_budget
+    scores = tuple(
+        _bounded(score + failed * math.log(more / share) + worked * math.log((1 - more) / (1 - share)))
+        for score, more in zip(state.scores, (min(share * ratio, _LARGEST_SHARE) for ratio in RATIOS), strict=True)
+        if more > share
+    )
+    scores += (0.0,) * (len(RATIOS) - len(scores))
+    if not any(scores):
+        return BudgetState()
+    return BudgetState(
+        scores=scores, keys=keys, attempts=state.attempts + block.attempts, failed=state.failed + len(block.failed)
+    )
+
+
+def _bounded(score: float) -> float:
+    return min(max(score, 0.0), MAX_SCORE)
+
+
+def _evidence(scores: tuple[float, ...]) -> float:
+    """The logarithm of the mean of the likelihood ratios."""
+    top = max(scores)
+    return top + math.log(sum(math.exp(score - top) for score in scores) / len(scores))
+
+
+def _arms_finding(state: ArmState, rules: JudgeRules) -> Finding | None:
+    statistic = _evidence(state.scores)
+    recent = _sum(state.recent)
+    if statistic < rules.limit or len(state.live_keys) < rules.min_keys or not recent.smaller:
+        return None
+    difference = recent.live_bad / recent.live - recent.control_bad / recent.control
+    if difference < rules.min_diff:
+        return None
+    numbers = {
+        "statistic": statistic,
+        "limit": rules.limit,
+        "difference": difference,
+        "live": recent.live,
+        "live_bad": recent.live_bad,
+        "control": recent.control,
+        "control_bad": recent.control_bad,
+        "keys": len(state.live_keys),
+    }
+    return Finding(test="arms", statistic=statistic, numbers=numbers)
+
+
+def _budget_finding(state: BudgetState, rules: JudgeRules) -> Finding | None:
+    statistic = _evidence(state.scores)
+    if statistic < rules.limit or len(state.keys) < rules.min_keys:
+        return None
+    numbers = {
+        "statistic": statistic,
+        "limit": rules.limit,
+        "budget": rules.transform_budget,
+        "attempts": state.attempts,
+        "failed": state.failed,
+        "keys": len(state.keys),
+    }
+    return Finding(test="transform", statistic=statistic, numbers=numbers)
