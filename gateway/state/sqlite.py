@@ -5,6 +5,7 @@ read while one writes, and writers wait for each other as long as `timeout_s`. T
 a block is closed once its second is over and nobody is writing, which the writer's lock proves.
 """
 
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from itertools import groupby
@@ -99,11 +100,13 @@ class SqliteStore:
             await connection.execute("DELETE FROM kept WHERE until <= ?", (now,))
             for table in ("counts", "marks"):
                 await connection.execute(f"DELETE FROM {table} WHERE number < ?", (now - BLOCK_SECONDS,))  # noqa: S608
-        forgotten = 0
-        while count := await self._forget(before):
+        forgotten = await self._forget(before, None)
+        while (size := await self._size()) > max_bytes:
+            surplus = math.ceil(await self._count() * (1 - max_bytes / size))
+            count = await self._forget(float("inf"), surplus)
             forgotten += count
-        while await self._size() > max_bytes and (count := await self._forget(float("inf"))):
-            forgotten += count
+            if not count:
+                break
         await self._vacuum()
         return forgotten
 
@@ -178,15 +181,30 @@ class SqliteStore:
             return now
         return max(now, int(last))
 
-    async def _forget(self, before: float) -> int:
-        """Forget some of the oldest records; small steps, so that others get to write."""
-        sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT {_TRIM_ROWS}"  # noqa: S608 - our names
+    async def _forget(self, before: float, most: int | None) -> int:
+        """Forget the oldest of all kinds, a few at a time, so that others get to write."""
+        forgotten = 0
+        while (step := _TRIM_ROWS if most is None else min(_TRIM_ROWS, most - forgotten)) > 0:
+            count = await self._forget_few(before, step)
+            forgotten += count
+            if count < step:
+                break
+        return forgotten
+
+    async def _forget_few(self, before: float, most: int) -> int:
+        sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT ?"  # noqa: S608 - our names
         async with self._journal.transaction(self._large_s) as connection:
-            rows = list(await connection.execute_fetchall(sql, (before,)))
+            rows = list(await connection.execute_fetchall(sql, (before, most)))
             for kind in {kind for kind, _ in rows}:
                 doomed = [(number,) for name, number in rows if name == kind]
                 await connection.executemany(f"DELETE FROM {kind} WHERE id = ?", doomed)  # noqa: S608 - our names
         return len(rows)
+
+    async def _count(self) -> int:
+        sql = f"SELECT count(*) FROM ({_OLDEST})"  # noqa: S608 - our names
+        async with self._journal.use(self._large_s) as connection:
+            [[count]] = await connection.execute_fetchall(sql)
+        return int(count)
 
     async def _size(self) -> int:
         """Bytes that are in use, without those pages of the file that wait to be given back."""

@@ -1,0 +1,227 @@
+"""The store that several machines share: Redis 5 or later.
+
+The library's own patience is switched off: its retries made one command on a frozen server take seconds. Here every
+operation has one deadline, and a server that missed it is left alone for a moment (`pause`). What `redis_scripts` does
+happens in one step, by the server's clock where time matters.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from gateway.core.ports import Block, StoreError
+from gateway.core.records import Record, RequestRecord
+from gateway.state import redis_scripts
+from gateway.state.coding import KINDS, kind_of, pack, unpack
+from gateway.state.pause import Pause
+
+__all__ = ["RedisStore"]
+
+R = TypeVar("R", bound=Record)
+
+MAX_RECORDS = 5_000_000
+"""Of each kind, should nobody trim them."""
+BLOCK_SECONDS = 48 * 3600 + 60
+MAX_BLOCKS = 500
+_LONGEST_JUMP_S = 60
+_ANSWER_S = 30 * 86400
+_BATCH_S = 300
+_LARGE_OPERATION_S = 2.0
+"""Least time for batches, pages and trimming: none of them is waited for by a request."""
+_PAGE = 200
+_TRIM_RECORDS = 500
+_CONNECTIONS = 16
+
+_AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse, OSError, EOFError)
+_WORDS: tuple[tuple[type[Exception], str], ...] = (
+    (exceptions.AuthenticationError, "the store refuses the credentials"),
+    (exceptions.AuthorizationError, "the store refuses the credentials"),
+    (exceptions.NoPermissionError, "the store's user may not do this"),
+    (exceptions.OutOfMemoryError, "the store's memory is full"),
+    (exceptions.ReadOnlyError, "the store is a replica that can only be read"),
+    (exceptions.InvalidResponse, "what answers is no Redis"),
+    (exceptions.ResponseError, "the store refused: its keys hold something else, or it is set up otherwise"),
+    (TimeoutError, "the store did not answer in time"),
+)
+
+
+class RedisStore:
+    """The server at `url`; everything there is kept under keys that begin with `prefix`."""
+
+    def __init__(self, url: str, *, prefix: str = "toolgate:", timeout_s: float = 0.2) -> None:
+        self._pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=_CONNECTIONS,
+            timeout=None,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=None,
+            socket_connect_timeout=None,
+            protocol=2,
+            decode_responses=False,
+        )
+        self._client = Redis(connection_pool=self._pool)
+        self._prefix = prefix
+        self._small_s = timeout_s
+        self._large_s = max(_LARGE_OPERATION_S, timeout_s)
+        self._pause = Pause()
+        self._scripts = {
+            script: self._client.register_script(script)
+            for script in (getattr(redis_scripts, name) for name in redis_scripts.__all__)
+        }
+
+    async def open(self) -> None:
+        """See whether the server is there."""
+        await self._within(self._small_s, self._client.ping)
+
+    async def close(self) -> None:
+        """Give up all connections; a later operation makes new ones."""
+        try:
+            async with asyncio.timeout(self._large_s):
+                await self._pool.disconnect()
+        except (exceptions.RedisError, OSError):
+            return
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Keep all of these, or none."""
+        digest = blake2b(digest_size=16)
+        arguments: list[str | bytes | int | float] = []
+        for packed in pack(records):
+            digest.update(b"%s %d " % (packed.kind.encode(), len(packed.body)) + packed.body)
+            answer = "" if packed.completion_id is None else _digest(packed.completion_id)
+            arguments += (packed.kind, packed.at, answer, packed.body)
+        if arguments:
+            head = (MAX_RECORDS, _ANSWER_S, digest.hexdigest(), _BATCH_S)
+            await self._run(redis_scripts.APPEND, *head, *arguments, limit_s=self._large_s)
+
+    async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
+        """The records of a kind with `since <= at < until`, oldest first."""
+        at, seen = since, 0
+        while True:
+            head = (kind_of(kind), repr(at), f"({until!r}", seen, _PAGE)
+            page = await self._run(redis_scripts.SCAN, *head, limit_s=self._large_s)
+            for score, body in zip(page[::2], page[1::2], strict=True):
+                seen = seen + 1 if float(score) == at else 1
+                at = float(score)
+                record = unpack(kind, body)
+                if record is not None:
+                    yield record
+            if len(page) < 2 * _PAGE:
+                return
+
+    async def find_answer(self, completion_id: str) -> RequestRecord | None:
+        """The request kept last of those whose answer had this id."""
+        body = await self._run(redis_scripts.FIND_ANSWER, _digest(completion_id))
+        return None if body is None else unpack(RequestRecord, body)
+
+    async def trim(self, *, before: float, max_bytes: int) -> int:
+        """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
+        forgotten = await self._forget(f"({before!r}", None)
+        while (size := await self._size()) > max_bytes:
+            surplus = math.ceil(await self._count() * (1 - max_bytes / size))
+            count = await self._forget("+inf", surplus)
+            forgotten += count
+            if not count:
+                break
+        return forgotten
+
+    async def get(self, *keys: str) -> dict[str, bytes]:
+        """The values of those keys that have one."""
+        if not keys:
+            return {}
+        names = [self._value(key) for key in keys]
+        values = await self._within(self._small_s, lambda: self._client.mget(names))
+        return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None:
+        """Keep a value, for ever or for a while."""
+        ttl_ms = None if ttl_s is None else max(1, int(ttl_s * 1000))
+        await self._within(self._small_s, lambda: self._client.set(self._value(key), value, px=ttl_ms))
+
+    async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Put `new` if the value is still `old`."""
+        has_old = "0" if old is None else "1"
+        return bool(await self._run(redis_scripts.SWAP, _bytes(key), has_old, old or b"", new))
+
+    async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
+        """Add counts and marks to the block of this second."""
+        amounts = [part for name, count in counts.items() for part in (_bytes(name), count)]
+        head = (BLOCK_SECONDS, _LONGEST_JUMP_S, len(counts))
+        await self._run(redis_scripts.TALLY, *head, *amounts, *map(_bytes, marks))
+
+    async def blocks(self, after: int) -> list[Block]:
+        """The blocks behind number `after` that nobody adds to any more, oldest first."""
+        return [
+            Block(
+                number=int(number),
+                counts={_text(name): int(count) for name, count in zip(counts[::2], counts[1::2], strict=True)},
+                marks=frozenset(map(_text, marks)),
+            )
+            for number, counts, marks in await self._run(redis_scripts.BLOCKS, after, MAX_BLOCKS)
+        ]
+
+    async def _forget(self, before: str, most: int | None) -> int:
+        """Forget the oldest of all kinds, a few at a time: Redis does nothing else meanwhile."""
+        forgotten = 0
+        while (step := _TRIM_RECORDS if most is None else min(_TRIM_RECORDS, most - forgotten)) > 0:
+            count = int(await self._run(redis_scripts.FORGET, before, step, *KINDS, limit_s=self._large_s))
+            forgotten += count
+            if count < step:
+                break
+        return forgotten
+
+    async def _size(self) -> int:
+        """About how many bytes the records take."""
+        keys = [f"{self._prefix}{part}:{kind}" for kind in KINDS for part in ("log", "at")]
+        return sum([await self._within(self._large_s, partial(self._client.memory_usage, key)) or 0 for key in keys])
+
+    async def _count(self) -> int:
+        keys = [f"{self._prefix}at:{kind}" for kind in KINDS]
+        return sum([await self._within(self._large_s, partial(self._client.zcard, key)) for key in keys])
+
+    async def _run(self, script: str, *arguments: str | bytes | float, limit_s: float | None = None) -> Any:
+        run = self._scripts[script]
+        return await self._within(limit_s or self._small_s, lambda: run(args=[self._prefix, *arguments]))
+
+    async def _within(self, limit_s: float, call: Callable[[], Awaitable[Any]]) -> Any:
+        """What the server answers; raises `StoreError` for whatever goes wrong."""
+        self._pause.check()
+        try:
+            async with asyncio.timeout(limit_s):
+                answer = await call()
+        except (exceptions.RedisError, OSError, EOFError) as error:
+            if isinstance(error, _AWAY):
+                self._pause.failed()
+            else:
+                self._pause.succeeded()
+            raise _translated(error) from error
+        self._pause.succeeded()
+        return answer
+
+    def _value(self, key: str) -> bytes:
+        return _bytes(f"{self._prefix}value:{key}")
+
+
+def _translated(error: Exception) -> StoreError:
+    """Words of our own: the library's may name the address."""
+    return StoreError(next((words for kind, words in _WORDS if isinstance(error, kind)), "the store cannot be reached"))
+
+
+def _digest(completion_id: str) -> str:
+    """A model server may choose any id: of this a key is made that has a bound."""
+    return blake2b(_bytes(completion_id), digest_size=16).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
