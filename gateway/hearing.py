@@ -2,7 +2,7 @@
 
 from attrs import define, field, frozen
 
-from gateway.core.events import End, Event, Note, Said, Start, Text, Verdict
+from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict
 from strategies.base import AnswerReader, FinishReason
 
 __all__ = ["MAX_TEXT", "Candidate", "Heard", "HearingReader"]
@@ -42,6 +42,7 @@ class Heard:
     _begun: int = 0
     """Where the call under way begins."""
     _raws: list[str] = field(factory=list)
+    _start: Start | None = None
 
     @property
     def text(self) -> str:
@@ -70,9 +71,12 @@ class Heard:
                 case Text():
                     pass
                 case Start():
-                    self._begun, self._raws = self._at, [event.raw]
+                    self._begun, self._raws, self._start = self._at, [event.raw], event
                 case End():
                     self._keep(event.verdict, self._begun, "".join((*self._raws, event.raw)), event.arguments)
+                    self._raws = []
+                case Broken() if self._start is not None:
+                    self._keep(_broken(self._start, event), self._begun, "".join((*self._raws, event.raw)), "")
                     self._raws = []
                 case Said():
                     self._keep(event.verdict, self._at, event.raw, event.arguments)
@@ -94,6 +98,11 @@ class Heard:
     def _add(self, candidate: Candidate) -> None:
         if len(self.candidates) < _MAX_CANDIDATES:
             self.candidates.append(candidate)
+
+
+def _broken(start: Start, event: Broken) -> Verdict:
+    """What is said of a call that began to flow and did not end."""
+    return Verdict(dialect=start.dialect, name=start.name, score=0, accepted=False, reasons=(event.reason,))
 
 
 class HearingReader:

@@ -5,6 +5,7 @@ import structlog
 from gateway.core.events import Verdict
 from gateway.facts import Facts
 from gateway.net.turn import Turn
+from gateway.recording import attempts, refusal
 
 __all__ = ["account"]
 
@@ -15,7 +16,7 @@ MAX_ID_CHARS = 128
 MAX_SHOWN = 16
 """An answer may hold thousands of candidates; a line of the log need not."""
 
-SKIPPED = frozenset({"low_confidence", "provenance", "unsayable"})
+SKIPPED = frozenset({"low_confidence", "provenance", "slice_off", "unsayable"})
 """Why a candidate that could be read was left alone on purpose."""
 
 log = structlog.get_logger("toolgate")
@@ -55,17 +56,19 @@ def _fields(turn: Turn, ended: float) -> dict[str, object]:
         "upstream_first_s": _since(turn.started, turn.upstream_first),
         "first_sent_s": _since(turn.started, turn.first_sent),
         "overhead_s": round(turn.prepare_s + turn.read_s, 6),
+        "verdict": turn.verdict,
+        "follows": turn.follows if turn.follows != "nothing" else None,
         "notes": turn.notes or None,
         "failure": turn.facts.failure if turn.facts is not None and not turn.client_gone else None,
-        **(_answer_fields(turn.facts) if turn.facts is not None else {}),
+        **(_answer_fields(turn.facts, would=turn.arm != "live") if turn.facts is not None else {}),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _answer_fields(facts: Facts) -> dict[str, object]:
+def _answer_fields(facts: Facts, *, would: bool) -> dict[str, object]:
     fields: dict[str, object] = {
-        "calls": [_shown(call.verdict) for call in facts.calls[:MAX_SHOWN]],
-        "refused": [_shown(verdict) for verdict in _attempts(facts)[:MAX_SHOWN]],
+        "would_call" if would else "calls": [_shown(call.verdict) for call in facts.calls[:MAX_SHOWN]],
+        "refused": [_shown(verdict) for verdict in attempts(facts)[:MAX_SHOWN]],
         "overheard": [_shown(verdict) for verdict in facts.overheard[:MAX_SHOWN]],
         "undelivered": facts.undelivered,
         "broken": facts.broken[:MAX_SHOWN],
@@ -159,8 +162,8 @@ def _measure_answer(turn: Turn, facts: Facts) -> None:
 def _measure_reading(turn: Turn, facts: Facts) -> None:
     telemetry = turn.shared.telemetry
     strategy, arm = turn.strategy or "none", _arm(turn)
-    attempts = _attempts(facts)
-    outcome = "success" if facts.calls or facts.repaired else "error" if facts.broken or attempts else "noop"
+    attempted = attempts(facts)
+    outcome = "success" if facts.calls or facts.repaired else "error" if facts.broken or attempted else "noop"
     dialect = facts.calls[0].verdict.dialect if facts.calls else "none"
     telemetry.count(
         "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}
@@ -169,6 +172,8 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
     if turn.end_reason == "completed":
         telemetry.admit("model", model)
     telemetry.count("toolgate_transforms_by_model_total", {"model": model, "arm": arm, "outcome": outcome})
+    if turn.verdict is not None:
+        _measure_verdict(turn, dialect)
     for phase, seconds in (("prepare", turn.prepare_s), ("read", turn.read_s), ("total", turn.prepare_s + turn.read_s)):
         telemetry.observe("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": phase}, seconds)
     if turn.stream:
@@ -179,7 +184,7 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
     if facts.undelivered:
         telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
     _measure_calls(turn, facts, strategy)
-    for verdict in attempts:
+    for verdict in attempted:
         _measure_refusal(turn, verdict, strategy)
 
 
@@ -203,7 +208,7 @@ def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
 
 def _measure_refusal(turn: Turn, verdict: Verdict, strategy: str) -> None:
     telemetry = turn.shared.telemetry
-    reason = _refusal(verdict)
+    reason = refusal(verdict)
     if reason in SKIPPED:
         telemetry.count("toolgate_transform_skips_total", {"reason": reason})
     else:
@@ -215,20 +220,6 @@ def _measure_refusal(turn: Turn, verdict: Verdict, strategy: str) -> None:
         )
 
 
-def _attempts(facts: Facts) -> list[Verdict]:
-    """The candidates that stayed text though they named a tool; the others were prose with a marker in it."""
-    return [verdict for verdict in facts.refused if verdict.name]
-
-
-def _refusal(verdict: Verdict) -> str:
-    """One of the few words that a metric has for why a candidate stayed text."""
-    reason = verdict.reasons[-1] if verdict.reasons else ""
-    if reason in ("unknown_tool", "too_large", "provenance", "unsayable", "internal"):
-        return reason
-    if reason.startswith("confidence "):
-        return "low_confidence"
-    return "schema_invalid" if verdict.score else "parse"
-
-
 def _arm(turn: Turn) -> str:
-    return turn.arm or turn.configuration.arm
+    """Only requests of the main job have an arm; the others are relayed in any case."""
+    return turn.arm or "off"
