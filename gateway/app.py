@@ -4,16 +4,17 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import Any, Protocol
 
 import structlog
-from attrs import define
+from attrs import define, frozen
+from structlog.typing import EventDict, WrappedLogger
 
 from gateway import __version__, config
-from gateway.cli_banner import banner, listening_url
+from gateway.cli_banner import listening_url
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.demo import DemoServer, start_demo
@@ -26,7 +27,7 @@ from gateway.telemetry.metrics import Metrics
 from strategies.base import ToolExecutionStrategy
 from strategies.factory import load_strategies
 
-__all__ = ["Gateway", "build", "serve"]
+__all__ = ["Gateway", "Orders", "Post", "build", "run", "serve"]
 
 LAG_PERIOD_S = 0.5
 _FIXED = (
@@ -78,7 +79,9 @@ class Gateway:
         await self._closing.aclose()
 
 
-async def build(settings: Settings, *, metrics: Metrics | None = None) -> Gateway:
+async def build(
+    settings: Settings, *, metrics: Metrics | None = None, server: Callable[[Shared], Server] = Server
+) -> Gateway:
     """Start a gateway on the running loop; raises `OSError` for a taken port, `ConfigError` for bad settings."""
     loaded = load_strategies()
     for fault in loaded.faults:
@@ -98,9 +101,9 @@ async def build(settings: Settings, *, metrics: Metrics | None = None) -> Gatewa
             admission=Admission(limit=settings.max_concurrency),
         )
         metrics_url = await _start_metrics(settings, shared, closing)
-        server = Server(shared)
-        closing.push_async_callback(server.close)
-        port = await server.start(settings.host, settings.port)
+        listening = server(shared)
+        closing.push_async_callback(listening.close)
+        port = await listening.start(settings.host, settings.port)
         lag = asyncio.get_running_loop().create_task(_observe_lag(telemetry), name="loop-lag")
         closing.push_async_callback(_ended, lag)
         return Gateway(
@@ -108,20 +111,76 @@ async def build(settings: Settings, *, metrics: Metrics | None = None) -> Gatewa
             metrics_url=metrics_url,
             settings=settings,
             shared=shared,
-            server=server,
+            server=listening,
             demo=demo,
             strategies=loaded.strategies,
             closing=closing.pop_all(),
         )
 
 
+@frozen(kw_only=True)
+class Orders:
+    """What may be asked of a gateway that runs."""
+
+    stop: Callable[[], None]
+    """Drain and end."""
+    reload: Callable[[], None]
+    spawn: Callable[[Coroutine[Any, Any, None]], object]
+    """Run something on the gateway's loop, for as long as the gateway runs."""
+
+
+class Post(Protocol):
+    """Where a process serves: alone, or under a supervisor as one of several."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """What every line of the log says."""
+        ...
+
+    def own(self, settings: Settings) -> Settings:
+        """The settings of all as they are for this process."""
+        ...
+
+    def server(self, shared: Shared) -> Server:
+        """What listens."""
+        ...
+
+    def begin(self, gateway: Gateway, orders: Orders) -> None:
+        """Requests are answered from now on."""
+        ...
+
+    def reloaded(self, faults: Sequence[str]) -> None:
+        """The settings were read anew; with faults, the old ones stay."""
+        ...
+
+    def leaving(self) -> None:
+        """Nothing new is accepted from now on."""
+        ...
+
+    def end(self) -> None:
+        """The gateway has ended."""
+        ...
+
+
 def serve(settings: Settings, *, environ: Mapping[str, str] | None = None) -> int:
-    """Run until a signal ends it; returns the exit code."""
+    """Run until a signal ends it, in as many processes as the settings say; returns the exit code."""
+    given = os.environ if environ is None else environ
+    if settings.workers > 1:
+        from gateway.supervisor import supervise  # here: a lone process and a worker need none
+
+        return supervise(settings, given)
+    from gateway.supervisor_alone import LonePost  # here: it needs what is in this module
+
+    return run(settings, given, LonePost.of(settings, given))
+
+
+def run(settings: Settings, environ: Mapping[str, str], post: Post) -> int:
+    """Be one process of the gateway until a signal or an order ends it."""
     metrics = _metrics(settings)
-    journal = _Journal(settings, metrics)
+    journal = _Journal(settings, metrics, post.fields)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, os.environ if environ is None else environ, metrics, journal))
+            runner.run(_serve(settings, environ, metrics, journal, post))
     finally:
         journal.close()
     return 0
@@ -130,8 +189,9 @@ def serve(settings: Settings, *, environ: Mapping[str, str] | None = None) -> in
 class _Journal:
     """The log of this process; new settings may bring new secrets to hide and another level."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, fields: Mapping[str, Any]) -> None:
         self._metrics = metrics
+        self._fields = fields
         self._writer = self._configured(settings)
 
     def follow(self, settings: Settings) -> None:
@@ -144,16 +204,24 @@ class _Journal:
         self._writer.close()
 
     def _configured(self, settings: Settings) -> LineWriter:
-        return configure_logging(
+        writer = configure_logging(
             level=settings.log_level, form=settings.log_format, secrets=settings.secrets(), on_drop=self._dropped
         )
+        if self._fields:
+            structlog.configure(processors=[self._with_fields, *structlog.get_config()["processors"]])
+        return writer
+
+    def _with_fields(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        return {**event, **self._fields}
 
     def _dropped(self, reason: str, lines: int) -> None:
         self._metrics.count("toolgate_log_events_dropped_total", {"reason": reason}, lines)
 
 
-async def _serve(settings: Settings, environ: Mapping[str, str], metrics: Metrics, journal: _Journal) -> None:
-    gateway = await build(settings, metrics=metrics)
+async def _serve(
+    settings: Settings, environ: Mapping[str, str], metrics: Metrics, journal: _Journal, post: Post
+) -> None:
+    gateway = await build(post.own(settings), metrics=metrics, server=post.server)
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
     draining: asyncio.Task[None] | None = None
@@ -163,46 +231,45 @@ async def _serve(settings: Settings, environ: Mapping[str, str], metrics: Metric
             draining.cancel()
         ending.set()
 
+    def reload() -> None:
+        _reload(gateway, environ, journal, post)
+
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, ending.set)
-    loop.add_signal_handler(signal.SIGHUP, _reload, gateway, environ, journal)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     gc.collect()
     gc.freeze()  # what start-up made lives as long as the process: the collector need not look at it again
-    _announce(gateway)
+    log.info("gateway_started", url=gateway.url, metrics_url=gateway.metrics_url, settings=settings.digest())
     try:
-        await ending.wait()
-        draining = loop.create_task(gateway.drain(), name="drain")
-        with suppress(asyncio.CancelledError):
-            await draining
+        async with asyncio.TaskGroup() as tasks:
+            post.begin(gateway, Orders(stop=ending.set, reload=reload, spawn=tasks.create_task))
+            await ending.wait()
+            post.leaving()
+            draining = loop.create_task(gateway.drain(), name="drain")
+            with suppress(asyncio.CancelledError):
+                await draining
     finally:
+        post.end()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
         await gateway.close()
         log.info("gateway_stopped")
 
 
-def _announce(gateway: Gateway) -> None:
-    settings = gateway.settings
-    for warning in settings.warnings:
-        log.warning("setting_doubtful", warning=warning)
-    log.info("gateway_started", url=gateway.url, metrics_url=gateway.metrics_url, settings=settings.digest())
-    if settings.log_format == "console" or settings.is_demo or sys.stderr.isatty():
-        sys.stderr.write(banner(settings, gateway.url))
-        sys.stderr.flush()
-
-
-def _reload(gateway: Gateway, environ: Mapping[str, str], journal: _Journal) -> None:
+def _reload(gateway: Gateway, environ: Mapping[str, str], journal: _Journal, post: Post) -> None:
     telemetry = gateway.shared.telemetry
     try:
         settings = config.reload(environ, default_log_format=gateway.settings.log_format)
-        gateway.reload(settings)
+        gateway.reload(post.own(settings))
     except ConfigError as error:
         log.error("reload_failed", faults=error.faults)
         telemetry.set("toolgate_config_last_reload_successful", {}, 0)
+        post.reloaded(error.faults)
         return
     journal.follow(settings)
     log.info("reloaded", settings=settings.digest())
     _inform(telemetry, settings)
+    post.reloaded(())
 
 
 def _inform(telemetry: Telemetry, settings: Settings) -> None:
