@@ -1,0 +1,219 @@
+"""What a server said, told as OpenAI chat: chunk by chunk, or as one body. Both are told by the same calls.
+
+An `Answer` is one choice. In a stream every call adds chunks, which `take` hands over; the end is told in one go:
+finish reason, usage if the request asked for it, `[DONE]`. `Feed` carries a server's stream to whoever reads its
+events: after a fault it gives one error event and nothing more, as it may no longer say `[DONE]`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from attrs import define, field, frozen
+
+from gateway.core.errors import GatewayError, UpstreamBadReply
+from gateway.wire.chat_chunks import encode_object
+from gateway.wire.sse import DONE, EventTooLong, SseDecoder, encode
+
+__all__ = ["Answer", "Feed", "Usage", "wants_usage"]
+
+
+def wants_usage(body: Mapping[str, Any]) -> bool:
+    """Whether the end of a stream is to tell what it took."""
+    options = body.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+@frozen(kw_only=True)
+class Usage:
+    """What an answer took, in tokens."""
+
+    prompt: int = 0
+    """All input, cached or not."""
+    completion: int = 0
+    cached: int | None = None
+    reasoning: int | None = None
+    """How much of the completion was reasoning."""
+
+    def fields(self) -> dict[str, Any]:
+        """The usage object."""
+        told: dict[str, Any] = {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+        }
+        if self.cached is not None:
+            told["prompt_tokens_details"] = {"cached_tokens": self.cached}
+        if self.reasoning is not None:
+            told["completion_tokens_details"] = {"reasoning_tokens": self.reasoning}
+        return told
+
+
+@define
+class _Call:
+    id: str
+    name: str
+    pieces: list[str] = field(factory=list)
+
+
+@define(kw_only=True)
+class Answer:
+    """One choice of an answer, as it becomes known."""
+
+    model: str
+    created: int
+    streams: bool
+    tells_usage: bool = True
+    """Whether the end of a stream tells the usage; a body always does."""
+    id: str = ""
+    usage: Usage | None = None
+    finish_reason: str | None = None
+    _texts: list[str] = field(factory=list, init=False)
+    _thoughts: list[str] = field(factory=list, init=False)
+    _calls: list[_Call] = field(factory=list, init=False)
+    _pending: list[bytes] = field(factory=list, init=False)
+    _is_open: bool = field(default=False, init=False)
+
+    @property
+    def content(self) -> str:
+        """All text so far."""
+        return "".join(self._texts)
+
+    @property
+    def first_call_id(self) -> str | None:
+        return self._calls[0].id if self._calls else None
+
+    def open(self) -> None:
+        """The answer has begun."""
+        if not self._is_open:
+            self._is_open = True
+            self._add({"role": "assistant", "content": ""})
+
+    def text(self, text: str) -> None:
+        """More content."""
+        if text:
+            self._texts.append(text)
+            self._say({"content": text})
+
+    def reasoning(self, text: str) -> None:
+        """More reasoning."""
+        if text:
+            self._thoughts.append(text)
+            self._say({"reasoning_content": text})
+
+    def call(self, call_id: str, name: str) -> int:
+        """A call begins; the number it has."""
+        number = len(self._calls)
+        self._calls.append(_Call(call_id, name))
+        function = {"name": name, "arguments": ""}
+        self._say({"tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function}]})
+        return number
+
+    def arguments(self, number: int, piece: str) -> None:
+        """More of a call's arguments."""
+        if piece:
+            self._calls[number].pieces.append(piece)
+            self._say({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
+
+    def end(self) -> None:
+        """The answer is complete."""
+        self.open()
+        self._add({}, self._reason())
+        if self.tells_usage and self.usage is not None:
+            self._emit({"choices": [], "usage": self.usage.fields()})
+        if self.streams:
+            self._pending.append(encode(DONE))
+
+    def take(self) -> bytes:
+        """The chunks since the last time."""
+        taken = b"".join(self._pending)
+        self._pending.clear()
+        return taken
+
+    def message(self) -> dict[str, Any]:
+        """The whole message."""
+        content = self.content
+        told: dict[str, Any] = {"role": "assistant", "content": content if content or not self._calls else None}
+        if self._thoughts:
+            told["reasoning_content"] = "".join(self._thoughts)
+        if self._calls:
+            told["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": "".join(call.pieces)},
+                }
+                for call in self._calls
+            ]
+        return told
+
+    def body(self) -> bytes:
+        """The whole answer."""
+        choice = {"index": 0, "message": self.message(), "finish_reason": self._reason()}
+        told = {**self._head("chat.completion"), "choices": [choice]}
+        if self.usage is not None:
+            told["usage"] = self.usage.fields()
+        return msgspec.json.encode(told)
+
+    def _reason(self) -> str:
+        reason = self.finish_reason or "stop"
+        return "tool_calls" if self._calls and reason == "stop" else reason
+
+    def _say(self, delta: dict[str, Any]) -> None:
+        self.open()
+        self._add(delta)
+
+    def _add(self, delta: dict[str, Any], reason: str | None = None) -> None:
+        self._emit({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+
+    def _emit(self, fields: dict[str, Any]) -> None:
+        if self.streams:
+            self._pending.append(encode_object({**self._head("chat.completion.chunk"), **fields}))
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+class Feed:
+    """Brings a server's events to `on_event`, which may raise `GatewayError`, and collects what `answer` says then."""
+
+    __slots__ = ("_answer", "_decoder", "_is_over", "_on_event")
+
+    def __init__(self, on_event: Callable[[bytes], None], answer: Answer, *, max_event_bytes: int) -> None:
+        self._on_event = on_event
+        self._answer = answer
+        self._decoder = SseDecoder(max_event_bytes)
+        self._is_over = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What these bytes of the server's stream come to."""
+        if self._is_over:
+            return b""
+        try:
+            events = self._decoder.feed(data)
+        except EventTooLong:
+            return self._fail(UpstreamBadReply("an event of the model server's answer is too long"))
+        return self._read([event for _, event in events])
+
+    def finish(self, at_end: Callable[[], None]) -> bytes:
+        """What the end of the server's stream comes to; `at_end` is asked unless a fault has ended it before."""
+        out = b"" if self._is_over else self._read([event for _, event in self._decoder.finish()])
+        if self._is_over:
+            return out
+        self._is_over = True
+        at_end()
+        return out + self._answer.take()
+
+    def _read(self, events: list[bytes | None]) -> bytes:
+        for event in events:
+            if event is None or not event.strip() or event == DONE:
+                continue
+            try:
+                self._on_event(event)
+            except GatewayError as error:
+                return self._fail(error)
+        return self._answer.take()
+
+    def _fail(self, error: GatewayError) -> bytes:
+        self._is_over = True
+        return self._answer.take() + encode_object(error.body())

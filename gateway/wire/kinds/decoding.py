@@ -1,0 +1,66 @@
+"""JSON of model servers, decoded by type: whatever is wrong with it is `UpstreamBadReply`, and nothing else."""
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+from gateway.core.errors import UpstreamBadReply
+
+__all__ = ["compact", "count_of", "decoded", "dict_of", "object_in", "string_of"]
+
+T = TypeVar("T")
+
+
+def decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """The value of a server's JSON."""
+    try:
+        if not data.isascii():
+            data.decode()
+        return decoder.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    try:
+        return decoder.decode(_with_whole_characters(data))
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise UpstreamBadReply("the model server's answer is not what its wire promises") from error
+
+
+def _with_whole_characters(data: bytes) -> bytes:
+    """The JSON with escaped halves of characters replaced: no text could hold them."""
+    return json.dumps(json.loads(data), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def compact(raw: msgspec.Raw) -> str:
+    """A JSON value without the white space between its tokens, its numbers as they stand."""
+    try:
+        return msgspec.json.format(bytes(raw), indent=-1).decode()
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise UpstreamBadReply("the model server's answer is not what its wire promises") from error
+
+
+def object_in(text: object) -> msgspec.Raw | None:
+    """The text of a JSON object, ready to stand in other JSON; None where it is none."""
+    if not isinstance(text, str):
+        return None
+    data = text.encode("utf-8", "replace")
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return msgspec.Raw(data.strip()) if isinstance(value, dict) else None
+
+
+def string_of(value: object) -> str:
+    """The value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def dict_of(value: object) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def count_of(value: object) -> int | None:
+    """The value if it is a count."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
