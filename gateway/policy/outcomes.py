@@ -67,7 +67,9 @@ _INVALID = re.compile(
     rf"""
       the[ ]arguments[ ]provided[ ]to[ ]the[ ]tool[ ]are[ ]invalid
     | the[ ]{_NAME}[ ]tool[ ]was[ ]called[ ]with[ ]invalid[ ]arguments
-    | invalid[ ](?:json[ ])?(?:input|arguments?|args|parameters)[ ](?:provided[ ])?(?:for|to|used[ ]with)[ ]
+    | invalid[ ](?:input|arguments?|args|parameters)[ ](?:provided[ ])?(?:for|to)[ ](?:the[ ])?(?:tool|function)\b
+    | invalid[ ]json[ ](?:input|arguments?)[ ](?:for|used[ ]with)[ ] | invalid[ ]input[ ]for[ ]{_NAME}:
+    | (?:schema|argument|parameter)[ ]validation[ ]failed
     | invalid[ ](?:arguments|parameters)[ ]provided
     | inputvalidationerror | input[ ]validation[ ]error | your[ ]input[ ]to[ ]the[ ]tool[ ]was[ ]invalid
     | validation[ ]failed[ ]for[ ]tool | validation[ ]error[ ]found:
