@@ -55,10 +55,10 @@ class Counting:
         self._add_once("seen", epoch, arm, where, key, now)
         if transformed is not None:
             self._add_once("attempts", epoch, arm, where, key, now)
+            if slow:
+                self._add_once("slow", epoch, arm, where, key, now)
         if transformed is False:
             self._mark(named("failed", epoch, arm, where, key))
-        if slow:
-            self._add(named("slow", epoch, arm, where))
         if bad:
             self._bad(arm, epoch, where, key, request_id)
 
