@@ -56,8 +56,8 @@ def unpack(kind: type[R], body: bytes | str) -> R | None:
 
 
 def _packed(record: Record) -> Packed:
-    if not math.isfinite(record.at):
-        raise BadRecord("a record has no time")
+    if type(record) not in _NAMES or not math.isfinite(record.at):
+        raise BadRecord("no record, or one without a time")
     if isinstance(record, DecisionRecord):
         record = evolve(record, numbers=_finite(record.numbers.items()))
     try:

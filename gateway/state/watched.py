@@ -1,0 +1,111 @@
+"""A store whose failures are counted and told once."""
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeVar
+
+import structlog
+from attrs import define, field
+
+from gateway.core.ports import BadRecord, Block, Meter, Store, StoreError
+from gateway.core.records import Record, RequestRecord
+
+__all__ = ["Telemetry", "WatchedStore"]
+
+R = TypeVar("R", bound=Record)
+Operation = Literal["read", "write", "tally"]
+
+log = structlog.get_logger("toolgate")
+
+
+class Telemetry(Meter, Protocol):
+    """Metrics with gauges."""
+
+    def set(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+
+@define
+class WatchedStore:
+    """Does what the store in it does; `is_up` while the last operation of each sort succeeded."""
+
+    _store: Store
+    _telemetry: Telemetry
+    _failing: set[Operation] = field(init=False, factory=set)
+
+    @property
+    def is_up(self) -> bool:
+        """The store answers."""
+        return not self._failing
+
+    async def open(self) -> None:
+        """Connect; create or migrate what is kept there."""
+        with self._watch("read"):
+            await self._store.open()
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+    async def append(self, records: Sequence[Record]) -> None:
+        """Keep all of these, or none."""
+        with self._watch("write"):
+            await self._store.append(records)
+
+    async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
+        """The records of a kind with `since <= at < until`, oldest first."""
+        with self._watch("read"):
+            async for record in self._store.scan(kind, since=since, until=until):
+                yield record
+
+    async def find_answer(self, completion_id: str) -> RequestRecord | None:
+        """The request kept last of those whose answer had this id."""
+        with self._watch("read"):
+            return await self._store.find_answer(completion_id)
+
+    async def trim(self, *, before: float, max_bytes: int) -> int:
+        """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
+        with self._watch("write"):
+            return await self._store.trim(before=before, max_bytes=max_bytes)
+
+    async def get(self, *keys: str) -> dict[str, bytes]:
+        """The values of those keys that have one."""
+        with self._watch("read"):
+            return await self._store.get(*keys)
+
+    async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None:
+        """Keep a value, for ever or for a while."""
+        with self._watch("write"):
+            await self._store.put(key, value, ttl_s=ttl_s)
+
+    async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Put `new` if the value is still `old`."""
+        with self._watch("write"):
+            return await self._store.swap(key, old, new)
+
+    async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
+        """Add counts and marks to the block of this second."""
+        with self._watch("tally"):
+            await self._store.tally(counts, marks)
+
+    async def blocks(self, after: int) -> list[Block]:
+        """The blocks behind number `after` that nobody adds to any more, oldest first."""
+        with self._watch("tally"):
+            return await self._store.blocks(after)
+
+    @contextmanager
+    def _watch(self, operation: Operation) -> Iterator[None]:
+        try:
+            yield
+        except BadRecord:
+            raise
+        except StoreError as error:
+            self._telemetry.count("toolgate_shared_state_errors_total", {"op": operation})
+            if operation not in self._failing:
+                log.warning("store_failed", op=operation, fault=str(error))
+            self._failing.add(operation)
+            self._telemetry.set("toolgate_shared_state_up", {}, 0)
+            raise
+        if operation in self._failing:
+            log.info("store_recovered", op=operation)
+            self._failing.discard(operation)
+        self._telemetry.set("toolgate_shared_state_up", {}, float(self.is_up))
