@@ -1,7 +1,7 @@
 """From `STORE_URL` to the store that it names."""
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from gateway.core.ports import Store
 from gateway.state.memory import MemoryStore
@@ -10,6 +10,10 @@ from gateway.state.sqlite import SqliteStore
 
 __all__ = ["open_store"]
 
+_OPTIONS = frozenset(
+    {"db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile", "client_name"}
+)
+"""What may follow a `?`; the library knows more, which would change what the store relies on."""
 _FORMS = "must be sqlite:///file, redis://host:port/0, rediss://..., unix://... or memory://"
 
 
@@ -28,9 +32,9 @@ def open_store(url: str, *, prefix: str, timeout_ms: int) -> Store:
             return SqliteStore(_file(url), timeout_s=timeout_s)
         case "redis" | "rediss" if parts.hostname:
             _check_database(parts.path)
-            return _redis(url, prefix, timeout_s)
+            return _redis(url, parts.query, prefix, timeout_s)
         case "unix" if parts.path:
-            return _redis(url, prefix, timeout_s)
+            return _redis(url, parts.query, prefix, timeout_s)
         case _:
             raise ValueError(_FORMS)
 
@@ -53,7 +57,9 @@ def _check_database(path: str) -> None:
         raise ValueError("must end with the database's number, such as redis://host:6379/0")
 
 
-def _redis(url: str, prefix: str, timeout_s: float) -> RedisStore:
+def _redis(url: str, query: str, prefix: str, timeout_s: float) -> RedisStore:
+    if not parse_qs(query, keep_blank_values=True).keys() <= _OPTIONS:
+        raise ValueError(f"must have no other options than {', '.join(sorted(_OPTIONS))}")
     try:
         return RedisStore(url, prefix=prefix, timeout_s=timeout_s)
     except (ValueError, TypeError):  # the library's words may repeat the address with its password

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 
 import structlog
-from attrs import define, field, frozen
+from attrs import define, field
 
 from gateway.core.ports import BadRecord, Store, StoreError
 from gateway.core.records import Record, RequestRecord
@@ -35,11 +35,13 @@ _TRIMMED = "trimmed_at"
 log = structlog.get_logger("toolgate")
 
 
-@frozen
+@define(eq=False)
 class _Waiting:
     since: float
     chars: int
     record: Record
+    suspected_at: int | None = None
+    """How many had been written when it failed alone."""
 
 
 @define(kw_only=True)
@@ -59,8 +61,6 @@ class Recorder:
     _written: int = field(init=False, default=0)
     _failures: int = field(init=False, default=0)
     _most: int = field(init=False, default=MAX_BATCH)
-    _suspect: _Waiting | None = field(init=False, default=None)
-    _written_before: int = field(init=False, default=0)
     _is_hasty: bool = field(init=False, default=False)
     _is_closed: bool = field(init=False, default=False)
     _some: asyncio.Event = field(init=False, factory=asyncio.Event)
@@ -191,12 +191,14 @@ class Recorder:
 
     async def _suspect_it(self, waiting: _Waiting) -> None:
         """It failed alone: let the others go first, and give it up if they could be written."""
-        if self._suspect is waiting and self._written > self._written_before:
+        if not self._queue or self._queue[0] is not waiting:
+            return
+        if waiting.suspected_at is None:
+            waiting.suspected_at = self._written
+        if waiting.suspected_at < self._written:
             self._lose("write_failed", 1)
             await self._settle(1)
-        elif self._queue and self._queue[0] is waiting:
-            self._suspect = waiting
-            self._written_before = self._written
+        else:
             self._queue.rotate(-1)
 
     async def _settle(self, count: int) -> None:
