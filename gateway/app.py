@@ -24,12 +24,15 @@ from gateway.net.upstream import UpstreamClient
 from gateway.policy.admission import Admission
 from gateway.telemetry.logs import LineWriter, configure_logging
 from gateway.telemetry.metrics import Metrics
+from gateway.upkeep import Upkeep
 from strategies.base import ToolExecutionStrategy
+from strategies.dialects import TABLE
 from strategies.factory import load_strategies
 
 __all__ = ["Gateway", "Orders", "Post", "build", "run", "serve"]
 
 LAG_PERIOD_S = 0.5
+DIALECTS = frozenset(row.id for row in TABLE)
 _FIXED = (
     "host",
     "port",
@@ -39,6 +42,11 @@ _FIXED = (
     "metrics_models",
     "metrics_tools",
     "metrics_label_cap",
+    "workers",
+    "store_url",
+    "store_prefix",
+    "store_timeout_ms",
+    "canary_salt",
 )
 """Settings that a reload cannot change."""
 
@@ -52,6 +60,7 @@ class Gateway:
     url: str
     settings: Settings
     shared: Shared
+    upkeep: Upkeep
     metrics_url: str | None = None
     _server: Server
     _demo: DemoServer | None
@@ -69,6 +78,7 @@ class Gateway:
             raise ConfigError(["UPSTREAM_URL: cannot be taken away while the gateway runs"])
         self.shared.configuration = Configuration.build(settings, self._strategies, upstream_url=upstream_url)
         self.shared.admission.limit = settings.max_concurrency
+        self.upkeep.follow(settings)
         for name in _FIXED:
             if getattr(settings, name) != getattr(self.settings, name):
                 log.warning("setting_needs_restart", setting=name)
@@ -92,14 +102,28 @@ async def build(
         if demo is not None:
             closing.push_async_callback(demo.close)
         upstream_url = settings.upstream_url if demo is None else demo.url
+        configuration = Configuration.build(settings, loaded.strategies, upstream_url=upstream_url or "")
         client = UpstreamClient.create()
         closing.push_async_callback(client.close)
+        upkeep = await Upkeep.begin(settings, telemetry, names=frozenset(loaded.strategies) | DIALECTS)
+        closing.push_async_callback(upkeep.close)
         shared = Shared(
-            configuration=Configuration.build(settings, loaded.strategies, upstream_url=upstream_url or ""),
+            configuration=configuration,
             client=client,
             telemetry=telemetry,
             admission=Admission(limit=settings.max_concurrency),
+            rollout=upkeep.conductor,
+            keeps=upkeep.recorder,
+            answered=upkeep.store,
+            mask=upkeep.mask,
+            secret=upkeep.secret,
+            call_ids=upkeep.call_ids,
+            lessons=upkeep.lessons,
         )
+        upkeep.on_secret = shared.take_secret
+        work = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
+        closing.push_async_callback(_ended, work)
+        closing.push_async_callback(upkeep.finish)
         metrics_url = await _start_metrics(settings, shared, closing)
         listening = server(shared)
         closing.push_async_callback(listening.close)
@@ -111,6 +135,7 @@ async def build(
             metrics_url=metrics_url,
             settings=settings,
             shared=shared,
+            upkeep=upkeep,
             server=listening,
             demo=demo,
             strategies=loaded.strategies,

@@ -41,6 +41,7 @@ from gateway.config_values import (
 from gateway.core.limits import Limits
 from gateway.core.rules import IgnoreRule, Rule
 from gateway.keys import KeyRing
+from gateway.policy.stages import RolloutRules
 from strategies.base import Options
 
 __all__ = ["DECLARED", "LATER", "Declared", "Later", "Settings", "describe", "settings_table_markdown"]
@@ -539,6 +540,10 @@ class Settings:
             prompt_reminder=self.prompt_reminder,
         )
 
+    def rollout_rules(self) -> RolloutRules:
+        """What the rollout goes by."""
+        return RolloutRules(**{name: getattr(self, name) for name in _ROLLOUT_RULES})
+
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be seen in a log, an error or a metric."""
         password = urlsplit(self.store_url).password
@@ -548,6 +553,9 @@ class Settings:
         """A short mark of the effective values, secrets left out, to tell two configurations apart."""
         lines = [f"{name}={value}" for name, value, _ in describe(self)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+_ROLLOUT_RULES = tuple(attribute.name for attribute in attrs.fields(RolloutRules))
 
 
 def _declared(attribute: "attrs.Attribute[Any]") -> Declared:

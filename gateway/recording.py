@@ -32,7 +32,7 @@ _SHOWN = {"none": 0, "redacted": 3 << 10, "full": 1 << 16}
 """Characters of a candidate that are kept."""
 _MAX_DEPTH = 64
 _MAX_REASONS = 32
-_WORDS = frozenset({"unknown_tool", "too_large", "provenance", "unsayable", "internal"})
+_WORDS = frozenset({"unknown_tool", "too_large", "provenance", "slice_off", "unsayable", "internal"})
 _STAGES: dict[str, Stage] = {
     "internal": "seen",
     "parse": "recognised",
@@ -41,6 +41,7 @@ _STAGES: dict[str, Stage] = {
     "unknown_tool": "schema_valid",
     "low_confidence": "known_tool",
     "provenance": "above_threshold",
+    "slice_off": "above_threshold",
     "unsayable": "above_threshold",
 }
 """How far a refused candidate came, by the word for its refusal."""

@@ -49,6 +49,8 @@ class Options:
     """Globs of the only tools that may be recovered; empty means all known."""
     shell_allowlist: tuple[str, ...] = ("ls", "pwd", "cat", "head", "tail", "wc", "grep", "stat")
     shell_allow_operators: bool = False
+    dialects_off: frozenset[str] = frozenset()
+    """Dialects whose calls stay text for now, because they fared worse than untouched answers."""
     client: Client = field(factory=Client)
     prompt_reminder: bool = False
     """Clients of tags get a reminder of the form at the end of their system prompt."""

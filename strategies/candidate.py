@@ -216,7 +216,7 @@ class Candidate:
         score = base("tag", self._context, dialect.id, [])
         if score < self._context.options.min_confidence or not self._context.may_recover(name):
             return False
-        if not self._context.flows(dialect.id, name):
+        if not self._context.flows(dialect.id, name) or dialect.id in self._context.options.dialects_off:
             return False
         self._began = name
         tool = self._context.find(name)

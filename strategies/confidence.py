@@ -96,6 +96,8 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     name = tool.name if tool else draft.name
     if refusal is None and not context.may_recover(name):
         refusal = "tool not in RECOVERY_TOOLS"
+    if refusal is None and dialect in options.dialects_off:
+        refusal = "slice_off"
     threshold = options.confidence_shell if draft.form in _SHELL_FORMS else options.min_confidence
     if refusal is None and score < threshold:
         refusal = f"confidence {score / 100:.2f} is below {threshold / 100:.2f}"

@@ -182,6 +182,12 @@ class ToolExecutionFactory:
         """The strategy for a model that is told of its tools in the prompt."""
         return self._named(PROMPTED, reason)
 
+    def unprompted(self, selection: Selection) -> Selection:
+        """How an answer is read that was not asked for in the prompt: as one into which calls may have leaked."""
+        if selection.strategy.name != PROMPTED:
+            return selection
+        return self._named(FALLBACK, selection.reason)
+
     def of_model(self, provider: str, model: str, capability: Capability) -> Selection:
         """What a request with tools for this model gets."""
         return self._by_model(provider, model, capability)

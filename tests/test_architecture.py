@@ -17,7 +17,7 @@ CORE = ("gateway.core",)
 WIRE = (*CORE, "gateway.wire")
 POLICY = (*CORE, "gateway.policy")
 STRATEGIES = (*WIRE, "strategies")
-OUTER = ("__init__", "__main__", "app", "cli_*", "config*", "demo*", "keys", "notify", "supervisor*")
+OUTER = ("__init__", "__main__", "app", "cli_*", "config*", "demo*", "keys", "notify", "supervisor*", "upkeep")
 """Modules directly in `gateway` that join and start the rest; every other one there is a part of the exchange."""
 PARTS = tuple(
     f"gateway.{path.stem}"
@@ -25,7 +25,7 @@ PARTS = tuple(
     if not any(fnmatch(path.stem, pattern) for pattern in OUTER)
 )
 EXCHANGE = (*STRATEGIES, "gateway.policy", *PARTS)
-NET = (*EXCHANGE, "gateway.net", "gateway.config")
+NET = (*EXCHANGE, "gateway.net", "gateway.config", "gateway.__version__")
 TELEMETRY = (*CORE, "gateway.telemetry")
 STATE = (*CORE, "gateway.policy", "gateway.state")
 REPORTING = (*EXCHANGE, "gateway.reporting")

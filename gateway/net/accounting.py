@@ -4,6 +4,7 @@ import structlog
 
 from gateway.core.events import Verdict
 from gateway.facts import Facts
+from gateway.net.keeping import keep
 from gateway.net.turn import Turn
 from gateway.recording import attempts, refusal
 
@@ -34,6 +35,7 @@ def account(turn: Turn) -> None:
     if turn.facts is not None and any(verdict.reasons[-1:] == ("internal",) for verdict in turn.facts.refused):
         log.error("reader_failed", strategy=turn.strategy, model=turn.model)
     log.info("request_ended", **_fields(turn, ended))
+    keep(turn, ended, healthy=turn.end_reason not in UNHEALTHY_ENDS)
 
 
 def _fields(turn: Turn, ended: float) -> dict[str, object]:
@@ -188,6 +190,18 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
         _measure_refusal(turn, verdict, strategy)
 
 
+def _measure_verdict(turn: Turn, dialect: str) -> None:
+    telemetry = turn.shared.telemetry
+    telemetry.count("toolgate_dryrun_verdicts_total", {"dialect": dialect, "verdict": turn.verdict or "identical"})
+    if turn.verdict == "dropped":
+        telemetry.count("toolgate_transform_skips_total", {"reason": "over_budget"})
+    elif turn.verdict == "would_change":
+        telemetry.count("toolgate_transform_skips_total", {"reason": "control_arm"})
+    if turn.noise:
+        telemetry.count("toolgate_dryrun_noise_total", {"dialect": dialect})
+        log.warning("reading_differs", strategy=turn.strategy, model=turn.model, dialect=dialect)
+
+
 def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
     telemetry = turn.shared.telemetry
     for call in facts.calls:
@@ -197,11 +211,13 @@ def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
         telemetry.count(
             "toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(turn), "outcome": "success"}
         )
-        telemetry.count("toolgate_recovered_calls_total", dialect)
-        telemetry.observe("toolgate_call_bytes", dialect, call.size)
         telemetry.observe(
             "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "apply"}, verdict.score / 100
         )
+        if turn.arm != "live":
+            continue  # the client was given none of them
+        telemetry.count("toolgate_recovered_calls_total", dialect)
+        telemetry.observe("toolgate_call_bytes", dialect, call.size)
         if any(reason.startswith("known_tool_only") for reason in verdict.reasons):
             telemetry.count("toolgate_undeclared_calls_total", dialect)
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Protocol
 
 from attrs import define, field, frozen
@@ -14,21 +16,24 @@ from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
 from gateway.core.ports import Meter
+from gateway.core.records import Arm, Record, RequestRecord
 from gateway.net.patience import Patience
 from gateway.net.upstream import UpstreamClient
 from gateway.policy.admission import Admission
 from gateway.policy.breaker import Breaker
-from gateway.policy.callids import Arm, CallIds
+from gateway.policy.callids import CallIds, CallMark
 from gateway.policy.capability import KeepsLessons, Lessons, NativeRecord
 from gateway.policy.feedback import RecentAnswers
 from gateway.policy.retry import RetryBudget, RetryPolicy
+from gateway.policy.rollout import Assignment, Forced
 from gateway.policy.routing import DEFAULT_UPSTREAM
+from gateway.policy.sampling import Samples
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.clients import recognise
 from strategies.factory import Capability, ClientStyle, Passthrough, Selection, ToolExecutionFactory
 
-__all__ = ["Configuration", "Shared", "Telemetry"]
+__all__ = ["Configuration", "Keeps", "Rollout", "Shared", "Telemetry"]
 
 
 class Telemetry(Meter, Protocol):
@@ -45,6 +50,47 @@ class Telemetry(Meter, Protocol):
     def render(self, accept: str = "") -> tuple[bytes, str]: ...
 
 
+class Rollout(Protocol):
+    """Who is live, and what came of it; nothing here waits."""
+
+    def assign(self, key: str, forced: Forced | None = None) -> Assignment: ...
+
+    @property
+    def slices_off(self) -> frozenset[str]: ...
+
+    def ended(
+        self,
+        assignment: Assignment,
+        *,
+        strategy: str,
+        dialect: str,
+        key: str,
+        bad: bool,
+        request_id: str = "",
+        transformed: bool | None = None,
+        overhead_s: float = 0.0,
+    ) -> None: ...
+
+    def outcome(
+        self, mark: CallMark, *, key: str, bad: bool, request_id: str = "", age_s: float | None = None
+    ) -> None: ...
+
+
+class Keeps(Protocol):
+    """Where records go: taken at once, written when there is time, lost and counted when there is no room."""
+
+    @property
+    def healthy(self) -> bool: ...
+
+    def put(self, record: Record) -> None: ...
+
+
+class Remembers(Protocol):
+    """Where answers of other processes, or of before a restart, are found."""
+
+    async def find_answer(self, completion_id: str) -> RequestRecord | None: ...
+
+
 @frozen(kw_only=True)
 class Configuration:
     """The settings in force and what follows from them; replaced as a whole by a reload, never changed."""
@@ -57,6 +103,8 @@ class Configuration:
     chat_url: URL
     models_url: URL
     limits: Limits
+    digest: str
+    """Tells the settings in force from others."""
     _options: dict[str | None, Options] = field(factory=dict)
 
     @classmethod
@@ -81,6 +129,7 @@ class Configuration:
             chat_url=base_url / "chat" / "completions",
             models_url=base_url / "models",
             limits=settings.limits(),
+            digest=settings.digest(),
         )
 
     @property
@@ -88,14 +137,9 @@ class Configuration:
         """The client's own key goes upstream: there is no key of ours, and none that opens the gateway."""
         return self.settings.api_keys.is_open and self.settings.upstream_api_key is None
 
-    @property
-    def arm(self) -> Arm:
-        """What every request gets."""
-        return "off" if self.settings.transform_mode == "off" else "live"
-
-    def decide(self, request: ChatRequest, capability: Capability, client: Client) -> Selection:
-        """The strategy for a request; in mode `off` every request passes through."""
-        if self.arm == "off":
+    def decide(self, request: ChatRequest, capability: Capability, client: Client, arm: Arm) -> Selection:
+        """The strategy for a request; in the arm `off` every request passes through."""
+        if arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
         reads_tags = self.factory.auto_detect and recognise(request, client) is not None
         style: ClientStyle = "xml_text" if reads_tags else "native"
@@ -103,7 +147,7 @@ class Configuration:
 
     def strategy_of(self, model: str, capability: Capability) -> str:
         """The name of the strategy that requests with tools for this model get."""
-        if self.arm == "off" or not self.factory.enabled:
+        if self.settings.transform_mode == "off" or not self.factory.enabled:
             return Passthrough.name
         return self.factory.of_model(self.provider, model, capability).strategy.name
 
@@ -113,6 +157,17 @@ class Configuration:
         if options is None:
             options = self._options[dialect] = self.settings.strategy_options(dialect)
         return options
+
+    def is_trusted(self, address: str | None) -> bool:
+        """Whether a header that only a proxy may set is believed from this address."""
+        networks = self.settings.trusted_proxies
+        if not networks or address is None:
+            return False
+        try:
+            peer = ip_address(address)
+        except ValueError:
+            return False
+        return any(peer in network for network in networks)
 
     def authenticate(self, token: str | None) -> None:
         """Raises `Unauthenticated` unless the token opens the gateway or none is asked for."""
@@ -173,10 +228,23 @@ class Shared:
     breaker: Breaker = field(factory=Breaker)
     retry: RetryPolicy = field(factory=RetryPolicy)
     budget: RetryBudget = field(factory=RetryBudget)
+    rollout: Rollout
+    keeps: Keeps
+    answered: Remembers
+    mask: Callable[[str], str]
+    """Takes credentials out of a text that is to be kept."""
+    secret: bytes = field(factory=lambda: secrets.token_bytes(32), repr=False)
+    """What conversation keys and call ids are made with; the same in all processes."""
     call_ids: CallIds = field(factory=lambda: CallIds(secrets.token_bytes(32), secrets.token_bytes))
     lessons: KeepsLessons = field(factory=Lessons)
     native_record: NativeRecord = field(factory=NativeRecord)
     answers: RecentAnswers = field(factory=RecentAnswers)
+    samples: Samples = field(factory=Samples)
+    wall: Callable[[], float] = time.time
     jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
     draining: bool = False
     under_way: UnderWay = field(factory=UnderWay)
+
+    def take_secret(self, secret: bytes) -> None:
+        """Another secret is in force."""
+        self.secret = secret

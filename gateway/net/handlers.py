@@ -1,17 +1,18 @@
 """The main job: a chat request in, the answer of its model server out, read by the strategy that was chosen."""
 
-import asyncio
 import time
-from collections.abc import Generator
 from functools import partial
+from typing import TypedDict
 
 import structlog
 from aiohttp import web
-from attrs import evolve
 
+from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.core.limits import Limits
 from gateway.exchange import StreamExchange
 from gateway.net.again import chat_headers, repair, second_answer
+from gateway.net.arms import enrol, hear
 from gateway.net.attempts import open_reply
 from gateway.net.audit import audit
 from gateway.net.headers import client_of, response_headers
@@ -20,8 +21,10 @@ from gateway.net.middleware import json_response
 from gateway.net.replies import stream_opening, whole_body
 from gateway.net.streams import pump
 from gateway.net.turn import Turn
+from gateway.net.untouched import UNTOUCHED_ARMS, in_turns, options_for, untouched
 from gateway.net.upstream import UpstreamReply
 from gateway.policy.routing import route
+from gateway.voice import MakeId
 from gateway.whole import BodyExchange
 from gateway.wire.openai_chat import ChatRequest, parse_request
 from strategies.base import Prepared
@@ -36,10 +39,18 @@ log = structlog.get_logger("toolgate")
 
 async def chat(turn: Turn) -> web.StreamResponse:
     """`POST /v1/chat/completions`."""
-    request = parse_request(await turn.read_body())
+    request = turn.request = parse_request(await turn.read_body())
     turn.model, turn.stream = request.model, request.stream
     route(request.model)
-    prepared = _prepare(turn, request)
+    assignment = enrol(turn, request)
+    client = client_of(turn.http.headers)
+    capability = turn.capability(request.model)
+    selection = turn.configuration.decide(request, capability, client, assignment.arm)
+    turn.reason, turn.strategy = selection.reason, selection.strategy.name
+    hear(turn, request, assignment)
+    if assignment.arm in UNTOUCHED_ARMS:
+        return await untouched(turn, request, selection, client)
+    prepared = _prepare(turn, request, selection, client)
     try:
         reply, prepared = await _opened(turn, request, prepared)
         with reply:
@@ -84,19 +95,12 @@ def _prepare_prompted(turn: Turn, request: ChatRequest) -> Prepared | None:
     return prepared
 
 
-def _prepare(turn: Turn, request: ChatRequest) -> Prepared:
-    configuration = turn.configuration
-    client = client_of(turn.http.headers)
-    selection = configuration.decide(request, turn.capability(request.model), client)
-    turn.arm, turn.reason = configuration.arm, selection.reason
+def _prepare(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> Prepared:
     started = time.perf_counter()
     try:
-        options = configuration.options(selection.dialect)
-        if selection.reason == "client":
-            options = evolve(options, client=client)
+        options = options_for(turn, selection, client)
         prepared = selection.strategy.prepare(request, options)
     except GatewayError:
-        turn.strategy = selection.strategy.name
         raise
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
@@ -115,12 +119,10 @@ def _unchanged(turn: Turn, request: ChatRequest, failed: Selection) -> Prepared:
 
 async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:
     body = await whole_body(turn, reply)
-    exchange = BodyExchange(
-        prepared, make_id=turn.make_call_id, limits=turn.configuration.limits, repairs=_repairs(turn)
-    )
+    exchange = BodyExchange(prepared, **_terms(turn))
     turn.facts = exchange.facts
     started = time.perf_counter()
-    answer = await _in_turns(exchange.steps(body))
+    answer = await in_turns(exchange.steps(body))
     turn.read_s += time.perf_counter() - started
     while (wanted := exchange.repair) is not None:
         answer = await repair(turn, exchange, wanted, partial(second_answer, turn))
@@ -129,20 +131,8 @@ async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.St
     return await turn.send(response)
 
 
-async def _in_turns(steps: Generator[None, None, bytes]) -> bytes:
-    """Work off a long answer in turns, so that nobody waits for all of it."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return bytes(done.value)
-        await asyncio.sleep(0)
-
-
 async def _stream(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:
-    exchange = StreamExchange(
-        prepared, make_id=turn.make_call_id, limits=turn.configuration.limits, repairs=_repairs(turn)
-    )
+    exchange = StreamExchange(prepared, **_terms(turn))
     turn.facts = exchange.facts
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(turn, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
@@ -152,6 +142,19 @@ async def _stream(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.S
     return await pump(turn, reply, exchange, response, first=first)
 
 
-def _repairs(turn: Turn) -> int:
-    """How often this request may be asked again for a broken call."""
-    return turn.configuration.settings.repair_attempts if turn.arm == "live" else 0
+class _Terms(TypedDict):
+    make_id: MakeId
+    limits: Limits
+    repairs: int
+    keep_text: bool
+
+
+def _terms(turn: Turn) -> _Terms:
+    """On what terms an answer is read: how often it may be asked again, and whether its text is kept for a record."""
+    settings = turn.configuration.settings
+    return _Terms(
+        make_id=turn.make_call_id,
+        limits=turn.configuration.limits,
+        repairs=settings.repair_attempts if turn.arm == "live" else 0,
+        keep_text=settings.audit_bodies != "none",
+    )

@@ -15,8 +15,11 @@ from gateway.exchange import StreamExchange
 from gateway.net.again import repair, second_answer_in_company
 from gateway.net.turn import ClientGone, Turn
 from gateway.net.upstream import UpstreamReply
+from gateway.shadow import UntouchedStream
 
 __all__ = ["pump"]
+
+Exchange = StreamExchange | UntouchedStream
 
 KEEP_ALIVE = b": keep-alive\n\n"
 PIECE_BYTES = 16 << 10
@@ -27,7 +30,7 @@ log = structlog.get_logger("toolgate")
 
 
 async def pump(
-    turn: Turn, reply: UpstreamReply, exchange: StreamExchange, response: web.StreamResponse, *, first: bytes
+    turn: Turn, reply: UpstreamReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
 ) -> web.StreamResponse:
     """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event."""
     telemetry = turn.shared.telemetry
@@ -56,6 +59,7 @@ class _Stream:
         "_exchange",
         "_held_since",
         "_idle_s",
+        "_is_stream",
         "_keepalive_s",
         "_linger_due",
         "_quiet_since",
@@ -66,14 +70,13 @@ class _Stream:
         "_turn",
     )
 
-    def __init__(
-        self, turn: Turn, reply: UpstreamReply, exchange: StreamExchange, response: web.StreamResponse
-    ) -> None:
+    def __init__(self, turn: Turn, reply: UpstreamReply, exchange: Exchange, response: web.StreamResponse) -> None:
         settings = turn.configuration.settings
         self._turn = turn
         self._reply = reply
         self._exchange = exchange
         self._response = response
+        self._is_stream = reply.content_type == "text/event-stream"
         self._idle_s = settings.idle_timeout_s
         self._keepalive_s = settings.keepalive_s
         self._data_due = turn.upstream_started + settings.first_byte_timeout_s
@@ -109,6 +112,8 @@ class _Stream:
 
     async def repair(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
+        if isinstance(self._exchange, UntouchedStream):
+            return
         while (wanted := self._exchange.repair) is not None:
             self._reply.close()
             ask = partial(second_answer_in_company, self._turn, due=self._total_due, tell=self._keep_alive)
@@ -167,7 +172,9 @@ class _Stream:
         await self._keep_alive()
 
     async def _keep_alive(self) -> None:
-        # The exchange gives whole events only, so a comment never stands within one.
+        # An exchange that reads gives whole events only; one that does not says where an event ends.
+        if isinstance(self._exchange, UntouchedStream) and not (self._is_stream and self._exchange.at_boundary):
+            return
         await self._turn.write(self._response, KEEP_ALIVE)
 
     def _feed(self, data: bytes) -> bytes:

@@ -19,11 +19,13 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from gateway.core.records import Arm, DryVerdict, Follows
 from gateway.net.context import Configuration, Shared
 from gateway.net.headers import request_id, trace_id
 from gateway.net.patience import Patience
-from gateway.policy.callids import Arm
 from gateway.policy.capability import Lesson
+from gateway.policy.rollout import Assignment
+from gateway.wire.openai_chat import ChatRequest
 from strategies.factory import Capability
 
 if TYPE_CHECKING:
@@ -57,6 +59,15 @@ class Turn:
     stream: bool = False
     strategy: str | None = None
     arm: Arm | None = None
+    assignment: Assignment | None = None
+    key: str = ""
+    """The conversation."""
+    follows: Follows = "nothing"
+    """What the request brings after the conversation's last answer."""
+    verdict: DryVerdict | None = None
+    """What reading beside an untouched answer came to."""
+    noise: bool | None = None
+    request: ChatRequest | None = None
     reason: str | None = None
     retries: int = 0
     upstream_status: int | None = None
@@ -108,7 +119,10 @@ class Turn:
 
     def make_call_id(self, dialect: str) -> str:
         """The id of the next call that this request's answer is given."""
-        return self.shared.call_ids.make(arm=self.arm or "off", strategy=self.strategy or "none", dialect=dialect)
+        epoch = self.assignment.epoch if self.assignment is not None else 0
+        return self.shared.call_ids.make(
+            arm=self.arm or "off", strategy=self.strategy or "none", dialect=dialect, epoch=epoch
+        )
 
     async def read_body(self) -> bytes:
         """The request's whole body."""

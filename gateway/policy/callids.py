@@ -53,6 +53,10 @@ class CallIds:
         self._draw = draw
         self._names = {_mark(name): name for name in names}
 
+    def rekey(self, key: bytes) -> None:
+        """Go by another key from now on; ids that were made before cannot be read any more."""
+        self._key = key[: blake2b.MAX_KEY_SIZE]
+
     def make(self, *, arm: Arm, strategy: str, dialect: str, epoch: int = 0) -> str:
         """The id of the next call."""
         facts = _ARMS.index(arm) << _EPOCH_BITS | epoch % _EPOCHS

@@ -48,15 +48,18 @@ class Redactor:
             clean = self._known[raw] = self._read(raw)
         return clean
 
-    def _read(self, raw: str) -> str:
-        if len(raw) <= _MAX_CHARS and not _SUSPECT.search(raw) and not any(word in raw for word in self._secrets):
+    def mask(self, raw: str) -> str:
+        """The text with every secret in it replaced, however long it is."""
+        if not _SUSPECT.search(raw) and not any(word in raw for word in self._secrets):
             return raw
-        clean = raw[:_MAX_READ_CHARS]
         for word in self._secrets:
-            clean = clean.replace(word, REDACTED)
-        clean = _BEARER.sub(rf"\1{REDACTED}", clean)
-        clean = _PAIR.sub(rf"\1{REDACTED}", clean)
-        clean = _VENDOR_KEY.sub(REDACTED, clean)
+            raw = raw.replace(word, REDACTED)
+        raw = _BEARER.sub(rf"\1{REDACTED}", raw)
+        raw = _PAIR.sub(rf"\1{REDACTED}", raw)
+        return _VENDOR_KEY.sub(REDACTED, raw)
+
+    def _read(self, raw: str) -> str:
+        clean = self.mask(raw[:_MAX_READ_CHARS])
         if len(clean) <= _MAX_CHARS and len(raw) <= _MAX_READ_CHARS:
             return clean
         return f"{clean[:_MAX_CHARS]}... ({len(raw)} characters)"

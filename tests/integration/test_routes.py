@@ -229,7 +229,7 @@ async def test_requests_are_counted_by_their_end(gateway, upstream, client):
     await ask(client, running.url, b"no json".decode())
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()
     assert 'toolgate_requests_total{arm="live",code="2xx",health="ok",route="chat",stream="true"} 1.0' in exposition
-    assert 'toolgate_requests_total{arm="live",code="4xx",health="ok",route="chat",stream="false"} 1.0' in exposition
+    assert 'toolgate_requests_total{arm="off",code="4xx",health="ok",route="chat",stream="false"} 1.0' in exposition
     assert 'toolgate_stream_ends_total{arm="live",reason="completed"} 1.0' in exposition
     assert 'toolgate_upstream_requests_total{code="2xx",upstream="default"} 1.0' in exposition
     assert "toolgate_active_streams 0.0" in exposition

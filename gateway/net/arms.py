@@ -1,0 +1,65 @@
+"""Which arm a request is in, and what it tells of the answer before it."""
+
+import structlog
+
+from gateway.core.records import OutcomeRecord
+from gateway.net.headers import bearer_token
+from gateway.net.turn import Turn
+from gateway.policy.callids import CallMark
+from gateway.policy.conversation import conversation_key
+from gateway.policy.outcomes import last_answer, outcome_records
+from gateway.policy.rollout import Assignment, Forced
+from gateway.wire.openai_chat import ChatRequest
+
+__all__ = ["enrol", "hear"]
+
+_FORCED: dict[str, Forced] = {"live": "live", "control": "control", "off": "off"}
+
+log = structlog.get_logger("toolgate")
+
+
+def enrol(turn: Turn, request: ChatRequest) -> Assignment:
+    """Give the request its conversation and its arm, for as long as it lasts."""
+    settings = turn.configuration.settings
+    sticky = turn.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
+    turn.key = conversation_key(
+        turn.shared.secret, sticky=sticky, credential=bearer_token(turn.http.headers), request=request
+    )
+    turn.assignment = turn.shared.rollout.assign(turn.key, _forced(turn))
+    turn.arm = turn.assignment.arm
+    return turn.assignment
+
+
+def hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
+    """Take down how the conversation's last answer fared; `turn.strategy` has been chosen."""
+    told = last_answer(request.messages)
+    turn.follows = told.follows
+    if not told.outcomes:
+        return
+    # A call whose id is not ours was the model server's own, in the arm that this conversation is in.
+    fallback = CallMark(arm=assignment.arm, strategy=turn.strategy or "none", dialect="native", epoch=assignment.epoch)
+    shared = turn.shared
+    records = outcome_records(
+        told, shared.call_ids, at=shared.wall(), key=turn.key, fallback=fallback, reported_by=turn.id
+    )
+    for record in records:
+        _take(turn, record)
+
+
+def _take(turn: Turn, record: OutcomeRecord) -> None:
+    labels = {"arm": record.arm, "strategy": record.strategy, "dialect": record.dialect, "outcome": record.outcome}
+    turn.shared.telemetry.count("toolgate_outcomes_total", labels)
+    turn.shared.keeps.put(record)
+    mark = CallMark(arm=record.arm, strategy=record.strategy, dialect=record.dialect, epoch=record.epoch)
+    bad = record.outcome != "accepted"
+    turn.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by)
+    if bad:
+        log.info("answer_rejected", tool=record.tool, reason=record.reason, **labels)
+
+
+def _forced(turn: Turn) -> Forced | None:
+    header = turn.configuration.settings.canary_force_header
+    wanted = turn.http.headers.get(header) if header else None
+    if wanted is None or not turn.configuration.is_trusted(turn.http.remote):
+        return None
+    return _FORCED.get(wanted.strip().lower())
