@@ -65,14 +65,15 @@ class Answer:
     streams: bool
     tells_usage: bool = True
     """Whether the end of a stream tells the usage; a body always does."""
-    id: str = ""
+    id: str
     usage: Usage | None = None
     finish_reason: str | None = None
     _texts: list[str] = field(factory=list, init=False)
     _thoughts: list[str] = field(factory=list, init=False)
     _calls: list[_Call] = field(factory=list, init=False)
     _pending: list[bytes] = field(factory=list, init=False)
-    _is_open: bool = field(default=False, init=False)
+    is_open: bool = field(default=False, init=False)
+    is_ended: bool = field(default=False, init=False)
 
     @property
     def content(self) -> str:
@@ -83,10 +84,17 @@ class Answer:
     def first_call_id(self) -> str | None:
         return self._calls[0].id if self._calls else None
 
+    def identify(self, answer_id: object, model: object) -> None:
+        """What the server calls the answer and the model; it counts until the answer has begun."""
+        if self.is_open:
+            return
+        self.id = answer_id if isinstance(answer_id, str) and answer_id else self.id
+        self.model = model if isinstance(model, str) and model else self.model
+
     def open(self) -> None:
         """The answer has begun."""
-        if not self._is_open:
-            self._is_open = True
+        if not self.is_open:
+            self.is_open = True
             self._add({"role": "assistant", "content": ""})
 
     def text(self, text: str) -> None:
@@ -123,6 +131,7 @@ class Answer:
             self._emit({"choices": [], "usage": self.usage.fields()})
         if self.streams:
             self._pending.append(encode(DONE))
+        self.is_ended = True
 
     def take(self) -> bytes:
         """The chunks since the last time."""
@@ -212,6 +221,9 @@ class Feed:
                 self._on_event(event)
             except GatewayError as error:
                 return self._fail(error)
+            if self._answer.is_ended:
+                self._is_over = True
+                break
         return self._answer.take()
 
     def _fail(self, error: GatewayError) -> bytes:

@@ -16,7 +16,7 @@ from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
 from gateway.wire.kinds.anthropic_memory import KIND, Layout
 from gateway.wire.kinds.anthropic_request import AnthropicOptions, messages_request
 from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
-from gateway.wire.kinds.faults import BAD_REPLY, Fault, fault_of_status, is_too_long, refused, reply_of
+from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
@@ -121,7 +121,11 @@ class AnthropicKind:
         )
         ask = HttpAsk(path="/messages", headers=headers, body=encoded(request), streams=streams)
         answer = Answer(
-            model=request["model"], created=int(situation.now), streams=streams, tells_usage=wants_usage(body)
+            id=situation.answer_id,
+            model=request["model"],
+            created=int(situation.now),
+            streams=streams,
+            tells_usage=wants_usage(body),
         )
         return _Dialogue(ask, answer, situation, self.options)
 
@@ -170,7 +174,7 @@ class _Dialogue:
         try:
             self._whole(decoded(body, _MESSAGE))
         except UpstreamBadReply as error:
-            return reply_of(error)
+            return unreadable(error, body, _fault)
         return Reply(status=status, body=self._answer.body())
 
     def feed(self, data: bytes) -> bytes:
@@ -188,7 +192,7 @@ class _Dialogue:
 
     def _whole(self, message: _Message) -> None:
         if message.content is None:
-            raise BAD_REPLY
+            raise bad_reply()
         self._begin(message)
         for number, block in enumerate(message.content):
             self._start(number, block)
@@ -219,8 +223,7 @@ class _Dialogue:
                 raise fault.error()
 
     def _begin(self, message: _Message) -> None:
-        self._answer.id = string_of(message.id) or self._answer.id
-        self._answer.model = string_of(message.model) or self._answer.model
+        self._answer.identify(message.id, message.model)
         self._learn_usage(message.usage)
 
     def _start(self, number: int, block: _Block) -> None:
@@ -250,7 +253,7 @@ class _Dialogue:
     def _delta(self, number: int, delta: _Delta) -> None:
         block = self._blocks.get(number)
         if block is None:
-            raise BAD_REPLY
+            raise bad_reply()
         match delta.type:
             case "text_delta" if block.kind == "text":
                 self._text(string_of(delta.text))
@@ -304,7 +307,7 @@ class _Dialogue:
 def _number(index: object) -> int:
     number = count_of(index)
     if number is None:
-        raise BAD_REPLY
+        raise bad_reply()
     return number
 
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from gateway.core.errors import UpstreamBadReply, UpstreamError, UpstreamRejected
 from gateway.wire.kinds.port import Reply
 
-__all__ = ["BAD_REPLY", "Fault", "fault_of_status", "is_too_long", "read_json", "refused", "reply_of"]
+__all__ = ["Fault", "bad_reply", "fault_of_status", "is_too_long", "read_json", "refused", "reply_of", "unreadable"]
 
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? the maximum number of (?:input )?tokens|context (?:length|window|limit)"
@@ -101,4 +101,13 @@ def read_json(body: bytes) -> object:
     return value
 
 
-BAD_REPLY = UpstreamBadReply("the model server's answer is not what its wire promises")
+def bad_reply() -> UpstreamBadReply:
+    """The fault of an answer that cannot be read."""
+    return UpstreamBadReply("the model server's answer is not what its wire promises")
+
+
+def unreadable(error: UpstreamError, body: bytes, read: Callable[[Mapping[str, Any], int], Fault | None]) -> Reply:
+    """The reply for an answer of 2xx that is none: the error that it tells after all, else the fault itself."""
+    value = read_json(body)
+    fault = read(value, 500) if isinstance(value, dict) else None
+    return fault.reply() if fault is not None else reply_of(error)

@@ -63,6 +63,8 @@ class Situation:
     """Seconds since the epoch."""
     make_id: Callable[[str], str] = field(repr=False)
     """Makes an id for a call that came without one."""
+    answer_id: str = "chatcmpl-0"
+    """The id of an answer that comes without one."""
     scope: str = ""
     """Whose sessions these are, as a hash: no client reads another's."""
     max_event_bytes: int = 4 << 20
