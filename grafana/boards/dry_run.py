@@ -2,7 +2,7 @@
 
 from panels import ALL, increase, per_second, share
 
-from boards.parts import OVERHEAD, RISKY, Board, Row, panel
+from boards.parts import NONE_YET, OUTCOMES, OVERHEAD, RISKY, Board, Row, panel
 
 __all__ = ["DRY_RUN"]
 
@@ -143,8 +143,18 @@ DRY_RUN = Board(
                         )
                         for percent in (1, 5, 25)
                     ),
-                    width=24,
+                    width=12,
                     no_value="No dry run",
+                ),
+                panel(
+                    "series",
+                    "How answers fare today, by arm",
+                    "Share of answers of which the conversation's next request told that a call was faulty or that no "
+                    "tool was used. In the untouched arms this is what there is to gain.",
+                    "percentunit",
+                    (share(OUTCOMES, 'outcome!="accepted"', by="arm"), "{{arm}}"),
+                    width=12,
+                    no_value=NONE_YET,
                 ),
             ],
         ),

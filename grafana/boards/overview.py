@@ -1,6 +1,6 @@
 """What runs, how well, how fast."""
 
-from panels import ALL, per_second, quantile, share
+from panels import ALL, increase, per_second, quantile, share
 
 from boards.parts import (
     NO_ROLLOUT,
@@ -131,6 +131,26 @@ _RED = Row(
             limits=RISKY,
             no_value=NONE_YET,
         ),
+        panel(
+            "series",
+            "Broken calls asked for again",
+            "Repairs per second, by what came of them.",
+            "ops",
+            (per_second("toolgate_repairs_total", by="result", of=ALL), "{{result}}"),
+            width=12,
+            height=6,
+            no_value=NONE_YET,
+        ),
+        panel(
+            "series",
+            "Ratings",
+            "Ratings of answers that clients gave, in the time shown.",
+            "short",
+            (increase("toolgate_feedback_total", by="rating", of=ALL), "{{rating}}"),
+            width=12,
+            height=6,
+            no_value=NONE_YET,
+        ),
     ],
 )
 _UPSTREAMS = Row(
@@ -239,8 +259,10 @@ _PROCESS = Row(
         panel(
             "series",
             "Lost on the way",
-            "Records, log lines and label values per second that were dropped or folded to protect the requests.",
+            "Records, log lines and label values per second that were dropped or folded to protect the requests, and "
+            "operations on the store that failed.",
             "ops",
+            (per_second("toolgate_shared_state_errors_total", by="op", of=ALL), "store {{op}}"),
             (per_second("toolgate_store_records_lost_total", by="reason", of=ALL), "record {{reason}}"),
             (per_second("toolgate_log_events_dropped_total", by="reason", of=ALL), "log line {{reason}}"),
             (per_second("toolgate_label_overflows_total", by="label", of=ALL), "label {{label}}"),
@@ -253,6 +275,27 @@ _PROCESS = Row(
             "none",
             f"toolgate_build_info{{{ALL}}} * on (job, instance) group_left (hash, mode) toolgate_config_info{{{ALL}}}",
             width=12,
+            no_value="No worker",
+        ),
+        panel(
+            "timeline",
+            "Store and settings",
+            "Whether each worker reaches the store, and whether it took the last settings that it was given.",
+            "none",
+            (gauge("min by (instance)", "toolgate_shared_state_up"), "store, {{instance}}"),
+            (gauge("min by (instance)", "toolgate_config_last_reload_successful"), "settings, {{instance}}"),
+            width=16,
+            height=6,
+            mappings={"0": ("failed", "red"), "1": ("well", "green")},
+            no_value="No worker",
+        ),
+        panel(
+            "stat",
+            "Settings in force for",
+            "Time since a worker last took new settings, or started.",
+            "s",
+            f"time() - max (toolgate_config_last_reload_timestamp_seconds{{{ALL}}})",
+            height=6,
             no_value="No worker",
         ),
     ],

@@ -66,8 +66,8 @@ STREAMING = Board(
                 ),
                 panel(
                     "series",
-                    "Text held back: bytes, p95",
-                    "Most bytes of a stream that were withheld at once, by family.",
+                    "Text held back: bytes",
+                    "Most bytes of a stream that were withheld at once (p95), by family.",
                     "bytes",
                     (quantile(0.95, "toolgate_stream_held_bytes", by="family", of=ALL), "{{family}}"),
                 ),

@@ -1,0 +1,286 @@
+"""The dashboards: generated, whole, bound to their variables, and asking only for what the gateway exports."""
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from tests.grafana.queries import DASHBOARDS, FOREIGN, METRICS, ROOT, SHIPPED, filled, panels, selectors, targets
+
+GENERATE = ROOT / "generate.py"
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+WIDTH = 24
+UNITS = {
+    "bytes",
+    "none",
+    "ops",
+    "percent",
+    "percentunit",
+    "reqps",
+    "s",
+    "short",
+}
+WORDS = {
+    "route": {"chat"},
+    "phase": {"prepare", "read", "total"},
+    "kind": {"target", "effective"},
+    "state": {"off", "dry_run", "canary", "full", "paused", "rolled_back"},
+    "status": {"499", "502", "504"},
+    "outcome": {"success", "noop", "skipped", "error"},
+}
+"""Values of labels that have no series from the start."""
+
+each_dashboard = pytest.mark.parametrize("name", DASHBOARDS)
+
+
+def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, GENERATE, *arguments], capture_output=True, text=True, check=False)
+
+
+def lost(given: Any, kept: Any, path: str = "") -> list[str]:
+    """Where `given` has something that `kept` has not, or has otherwise."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        missing = [f"{path}/{key}" for key in given.keys() - kept.keys()]
+        return missing + [
+            each for key in given.keys() & kept.keys() for each in lost(given[key], kept[key], f"{path}/{key}")
+        ]
+    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        pairs = enumerate(zip(given, kept, strict=True))
+        return [each for index, (one, other) in pairs for each in lost(one, other, f"{path}/{index}")]
+    return [] if given == kept else [path]
+
+
+def misread(dashboard: dict[str, Any]) -> list[str]:
+    """What Grafana's own types for dashboards do not know of it."""
+    plugins.register_default_plugins()
+    kept = json.loads(json.dumps(Dashboard.from_json(copy.deepcopy(dashboard)), cls=JSONEncoder))
+    return lost(dashboard, kept)
+
+
+def matcher_values(values: list[str]) -> set[str]:
+    return {word for value in values for word in value.split("|") if "$" not in value and value != ".+"}
+
+
+def vocabulary(family: str, label: str) -> set[str]:
+    """The values of a label that exist from the start, or are known otherwise."""
+    metric = METRICS.get(family)
+    if metric is None or not metric.zero:
+        return WORDS.get(label, set())
+    index = metric.labels.index(label)
+    return {values[index] for values in metric.zero}
+
+
+def test_the_files_are_what_the_generator_writes():
+    result = generate("--check")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_file_that_was_changed_by_hand_or_is_left_over_is_told(tmp_path: Path):
+    assert generate("--folder", str(tmp_path)).returncode == 0
+    assert {path.stem for path in tmp_path.iterdir()} == DASHBOARDS.keys()
+    (tmp_path / "overview.json").write_text("{}")
+    (tmp_path / "removed.json").write_text("{}")
+    result = generate("--check", "--folder", str(tmp_path))
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == ["overview.json is not up to date", "removed.json is not up to date"]
+
+
+def test_there_are_five_with_ids_and_titles_of_their_own():
+    assert len(DASHBOARDS) == 5
+    assert {dashboard["uid"] for dashboard in DASHBOARDS.values()} == {f"toolgate-{name}" for name in DASHBOARDS}
+    assert len({dashboard["title"] for dashboard in DASHBOARDS.values()}) == 5
+
+
+@each_dashboard
+def test_grafanas_types_know_every_field(name: str):
+    assert misread(DASHBOARDS[name]) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("titel",),
+        ("panels", 1, "descripton"),
+        ("panels", 1, "options", "colourMode"),
+        ("panels", 1, "targets", 0, "expression"),
+        ("panels", 1, "fieldConfig", "defaults", "units"),
+        ("templating", "list", 1, "multy"),
+    ],
+)
+def test_a_misspelt_field_would_be_found(path: tuple[Any, ...]):
+    dashboard = copy.deepcopy(DASHBOARDS["overview"])
+    place: Any = dashboard
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = "x"
+    assert misread(dashboard) == ["/" + "/".join(map(str, path))]
+
+
+@each_dashboard
+def test_variables_choose_source_job_instance_and_arm(name: str):
+    variables = {variable["name"]: variable for variable in DASHBOARDS[name]["templating"]["list"]}
+    assert list(variables)[:4] == ["datasource", "job", "instance", "arm"]
+    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
+    for variable in list(variables.values())[1:]:
+        assert variable["type"] == "query"
+        assert variable["datasource"] == SOURCE
+        assert variable["multi"]
+        assert variable["includeAll"]
+        assert variable["allValue"] == ".+"
+        assert variable["label"]
+
+
+@each_dashboard
+def test_variables_ask_for_labels_that_exist(name: str):
+    for variable in DASHBOARDS[name]["templating"]["list"][1:]:
+        found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
+        assert found is not None
+        (selector,) = selectors(filled(found[1]))
+        assert selector.metric in METRICS.keys() | FOREIGN.keys()
+        assert found[2] in selector.labels
+
+
+@each_dashboard
+def test_every_variable_is_used(name: str):
+    text = json.dumps([DASHBOARDS[name]["panels"], DASHBOARDS[name]["annotations"]])
+    for variable in DASHBOARDS[name]["templating"]["list"]:
+        assert re.search(rf"\$\{{?{variable['name']}\b", text), variable["name"]
+
+
+@each_dashboard
+def test_panels_say_what_they_show(name: str):
+    for panel in panels(DASHBOARDS[name]):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert panel["title"]
+        assert panel["description"].endswith(".")
+        assert defaults["unit"] in UNITS
+        assert defaults["noValue"]
+        assert panel["datasource"] == SOURCE
+        assert panel["targets"]
+    titles = [panel["title"] for panel in panels(DASHBOARDS[name])]
+    assert len(titles) == len(set(titles))
+
+
+@each_dashboard
+def test_panels_have_ids_of_their_own_and_do_not_overlap(name: str):
+    everything = DASHBOARDS[name]["panels"]
+    assert [panel["id"] for panel in everything] == list(range(1, len(everything) + 1))
+    taken: set[tuple[int, int]] = set()
+    for panel in everything:
+        at = panel["gridPos"]
+        assert 0 <= at["x"] < at["x"] + at["w"] <= WIDTH
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    height = max(y for _, y in taken) + 1
+    assert len(taken) == WIDTH * height, "the grid has holes"
+
+
+@each_dashboard
+def test_queries_have_letters_of_their_own_and_the_templated_source(name: str):
+    for panel in panels(DASHBOARDS[name]):
+        letters = [target["refId"] for target in panel["targets"]]
+        assert len(letters) == len(set(letters))
+        assert all(target["datasource"] == SOURCE for target in panel["targets"])
+        if len(letters) > 1:
+            legends = [target["legendFormat"] for target in panel["targets"]]
+            assert len(legends) == len(set(legends)), panel["title"]
+
+
+@each_dashboard
+def test_legends_name_labels_that_the_result_has(name: str):
+    for panel, target in targets(DASHBOARDS[name]):
+        wanted = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+        available = {label for selector in selectors(filled(target["expr"])) for by in selector.grouped for label in by}
+        assert wanted <= available, panel["title"]
+
+
+@each_dashboard
+def test_queries_are_bound_to_the_variables(name: str):
+    for panel, target in targets(DASHBOARDS[name]):
+        unfilled = re.sub(r"\$__\w+", "5m", target["expr"])
+        for selector in selectors(unfilled):
+            if selector.metric in FOREIGN:
+                assert selector.matchers["job"] == ["$nginx_job"]
+                continue
+            assert selector.matchers.get("job") == ["$job"], panel["title"]
+            assert selector.matchers.get("instance") == ["$instance"], panel["title"]
+            assert selector.matchers.get("arm", ["$arm"]) != [".+"]
+
+
+@each_dashboard
+def test_queries_ask_for_what_the_gateway_exports(name: str):
+    marks = [mark["expr"] for mark in DASHBOARDS[name]["annotations"]["list"] if "expr" in mark]
+    for expr in [target["expr"] for _, target in targets(DASHBOARDS[name])] + marks:
+        for selector in selectors(filled(expr)):
+            assert selector.family in METRICS.keys() | SHIPPED | FOREIGN.keys()
+            assert selector.matchers.keys() <= selector.labels, expr
+            assert all(by <= selector.labels for by in selector.grouped), expr
+            for label, values in selector.matchers.items():
+                if label == "le":
+                    edges = {str(float(edge)) for edge in METRICS[selector.family].buckets}
+                    assert set(values) <= edges, expr
+                elif words := matcher_values(values):
+                    assert words <= vocabulary(selector.family, label), (expr, label)
+
+
+@each_dashboard
+def test_counters_are_read_as_rates_and_histograms_through_their_buckets(name: str):
+    for panel, target in targets(DASHBOARDS[name]):
+        for selector in selectors(filled(target["expr"])):
+            if selector.metric.endswith(("_total", "_bucket", "_count")):
+                assert {"rate", "increase"} & set(selector.around), panel["title"]
+                assert "aggregation" in selector.around, panel["title"]
+            if "histogram_quantile" in selector.around:
+                assert selector.metric.endswith("_bucket")
+                assert all("le" in by for by in selector.grouped)
+
+
+@each_dashboard
+def test_rates_follow_the_scrape_interval_and_the_resolution(name: str):
+    for panel, target in targets(DASHBOARDS[name]):
+        assert not re.search(r"rate\([^[]*\[(?!\$__rate_interval\])", target["expr"]), panel["title"]
+        windows = set(re.findall(r"\[([^]]+)\]", target["expr"]))
+        assert windows <= {"$__rate_interval", "$__range", "10m"}, panel["title"]
+
+
+@each_dashboard
+def test_a_share_without_traffic_is_nothing_rather_than_not_a_number(name: str):
+    for panel, target in targets(DASHBOARDS[name]):
+        if " / " in target["expr"] and "process_max_fds" not in target["expr"]:
+            assert re.search(r" / \(.*> 0\)", target["expr"], re.DOTALL), panel["title"]
+
+
+@each_dashboard
+def test_the_marks_show_rollbacks_changes_and_restarts(name: str):
+    marks = {mark["name"]: mark for mark in DASHBOARDS[name]["annotations"]["list"]}
+    assert {"Rollbacks", "Rollout changes", "Restarts"} <= marks.keys()
+    for mark in marks.values():
+        assert mark["datasource"] == SOURCE
+        promql.parse(filled(mark["expr"]))
+
+
+def test_the_kinds_of_panel_fit_what_they_show():
+    kinds = {panel["title"]: panel["type"] for dashboard in DASHBOARDS.values() for panel in panels(dashboard)}
+    assert kinds["Rollout state over time"] == "state-timeline"
+    assert kinds["Confidence of candidates"] == kinds["First token"] == "heatmap"
+    assert kinds["Success by strategy and dialect"] == "table"
+    for dashboard in DASHBOARDS.values():
+        for panel, target in targets(dashboard):
+            assert (panel["type"] == "heatmap") == (target.get("format") == "heatmap"), panel["title"]
+            assert (panel["type"] == "table") == (target.get("format") == "table"), panel["title"]
+
+
+def test_dashboards_lead_to_each_other():
+    for dashboard in DASHBOARDS.values():
+        assert dashboard["tags"] == ["toolgate"]
+        assert [link["tags"] for link in dashboard["links"]] == [["toolgate"]]
