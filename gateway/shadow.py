@@ -194,7 +194,7 @@ class UntouchedBody:
 class _Reading:
     """The reading beside one answer: its time, its faults, and what it came to."""
 
-    __slots__ = ("_beside", "_fault", "_is_over", "_spent", "verdict")
+    __slots__ = ("_beside", "_fault", "_is_cut", "_is_over", "_spent", "verdict")
 
     def __init__(self, beside: Beside) -> None:
         self._beside = beside
@@ -203,11 +203,13 @@ class _Reading:
         """The budget ran out."""
         self._fault: str | None = None
         """The exception that ended it."""
+        self._is_cut = False
+        """The answer itself cannot be read any further."""
         self.verdict: DryVerdict = "identical"
 
     @property
     def goes_on(self) -> bool:
-        return not self._is_over and self._fault is None
+        return not self._is_over and not self._is_cut and self._fault is None
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Do a piece of the work, unless the reading has ended; its result, or `None` if there is none."""
@@ -217,8 +219,9 @@ class _Reading:
         started = clock()
         try:
             return work()
-        except GatewayError:
-            return None  # an answer that cannot be read is the upstream's fault, and is told by who watches it
+        except GatewayError:  # the upstream's fault, which is told where the answer is watched
+            self._is_cut = True
+            return None
         except Exception as error:  # noqa: BLE001 - a reading beside may fail in any way, and harms nothing
             self._fault = type(error).__name__
             return None
