@@ -72,6 +72,8 @@ class Evidence:
     """The smallest hashes of conversations in the arms live and dry_run."""
     overall: JudgeState = field(factory=JudgeState)
     slices: Mapping[str, SliceState] = field(factory=dict)
+    slices_off: tuple[str, ...] = ()
+    """What was switched off when the tests over all began."""
     overhead: Overhead = Overhead()
     examples: tuple[tuple[str, str], ...] = ()
     """Slices and ids of the last bad live requests."""
@@ -84,24 +86,32 @@ class Evidence:
         """The sums of an arm."""
         return self.totals.get(arm, ArmTotals())
 
-    def in_epoch(self, epoch: int) -> "Evidence":
-        """What is left of it in a new epoch: nothing but what is about the processes themselves."""
-        if epoch == self.epoch:
+    def aligned(self, epoch: int, slices_off: Iterable[str]) -> "Evidence":
+        """What is left of it where the state has moved on.
+
+        A new epoch leaves nothing but what is about the processes themselves; a slice that was switched off takes the
+        tests over all with it, because its requests stood in them.
+        """
+        if epoch != self.epoch:
+            return Evidence(
+                epoch=epoch,
+                block=self.block,
+                slices_off=tuple(slices_off),
+                settings=self.settings,
+                differ_since=self.differ_since,
+            )
+        off = frozenset(slices_off)
+        if off == frozenset(self.slices_off):
             return self
-        return Evidence(epoch=epoch, block=self.block, settings=self.settings, differ_since=self.differ_since)
-
-    def without_slice(self, name: str) -> "Evidence":
-        """What is left when a slice is switched off: its requests stood in the tests over all."""
-        slices = {other: state for other, state in self.slices.items() if other != name}
-        return evolve(self, overall=JudgeState(), slices=slices)
+        slices = {name: state for name, state in self.slices.items() if name not in off}
+        return evolve(self, overall=JudgeState(), slices=slices, slices_off=tuple(sorted(off)))
 
 
-def after(evidence: Evidence, blocks: Iterable[Block], rules: JudgeRules, slices_off: Iterable[str]) -> Evidence:
+def after(evidence: Evidence, blocks: Iterable[Block], rules: JudgeRules) -> Evidence:
     """The evidence with the blocks taken in; those that it holds already change nothing."""
-    off = frozenset(slices_off)
     for block in blocks:
         if block.number > evidence.block:
-            evidence = _after(evidence, block, rules, off)
+            evidence = _after(evidence, block, rules)
     return evidence
 
 
@@ -131,9 +141,9 @@ class _Tally:
         return frozenset(one for _, _, one in (*self.counts, *self.marks))
 
 
-def _after(evidence: Evidence, block: Block, rules: JudgeRules, off: frozenset[str]) -> Evidence:
+def _after(evidence: Evidence, block: Block, rules: JudgeRules) -> Evidence:
     tally, settings = _read(evidence.epoch, block)
-    on = tally.slices - off
+    on = tally.slices.difference(evidence.slices_off)
     overall, _ = step(evidence.overall, _judged(tally, on), rules)
     return evolve(
         _with_settings(evidence, block.number, settings),

@@ -8,7 +8,7 @@ A kill switch lies over all of it. Every function takes a state and gives the ne
 nothing here knows a clock or a store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -254,7 +254,7 @@ def rolled_back(
     """Nobody is live any more, until somebody resumes or brings new settings."""
     if state.state not in _LIVE:
         raise Refused(f"nobody is live: the rollout is {state.state}")
-    rollbacks = (*(at for at in state.rollbacks if now - at < _DAY_S), now)
+    rollbacks = _apart((*(at for at in state.rollbacks if now - at < _DAY_S), now))
     wait_s = min(rules.rollback_cooldown_s * 2.0 ** (len(rollbacks) - 1), max(_DAY_S, rules.rollback_cooldown_s))
     after = _next(
         state,
@@ -340,7 +340,7 @@ def more_careful(one: RolloutState, other: RolloutState) -> RolloutState:
     careful, bold = sorted((one, other), key=_boldness)
     if careful == bold:
         return careful
-    rollbacks = tuple(sorted({*careful.rollbacks, *bold.rollbacks})[-_MAX_ROLLBACKS:])
+    rollbacks = _apart(sorted((*careful.rollbacks, *bold.rollbacks)))[-_MAX_ROLLBACKS:]
     return evolve(
         careful,
         epoch=max(careful.epoch, bold.epoch) + (_boldness(careful) != _boldness(bold)),
@@ -353,6 +353,8 @@ def more_careful(one: RolloutState, other: RolloutState) -> RolloutState:
 
 
 _MAX_ROLLBACKS = 50
+_ONE_S = 60.0
+"""Processes that cannot see each other roll back for the same fault one after the other: that counts once."""
 _CAREFUL: tuple[State, ...] = ("rolled_back", "off", "dry_run", "paused", "canary", "full")
 _NO_PROMOTION: dict[State, str] = {
     "off": "TRANSFORM_MODE is off; set it to dry_run or canary",
@@ -360,6 +362,14 @@ _NO_PROMOTION: dict[State, str] = {
     "paused": "the rollout is paused; `toolgate rollout resume` ends that",
     "rolled_back": "the rollout is rolled back; `toolgate rollout resume` ends that",
 }
+
+
+def _apart(times: Iterable[float]) -> tuple[float, ...]:
+    apart: list[float] = []
+    for at in times:
+        if not apart or at - apart[-1] >= _ONE_S:
+            apart.append(at)
+    return tuple(apart)
 
 
 def _boldness(state: RolloutState) -> tuple[bool, int, int]:

@@ -33,6 +33,7 @@ _LETTERS: dict[Kind, str] = {
 }
 _KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
 _PARTS = 5
+_MAX_SUBJECT = 200
 
 
 @frozen(kw_only=True)
@@ -49,7 +50,9 @@ class Name:
 
 def named(kind: Kind, epoch: int, arm: str, slice: str = "", subject: str = "") -> str:
     """The name of a count, or of a mark of its subject."""
-    return f"{_LETTERS[kind]}|{epoch}|{arm}|{slice.replace('|', '_')}|{subject}"
+    text = f"{_LETTERS[kind]}|{epoch}|{arm}|{slice.replace('|', '_')}|{subject[:_MAX_SUBJECT]}"
+    # Half of a surrogate pair, which a header may smuggle in, has no UTF-8.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def read(name: str) -> Name | None:
