@@ -1,0 +1,229 @@
+"""The real program as a process of its own, and a load of clients that notices every answer that is not whole."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from attrs import define, field
+
+from tests.support.client import ask, chat
+from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, Received, completion, event, text
+
+SERVE = (sys.executable, "-m", "gateway", "serve")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def until(condition: Callable[[], object], seconds: float = 20.0, *, what: str = "") -> None:
+    """Wait, bounded, for something that tells nobody."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Program:
+    """A program that logs JSON lines to a file; it is killed at the end, and its log is kept for the assertion."""
+
+    def __init__(self, folder: Path, *, command: Sequence[str] = SERVE, **environ: str) -> None:
+        self.folder = folder
+        self.pid_file = folder / "pid"
+        self.targets_file = folder / "targets.json"
+        self._command = command
+        self._environ = {
+            "PATH": os.environ["PATH"],
+            "GATEWAY_PORT": "0",
+            "METRICS_PORT": "0",
+            "GATEWAY_PID_FILE": str(self.pid_file),
+            "STORE_URL": f"sqlite:///{folder}/store.db",
+            **environ,
+        }
+        self._log = folder / "log.jsonl"
+        self._seen = 0
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        with self._log.open("wb") as out:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, env=self._environ, stderr=out, stdout=out, stdin=asyncio.subprocess.DEVNULL
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+    async def serving(self) -> Self:
+        """Wait until it answers."""
+        name = "supervisor_started" if self._environ.get("GATEWAY_WORKERS", "1") != "1" else "gateway_started"
+        self.url = (await self.logged(name))["url"]
+        return self
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def lines(self) -> list[str]:
+        return self._log.read_text().splitlines()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Every such event so far."""
+        found = []
+        for line in self.lines:
+            if line.startswith("{") and f'"event":"{name}"' in line:
+                found.append(json.loads(line))
+        return found
+
+    async def logged(self, name: str, *, count: int = 1, seconds: float = 20.0) -> dict[str, Any]:
+        """The event, once it was logged so many times."""
+
+        def ended_or_there() -> bool:
+            return self._process.returncode is not None or len(self.events(name)) >= count
+
+        with suppress(TimeoutError):
+            await until(ended_or_there, seconds)
+        found = self.events(name)
+        assert len(found) >= count, "\n".join([f"no {name} in:", *self.lines])
+        return found[count - 1]
+
+    @property
+    def workers(self) -> dict[int, int]:
+        """The process of the last worker that became ready, by its lane."""
+        return {event["lane"]: event["pid"] for event in self.events("worker_ready")}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the second line of the pid file says."""
+        document: dict[str, Any] = json.loads(self.pid_file.read_text().splitlines()[1])
+        return document
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    async def restarted(self, count: int, seconds: float = 60.0) -> None:
+        """All workers were replaced, for that time."""
+        self.signal(signal.SIGUSR2)
+        await until(lambda: self.status["restarts"] >= count, seconds)
+        assert self.status["faults"] == [], self.lines
+
+    async def exit_code(self, seconds: float = 20.0) -> int:
+        async with asyncio.timeout(seconds):
+            return await self._process.wait()
+
+
+def is_alive(pid: int) -> bool:
+    """There is such a process, and it is no zombie that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def takes_connections(url: str) -> bool:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+        return True
+    return False
+
+
+@define(kw_only=True)
+class SlowAnswers:
+    """An upstream script: streams of `events` pieces with a pause between them, and short answers at once."""
+
+    events: int = 8
+    pause_s: float = 0.2
+
+    async def script(self, connection: Connection, received: Received) -> None:
+        if not received.json["stream"]:
+            body = json.dumps(completion()).encode()
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+            await connection.send(f"{head}Connection: close\r\n\r\n".encode() + body)
+            return
+        await connection.send(STREAM_HEAD)
+        for number in range(self.events):
+            await connection.send(text(f"{number} "))
+            await asyncio.sleep(self.pause_s)
+        await connection.send(event(finish="stop"), DONE)
+
+    @property
+    def content(self) -> str:
+        return "".join(f"{number} " for number in range(self.events))
+
+
+@define(kw_only=True)
+class Load:
+    """Clients that ask without end: streams, and short requests over new and over kept connections."""
+
+    url: str
+    answers: SlowAnswers
+    streams: int = 0
+    short: int = 0
+    whole: int = 0
+    answered: int = 0
+    faults: list[str] = field(factory=list)
+    _stopping: bool = False
+    _closing: AsyncExitStack = field(factory=AsyncExitStack)
+    _tasks: list[asyncio.Task[None]] = field(factory=list)
+
+    async def __aenter__(self) -> Self:
+        for number in range(self.streams + self.short):
+            is_stream = number < self.streams
+            keeps = number % 2 == 0
+            connector = aiohttp.TCPConnector(limit=0, force_close=not keeps)
+            session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60))
+            await self._closing.enter_async_context(session)
+            one = self._stream if is_stream else self._short
+            self._tasks.append(asyncio.ensure_future(self._without_end(session, one, is_stream=is_stream)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Let every request that runs end, and ask no more."""
+        self._stopping = True
+        await asyncio.gather(*self._tasks)
+        await self._closing.aclose()
+
+    async def _without_end(
+        self,
+        session: aiohttp.ClientSession,
+        one: Callable[[aiohttp.ClientSession], Awaitable[None]],
+        *,
+        is_stream: bool,
+    ) -> None:
+        while not self._stopping:
+            try:
+                await one(session)
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+                kind = "stream" if is_stream else "short request"
+                self.faults.append(f"{kind}: {type(error).__name__}: {error}")
+                await asyncio.sleep(0.05)
+
+    async def _stream(self, session: aiohttp.ClientSession) -> None:
+        answer = await ask(session, self.url)
+        if answer.status == 200 and answer.content == self.answers.content and answer.is_done:
+            self.whole += 1
+        else:
+            self.faults.append(f"stream: {answer.status} {answer.body[-200:]!r}")
+
+    async def _short(self, session: aiohttp.ClientSession) -> None:
+        answer = await ask(session, self.url, chat(stream=False))
+        if answer.status == 200:
+            self.answered += 1
+        else:
+            self.faults.append(f"short request: {answer.status} {answer.body[-200:]!r}")
+        await asyncio.sleep(0.02)

@@ -1,0 +1,257 @@
+"""Several workers as real processes, under load: the rows O1 to O5 of the fault matrix and the goals G5 and G6."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.support.client import ask, chat, get
+from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
+from tests.support.processes import Load, Program, SlowAnswers, is_alive, takes_connections, until
+
+
+@pytest.fixture
+async def answers(upstream: FaultyUpstream) -> SlowAnswers:
+    slow = SlowAnswers()
+    upstream.script = slow.script
+    return slow
+
+
+@pytest.fixture
+async def program(upstream: FaultyUpstream, answers: SlowAnswers, tmp_path: Path) -> AsyncIterator[Program]:
+    """Two workers that answer."""
+    async with Program(tmp_path, UPSTREAM_URL=upstream.url, GATEWAY_WORKERS="2", LOG_LEVEL="info") as started:
+        yield await started.serving()
+
+
+async def test_every_worker_takes_connections_and_has_metrics_of_its_own(
+    program: Program, client: aiohttp.ClientSession
+) -> None:
+    connector = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(connector=connector) as fresh:
+        for _ in range(40):
+            assert (await ask(fresh, program.url, chat(stream=False))).status == 200
+    slots = {event["slot"]: event["metrics_url"] for event in program.events("gateway_started")}
+    assert sorted(slots) == [0, 1]
+    asked = []
+    for url in slots.values():
+        exposition = (await get(client, url)).body.decode()
+        lines = [line for line in exposition.splitlines() if line.startswith("toolgate_requests_total{")]
+        asked.append(sum(float(line.rpartition(" ")[2]) for line in lines))
+    assert sum(asked) == 40
+    assert min(asked) >= 4, "the kernel deals connections out evenly"
+    assert (await get(client, f"{program.url}/metrics")).status == 404
+    assert {event["slot"] for event in program.events("request_ended")} == {0, 1}
+
+
+async def test_o2_rolling_restarts_under_load_cost_no_request_and_no_stream(
+    program: Program, answers: SlowAnswers
+) -> None:
+    seen = set(program.workers.values())
+    async with Load(url=program.url, answers=answers, streams=200, short=8) as load:
+        for count in range(1, 5):
+            await program.restarted(count)
+            assert not seen & set(program.workers.values()), "all of them are new"
+            seen |= set(program.workers.values())
+        await load.stop()
+    assert load.faults == []
+    assert load.whole >= 200
+    assert load.answered >= 50
+
+
+async def test_o3_a_killed_worker_takes_only_its_own_streams_with_it(
+    program: Program, upstream: FaultyUpstream, answers: SlowAnswers
+) -> None:
+    answers.events, answers.pause_s = 20, 0.2
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as client:
+        streams = [asyncio.ensure_future(ask(client, program.url)) for _ in range(40)]
+        await until(lambda: len(upstream.requests) == 40)
+        victim = program.workers[0]
+        async with Load(url=program.url, answers=answers, short=4) as load:
+            killed = time.monotonic()
+            os.kill(victim, signal.SIGKILL)
+            await program.logged("worker_ready", count=3)
+            assert time.monotonic() - killed < 2.0
+            ends = await asyncio.gather(*streams, return_exceptions=True)
+    whole = [end for end in ends if not isinstance(end, BaseException) and end.content == answers.content]
+    others = [end for end in ends if isinstance(end, aiohttp.ClientError)]
+    assert len(whole) + len(others) == 40
+    assert 4 <= len(others) <= 36, "only those of the worker that was killed"
+    # What was being answered by the victim is lost, and nothing else.
+    assert len(load.faults) <= 4
+    assert load.answered > 40
+    assert len(program.events("request_ended")) >= len(whole)
+
+
+async def test_o4_a_worker_that_crashes_again_and_again_is_started_ever_more_slowly(program: Program) -> None:
+    """The other worker serves both lanes meanwhile."""
+    for count in (3, 4):
+        os.kill(program.workers[0], signal.SIGKILL)
+        await program.logged("worker_ready", count=count)
+    os.kill(program.workers[0], signal.SIGKILL)
+    await program.logged("worker_replaced", count=3)
+    assert [event["wait_s"] for event in program.events("worker_replaced")] == [0.0, 1.0, 2.0]
+    connector = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(connector=connector) as fresh:
+        begun = time.monotonic()
+        for _ in range(20):
+            assert (await ask(fresh, program.url, chat(stream=False))).status == 200
+        assert len(program.events("worker_ready")) == 4, "it is not back yet"
+        assert time.monotonic() - begun < 2.0
+
+
+async def test_o5_workers_do_not_outlive_their_supervisor(
+    program: Program, upstream: FaultyUpstream, answers: SlowAnswers
+) -> None:
+    answers.events = 200
+    workers = list(program.workers.values())
+    async with aiohttp.ClientSession() as client:
+        streams = [asyncio.ensure_future(ask(client, program.url)) for _ in range(8)]
+        await until(lambda: len(upstream.requests) == 8)
+        program.signal(signal.SIGKILL)
+        await program.exit_code()
+        ended = time.monotonic()
+        await until(lambda: not takes_connections(program.url), 2.0)
+        await until(lambda: not any(map(is_alive, workers)), 6.0)
+        assert time.monotonic() - ended < 5.0
+        assert {end.error for end in await asyncio.gather(*streams)} == {"draining"}
+
+
+async def test_o5_a_worker_that_hangs_does_not_outlive_its_supervisor_either(program: Program) -> None:
+    # Stopped, so that nothing runs; continued, its loop would still be first to see what happened.
+    workers = list(program.workers.values())
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
+    program.signal(signal.SIGKILL)
+    await program.exit_code()
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
+    await until(lambda: not any(map(is_alive, workers)), 6.0)
+
+
+async def test_o1_two_hundred_streams_end_whole_after_sigterm(
+    program: Program, upstream: FaultyUpstream, answers: SlowAnswers
+) -> None:
+    answers.events, answers.pause_s = 12, 0.25
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
+        streams = [asyncio.ensure_future(ask(client, program.url)) for _ in range(200)]
+        await until(lambda: len(upstream.requests) == 200)
+        program.signal(signal.SIGTERM)
+        await until(lambda: not takes_connections(program.url), 2.0)
+        ends = await asyncio.gather(*streams)
+    assert await program.exit_code() == 0
+    assert [end for end in ends if end.content != answers.content or not end.is_done] == []
+    assert not program.pid_file.exists()
+
+
+async def test_a_second_interrupt_ends_all_at_once(
+    program: Program, upstream: FaultyUpstream, answers: SlowAnswers
+) -> None:
+    answers.events = 200
+    async with aiohttp.ClientSession() as client:
+        streams = [asyncio.ensure_future(ask(client, program.url)) for _ in range(4)]
+        await until(lambda: len(upstream.requests) == 4)
+        program.signal(signal.SIGINT)
+        await program.logged("gateway_draining", count=2)
+        program.signal(signal.SIGINT)
+        assert await program.exit_code(5.0) == 0
+        await asyncio.gather(*streams, return_exceptions=True)
+
+
+async def test_o9_a_reload_reaches_every_worker_and_a_bad_one_none(
+    upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    upstream.script = answer_json(completion())
+    settings = tmp_path / "env"
+    settings.write_text("GATEWAY_API_KEYS=sk-one\n")
+    environ = {"UPSTREAM_URL": upstream.url, "GATEWAY_WORKERS": "2", "GATEWAY_ENV_FILE": str(settings)}
+    async with Program(tmp_path, **environ) as program:
+        await program.serving()
+
+        async def statuses(key: str) -> set[int]:
+            headers = {"Authorization": f"Bearer {key}"}
+            connector = aiohttp.TCPConnector(force_close=True)
+            async with aiohttp.ClientSession(connector=connector, headers=headers) as fresh:
+                return {(await ask(fresh, program.url, chat(stream=False))).status for _ in range(20)}
+
+        assert await statuses("sk-one") == {200}
+        settings.write_text("GATEWAY_API_KEYS=sk-two\n")
+        program.signal(signal.SIGHUP)
+        await until(lambda: program.status["reloads"] == 1)
+        assert (await statuses("sk-one"), await statuses("sk-two")) == ({401}, {200})
+        settings.write_text("GATEWAY_API_KEYS=sk-three\nGATEWAY_MAX_CONCURRENCY=many\n")
+        program.signal(signal.SIGHUP)
+        await until(lambda: program.status["reloads"] == 2)
+        assert "GATEWAY_MAX_CONCURRENCY" in program.status["faults"][0]
+        assert (await statuses("sk-two"), await statuses("sk-three")) == ({200}, {401})
+        # A worker that comes later gets what is in force, not what stands in the file.
+        os.kill(program.workers[0], signal.SIGKILL)
+        await program.logged("worker_ready", count=3)
+        assert await statuses("sk-two") == {200}
+        before = dict(program.workers)
+        program.signal(signal.SIGUSR2)
+        await until(lambda: program.status["restarts"] == 1)
+        assert "GATEWAY_MAX_CONCURRENCY" in program.status["faults"][0]
+        assert program.workers == before, "nothing happens when the settings have a fault"
+        settings.write_text("GATEWAY_API_KEYS=sk-three\n")
+        await program.restarted(2)
+        assert (await statuses("sk-two"), await statuses("sk-three")) == ({401}, {200})
+
+
+async def test_a_taken_port_is_found_before_a_worker_is_started(program: Program, tmp_path: Path) -> None:
+    port = program.url.rpartition(":")[2]
+    other = tmp_path / "other"
+    other.mkdir()
+    async with Program(other, GATEWAY_WORKERS="2", GATEWAY_PORT=port) as second:
+        assert await second.exit_code() == 1
+        assert f"port {port} on 127.0.0.1 is in use" in "\n".join(second.lines)
+        assert second.events("worker_started") == []
+
+
+async def test_o4_settings_that_no_worker_can_use_end_the_start(upstream: FaultyUpstream, tmp_path: Path) -> None:
+    environ = {"UPSTREAM_URL": upstream.url, "GATEWAY_WORKERS": "2", "STRATEGY_RULES": "*=nope"}
+    async with Program(tmp_path, **environ) as program:
+        assert await program.exit_code() == 78
+        assert "fault: STRATEGY_RULES" in "\n".join(program.lines)
+        assert not program.pid_file.exists()
+
+
+async def test_the_places_are_those_of_all_workers_together(
+    upstream: FaultyUpstream, answers: SlowAnswers, tmp_path: Path
+) -> None:
+    answers.events = 5
+    environ = {"UPSTREAM_URL": upstream.url, "GATEWAY_WORKERS": "2", "GATEWAY_MAX_CONCURRENCY": "10"}
+    async with Program(tmp_path, **environ) as program, aiohttp.ClientSession() as client:
+        await program.serving()
+        ends = await asyncio.gather(*(ask(client, program.url) for _ in range(60)))
+    statuses = [end.status for end in ends]
+    assert set(statuses) == {200, 503}
+    assert statuses.count(200) <= 10
+
+
+async def test_the_slot_of_a_worker_that_still_drains_is_not_used_again(
+    program: Program, upstream: FaultyUpstream, answers: SlowAnswers
+) -> None:
+    answers.events = 40
+    async with aiohttp.ClientSession() as client:
+        streams = [asyncio.ensure_future(ask(client, program.url)) for _ in range(20)]
+        await until(lambda: len(upstream.requests) == 20)
+        await program.restarted(1)
+        assert sorted(event["slot"] for event in program.events("worker_ready")) == [0, 1, 2, 3]
+        for end in await asyncio.gather(*streams):
+            assert end.is_done
+    await program.logged("worker_ended", count=2)
+    await program.restarted(2)
+    assert sorted(event["slot"] for event in program.events("worker_ready"))[:2] == [0, 0]
+
+
+def test_lines_of_all_workers_are_whole(program: Program) -> None:
+    for line in program.lines:
+        json.loads(line)
