@@ -12,7 +12,7 @@ from gateway.policy.conversation import conversation_key
 from gateway.wire.openai_chat import parse_request
 
 SECRET = b"kept in the store"
-TURNS = [
+TURNS: list[dict[str, Any]] = [
     {"role": "system", "content": "You are an agent."},
     {"role": "user", "content": "Read a.py"},
     {
@@ -66,7 +66,7 @@ def test_whoever_speaks_of_something_else_has_another_key() -> None:
 
 
 def test_fields_do_not_run_together() -> None:
-    assert key(Asked(model="mx"), credential="c") != key(Asked(model="m"), credential="cx")
+    assert key(Asked(model="bc"), credential="a") != key(Asked(model="c"), credential="ab")
 
 
 def test_sticky_value_decides_alone() -> None:
