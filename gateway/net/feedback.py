@@ -7,9 +7,11 @@ import structlog
 from aiohttp import web
 
 from gateway.core.errors import BodyTooLarge, InvalidRequest, NotFound
+from gateway.core.ports import StoreError
+from gateway.core.records import FeedbackRecord, Rating
 from gateway.net.middleware import json_response
 from gateway.net.turn import Turn
-from gateway.policy.feedback import Rating, is_completion_id
+from gateway.policy.feedback import Answered, is_completion_id
 
 __all__ = ["feedback"]
 
@@ -21,27 +23,50 @@ log = structlog.get_logger("toolgate")
 
 
 async def feedback(turn: Turn) -> web.StreamResponse:
-    """`{completion_id, rating, comment?}`: counted, logged, and kept with the answer while it is remembered."""
+    """`{completion_id, rating, comment?}`: counted, logged, and kept with what is known of the answer."""
     raw = await turn.read_body()
     if len(raw) > MAX_BYTES:
         raise BodyTooLarge(f"feedback is at most {MAX_BYTES} bytes")
     completion_id, rating, comment = _checked(_decoded(raw))
-    answer = turn.shared.answers.rate(completion_id, rating, comment)
-    if answer is None:
-        raise NotFound("no answer with this id is remembered", param="completion_id")
+    record = await _record(turn, completion_id, rating, comment)
+    turn.shared.keeps.put(record)
     turn.shared.telemetry.count("toolgate_feedback_total", {"rating": rating})
     log.info(
         "feedback_given",
         completion_id=completion_id,
         rating=rating,
-        rated_request=answer.request_id,
-        strategy=answer.strategy,
-        arm=answer.arm,
+        rated_request=record.request_id,
+        strategy=record.strategy,
+        arm=record.arm,
         has_comment=comment is not None,
     )
     log.debug("feedback_comment", completion_id=completion_id, comment=comment)
     kept = {"object": "feedback", "completion_id": completion_id, "rating": rating}
     return await turn.send(json_response(msgspec.json.encode(kept)))
+
+
+async def _record(turn: Turn, completion_id: str, rating: Rating, comment: str | None) -> FeedbackRecord:
+    """The rating with what is known of its answer: in this process, or in the store."""
+    known = turn.shared.answers.find(completion_id) or await _stored(turn, completion_id)
+    if known is None:
+        raise NotFound("no answer with this id is remembered", param="completion_id")
+    return FeedbackRecord(
+        at=turn.shared.wall(),
+        completion_id=completion_id,
+        rating=rating,
+        comment=turn.shared.mask(comment) if comment is not None else None,
+        request_id=known.request_id,
+        strategy=known.strategy or "none",
+        arm=known.arm or "off",
+    )
+
+
+async def _stored(turn: Turn, completion_id: str) -> Answered | None:
+    try:
+        found = await turn.shared.answered.find_answer(completion_id)
+    except StoreError:
+        return None
+    return None if found is None else Answered(request_id=found.id, strategy=found.strategy, arm=found.arm)
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:

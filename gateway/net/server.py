@@ -94,6 +94,9 @@ class Server:
             response = json_response(b'{"status":"draining"}', status=503)
             response.force_close()
             return response
+        if not self._shared.keeps.healthy:
+            # Requests are answered all the same: only what is kept of them is at risk.
+            return json_response(b'{"status":"ready","store":"degraded"}')
         return json_response(b'{"status":"ready"}')
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from gateway.policy.feedback import MAX_ANSWERS, RecentAnswers, is_completion_id
+from gateway.core.records import FeedbackRecord
+from gateway.policy.feedback import MAX_ANSWERS, Answered, RecentAnswers, is_completion_id
 from tests.support.client import ask, chat, get
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, stream, text
 
@@ -34,7 +35,21 @@ async def test_an_answer_can_be_rated(gateway, upstream, client, log, streamed, 
     assert (record["rated_request"], record["rating"], record["has_comment"]) == ("mine-1", rating, True)
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()
     assert f'toolgate_feedback_total{{rating="{rating}"}} 1.0' in exposition
-    assert running.shared.answers.rate("chatcmpl-1", rating, None) is not None
+    assert await running.upkeep.recorder.flush(5)
+    [kept] = [each async for each in running.upkeep.store.scan(FeedbackRecord)]
+    assert (kept.completion_id, kept.rating, kept.comment) == ("chatcmpl-1", rating, COMMENT)
+    assert (kept.request_id, kept.strategy, kept.arm) == ("mine-1", "passthrough", "live")
+
+
+async def test_an_answer_of_before_a_restart_is_found_in_the_store(gateway, upstream, client, tmp_path):
+    upstream.script = answer_json(completion("hello"))
+    store = {"STORE_URL": f"sqlite:///{tmp_path}/kept.db"}
+    before = await gateway(upstream.url, **store)
+    await ask(client, before.url, chat(stream=False))
+    await before.close()
+    after = await gateway(upstream.url, **store)
+    status, _ = await rate(client, after.url, {"completion_id": "chatcmpl-1", "rating": "good"})
+    assert status == 200
 
 
 async def test_what_a_comment_says_is_for_the_debug_log_alone(gateway, upstream, client, log):
@@ -96,9 +111,7 @@ def test_only_so_many_answers_are_remembered() -> None:
     for number in range(MAX_ANSWERS + 5):
         answers.remember(f"chatcmpl-{number}", request_id="r", strategy=None, arm=None)
     assert len(answers) == MAX_ANSWERS
-    assert answers.rate("chatcmpl-4", "good", None) is None
-    rated = answers.rate("chatcmpl-5", "bad", COMMENT)
-    assert rated is not None
-    assert (rated.rating, rated.comment) == ("bad", COMMENT)
+    assert answers.find("chatcmpl-4") is None
+    assert answers.find("chatcmpl-5") == Answered(request_id="r", strategy=None, arm=None)
     answers.remember("no\nid", request_id="r", strategy=None, arm=None)
     assert not is_completion_id("no\nid")

@@ -1,0 +1,229 @@
+"""Who is transformed and who is not: dry run, canary, control, the kill switch, and what is recorded of each."""
+
+import asyncio
+import json
+
+import attrs
+import pytest
+
+from gateway.config import load
+from gateway.core.records import OutcomeRecord, RequestRecord
+from tests.support.chat import hear_stream
+from tests.support.client import ask, chat, get
+from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer, completion, event, stream, text
+
+CALL = "I will look.\n<read_file>\n<path>a.py</path>\n</read_file>"
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "read_file",
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        },
+    }
+]
+# What the gateway itself would never write: odd spacing, an unknown field, a comment, no [DONE].
+ODD = (
+    b'data:  {"id":"c-1","choices":[{"index":0,"delta":{"content":"I will look.\\n<read_file>"},"x":1}]}\n\n',
+    b": a comment\n\n",
+    b'data: {"id":"c-1","choices":[{"index":0,"delta":{"content":"\\n<path>a.py</path>\\n</read_file>"}}]}\r\n\r\n',
+    b'data: {"id":"c-1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+)
+
+
+async def heard(client, running, body=None):
+    """What a client makes of a streamed answer."""
+    return hear_stream((await ask(client, running.url, body or request())).body)
+
+
+def request(*, model="some-model", streamed=True, **fields):
+    return chat(model=model, stream=streamed, tools=TOOLS, **fields)
+
+
+async def records(running, kind):
+    assert await running.upkeep.recorder.flush(5)
+    return [record async for record in running.upkeep.store.scan(kind)]
+
+
+@pytest.mark.parametrize("model", ["some-model", "qwen3-coder", "gpt-4o"])
+@pytest.mark.parametrize("mode", [{"TRANSFORM_MODE": "dry_run"}, {"TRANSFORM_MODE": "canary", "CANARY_PERCENT": "0"}])
+async def test_an_untouched_stream_is_the_upstreams_byte_for_byte(gateway, upstream, client, mode, model):
+    upstream.script = stream(*ODD)
+    running = await gateway(upstream.url, **mode)
+    body = request(model=model)
+    got = await ask(client, running.url, body)
+    assert got.body == b"".join(ODD)
+    assert got.headers["X-Toolgate-Arm"] == ("dry_run" if mode["TRANSFORM_MODE"] == "dry_run" else "control")
+    assert upstream.requests[0].json == body
+
+
+async def test_an_untouched_whole_answer_is_the_upstreams_byte_for_byte(gateway, upstream, client):
+    upstream.script = answer(json.dumps(completion(CALL), indent=3).encode() + b"\n \n")
+    running = await gateway(upstream.url, TRANSFORM_MODE="dry_run")
+    plain = await ask(client, upstream.url.removesuffix("/v1"), request(streamed=False))
+    got = await ask(client, running.url, request(streamed=False))
+    assert got.body == plain.body
+    assert got.headers["Content-Type"] == plain.headers["Content-Type"]
+
+
+async def test_a_dry_run_records_what_it_would_have_done(gateway, upstream, client, log):
+    upstream.script = stream(text(CALL[:20]), text(CALL[20:]), event(finish="stop"), DONE)
+    running = await gateway(upstream.url, TRANSFORM_MODE="dry_run")
+    assert (await ask(client, running.url, request())).content == CALL
+    [record] = await records(running, RequestRecord)
+    assert (record.arm, record.strategy, record.verdict, record.noise) == ("dry_run", "recovery", "would_change", False)
+    [call] = record.calls
+    assert (call.tool, call.decision, call.stage, call.declared) == ("read_file", "would_deliver", "sent", True)
+    assert json.loads(call.after) == {"name": "read_file", "arguments": {"path": "a.py"}}
+    assert call.before == CALL
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert f'toolgate_dryrun_verdicts_total{{dialect="{call.dialect}",verdict="would_change"}} 1.0' in exposition
+    assert 'toolgate_recovered_calls_total{dialect="' not in exposition
+    assert 'toolgate_transform_skips_total{reason="control_arm"} 1.0' in exposition
+    ended = await log.record("request_ended")
+    assert ended["verdict"] == "would_change"
+    assert ended["would_call"][0]["tool"] == "read_file"
+    assert "calls" not in ended
+
+
+async def test_the_control_arm_need_not_be_read(gateway, upstream, client):
+    upstream.script = stream(text(CALL), event(finish="stop"), DONE)
+    running = await gateway(upstream.url, TRANSFORM_MODE="canary", CANARY_PERCENT="0", CANARY_REST="control")
+    assert (await ask(client, running.url, request())).content == CALL
+    [record] = await records(running, RequestRecord)
+    assert (record.arm, record.verdict, record.calls, record.finish_reason) == ("control", None, (), "stop")
+
+
+async def test_the_canary_is_transformed_and_the_rest_is_not(gateway, upstream, client):
+    upstream.script = stream(text(CALL), event(finish="stop"), DONE)
+    running = await gateway(upstream.url, TRANSFORM_MODE="canary", CANARY_PERCENT="50")
+    arms = []
+    for number in range(60):
+        message = [{"role": "user", "content": f"conversation {number}"}]
+        got = await ask(client, running.url, request(messages=message))
+        again = await ask(client, running.url, request(messages=[*message, {"role": "user", "content": "more"}]))
+        assert got.headers["X-Toolgate-Arm"] == again.headers["X-Toolgate-Arm"]
+        assert (hear_stream(got.body).finish == "tool_calls") is (got.headers["X-Toolgate-Arm"] == "live")
+        arms.append(got.headers["X-Toolgate-Arm"])
+    assert 10 < arms.count("live") < 50
+    assert set(arms) == {"live", "control"}
+
+
+async def test_a_sticky_header_tells_conversations_apart(gateway, upstream, client):
+    upstream.script = stream(text("hello"), event(finish="stop"), DONE)
+    running = await gateway(
+        upstream.url, TRANSFORM_MODE="canary", CANARY_PERCENT="50", CANARY_STICKY_HEADER="X-Session"
+    )
+    arms = {}
+    for number in range(40):
+        session = f"s{number % 20}"
+        got = await ask(client, running.url, request(user=str(number)), headers={"X-Session": session})
+        arms.setdefault(session, set()).add(got.headers["X-Toolgate-Arm"])
+    assert all(len(seen) == 1 for seen in arms.values())
+    assert len({next(iter(seen)) for seen in arms.values()}) == 2
+
+
+@pytest.mark.parametrize(("trusted", "arm"), [("127.0.0.0/8,::1", "live"), ("10.0.0.0/8", "control")])
+async def test_an_arm_is_forced_by_those_who_are_trusted(gateway, upstream, client, trusted, arm):
+    upstream.script = stream(text(CALL), event(finish="stop"), DONE)
+    running = await gateway(
+        upstream.url,
+        TRANSFORM_MODE="canary",
+        CANARY_PERCENT="0",
+        CANARY_FORCE_HEADER="X-Arm",
+        TRUSTED_PROXIES=trusted,
+    )
+    got = await ask(client, running.url, request(), headers={"X-Arm": "live"})
+    assert got.headers["X-Toolgate-Arm"] == arm
+    assert (await ask(client, running.url, request(), headers={"X-Arm": "sideways"})).headers["X-Toolgate-Arm"] == (
+        "control"
+    )
+
+
+async def test_the_kill_switch_holds_from_the_next_request_on(gateway, upstream, client, tmp_path):
+    upstream.script = stream(text(CALL), event(finish="stop"), DONE)
+    switch = tmp_path / "kill"
+    running = await gateway(upstream.url, KILL_SWITCH_FILE=str(switch))
+    assert (await heard(client, running)).finish == "tool_calls"
+    switch.touch()
+    async with asyncio.timeout(2):
+        while (await ask(client, running.url, request())).headers["X-Toolgate-Arm"] != "off":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert (await heard(client, running)).finish == "stop"
+    switch.unlink()
+    async with asyncio.timeout(2):
+        while (await ask(client, running.url, request())).headers["X-Toolgate-Arm"] != "live":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    settings = load(
+        {"GATEWAY_PORT": "0", "STORE_URL": "memory://", "UPSTREAM_URL": upstream.url, "KILL_SWITCH": "true"}
+    )
+    running.reload(settings)
+    assert (await ask(client, running.url, request())).headers["X-Toolgate-Arm"] == "off"
+
+
+async def test_the_next_request_tells_how_a_call_fared(gateway, upstream, client, log):
+    upstream.script = stream(text(CALL), event(finish="stop"), DONE)
+    running = await gateway(upstream.url)
+    [call] = (await heard(client, running)).calls
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call_of(call)]},
+    ]
+    for result in ("print(1)", "Error: Missing value for required parameter 'path'"):
+        told = {"role": "tool", "tool_call_id": call["id"], "content": result}
+        await ask(client, running.url, request(messages=[*history, told]))
+    outcomes = await records(running, OutcomeRecord)
+    assert [(each.outcome, each.reason) for each in outcomes] == [("accepted", ""), ("rejected", "missing_argument")]
+    assert {(each.arm, each.strategy, each.dialect) for each in outcomes} == {("live", "recovery", "generic_xml")}
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    for outcome in ("accepted", "rejected"):
+        labels = f'arm="live",dialect="generic_xml",outcome="{outcome}",strategy="recovery"'
+        assert f"toolgate_outcomes_total{{{labels}}} 1.0" in exposition
+    assert (await log.record("answer_rejected"))["reason"] == "missing_argument"
+    kept = await records(running, RequestRecord)
+    assert [record.follows for record in kept] == ["nothing", "tool_result", "tool_result"]
+
+
+async def test_a_slice_that_is_off_stays_text(gateway, upstream, client):
+    upstream.script = stream(text(CALL), event(finish="stop"), DONE)
+    running = await gateway(upstream.url)
+    conductor = running.upkeep.conductor
+    conductor._obey(attrs.evolve(conductor._state, slices_off=("recovery/generic_xml",)))
+    got = await heard(client, running)
+    assert (got.content, got.finish) == (CALL, "stop")
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_transform_skips_total{reason="slice_off"} 1.0' in exposition
+
+
+@pytest.mark.parametrize("audit", ["none", "redacted", "full"])
+async def test_records_keep_as_much_text_as_they_may(gateway, upstream, client, audit):
+    secret = "sk-finch-1234567890"
+    upstream.script = stream(text(f"key {secret}\n{CALL}"), event(finish="stop"), DONE)
+    running = await gateway(upstream.url, AUDIT_BODIES=audit)
+    await ask(client, running.url, request(messages=[{"role": "user", "content": f"my key is {secret}"}]))
+    [record] = await records(running, RequestRecord)
+    assert secret not in str(record)
+    assert bool(record.calls[0].before) is (audit != "none")
+    assert (record.request_body is not None) is (audit == "full")
+    assert (record.answer_text is not None) is (audit == "full")
+
+
+async def test_a_silent_untouched_stream_is_kept_alive_between_events_only(gateway, upstream, client):
+    half = asyncio.Event()
+
+    async def script(connection, received):
+        await connection.send(STREAM_HEAD, ODD[0], ODD[2][:30])
+        await half.wait()
+        await connection.send(ODD[2][30:], ODD[3], DONE)
+
+    upstream.script = script
+    running = await gateway(upstream.url, TRANSFORM_MODE="dry_run", GATEWAY_KEEPALIVE_S="0.05")
+    asking = asyncio.ensure_future(ask(client, running.url, request()))
+    await asyncio.sleep(0.3)
+    half.set()
+    got = await asking
+    assert got.body == ODD[0] + ODD[2] + ODD[3] + DONE
+
+
+def call_of(call):
+    return {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
