@@ -52,7 +52,7 @@ def _built(folder: Path, resources: list[Resource]) -> list[Resource]:
 
 def _generated(folder: Path, generator: dict[str, Any], resources: list[Resource]) -> list[Resource]:
     assert generator.keys() <= {"name", "behavior", "envs", "literals"}
-    data = {}
+    data: dict[str, str] = {}
     faults: list[str] = []
     for name in generator.get("envs", []):
         data |= parse_env_file((folder / name).read_text(), faults, path=name)

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from gateway import __version__

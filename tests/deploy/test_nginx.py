@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,15 @@ def test_timeouts_fit_those_of_the_gateway() -> None:
     assert int(said["worker_rlimit_nofile"][0]) >= 2 * int(said["worker_connections"][0])
     kept = [each["args"] for each in statements("site.conf") if each["directive"] == "keepalive_timeout"]
     assert [int(args[0][:-1]) < KEEPALIVE_TIMEOUT_S for args in kept] == [True]
+
+
+def test_what_must_not_be_lost_is_said() -> None:
+    said = [(each["directive"], *each["args"]) for each in statements("toolgate.conf")]
+    assert ("ssl_protocols", "TLSv1.2", "TLSv1.3") in said
+    assert ("ssl_early_data", "on") not in said
+    status = said.index(("location", "=", "/nginx_status"))
+    assert said[status + 1 : status + 4] == [("stub_status",), ("allow", "127.0.0.1"), ("deny", "all")]
+    assert ("listen", "127.0.0.1:8081") in said
 
 
 def test_a_post_that_was_sent_is_not_for_the_next_gateway() -> None:
@@ -236,6 +246,7 @@ async def test_only_the_api_is_reached_from_outside(
     assert b'"code":"not_found"' in answer
     assert b"toolgate_" not in answer
     assert b"Strict-Transport-Security: max-age=" in answer
+    assert b"\r\nServer: nginx\r\n" in answer
     assert upstream.requests == []
 
 
@@ -286,13 +297,19 @@ async def test_what_a_client_says_of_itself_goes_no_further(
     up = upstream.last.headers
     assert (up["x-forwarded-for"], up["x-real-ip"]) == ("127.0.0.1", "127.0.0.1")
     assert up["x-forwarded-proto"] == "https"
+    assert up["host"] == up["x-forwarded-host"] == "localhost"
     assert "forwarded" not in up
     assert "x-toolgate-force" not in up
 
 
 @pytest.mark.parametrize(
     ("claimed", "client_is"),
-    [("203.0.113.9", "203.0.113.9"), ("198.51.100.1, 203.0.113.9", "203.0.113.9"), ("nonsense", "127.0.0.1")],
+    [
+        ("203.0.113.9", "203.0.113.9"),
+        ("198.51.100.1, 203.0.113.9", "203.0.113.9"),
+        ("203.0.113.9, 127.0.0.1", "203.0.113.9"),
+        ("nonsense", "127.0.0.1"),
+    ],
 )
 async def test_a_known_proxy_says_who_the_client_is(
     upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path, claimed: str, client_is: str
@@ -304,27 +321,27 @@ async def test_a_known_proxy_says_who_the_client_is(
 
 
 async def test_connections_to_the_gateway_are_kept(client: aiohttp.ClientSession, tmp_path: Path) -> None:
-    connections = 0
+    heads: list[list[bytes]] = []
     body = json.dumps(completion()).encode()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        try:
+        heads.append([])
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                head = await reader.readuntil(b"\r\n\r\n")
+                heads[-1].append(head := await reader.readuntil(b"\r\n\r\n"))
                 length = re.search(rb"(?i)content-length: (\d+)", head)
                 await reader.readexactly(int(length[1]) if length else 0)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         async with nginx(tmp_path, f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as proxy:
             for _ in range(5):
                 assert (await post(client, proxy)).status == 200
-    assert connections == 1
+    (kept,) = heads
+    assert len(kept) == 5
+    assert all(b" HTTP/1.1\r\n" in head and b"\nconnection:" not in head.lower() for head in kept)
 
 
 async def test_a_post_that_was_sent_is_never_repeated(
