@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.events import Event, Note, Text, Verdict
+from gateway.core.events import Event, Note, Said, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.core.records import CallRecord
 from gateway.exchange import StreamExchange
@@ -301,3 +301,29 @@ def test_candidates_stand_where_their_text_stands(text: str) -> None:
     for candidate in heard.candidates:
         assert text[candidate.at : candidate.at + len(candidate.text)] == candidate.text
     assert [name for _, name, _ in heard.calls] == ["read"] * text.count(CALL)
+
+
+def test_a_call_told_in_the_clients_own_words_is_heard() -> None:
+    heard = Heard()
+    heard.take([Text("ab"), Said("raw", "<told/>", "{}", verdict(accepted=True, score=97))])
+    (candidate,) = heard.candidates
+    assert (candidate.at, candidate.text, candidate.arguments) == (2, "raw", "{}")
+
+
+def test_candidates_that_are_kept_are_bounded() -> None:
+    heard = Heard()
+    heard.take([Note(verdict("cut"))] * 5000)
+    assert len(heard.candidates) == 1024
+
+
+@pytest.mark.parametrize("arguments", ["{", "[" * 5000, "\ud800"])
+def test_arguments_that_cannot_be_read_are_not_shown(arguments: str) -> None:
+    facts = Facts()
+    facts.calls.append(delivered(verdict(accepted=True, score=99), arguments))
+    assert records_of(facts)[0].after == ""
+
+
+def test_arguments_are_shown_to_a_depth() -> None:
+    facts = Facts()
+    facts.calls.append(delivered(verdict(accepted=True, score=99), '{"a":' + "[" * 100 + "1" + "]" * 100 + "}"))
+    assert "null" in records_of(facts)[0].after

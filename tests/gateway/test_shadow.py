@@ -380,3 +380,19 @@ def test_any_bytes_go_through(parts: list[bytes]) -> None:
     assert stream.finish() == b""
     joined = b"".join(parts)
     assert whole(joined, beside(prepared())).verdict is not None
+
+
+def test_nothing_is_asked_again() -> None:
+    stream, body = UntouchedStream(beside(prepared())), UntouchedBody(beside(prepared()))
+    assert stream.repair is body.repair is None
+    assert stream.repaired(b"x") == stream.unrepaired() == body.repaired(b"x") == body.unrepaired() == b""
+
+
+def test_a_fault_of_ours_while_watching_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> bytes:
+        raise RuntimeError
+
+    monkeypatch.setattr("gateway.exchange.StreamExchange.feed", failing)
+    monkeypatch.setattr("gateway.whole.BodyExchange._choice", failing)
+    assert streamed(answer_events([CALL]), beside(prepared())).verdict == "would_fail"
+    assert whole(answer_body(CALL), beside(prepared())).verdict == "would_fail"
