@@ -22,7 +22,22 @@ from tests.support.faulty_upstream import FaultyUpstream, answer_json
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
 ROOT = DEPLOY.parent
 OTHER_PROGRAMS = {
-    *("apt-get", "cp", "curl", "echo", "export", "install", "kubectl", "ln", "nginx", "printf", "python3", "rm", "sed"),
+    *(
+        "apt-get",
+        "cp",
+        "curl",
+        "docker",
+        "echo",
+        "export",
+        "install",
+        "kubectl",
+        "ln",
+        "nginx",
+        "printf",
+        "python3",
+        "rm",
+        "sed",
+    ),
     *("sqlite3", "systemctl", "touch", "/opt/toolgate/bin/pip"),
 }
 MAY_SAY = {"report": {0, 4}, "rollout promote": {0, 3}, "rollout resume": {0, 3}}

@@ -1,5 +1,6 @@
 """The service of systemd: understood to the last line, locked up, and in step with the settings it starts with."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ UNIT = DEPLOY / "systemd" / "toolgate.service"
 EXPOSURE = 20  # tenths: 2.0
 ANALYZE = shutil.which("systemd-analyze")
 
-needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze")
+needs_systemd = pytest.mark.skipif(ANALYZE is None and "TOOLGATE_CI" not in os.environ, reason="needs systemd-analyze")
 
 
 def values(name: str) -> list[str]:
