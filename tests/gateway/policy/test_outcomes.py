@@ -31,8 +31,8 @@ UNKNOWN = {
     "json-more": '{"ok": false, "name": "nope", "error": "Unknown tool: nope"}',
 }
 MISSING = {
-    "cline": "The tool execution failed with the following error:\n<error>\nMissing value for required parameter 'path'."
-    " Please retry with complete response.\n\n# Reminder",
+    "cline": "The tool execution failed with the following error:\n<error>\n"
+    "Missing value for required parameter 'path'. Please retry with complete response.\n\n# Reminder",
     "roo-native": '{"status":"error","message":"The tool execution failed",'
     '"error":"Missing value for required parameter \'path\'. Please retry"}',
     "qwen-code": "params must have required property 'file_path'",
@@ -52,7 +52,8 @@ INVALID = {
     "qwen-code": "params/is_background must be boolean",
     "ai-sdk": 'Invalid input for tool edit: JSON parsing failed: Text: {"filePath":\n.Error message: JSON Parse error',
     "ai-sdk-4": "Invalid arguments for tool read: Type validation failed: Value: {}",
-    "opencode": "The arguments provided to the tool are invalid: Invalid input for tool bash: JSON parsing failed: Text:",
+    "opencode": "The arguments provided to the tool are invalid: "
+    "Invalid input for tool bash: JSON parsing failed: Text:",
     "codex": "failed to parse function arguments: expected value at line 1 column 1",
     "claude-code": "<tool_use_error>InputValidationError: Ask failed due to the following issue:\n"
     "The parameter `questions` type is expected as `array` but provided as `string`</tool_use_error>",
@@ -60,7 +61,8 @@ INVALID = {
     "roo": "The tool execution failed with the following error:\n<error>\nInvalid JSON argument used with use_mcp_tool."
     " Please retry with a properly formatted JSON argument.\n</error>",
     "pi": 'Validation failed for tool "read":\n  - path: must be string',
-    "openai-agents": "An error occurred while running the tool. Please try again. Error: Invalid JSON input for tool read",
+    "openai-agents": "An error occurred while running the tool. Please try again. "
+    "Error: Invalid JSON input for tool read",
     "instructor": "Validation Error found:\n1 validation error for User\nRecall the function correctly, fix the errors",
     "pydantic-ai": '1 validation error:\n```json\n[\n  {"type": "int_type", "loc": ["limit"], "msg": "Input"}]\n```',
 }
