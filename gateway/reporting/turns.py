@@ -96,9 +96,9 @@ class TurnTally:
             case "text":
                 for lot, example in before.sent:
                     self.suspects.add_prose(lot, example)
-            case "complaint" if before.has_call:
+            case "complaint" if before.sent:
                 self.misses.complaints_met += 1
-            case "complaint":
+            case "complaint" if not before.has_call:
                 self.misses.miss("complained", before.id)
             case "nothing" if record.tools and not before.has_call and record.at - before.at <= _RETRY_S:
                 self.misses.miss("retried", before.id)

@@ -1,0 +1,202 @@
+"""What the commands that read the store have in common: its opening, the period, and their exit codes."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any, TypeVar
+from urllib.parse import unquote
+
+import click
+from attrs import frozen
+
+from gateway.config import Settings, load
+from gateway.core.errors import ConfigError
+from gateway.core.ports import Store, StoreError
+
+__all__ = [
+    "EXIT_FINDINGS",
+    "EXIT_NOT_ENOUGH",
+    "Moment",
+    "Period",
+    "Progress",
+    "StoreUnreachable",
+    "effective_settings",
+    "period_options",
+    "run",
+    "stored",
+    "written",
+]
+
+EXIT_FINDINGS = 3
+EXIT_NOT_ENOUGH = 4
+EXIT_UNREACHABLE = 5
+EXIT_SETTINGS = 78
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
+_DEFAULT_DAYS = 7.0
+_MAX_DAYS = 36_500.0
+
+
+class StoreUnreachable(click.ClickException):
+    """The store cannot be read."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+class FaultySettings(click.ClickException):
+    """The settings do not say which store."""
+
+    exit_code = EXIT_SETTINGS
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        super().__init__("; ".join(faults))
+        self._faults = faults
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        for fault in self._faults:
+            click.echo(f"fault: {fault}", err=file is None, file=file)
+
+
+class Moment(click.ParamType[float]):
+    """An ISO 8601 date or time, in UTC unless it says otherwise, or an age such as 90m, 24h, 7d, 2w."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        text = str(value).strip()
+        try:
+            if text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdecimal() and text.isascii():
+                return datetime.now(UTC).timestamp() - float(text[:-1]) * _UNITS[text[-1]]
+            at = datetime.fromisoformat(text)
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{text[:40]!r} is neither a time such as 2026-01-31T12:00 nor an age such as 24h", param, context
+            )
+
+
+@frozen
+class Period:
+    """What `--since`, `--until` and `--days` come to."""
+
+    since: float
+    until: float
+
+    @classmethod
+    def of(cls, since: float | None, until: float | None, days: float | None) -> "Period":
+        if since is not None and days is not None:
+            raise click.UsageError("--since and --days exclude each other")
+        end = until if until is not None else datetime.now(UTC).timestamp()
+        start = since if since is not None else end - timedelta(days=days or _DEFAULT_DAYS).total_seconds()
+        if not start < end:
+            raise click.UsageError("the period ends before it begins")
+        return cls(max(0.0, start), end)
+
+
+def period_options(command: F) -> F:
+    """Adds `--since`, `--until` and `--days` to a command."""
+    for option in (
+        click.option("--until", type=Moment(), help="End of the period; now by default."),
+        click.option(
+            "--since", type=Moment(), help="Begin of the period: 2026-01-31T12:00 (UTC) or an age such as 24h."
+        ),
+        click.option("--days", type=click.FloatRange(0, _MAX_DAYS, min_open=True), help="Its length; 7 by default."),
+    ):
+        command = option(command)
+    return command
+
+
+def effective_settings() -> Settings:
+    """The settings as a start would read them; their faults end the command with 78."""
+    try:
+        return load(os.environ)
+    except ConfigError as error:
+        raise FaultySettings(tuple(error.faults)) from error
+
+
+@asynccontextmanager
+async def stored(settings: Settings) -> AsyncIterator[Store]:
+    """The store of these settings, open; whatever it cannot do ends the command with 5."""
+    from gateway.state.opening import open_store  # here: the store's libraries are slow to import
+
+    _check_is_there(settings.store_url)
+    store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
+    try:
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+    except StoreError as error:
+        raise StoreUnreachable(f"the store cannot be used: {error}") from error
+
+
+def _check_is_there(url: str) -> None:
+    """A command that reads makes no store of its own."""
+    if url == "memory://":
+        raise click.UsageError(
+            "STORE_URL=memory:// keeps records within one gateway process: nothing can be read from here"
+        )
+    if url.startswith("sqlite:///") and not Path(unquote(url.removeprefix("sqlite:///"))).is_file():
+        raise StoreUnreachable("there is no store at STORE_URL: has a gateway run with it, and in this folder?")
+
+
+def run(work: Awaitable[T]) -> T:
+    """Do the asynchronous part of a command."""
+
+    async def wait() -> T:
+        return await work
+
+    return asyncio.run(wait())
+
+
+class Progress:
+    """A bar on stderr while a period is read, if that is a terminal."""
+
+    def __init__(self, period: Period) -> None:
+        self._period = period
+        self._bar = (
+            click.progressbar(length=1000, label="Reading records", file=sys.stderr) if sys.stderr.isatty() else None
+        )
+        self._done = 0
+
+    def __enter__(self) -> "Progress":
+        if self._bar is not None:
+            self._bar.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(*error)
+
+    def reached(self, _count: int, at: float) -> None:
+        """So many records are read, the last one of that time."""
+        if self._bar is None:
+            return
+        done = int(1000 * (at - self._period.since) / (self._period.until - self._period.since))
+        self._bar.update(max(0, done - self._done))
+        self._done = max(self._done, done)
+
+
+def written(path: str, text: str) -> None:
+    """Put a document into a file, whole or not at all, or on stdout for `-`."""
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
