@@ -78,7 +78,7 @@ def test_every_command_exists_with_its_options(arguments: list[str]) -> None:
     """Parsed as in earnest, and not carried out."""
     command: click.Command = cli
     rest, parent = list(arguments), click.Context(cli, info_name="toolgate")
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
         assert name in command.commands, f"toolgate has no command {name}"
         command = command.commands[name]
