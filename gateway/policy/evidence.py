@@ -205,10 +205,10 @@ def _more(before: ArmTotals, arm: str, tally: _Tally, slices: Iterable[str]) -> 
 def _slices(
     before: Mapping[str, SliceState], tally: _Tally, on: Iterable[str], rules: JudgeRules
 ) -> Mapping[str, SliceState]:
-    """The tests of each slice; answers without a dialect are no slice that could be switched off."""
+    """The tests of each slice; answers without a dialect are none that could be switched off."""
     states = dict(before)
     for name in sorted(on):
-        if name.endswith("/none") or (name not in states and len(states) >= MAX_SLICES):
+        if "/" not in name or name.endswith("/none") or (name not in states and len(states) >= MAX_SLICES):
             continue
         state = states.get(name) or SliceState()
         counts = _judged(tally, (name,))

@@ -22,6 +22,7 @@ __all__ = [
     "CAUSES",
     "REASONS",
     "Change",
+    "Cooling",
     "Refused",
     "RolloutRules",
     "RolloutState",
@@ -30,6 +31,7 @@ __all__ = [
     "configured",
     "held",
     "in_force",
+    "informed",
     "killed",
     "more_careful",
     "paused",
@@ -100,6 +102,10 @@ class RolloutRules:
             transform_budget=self.rollback_transform_budget,
         )
 
+    def shared(self) -> "RolloutRules":
+        """Without what is about one process: its kill switches."""
+        return evolve(self, kill_switch=False, kill_switch_file=None)
+
     def digest(self) -> str:
         """Names the settings that say who is live; where they change, the configuration is a new one."""
         shown = "|".join(f"{name}={getattr(self, name)!r}" for name in _CONFIGURATION)
@@ -131,6 +137,8 @@ class RolloutState:
     """When the share came into force."""
     digest: str = ""
     """Of the settings that it began with."""
+    rules: RolloutRules | None = None
+    """These settings, for who changes the state from outside."""
     paused_from: State | None = None
     pause_cause: str = ""
     cause_at: float = 0.0
@@ -156,10 +164,23 @@ class Refused(Exception):
     """The state does not allow the change; the message says why and what to do."""
 
 
+class Cooling(Refused):
+    """A rollback was too short a while ago."""
+
+    def __init__(self, left_s: float) -> None:
+        super().__init__(f"the rollback cools down for another {left_s:.0f} s (ROLLBACK_COOLDOWN_SECONDS)")
+
+
 def begun(rules: RolloutRules, now: float, by: str) -> RolloutState:
     """The state that the settings begin with."""
     state = RolloutState(
-        state=rules.transform_mode, reason="settings", by=by, at=now, step_at=now, digest=rules.digest()
+        state=rules.transform_mode,
+        reason="settings",
+        by=by,
+        at=now,
+        step_at=now,
+        digest=rules.digest(),
+        rules=rules.shared(),
     )
     if rules.transform_mode == "full":
         return evolve(state, percent=WHOLE - rules.canary_holdback_percent)
@@ -217,9 +238,15 @@ def configured(state: RolloutState, rules: RolloutRules, *, now: float, by: str)
         percent=target.percent,
         step=target.step,
         digest=target.digest,
+        rules=target.rules,
         slices_off=(),
     )
     return _changed(state, _anew(after, now), "resume")
+
+
+def informed(state: RolloutState, rules: RolloutRules) -> RolloutState:
+    """The same state under settings that changed nothing of who is live."""
+    return evolve(state, revision=state.revision + 1, rules=rules.shared())
 
 
 def promoted(
@@ -231,7 +258,7 @@ def promoted(
     if state.state not in ("dry_run", "canary"):
         raise Refused(_NO_PROMOTION[state.state])
     if now < state.cooldown_until:
-        raise Refused(f"a rollback cools down for another {state.cooldown_until - now:.0f} s")
+        raise Cooling(state.cooldown_until - now)
     larger = [step for step, percent in enumerate(rules.canary_steps) if percent > state.percent]
     if state.state == "dry_run":
         larger = [0]
@@ -308,7 +335,7 @@ def resumed(state: RolloutState, rules: RolloutRules, *, now: float, by: str, re
         return _changed(state, _next(state, reason, now, by, state=state.paused_from or "canary"), "resume")
     if state.state == "rolled_back":
         if now < state.cooldown_until:
-            raise Refused(f"the rollback cools down for another {state.cooldown_until - now:.0f} s")
+            raise Cooling(state.cooldown_until - now)
         return _changed(state, _anew(_restarted(state, rules, now, by, reason), now), "resume")
     if not state.slices_off:
         raise Refused(f"there is nothing to resume: the rollout is {state.state}")

@@ -32,6 +32,7 @@ from gateway.policy.stages import (
     begun,
     configured,
     in_force,
+    informed,
     more_careful,
     paused,
     shown_state,
@@ -67,7 +68,7 @@ class Conductor:
     """
 
     store: Store
-    rules: RolloutRules
+    _rules: RolloutRules
     clock: Callable[[], float]
     salt: bytes
     on_decision: Callable[[DecisionRecord], None] = _ignore
@@ -88,9 +89,9 @@ class Conductor:
     _noted_at: float = field(default=float("-inf"), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._state = begun(self.rules, self.clock(), self.name)
+        self._state = begun(self._rules, self.clock(), self.name)
         self._evidence = Evidence(epoch=self._state.epoch)
-        self._switch = "kill_setting" if self.rules.kill_switch else ""
+        self._switch = "kill_setting" if self._rules.kill_switch else ""
         self._obey(self._state)
 
     # What requests ask and tell.
@@ -142,7 +143,7 @@ class Conductor:
             bad=bad,
             request_id=request_id,
             transformed=transformed,
-            slow=overhead_s * 1000 > self.rules.transform_budget_ms,
+            slow=overhead_s * 1000 > self._rules.transform_budget_ms,
             now=self.clock(),
         )
 
@@ -166,7 +167,7 @@ class Conductor:
         """Where the rollout stands, as this process sees it."""
         return snapshot(
             self._state,
-            self.rules,
+            self._rules,
             self._evidence,
             killed_here=self._switch,
             store_up=self.store_up,
@@ -175,9 +176,14 @@ class Conductor:
 
     # What the owner calls.
 
-    def reconfigure(self, rules: RolloutRules) -> None:
-        """New settings: the kill switch counts at once, the rest from the next tick on."""
-        self.rules = rules
+    @property
+    def rules(self) -> RolloutRules:
+        """The settings; where others are set, their kill switch counts at once and the rest from the next tick on."""
+        return self._rules
+
+    @rules.setter
+    def rules(self, rules: RolloutRules) -> None:
+        self._rules = rules
         self._is_new = True
         if rules.kill_switch:
             self._turn("kill_setting")
@@ -240,7 +246,7 @@ class Conductor:
     def _pause_after_loss(self, state: RolloutState) -> Change | None:
         """The store was away for long: little was seen meanwhile, so nothing is promoted for a while."""
         now = self.clock()
-        may_pause = not state.killed and state.state in ("canary", "full") and self.rules.rollout_auto != "none"
+        may_pause = not state.killed and state.state in ("canary", "full") and self._rules.rollout_auto != "none"
         if not may_pause or not self._is_lost(now):
             return None
         return paused(state, now=now, by=self.name, reason="store_lost", cause="store_lost")
@@ -262,37 +268,44 @@ class Conductor:
         evidence = evidence_of(raw_evidence) or Evidence(epoch=self._state.epoch)
         blocks = await self.store.blocks(evidence.block)
         evidence = evidence.aligned(self._state.epoch, self._state.slices_off)
-        self._evidence = after(evidence, blocks[:MAX_BLOCKS], self.rules.judge())
+        self._evidence = after(evidence, blocks[:MAX_BLOCKS], self._rules.judge())
         if blocks:
             # Who comes too late has computed the same.
             await self.store.swap(EVIDENCE_KEY, raw_evidence, encoded(self._evidence))
         now = self.clock()
         change = self._configured() or self._advanced(now)
-        again = refreshed(self._state, self._evidence, now)
+        again = self._informed() or refreshed(self._state, self._evidence, now)
         if change is not None:
             await self._swap(raw, change.state, change.decision)
         elif again is not None:
             await self._swap(raw, again)
+        elif self._state.digest == self._rules.digest():
+            self._is_new = False
 
     def _advanced(self, now: float) -> Change | None:
         """Nothing goes on by itself while this process is switched off; a fault that it has seen still counts."""
         move = fallen_back if self._switch else advanced
-        return move(self._state, self.rules, self._evidence, now=now, by=self.name)
+        return move(self._state, self._rules, self._evidence, now=now, by=self.name)
 
     def _configured(self) -> Change | None:
-        if self._state.digest == self.rules.digest():
-            self._is_new = False
         if not self._is_new:
             return None
-        return configured(self._state, self.rules, now=self.clock(), by=self.name)
+        return configured(self._state, self._rules, now=self.clock(), by=self.name)
+
+    def _informed(self) -> RolloutState | None:
+        """The state with these settings, for the command line, where they change nothing of who is live."""
+        is_same_digest = self._state.digest == self._rules.digest()
+        if not self._is_new or not is_same_digest or self._state.rules == self._rules.shared():
+            return None
+        return informed(self._state, self._rules)
 
     def _judge_alone(self, block: Block) -> None:
         """Fall back where one's own requests show a fault, and obey new settings that are more careful."""
         if block.counts or block.marks:
             evidence = self._evidence.aligned(self._state.epoch, self._state.slices_off)
-            self._evidence = after(evidence, (block,), self.rules.judge())
+            self._evidence = after(evidence, (block,), self._rules.judge())
         change = self._more_careful_settings() or fallen_back(
-            self._state, self.rules, self._evidence, now=self.clock(), by=self.name
+            self._state, self._rules, self._evidence, now=self.clock(), by=self.name
         )
         if change is not None:
             self._has_diverged = True
@@ -304,17 +317,17 @@ class Conductor:
         change = self._configured()
         if change is None or self._state.state == "rolled_back":
             return None
-        return change if in_force(change.state, self.rules).percent <= self._in_force.percent else None
+        return change if in_force(change.state, self._rules).percent <= self._in_force.percent else None
 
     # What is in force here.
 
     def _obey(self, state: RolloutState) -> None:
         self._state = state
-        self._in_force = in_force(state, self.rules, killed=bool(self._switch))
+        self._in_force = in_force(state, self._rules, killed=bool(self._switch))
 
     async def _look_at_switch_file(self) -> None:
-        path, now = self.rules.kill_switch_file, self.clock()
-        if self.rules.kill_switch or (path is not None and abs(now - self._looked_at) < SWITCH_FILE_S):
+        path, now = self._rules.kill_switch_file, self.clock()
+        if self._rules.kill_switch or (path is not None and abs(now - self._looked_at) < SWITCH_FILE_S):
             return
         self._looked_at = now
         is_there = path is not None and await asyncio.to_thread(_exists, path, self._switch == "kill_file")
@@ -344,7 +357,7 @@ class Conductor:
         now = self.clock()
         if abs(now - self._noted_at) >= SETTINGS_S:
             self._noted_at = now
-            self._counting.note(named("settings", 0, "", subject=self.rules.digest()))
+            self._counting.note(named("settings", 0, "", subject=self._rules.digest()))
 
     # Whether the store is there.
 

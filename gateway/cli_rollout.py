@@ -1,0 +1,461 @@
+"""`toolgate rollout`: see where the rollout stands, and change it, through the store that the gateways share."""
+
+import asyncio
+import getpass
+import json
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, NoReturn, TypeVar
+
+import click
+from attrs import evolve, frozen
+
+from gateway.config import Settings, load
+from gateway.core.errors import ConfigError
+from gateway.core.ports import Store, StoreError
+from gateway.core.records import DecisionRecord
+from gateway.policy.codec import EVIDENCE_KEY, STATE_KEY, encoded, evidence_of, state_of
+from gateway.policy.evidence import Evidence
+from gateway.policy.gates import Gate, gates, numbers
+from gateway.policy.snapshot import snapshot
+from gateway.policy.stages import (
+    Change,
+    Cooling,
+    Refused,
+    RolloutRules,
+    RolloutState,
+    begun,
+    killed,
+    paused,
+    promoted,
+    resumed,
+    rolled_back,
+    unkilled,
+)
+from gateway.state.opening import open_store
+
+__all__ = ["rollout"]
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_GATE = 3
+EXIT_STORE = 5
+EXIT_SETTINGS = 78
+
+_SCHEMA_VERSION = 1
+_ATTEMPTS = 50
+_OPERATOR = "operator"
+
+T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class _Shared:
+    """What the store holds of the rollout; `raw` is what a change has to replace."""
+
+    raw: bytes | None
+    state: RolloutState
+    rules: RolloutRules
+    """Those that the gateways run under; one's own where none has begun."""
+    evidence: Evidence
+    is_known: bool
+    """A gateway, or an operator, has written it."""
+
+
+Decide = Callable[[_Shared, float], Change]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def rollout() -> None:
+    """See and change who gets transformed answers.
+
+    All commands work on the store that STORE_URL names, which every gateway reads several times a second. Those that
+    change something ask first; without a terminal they need --yes.
+
+    \b
+    Examples:
+      toolgate rollout status --json
+      toolgate rollout promote --yes
+      toolgate rollout rollback --reason "wrong paths in edits" --yes
+      toolgate rollout resume --reason "fixed in 1.4.2" --yes
+      toolgate rollout kill --yes
+
+    \b
+    Exit codes: 0 done, 1 not possible in this state, 2 wrong use, 3 a gate is not met, 5 the store cannot be reached,
+    78 a fault in the settings.
+    """
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+_dry = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+
+
+def _reason(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    text = "Why; kept in the record of the decision."
+    if not default:
+        return click.option("--reason", required=True, help=text)
+    return click.option("--reason", default=default, show_default=True, help=text)
+
+
+@rollout.command()
+@_json
+def status(as_json: bool) -> None:
+    """Print where the rollout stands, the judge's evidence, and the gates before the next step.
+
+    \b
+    Examples:
+      toolgate rollout status
+      toolgate rollout status --json | jq .state
+    """
+    settings = _settings()
+    shared = _run(settings, _read(settings))
+    if not shared.is_known:
+        click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
+    elif shared.state.digest != settings.rollout_rules().digest():
+        click.echo("note: the rollout settings given here are not those in force", err=True)
+    _show(_document(shared, settings), as_json=as_json)
+
+
+@rollout.command()
+@_reason("paused by hand")
+@_yes
+@_dry
+@_json
+def pause(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Freeze the share; nothing is promoted until `resume`. The judge goes on.
+
+    \b
+    Example:
+      toolgate rollout pause --reason "upstream maintenance" --yes
+    """
+    by = _who()
+    _change(
+        lambda shared, now: paused(shared.state, now=now, by=by, reason=reason),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+@rollout.command()
+@_reason("")
+@_yes
+@_dry
+@_json
+def resume(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """End a pause or, once it has cooled down, a rollback; or switch slices on again.
+
+    A rolled back rollout begins again with a dry run or the first step of the canary.
+
+    \b
+    Example:
+      toolgate rollout resume --reason "fixed in 1.4.2" --yes
+    """
+    by = _who()
+    _change(
+        lambda shared, now: resumed(shared.state, shared.rules, now=now, by=by, reason=reason),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+@rollout.command()
+@_reason("promoted by hand")
+@click.option("--force", is_flag=True, help="Go on though gates are not met.")
+@_yes
+@_dry
+@_json
+def promote(reason: str, force: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Go on to the next step of CANARY_STEPS, and after the last one to full.
+
+    Names the gates that are not met and exits with 3, unless --force is given.
+
+    \b
+    Examples:
+      toolgate rollout promote --dry-run
+      toolgate rollout promote --yes
+      toolgate rollout promote --force --reason "tested elsewhere" --yes
+    """
+    by = _who()
+
+    def decide(shared: _Shared, now: float) -> Change:
+        found = gates(shared.state, shared.rules, shared.evidence, now)
+        change = promoted(shared.state, shared.rules, now=now, by=by, reason=reason, numbers=numbers(found))
+        unmet = [gate for gate in found if not gate.is_met]
+        if unmet and not force:
+            raise _GatesUnmet(unmet)
+        return change
+
+    _change(decide, yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+@rollout.command()
+@_reason("rolled back by hand")
+@_yes
+@_dry
+@_json
+def rollback(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Let nobody be live any more; what holds then is ROLLBACK_MODE, until `resume`.
+
+    \b
+    Example:
+      toolgate rollout rollback --reason "wrong paths in edits" --yes
+    """
+    by = _who()
+    _change(
+        lambda shared, now: rolled_back(shared.state, shared.rules, now=now, by=by, reason=reason, numbers={}),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+@rollout.command()
+@_reason("killed by hand")
+@_yes
+@_dry
+@_json
+def kill(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Relay everything untouched, from within a second on, in every gateway of the store.
+
+    \b
+    Example:
+      toolgate rollout kill --yes
+    """
+    by = _who()
+    _change(
+        lambda shared, now: killed(shared.state, now=now, by=by, reason=reason),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+@rollout.command()
+@_reason("switch turned off by hand")
+@_yes
+@_dry
+@_json
+def unkill(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Turn the kill switch off again: what held before holds again.
+
+    \b
+    Example:
+      toolgate rollout unkill --reason "false alarm" --yes
+    """
+    by = _who()
+    _change(
+        lambda shared, now: unkilled(shared.state, now=now, by=by, reason=reason),
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+class _GatesUnmet(Exception):
+    def __init__(self, unmet: list[Gate]) -> None:
+        self.unmet = unmet
+
+
+def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Decide on what the store holds, ask, and swap; others may change it meanwhile, so decide anew each time."""
+    settings = _settings()
+    shared = _run(settings, _read(settings))
+    change = _decided(decide, shared)
+    if dry_run:
+        click.echo(f"would change: {_in_words(shared.state, change.state)}", err=True)
+        _show(_document(_after(shared, change), settings), as_json=as_json)
+        return
+    _ask(shared.state, change.state, yes=yes)
+    changed = _run(settings, _swapped(settings, decide))
+    click.echo(f"changed: {_in_words(shared.state, changed.state)}", err=True)
+    _show(_document(changed, settings), as_json=as_json)
+
+
+def _decided(decide: Decide, shared: _Shared) -> Change:
+    try:
+        return decide(shared, time.time())
+    except _GatesUnmet as error:
+        for gate in error.unmet:
+            click.echo(f"gate not met: {gate.name} is {gate.have:g}, needed {gate.need:g}", err=True)
+        _leave("not promoted; --force goes on all the same", EXIT_GATE)
+    except Cooling as error:
+        _leave(str(error), EXIT_GATE)
+    except Refused as error:
+        _leave(str(error), EXIT_FAILED)
+
+
+def _ask(before: RolloutState, after: RolloutState, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        _leave("there is no terminal to ask on: add --yes", EXIT_USAGE)
+    if not click.confirm(f"{_in_words(before, after)}. Go on?", err=True):
+        _leave("nothing was changed", EXIT_FAILED)
+
+
+def _swapped(settings: Settings, decide: Decide) -> Callable[[Store], Awaitable[_Shared]]:
+    async def work(store: Store) -> _Shared:
+        for _ in range(_ATTEMPTS):
+            shared = await _read(settings)(store)
+            change = _decided(decide, shared)
+            if await store.swap(STATE_KEY, shared.raw, encoded(change.state)):
+                await _write_down(store, change.decision)
+                return _after(shared, change)
+        _leave("others keep changing the rollout; try again", EXIT_FAILED)
+
+    return work
+
+
+async def _write_down(store: Store, decision: DecisionRecord) -> None:
+    try:
+        await store.append([decision])
+    except StoreError as error:
+        click.echo(f"warning: it is in force, but could not be recorded: {error}", err=True)
+
+
+def _read(settings: Settings) -> Callable[[Store], Awaitable[_Shared]]:
+    async def work(store: Store) -> _Shared:
+        values = await store.get(STATE_KEY, EVIDENCE_KEY)
+        raw = values.get(STATE_KEY)
+        found = state_of(raw)
+        state = found or begun(settings.rollout_rules(), time.time(), _OPERATOR)
+        return _Shared(
+            raw=raw,
+            state=state,
+            rules=state.rules or settings.rollout_rules(),
+            evidence=evidence_of(values.get(EVIDENCE_KEY)) or Evidence(epoch=state.epoch),
+            is_known=found is not None,
+        )
+
+    return work
+
+
+def _after(shared: _Shared, change: Change) -> _Shared:
+    return evolve(shared, raw=None, state=change.state, is_known=True)
+
+
+def _run(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Do it with the store open."""
+    if settings.store_url == "memory://":
+        _leave(
+            "STORE_URL is memory://, which lives inside the gateway's own process: nothing outside can see or change "
+            "its rollout. Give the gateway and this command a sqlite:/// or redis:// address.",
+            EXIT_USAGE,
+        )
+
+    async def with_store() -> T:
+        store = open_store(
+            settings.store_url, prefix=settings.store_prefix, timeout_ms=max(settings.store_timeout_ms, 2000)
+        )
+        await store.open()
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(with_store())
+    except StoreError as error:
+        _leave(f"STORE_URL: {error}", EXIT_STORE)
+
+
+def _settings() -> Settings:
+    try:
+        return load(os.environ)
+    except ConfigError as error:
+        for fault in error.faults:
+            click.echo(f"fault: {fault}", err=True)
+        raise click.exceptions.Exit(EXIT_SETTINGS) from None
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    click.echo(message, err=True)
+    raise click.exceptions.Exit(code)
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return _OPERATOR
+
+
+def _in_words(before: RolloutState, after: RolloutState) -> str:
+    return f"{_stage(before)} -> {_stage(after)}"
+
+
+def _stage(state: RolloutState) -> str:
+    share = f" at {state.percent / 100:g} %" if state.state in ("canary", "full", "paused") else ""
+    switch = " (killed)" if state.killed else ""
+    return f"{state.state}{share}{switch}"
+
+
+def _document(shared: _Shared, settings: Settings) -> dict[str, Any]:
+    state, rules, evidence = shared.state, shared.rules, shared.evidence
+    now = snapshot(state, rules, evidence, killed_here=_switch(settings))
+    is_next = state.state in ("dry_run", "canary")
+    return {
+        "schema_version": _SCHEMA_VERSION,
+        "state": now.state,
+        "percent": now.percent_effective / 100,
+        "percent_target": now.percent_target / 100,
+        "step": now.step,
+        "epoch": now.epoch,
+        "statistic": now.statistics["arms"],
+        "statistics": dict(now.statistics),
+        "limit": now.limit,
+        "since": _iso(now.since),
+        "reason": now.reason,
+        "by": now.by,
+        "killed": now.killed,
+        "slices_off": list(now.slices_off),
+        "slices": dict(now.slices),
+        "counts": dict(now.counts),
+        "held": list(now.held),
+        "cooldown_until": _iso(now.cooldown_until) if now.cooldown_until else None,
+        "gates": [
+            {"name": gate.name, "met": gate.is_met, "have": gate.have, "need": gate.need}
+            for gate in (gates(state, rules, evidence, time.time()) if is_next else ())
+        ],
+    }
+
+
+def _switch(settings: Settings) -> str:
+    """The switch that gateways under these settings see."""
+    if settings.kill_switch:
+        return "kill_setting"
+    path = settings.kill_switch_file
+    return "kill_file" if path is not None and os.path.exists(path) else ""
+
+
+def _show(document: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    limit = document["limit"]
+    rows = {
+        "state": document["state"],
+        "live": f"{document['percent']:g} % of conversations (target {document['percent_target']:g} %)",
+        "epoch": document["epoch"],
+        "since": f"{document['since']} by {document['by']}: {document['reason']}",
+        "evidence": ", ".join(f"{test} {value:.2f} of {limit:.2f}" for test, value in document["statistics"].items()),
+        "slices off": ", ".join(document["slices_off"]) or "none",
+    }
+    if document["cooldown_until"]:
+        rows["cooldown"] = f"until {document['cooldown_until']}"
+    for gate in document["gates"]:
+        met = "met" if gate["met"] else "not met"
+        rows[f"gate {gate['name']}"] = f"{gate['have']:g}, needed {gate['need']:g}: {met}"
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        click.echo(f"{name:<{width}}  {value}")
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, tz=UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
