@@ -95,7 +95,7 @@ class Answer:
         """The answer has begun."""
         if not self.is_open:
             self.is_open = True
-            self._add({"role": "assistant", "content": ""})
+            self._add({"role": "assistant", "content": None})
 
     def text(self, text: str) -> None:
         """More content."""
@@ -126,7 +126,7 @@ class Answer:
     def end(self) -> None:
         """The answer is complete."""
         self.open()
-        self._add({}, self._reason())
+        self._add({} if self._texts or self._calls else {"content": ""}, self._reason())
         if self.tells_usage and self.usage is not None:
             self._emit({"choices": [], "usage": self.usage.fields()})
         if self.streams:
