@@ -15,7 +15,7 @@ from gateway.wire.openai_chat import parse_request
 from strategies.base import AnswerReader, Options
 from strategies.registry import known_tools
 
-__all__ = ["Reading", "declared_tools", "pieces", "read", "show", "well_known_tools"]
+__all__ = ["Reading", "declared_tools", "pieces", "read", "read_with", "show", "well_known_tools"]
 
 _SCHEMA_VERSION = 1
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
@@ -74,12 +74,17 @@ def read(
     """Feed the pieces to the reader that an answer of this model would get."""
     from strategies.reading import reader_factory  # here: every dialect is loaded with it
 
-    reader: AnswerReader = reader_factory(tools=tools, options=options, model=model, prompted=prompted)()
+    reader = reader_factory(tools=tools, options=options, model=model, prompted=prompted)()
+    return read_with(reader, chunks, finish=finish, min_confidence=options.min_confidence)
+
+
+def read_with(reader: AnswerReader, chunks: Iterable[str], *, finish: str, min_confidence: int) -> Reading:
+    """Feed the pieces to a reader."""
     events: list[Event] = []
     for chunk in chunks:
         events += reader.feed(chunk)
     events += reader.finish(finish)
-    return Reading(events=tuple(_joined(events)), min_confidence=options.min_confidence)
+    return Reading(events=tuple(_joined(events)), min_confidence=min_confidence)
 
 
 def show(reading: Reading, *, as_json: bool) -> None:

@@ -263,7 +263,8 @@ def _success(figures: Figures) -> Iterator[Block]:
         yield Words(
             f"{name.capitalize()}: {number(side.requests)} answers were read, {number(side.requests_with_calls)} "
             f"of them hold calls. Of {number(side.success.of)} tries {number(side.calls)} succeeded "
-            f"({share(side.success)}, {interval(side.success)}); {number(side.left_alone)} more were left alone on purpose."
+            f"({share(side.success)}, {interval(side.success)}); "
+            f"{number(side.left_alone)} more were left alone on purpose."
         )
         if side.by_dialect:
             yield Chart(

@@ -1,0 +1,168 @@
+"""`toolgate export`: records as training pairs or as regression fixtures, one JSON document per line."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+from attrs import define
+
+from gateway.cli_replay import Rereader
+from gateway.cli_store import EXIT_NOT_ENOUGH, Period, Progress, effective_settings, period_options, run, stored
+from gateway.config import Settings
+from gateway.core.records import LabelRecord, RequestRecord
+from gateway.reporting.cases import Case, case_of, fixture, is_confirmed, is_doubted, masked
+from gateway.reporting.figures import Tally
+
+__all__ = ["export"]
+
+_SCHEMA_VERSION = 1
+_ASKED = ("messages", "tools", "tool_choice", "parallel_tool_calls")
+
+
+@click.command()
+@click.option("--pairs", "kind", flag_value="pairs", default=True, help="Conversations with the right calls (default).")
+@click.option("--fixtures", "kind", flag_value="fixtures", help="Answers with the calls that they are read as.")
+@period_options
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, allow_dash=True), default="-", help="File; stdout by default."
+)
+@click.pass_context
+def export(
+    context: click.Context,
+    kind: str,
+    since: float | None,
+    until: float | None,
+    days: float | None,
+    output: str,
+) -> None:
+    """Write a period's answers as JSON lines: training pairs, or fixtures for `toolgate replay`.
+
+    Records hold requests and answers only with AUDIT_BODIES=full. What people labelled wrong is left out, and from the
+    pairs also what has a sign against it that nobody looked at. Credentials are masked once more. Exits with 4 if
+    there is nothing to write.
+
+    \b
+    Examples:
+      toolgate export --pairs --days 30 -o pairs.jsonl
+      toolgate export --fixtures --since 24h > fixtures.jsonl
+    """
+    settings, period = effective_settings(), Period.of(since, until, days)
+    exporter = _Exporter(Rereader.of(settings), kind)
+    with _opened(output) as file:
+        _write(settings, period, exporter, file)
+    click.echo(exporter.summary(), err=True)
+    context.exit(0 if exporter.written else EXIT_NOT_ENOUGH)
+
+
+@define
+class _Exporter:
+    """Chooses records and makes lines of them."""
+
+    rereader: Rereader
+    kind: str
+    written: int = 0
+    without_bodies: int = 0
+    left_out: int = 0
+
+    def line(self, record: RequestRecord, tally: Tally) -> bytes | None:
+        """One line, or nothing for a record that is left out."""
+        if not record.calls:
+            return None
+        case = case_of(record)
+        if isinstance(case, str):
+            self.without_bodies += 1
+            return None
+        document = self._document(record, case, tally)
+        if document is None:
+            self.left_out += 1
+            return None
+        self.written += 1
+        return msgspec.json.encode(document) + b"\n"
+
+    def _document(self, record: RequestRecord, case: Case, tally: Tally) -> dict[str, Any] | None:
+        if is_doubted(record, tally.labels):
+            return None
+        if self.kind == "fixtures":
+            return fixture(case, self.rereader.mask)
+        if (
+            not case.expected
+            or not record.healthy
+            or record.end != "completed"
+            or not is_confirmed(record, tally.labels)
+        ):
+            return None
+        return self._pair(record, case)
+
+    def _pair(self, record: RequestRecord, case: Case) -> dict[str, Any]:
+        calls = [
+            {
+                "id": f"call_{number}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": msgspec.json.encode(call.arguments).decode()},
+            }
+            for number, call in enumerate(case.expected or ())
+        ]
+        answer = {"role": "assistant", "content": self._content(case), "tool_calls": calls}
+        asked = {name: case.request[name] for name in _ASKED if name in case.request}
+        pair: dict[str, Any] = masked(
+            {
+                "schema_version": _SCHEMA_VERSION,
+                "id": record.id,
+                "model": record.model,
+                **asked,
+                "messages": [*asked.get("messages", ()), answer],
+            },
+            self.rereader.mask,
+        )
+        return pair
+
+    def _content(self, case: Case) -> str | None:
+        """The text beside the calls, where today's reading agrees on what is call and what is text."""
+        again = self.rereader.read(case)
+        return (again.text.strip() or None) if again.is_same and not again.fault else None
+
+    def summary(self) -> str:
+        words = f"{self.written} {self.kind} written, {self.left_out} left out for what speaks against them"
+        if self.without_bodies:
+            words += f"; {self.without_bodies} records hold no bodies (AUDIT_BODIES=full keeps them)"
+        return f"{words}."
+
+
+def _write(settings: Settings, period: Period, exporter: _Exporter, file: BinaryIO) -> None:
+    async def work() -> None:
+        tally = Tally()
+        async with stored(settings) as store:
+            async for label in store.scan(LabelRecord):
+                tally.add_label(label)
+            async for record in store.scan(RequestRecord, since=period.since, until=period.until):
+                progress.reached(1, record.at)
+                line = exporter.line(record, tally)
+                if line is not None:
+                    file.write(line)
+
+    with Progress(period) as progress:
+        run(work())
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """The file, which is there whole or not at all; it holds conversations, so nobody else may read it."""
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            yield file
+        part.replace(target)
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
