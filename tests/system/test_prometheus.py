@@ -1,0 +1,340 @@
+"""A real Prometheus scrapes a real gateway under mixed load, answers every panel, and sends alerts on their way."""
+
+import asyncio
+import json
+import math
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.grafana.queries import DASHBOARDS, METRICS, ROOT, filled, panels
+from tests.support.client import TOOLS, ask, chat
+from tests.support.faulty_upstream import (
+    DONE,
+    STREAM_HEAD,
+    FaultyUpstream,
+    Script,
+    answer_json,
+    close_at_once,
+    completion,
+    event,
+    stream,
+    text,
+)
+from tests.support.processes import Program, free_port
+
+PROMETHEUS = shutil.which("prometheus")
+ALERTMANAGER = shutil.which("prometheus-alertmanager")
+CONFIGURATION = (ROOT / "prometheus" / "prometheus.yml").read_text("utf-8")
+ALERTING = (ROOT / "prometheus" / "alertmanager.yml").read_text("utf-8")
+
+pytestmark = pytest.mark.skipif(
+    (PROMETHEUS is None or ALERTMANAGER is None) and "TOOLGATE_CI" not in os.environ,
+    reason="needs prometheus and prometheus-alertmanager",
+)
+
+HERMES = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.py"}}\n</tool_call>'
+TAGS = "<read_file>\n<path>a.py</path>\n</read_file>"
+USAGE: Any = {"usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}
+REFUSAL = {"error": {"message": "registry.ollama.ai/library/m does not support tools", "code": "bad", "type": "x"}}
+NAMELESS = {
+    "tool_calls": [{"index": 0, "type": "function", "function": {"name": "read_file", "arguments": '{"path":"a"}'}}]
+}
+
+
+def said(*pieces: str) -> Script:
+    return stream(*map(text, pieces), event(finish="stop"), event(**USAGE), DONE)
+
+
+STREAMED: dict[str, Script] = {
+    "hermes": said("I will look.\n", HERMES),
+    "tags": said("I will look.\n", *TAGS),
+    "fence": said("```tool_call\n", '{"name": "read_file", "arguments": {"path": "a.py"}}', "\n```"),
+    "prose": said("There is nothing ", "to look at."),
+    "broken": said("<read_file>\n<path>a.py</path>\n"),
+    "misfit": said("<tool_call>\n", '{"name": "read_file", "arguments": {}}', "\n</tool_call>"),
+    "doubtful": said('I would say {"name": "read_file", "arguments": {"path": "a.py"}} here.'),
+    "twice": said(HERMES, "\n", HERMES, "\nand more"),
+    "gpt-nameless": stream(event(NAMELESS), event(finish="stop"), event(**USAGE), DONE),
+    "cut": stream(text("half an ans")),
+    "failing": answer_json({"error": {"message": "no", "code": "oops"}}, status="500 Internal Server Error"),
+    "busy": answer_json(
+        {"error": {"message": "later"}}, status="503 Service Unavailable", headers={"Retry-After": "0"}
+    ),
+    "gone": close_at_once,
+    "toolless": answer_json(REFUSAL, status="400 Bad Request"),
+}
+"""What a model server says, by the model's name."""
+
+ENDLESS = "endless"
+
+WITHOUT_SERIES = {"Given up or failed at nginx", "Models with the highest error share"}
+"""Panels that may have nothing to show here: no exporter, too few answers."""
+
+AT_REST = WITHOUT_SERIES | {
+    "Decisions",
+    "Dropped for time, by dialect",
+    "Ignored by rule",
+    "Left alone after failures",
+    "Lost on the way",
+    "Native tools given up",
+    "Noise",
+    "Reads that disagree",
+    "Repairs",
+    "Broken calls asked for again",
+    "Requests above 50 ms",
+    "Restarts",
+    "Retries",
+    "Slices switched off",
+    "Store lag",
+}
+"""Panels of what need not happen, or not all the time."""
+
+
+@asynccontextmanager
+async def program(*command: str, folder: Path) -> AsyncIterator[None]:
+    log = folder / f"{Path(command[0]).name}.log"
+    with log.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(*command, stdout=out, stderr=out)
+    try:
+        yield
+        assert process.returncode is None, log.read_text()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+class Prometheus:
+    """What a running Prometheus is asked."""
+
+    def __init__(self, client: aiohttp.ClientSession, port: int) -> None:
+        self._client = client
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def _get(self, path: str, **parameters: str) -> Any:
+        async with self._client.get(f"{self.url}/api/v1/{path}", params=parameters) as response:
+            document = await response.json()
+        assert document["status"] == "success", document
+        return document["data"]
+
+    async def value(self, query: str) -> float:
+        """The one number that a query has, or 0."""
+        result = (await self._get("query", query=query))["result"]
+        return float(result[0]["value"][1]) if result else 0.0
+
+    async def over_time(self, query: str, *, seconds: int) -> list[list[float]]:
+        """The values of every series over the last seconds."""
+        now = await self.value("vector(time())")
+        data = await self._get("query_range", query=query, start=str(now - seconds), end=str(now), step="1")
+        return [[float(value) for _, value in series["values"]] for series in data["result"]]
+
+    async def until(self, query: str, seconds: float = 60.0) -> None:
+        """Wait, bounded, until a query has a value other than 0."""
+        async with asyncio.timeout(seconds):
+            while True:
+                with suppress(aiohttp.ClientConnectionError):
+                    if await self.value(query):
+                        return
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def prometheus(
+    folder: Path, client: aiohttp.ClientSession, metrics_url: str, *, alertmanager: int = 9
+) -> AsyncIterator[Prometheus]:
+    """Prometheus with the shipped configuration, only faster and with other addresses."""
+    assert PROMETHEUS is not None
+    port = free_port()
+    shutil.copytree(ROOT / "prometheus" / "rules", folder / "rules")
+    target = metrics_url.removeprefix("http://").removesuffix("/metrics")
+    text = CONFIGURATION.replace("_interval: 15s", "_interval: 1s").replace("127.0.0.1:9464", target)
+    text = text.replace("127.0.0.1:9093", f"127.0.0.1:{alertmanager}").replace("127.0.0.1:9090", f"127.0.0.1:{port}")
+    (folder / "prometheus.yml").write_text(text)
+    options = (
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    async with program(PROMETHEUS, *options, folder=folder):
+        yield Prometheus(client, port)
+
+
+def conversations() -> Iterator[dict[str, Any]]:
+    """Requests without end: every model, streamed and not, with answers to calls and complaints in between."""
+    number = 0
+    while True:
+        for model in STREAMED:
+            number += 1
+            asked: dict[str, Any] = {"role": "user", "content": f"Read a.py for me, {number}"}
+            call = {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "read_file", "arguments": '{"path":"a.py"}'},
+            }
+            results = ("done", "Error: invalid arguments for tool read_file", "[ERROR] You did not use a tool")
+            told: list[dict[str, Any]] = [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call_1", "content": results[number // 6 % 2]},
+            ]
+            if number % 6 == 0:
+                told = [{"role": "assistant", "content": "Hm."}, {"role": "user", "content": results[2]}]
+            messages = [asked, *told] if number % 3 == 0 else [asked]
+            yield chat(model=model, stream=number % 4 != 0, messages=messages, tools=TOOLS)
+
+
+async def answered(connection: Any, received: Any) -> None:
+    """The scripted answer of the model that the request names, streamed or not."""
+    body = received.json
+    if body["model"] == ENDLESS:
+        await connection.send(STREAM_HEAD, text("and so on"))
+        await connection.until_gone()
+        return
+    script = STREAMED[body["model"]]
+    if not body.get("stream") and body["model"] not in ("failing", "busy", "gone", "toolless"):
+        script = answer_json(completion(HERMES if body["model"] == "hermes" else "Nothing.") | USAGE)
+    if body["model"] == "toolless" and "tools" not in body:
+        script = said(TAGS) if body.get("stream") else answer_json(completion(TAGS) | USAGE)
+    await script(connection, received)
+
+
+@asynccontextmanager
+async def load(client: aiohttp.ClientSession, url: str, tasks: int = 3) -> AsyncIterator[None]:
+    """Clients that ask until the test has seen enough."""
+    requests = conversations()
+
+    async def asking() -> None:
+        for request in requests:
+            with suppress(aiohttp.ClientError):
+                answer = await ask(client, url, request)
+                if answer.status == 200 and request["model"] == "hermes":
+                    rating = {"completion_id": "chatcmpl-1", "rating": "good"}
+                    async with client.post(f"{url}/v1/feedback", json=rating):
+                        pass
+            await asyncio.sleep(0.005)  # leaves the machine to the others
+
+    async def listening() -> None:
+        await ask(client, url, chat(model=ENDLESS, tools=TOOLS))
+
+    running = [asyncio.ensure_future(asking()) for _ in range(tasks)] + [asyncio.ensure_future(listening())]
+    try:
+        yield
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.fixture
+async def started(upstream: FaultyUpstream, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Program]]]:
+    """A gateway of its own process, in front of the scripted models."""
+    upstream.script = answered
+    running: list[Program] = []
+
+    async def start(**environ: str) -> Program:
+        gateway = Program(tmp_path, UPSTREAM_URL=upstream.url, LOG_FORMAT="json", **environ)
+        running.append(await gateway.__aenter__())
+        return await gateway.serving()
+
+    yield start
+    for gateway in running:
+        await gateway.__aexit__()
+
+
+async def test_every_panel_has_an_answer(
+    started: Callable[..., Awaitable[Program]], client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    gateway = await started(TRANSFORM_MODE="canary", CANARY_PERCENT="50", ROLLBACK_EVIDENCE="1000000000000")
+    metrics_url = gateway.events("gateway_started")[0]["metrics_url"]
+    async with prometheus(tmp_path, client, metrics_url) as asked, load(client, gateway.url):
+        await asked.until('count_over_time(up{job="toolgate"}[1m]) >= 12')
+        faults: list[str] = []
+        for name, dashboard in DASHBOARDS.items():
+            for panel in panels(dashboard):
+                faults += [f"{name}: {panel['title']}: {fault}" for fault in await faults_of(asked, panel)]
+        assert faults == []
+        assert await asked.value('count(scrape_samples_scraped{job="toolgate"} > 100)') == 1
+        assert await asked.value(f'count({{__name__=~"{"|".join(METRICS)}"}})') > len(METRICS) / 2
+        for rule in ("job_arm:toolgate_requests_unhealthy:ratio_rate5m", "job_phase:toolgate_overhead_seconds:p95_5m"):
+            await asked.until(f"count({rule})")
+
+
+async def faults_of(asked: Prometheus, panel: dict[str, Any]) -> list[str]:
+    """What is wrong with the answers to a panel's queries."""
+    faults: list[str] = []
+    values: list[float] = []
+    for target in panel["targets"]:
+        query = filled(target["expr"], interval="5s", range_="30s")
+        series = await asked.over_time(query, seconds=8)
+        found = [value for line in series for value in line]
+        if (found and all(map(math.isnan, found))) or (" / " in query and any(map(math.isnan, found))):
+            faults.append(f"not a number: {query}")
+        values += found
+    if not values and panel["title"] not in WITHOUT_SERIES:
+        faults.append("no series")
+    if not any(value and not math.isnan(value) for value in values) and panel["title"] not in AT_REST:
+        faults.append("nothing but zero")
+    return faults
+
+
+async def test_an_alert_reaches_its_receiver(
+    started: Callable[..., Awaitable[Program]], client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    assert ALERTMANAGER is not None
+    settings = tmp_path / "gateway.env"
+    settings.write_text("LOG_LEVEL=info\n")
+    gateway = await started(GATEWAY_ENV_FILE=str(settings))
+    metrics_url = gateway.events("gateway_started")[0]["metrics_url"]
+    port = free_port()
+    async with receiver() as (received, receiver_url):
+        text = ALERTING.replace("http://127.0.0.1:9095", receiver_url).replace("group_wait: 30s", "group_wait: 1s")
+        (tmp_path / "alertmanager.yml").write_text(text)
+        options = (
+            f"--config.file={tmp_path / 'alertmanager.yml'}",
+            f"--storage.path={tmp_path / 'alertmanager'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        )
+        async with (
+            program(ALERTMANAGER, *options, folder=tmp_path),
+            prometheus(tmp_path, client, metrics_url, alertmanager=port) as asked,
+        ):
+            await asked.until("toolgate_config_last_reload_successful == 1")
+            settings.write_text("CANARY_PERCENT=many\n")
+            gateway.signal(signal.SIGHUP)
+            async with asyncio.timeout(60):
+                path, message = await received.get()
+    assert path == "/tickets"
+    assert message["status"] == "firing"
+    (alert,) = message["alerts"]
+    assert alert["labels"] == {"alertname": "GatewayConfigRejected", "job": "toolgate", "severity": "ticket"}
+    assert alert["annotations"]["summary"] == "New settings were refused"
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[tuple[asyncio.Queue[tuple[str, Any]], str]]:
+    """A web server that takes Alertmanager's messages."""
+    received: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+    async def take(request: web.Request) -> web.Response:
+        received.put_nowait((request.path, json.loads(await request.read())))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/{name}", take)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield received, f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
