@@ -74,7 +74,7 @@ class Pace:
 
     def backoff_s(self, failures: int) -> float:
         """Before the next start: none after a first failure, then 1, 2, 4 ... seconds."""
-        return 0.0 if failures <= 1 else min(self.longest_backoff_s, 2.0 ** (failures - 2))
+        return 0.0 if failures <= 1 else min(self.longest_backoff_s, 2.0 ** min(failures - 2, 10))
 
 
 @define(kw_only=True, eq=False)

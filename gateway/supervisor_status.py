@@ -63,7 +63,7 @@ class PidFile:
 def read_status(path: str) -> Status:
     """Raises `OSError`, or `ValueError` for a file that holds no pid; without a second line only the pid is known."""
     first, _, rest = Path(path).read_text(encoding="utf-8").partition("\n")
-    pid = int(first)
+    pid = int(first) if first.strip().isdecimal() else 0
     if pid <= 1:
         raise ValueError(f"{path} holds no process id")
     try:

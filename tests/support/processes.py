@@ -26,10 +26,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def until(condition: Callable[[], object], seconds: float = 20.0, *, what: str = "") -> None:
+async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait, bounded, for something that tells nobody."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - files and processes tell nobody
             await asyncio.sleep(0.01)
 
 

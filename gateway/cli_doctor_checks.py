@@ -1,0 +1,235 @@
+"""What `toolgate doctor` looks at; every check ends by itself, within seconds, with words for whoever runs it."""
+
+import asyncio
+import errno
+import json
+import os
+import resource
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+
+from gateway.cli_doctor import Finding, probe
+from gateway.config import Settings
+from gateway.core.errors import GatewayError
+from gateway.core.ports import StoreError
+from gateway.net.server import KEEPALIVE_TIMEOUT_S
+from gateway.state.opening import open_store
+
+__all__ = ["examine"]
+
+LONGEST_S = 10.0
+STORE_LONGEST_S = 10.0
+MAX_LISTING_BYTES = 8 << 20
+CLOCK_WARNING_S = 30.0
+CLOCK_FAULT_S = 600.0
+SPARE_DESCRIPTORS = 128
+"""For the store, logs, metrics and idle connections."""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Every check, in the order in which a request meets what it looks at."""
+    return [*_listening(settings), *asyncio.run(_reached(settings)), *_process(settings)]
+
+
+# Ports ------------------------------------------------------------------------------------------------------------
+
+
+def _listening(settings: Settings) -> Iterator[Finding]:
+    found = probe(settings) if settings.port else None
+    if found is None:
+        yield Finding(about="port", level="ok", message="any free one will be taken")
+    elif found.level == "ok":
+        yield found
+        yield Finding(
+            about="keep-alive",
+            level="ok",
+            message=f"idle connections are kept for {KEEPALIVE_TIMEOUT_S:g} s",
+            advice="a proxy in front keeps its own for less: nginx with keepalive_timeout 60s",
+        )
+        return  # its other ports are taken too, by itself
+    else:
+        yield _port("port", settings.host, settings.port, "GATEWAY_PORT", found.message)
+    if settings.metrics_port:
+        for number in range(settings.metrics_port, min(settings.metrics_port + settings.workers, 65536)):
+            yield _port("metrics", settings.metrics_host, number, "METRICS_PORT", "")
+
+
+def _port(about: str, host: str, port: int, setting: str, otherwise: str) -> Finding:
+    where = f"{host}:{port}"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            message = f"{where} is taken" + (f" ({otherwise})" if otherwise else "")
+            return Finding(about=about, level="fault", message=message, advice=f"free it, or set {setting}")
+        return Finding(about=about, level="fault", message=f"{where}: {error.strerror}", advice=f"set {setting}")
+    return Finding(about=about, level="ok", message=f"{where} is free; no gateway runs there yet")
+
+
+# What is reached over a network -----------------------------------------------------------------------------------
+
+
+async def _reached(settings: Settings) -> list[Finding]:
+    async with asyncio.TaskGroup() as group:
+        upstream = group.create_task(_upstream(settings))
+        store = group.create_task(_store(settings))
+    return [*upstream.result(), *store.result()]
+
+
+async def _upstream(settings: Settings) -> list[Finding]:
+    if settings.upstream_url is None:
+        return [Finding(about="upstream", level="ok", message="the embedded demo; set UPSTREAM_URL for a real one")]
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            return await _asked(settings, settings.upstream_url)
+    except TimeoutError:
+        message, advice = f"does not answer within {LONGEST_S:g} s", "is it busy loading a model? is it a firewall?"
+    except aiohttp.ClientConnectorDNSError:
+        message, advice = "has no address", "is the host in UPSTREAM_URL spelt right?"
+    except (aiohttp.ClientSSLError, ssl.SSLError):
+        message, advice = "has no TLS certificate that can be trusted", "is it http:// instead of https://?"
+    except aiohttp.ClientConnectorError as error:
+        number = error.os_error.errno
+        message = f"cannot be reached: {os.strerror(number) if number else 'connection failed'}"
+        advice = "is it running, and does UPSTREAM_URL name its host and port?"
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        message, advice = f"does not speak HTTP as expected: {type(error).__name__}", "see what listens there"
+    return [Finding(about="upstream", level="fault", message=f"{_shown(settings)} {message}", advice=advice)]
+
+
+async def _asked(settings: Settings, url: str) -> list[Finding]:
+    headers = {"Accept": "application/json"}
+    if settings.upstream_api_key:
+        headers |= {"Authorization": f"Bearer {settings.upstream_api_key}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{url.rstrip('/')}/models", headers=headers, allow_redirects=False) as response,
+    ):
+        body = await response.content.read(MAX_LISTING_BYTES)
+        found = [_answered(settings, response.status, body)]
+        found += _clock(response.headers.get("Date"))
+        return found
+
+
+def _answered(settings: Settings, status: int, body: bytes) -> Finding:
+    where = _shown(settings)
+    kind = getattr(settings, "upstream_kind", "openai")
+    if status in (401, 403) and settings.upstream_api_key and kind == "openai":
+        message, advice = f"{where} refuses UPSTREAM_API_KEY ({status})", "set the key that it wants"
+        return Finding(about="upstream", level="fault", message=message, advice=advice)
+    if status in (401, 403):
+        message = f"{where} is there and wants a key ({status})"
+        advice = "" if kind != "openai" else "set UPSTREAM_API_KEY, or let clients send their own"
+        return Finding(about="upstream", level="ok" if kind != "openai" else "warning", message=message, advice=advice)
+    if 300 <= status < 400:
+        message = f"{where} sends elsewhere ({status}), which is not followed"
+        return Finding(about="upstream", level="fault", message=message, advice="set UPSTREAM_URL to where it sends")
+    if status >= 500:
+        return Finding(about="upstream", level="fault", message=f"{where} answers {status}", advice="see its log")
+    models = _models(body) if status == 200 else None
+    if models is None:
+        message = f"{where} is there and has no list of models ({status})"
+        advice = "most servers answer below /v1: does UPSTREAM_URL include it?"
+        return Finding(about="upstream", level="warning", message=message, advice=advice)
+    if not models:
+        message, advice = f"{where} has no model", "load one"
+        return Finding(about="upstream", level="warning", message=message, advice=advice)
+    more = f" and {len(models) - 3} more" if len(models) > 3 else ""
+    return Finding(about="upstream", level="ok", message=f"{where} has {', '.join(models[:3])}{more}")
+
+
+def _models(body: bytes) -> list[str] | None:
+    try:
+        listing = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    entries = listing.get("data") if isinstance(listing, dict) else None
+    if not isinstance(entries, list):
+        return None
+    names = (entry.get("id") for entry in entries if isinstance(entry, dict))
+    return [name[:64] if name.isprintable() else "?" for name in names if isinstance(name, str)]
+
+
+def _clock(date: str | None) -> Iterator[Finding]:
+    """The model server's clock is another opinion; keys that end, and records that are kept, go by ours."""
+    try:
+        theirs = parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, OverflowError):
+        return
+    apart_s = abs(time.time() - theirs)
+    level = "fault" if apart_s > CLOCK_FAULT_S else "warning" if apart_s > CLOCK_WARNING_S else "ok"
+    advice = "" if level == "ok" else "keys that expire and the age of records go by this machine's clock: use NTP"
+    message = f"{apart_s:.0f} s from the model server's"
+    yield Finding(about="clock", level=level, message=message, advice=advice)  # type: ignore[arg-type]
+
+
+def _shown(settings: Settings) -> str:
+    parts = urlsplit(settings.upstream_url or "")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+async def _store(settings: Settings) -> list[Finding]:
+    url = settings.store_url
+    kind = urlsplit(url).scheme
+    if kind == "memory":
+        return [Finding(about="store", level="ok", message="in memory; a restart forgets everything")]
+    if kind == "sqlite":
+        found = list(_file(settings))
+        if found:
+            return found
+    try:
+        store = open_store(url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
+        async with asyncio.timeout(STORE_LONGEST_S):
+            await store.open()
+            try:
+                await store.get("doctor")
+            finally:
+                await store.close()
+    except (StoreError, ValueError, TimeoutError, OSError, GatewayError) as error:
+        advice = "requests are served without it, but nothing is recorded and workers learn nothing from each other"
+        message = f"{kind} cannot be used: {error or type(error).__name__}"
+        return [Finding(about="store", level="fault", message=message, advice=advice)]
+    return [Finding(about="store", level="ok", message=f"{kind} answers")]
+
+
+def _file(settings: Settings) -> Iterator[Finding]:
+    """What can be said of the file without making it."""
+    path = Path(unquote(settings.store_url.removeprefix("sqlite:///")))
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        message, advice = f"there is no folder {folder}", "make it, and let the gateway's user write there"
+        yield Finding(about="store", level="fault", message=message, advice=advice)
+        return
+    free = shutil.disk_usage(folder).free
+    if free < settings.store_max_bytes:
+        message = f"{folder} has {free >> 20} MiB left, records may take {settings.store_max_bytes >> 20} MiB"
+        yield Finding(about="store", level="warning", message=message, advice="make room, or lower STORE_MAX_BYTES")
+    if not path.exists():
+        yield Finding(about="store", level="ok", message=f"{path} will be made at the first start")
+
+
+# The process ------------------------------------------------------------------------------------------------------
+
+
+def _process(settings: Settings) -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * -(-settings.max_concurrency // settings.workers) + SPARE_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        message = f"{soft} file descriptors per process; GATEWAY_MAX_CONCURRENCY may take {wanted}"
+        advice = "raise `ulimit -n` (LimitNOFILE= in systemd), or lower GATEWAY_MAX_CONCURRENCY"
+        if hard != soft:
+            advice += f"; up to {hard} are allowed"
+        yield Finding(about="descriptors", level="warning", message=message, advice=advice)
+    else:
+        yield Finding(about="descriptors", level="ok", message=f"{soft} per process, {wanted} may be needed")
