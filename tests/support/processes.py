@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -171,6 +172,9 @@ class Load:
     answers: SlowAnswers
     streams: int = 0
     short: int = 0
+    keeps: bool = True
+    """Every other client keeps its connections."""
+    tls: ssl.SSLContext | bool = True
     whole: int = 0
     answered: int = 0
     faults: list[str] = field(factory=list)
@@ -181,8 +185,8 @@ class Load:
     async def __aenter__(self) -> Self:
         for number in range(self.streams + self.short):
             is_stream = number < self.streams
-            keeps = number % 2 == 0
-            connector = aiohttp.TCPConnector(limit=0, force_close=not keeps)
+            keeps = self.keeps and number % 2 == 0
+            connector = aiohttp.TCPConnector(limit=0, force_close=not keeps, ssl=self.tls)
             session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60))
             await self._closing.enter_async_context(session)
             one = self._stream if is_stream else self._short
