@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 READY_S = 30.0
@@ -52,14 +53,24 @@ def _start(unit: Path, state: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard, (state / "log").open("ab") as log:
         (state / "notify").unlink(missing_ok=True)
         heard.bind(str(state / "notify"))
-        heard.settimeout(READY_S)
+        heard.settimeout(0.1)
         (command,) = _values(unit, "ExecStart")
         process = subprocess.Popen(
             shlex.split(command), env=environ, cwd=state, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         (state / "pid").write_text(str(process.pid))
-        while b"READY=1" not in heard.recv(4096):
-            pass
+        _until_ready(process, heard)
+
+
+def _until_ready(process: subprocess.Popen[bytes], heard: socket.socket) -> None:
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"the service ended with {process.returncode}")
+        with suppress(TimeoutError):
+            if b"READY=1" in heard.recv(4096):
+                return
+    raise SystemExit("the service did not say that it is ready")
 
 
 def _pid(state: Path) -> int:
