@@ -258,7 +258,9 @@ class _Maker:
             for call in request.calls:
                 is_right = self.clean or self.random.random() < 0.9
                 if self.random.random() < 0.1:
-                    yield LabelRecord(at=request.at + 5, request_id=request.id, number=call.number, is_right=not is_right)
+                    yield LabelRecord(
+                        at=request.at + 5, request_id=request.id, number=call.number, is_right=not is_right
+                    )
                 # Given after the week and for good: labels count whenever they were given.
                 yield LabelRecord(
                     at=BEGIN + HOURS * 3600 + 99, request_id=request.id, number=call.number, is_right=is_right
