@@ -61,6 +61,7 @@ class Recorder:
     _written: int = field(init=False, default=0)
     _failures: int = field(init=False, default=0)
     _most: int = field(init=False, default=MAX_BATCH)
+    _again: list[_Waiting] = field(init=False, factory=list)
     _is_hasty: bool = field(init=False, default=False)
     _is_closed: bool = field(init=False, default=False)
     _some: asyncio.Event = field(init=False, factory=asyncio.Event)
@@ -122,15 +123,17 @@ class Recorder:
         while True:
             await self._some.wait()
             await self._gather()
-            batch = self._batch()
+            batch = self._again or self._batch()
+            self._again = []
             try:
                 await self.store.append([waiting.record for waiting in batch])
             except BadRecord:
                 is_written = await self._write_singly(batch)
             except StoreError:
                 is_written = False
-            except Exception:
-                log.exception("recorder_failed")
+                self._again = batch
+            except Exception as error:  # noqa: BLE001 - nobody else would write the records that follow
+                log.error("recorder_failed", fault=type(error).__name__)
                 is_written = False
             else:
                 is_written = True
@@ -184,6 +187,7 @@ class Recorder:
     async def _failed(self, batch: list[_Waiting]) -> None:
         self._failures += 1
         if self._failures >= PATIENT_TRIES:
+            self._again = []
             if self._most == 1:
                 await self._suspect_it(batch[0])
             self._most = max(1, self._most // 2)

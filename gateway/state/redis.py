@@ -210,8 +210,12 @@ class RedisStore:
 
 
 def _translated(error: Exception) -> StoreError:
-    """Words of our own: the library's may name the address."""
-    return StoreError(next((words for kind, words in _WORDS if isinstance(error, kind)), "the store cannot be reached"))
+    """Words of our own: the library's may name the address. What failed while connecting is the cause of its error."""
+    for one in (error.__cause__, error):
+        for kind, words in _WORDS:
+            if isinstance(one, kind):
+                return StoreError(words)
+    return StoreError("the store cannot be reached")
 
 
 def _digest(completion_id: str) -> str:

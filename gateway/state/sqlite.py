@@ -1,8 +1,9 @@
 """The store in a file, which all processes of one machine share.
 
-Two connections, so that a long transaction of the journal never holds up the small operations: SQLite lets readers
-read while one writes, and writers wait for each other as long as `timeout_s`. Times are those of the machine's clock;
-a block is closed once its second is over and nobody is writing, which the writer's lock proves.
+Three connections, so that neither a long transaction of the journal nor a writer that waits for another one holds up
+those who read: SQLite lets readers read while one writes, and writers wait for each other as long as `timeout_s`.
+Times are those of the machine's clock; a block is closed once its second is over and nobody is writing, which the
+writer's lock proves.
 """
 
 import math
@@ -45,16 +46,18 @@ class SqliteStore:
         self._wall = wall
         self._journal = Line(path=path, timeout_s=timeout_s)
         self._values = Line(path=path, timeout_s=timeout_s)
+        self._reads = Line(path=path, timeout_s=timeout_s)
 
     async def open(self) -> None:
         """Make or migrate the file."""
-        async with self._journal.use(2 * self._large_s), self._values.use(2 * self._large_s):
-            pass
+        for line in (self._journal, self._values, self._reads):
+            async with line.use(2 * self._large_s):
+                pass
 
     async def close(self) -> None:
         """Close the file; a later operation opens it again."""
-        await self._journal.close()
-        await self._values.close()
+        for line in (self._journal, self._values, self._reads):
+            await line.close()
 
     async def append(self, records: Sequence[Record]) -> None:
         """Keep all of these, or none."""
@@ -89,7 +92,7 @@ class SqliteStore:
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""
         sql = "SELECT body FROM requests WHERE completion_id = ? ORDER BY id DESC LIMIT 1"
-        async with self._values.use(self._small_s) as connection:
+        async with self._reads.use(self._small_s) as connection:
             rows = list(await connection.execute_fetchall(sql, (_bindable(completion_id),)))
         return unpack(RequestRecord, rows[0][0]) if rows else None
 
@@ -116,14 +119,14 @@ class SqliteStore:
             return {}
         marks = ",".join("?" * len(keys))
         sql = f"SELECT key, value FROM kept WHERE key IN ({marks}) AND until > ?"  # noqa: S608 - question marks alone
-        async with self._values.use(self._small_s) as connection:
+        async with self._reads.use(self._small_s) as connection:
             rows = await connection.execute_fetchall(sql, (*map(_bindable, keys), self._wall()))
         found = {key: bytes(value) for key, value in rows}
         return {key: found[_bindable(key)] for key in keys if _bindable(key) in found}
 
     async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None:
         """Keep a value, for ever or for a while."""
-        async with self._values.use(self._small_s) as connection:
+        async with self._values.transaction(self._small_s) as connection:
             await self._put(connection, key, value, _FOR_EVER if ttl_s is None else self._wall() + ttl_s)
 
     async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:

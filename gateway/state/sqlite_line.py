@@ -9,7 +9,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ _LOOK_AGAIN_S = 0.5
 _MIGRATION_S = 5.0
 _MAX_ENDINGS = 4
 _RETRY_S = 0.02
-_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=NORMAL", "journal_size_limit=4194304")
-"""`auto_vacuum` before anything is written, or it stays off; the last keeps the journal from staying at its largest."""
+_PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=4194304")
+"""Of each connection; the second keeps the journal from staying at its largest."""
+_FILE_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
+"""Of a new file, the first before anything is in it. Both write: they must not be needed to open a locked file."""
 
 _FIRST_SCHEMA = (
     *(
@@ -74,6 +76,7 @@ class Line:
     _endings: set[asyncio.Future[Any]] = field(init=False, factory=set)
     _lock: asyncio.Lock = field(init=False, factory=asyncio.Lock)
     _pause: Pause = field(init=False, factory=Pause)
+    _write_pause: Pause = field(init=False, factory=Pause)
 
     @asynccontextmanager
     async def use(self, limit_s: float) -> AsyncIterator[aiosqlite.Connection]:
@@ -87,8 +90,10 @@ class Line:
                     self._give_up()
                     raise
         except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code not in _ANSWERS and not isinstance(error, OverflowError):
+            code = _code(error)
+            if code == sqlite3.SQLITE_BUSY:
+                self._write_pause.failed()
+            elif code not in _ANSWERS and not isinstance(error, OverflowError):
                 self._pause.failed()
             raise _translated(error, code) from error
         self._pause.succeeded()
@@ -96,10 +101,12 @@ class Line:
     @asynccontextmanager
     async def transaction(self, limit_s: float) -> AsyncIterator[aiosqlite.Connection]:
         """The same, with the right to write; all that the block does stays, or nothing of it."""
+        self._write_pause.check()
         async with self.use(limit_s) as connection:
             await connection.execute("BEGIN IMMEDIATE")
             yield connection
             await connection.execute("COMMIT")
+        self._write_pause.succeeded()
 
     async def close(self) -> None:
         """Close the connection, waiting a moment for what it is doing."""
@@ -159,18 +166,23 @@ async def _prepare(connection: aiosqlite.Connection, timeout_s: float) -> None:
     deadline = time.monotonic() + _MIGRATION_S
     while True:
         try:
-            for pragma in _PRAGMAS:
-                await connection.execute_fetchall(f"PRAGMA {pragma}")
-            return await _migrate(connection)
+            await _set(connection, _PRAGMAS)
+            if await _version(connection) != len(_MIGRATIONS):
+                await _set(connection, _FILE_PRAGMAS)
+                await _migrate(connection)
+            return
         except sqlite3.OperationalError as error:  # changing the journal's mode does not wait for others by itself
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() + timeout_s > deadline:
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() + timeout_s > deadline:
                 raise
         await asyncio.sleep(_RETRY_S)
 
 
+async def _set(connection: aiosqlite.Connection, pragmas: Iterable[str]) -> None:
+    for pragma in pragmas:
+        await connection.execute_fetchall(f"PRAGMA {pragma}")
+
+
 async def _migrate(connection: aiosqlite.Connection) -> None:
-    if await _version(connection) == len(_MIGRATIONS):
-        return
     await connection.execute("BEGIN EXCLUSIVE")
     try:
         version = await _version(connection)  # another process may just have done it
@@ -191,6 +203,11 @@ async def _migrate(connection: aiosqlite.Connection) -> None:
 async def _version(connection: aiosqlite.Connection) -> int:
     [[version]] = await connection.execute_fetchall("PRAGMA user_version")
     return int(version)
+
+
+def _code(error: Exception) -> int:
+    """SQLite's own code, without what is only detail."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _translated(error: Exception, code: int) -> StoreError:

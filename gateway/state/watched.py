@@ -1,6 +1,7 @@
 """A store whose failures are counted and told once."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
@@ -13,7 +14,10 @@ from gateway.core.records import Record, RequestRecord
 __all__ = ["Telemetry", "WatchedStore"]
 
 R = TypeVar("R", bound=Record)
-Operation = Literal["read", "write", "tally"]
+Sort = Literal["read", "append", "write", "tally"]
+
+FORGOTTEN_S = 10.0
+"""A failure counts no longer when what failed was not tried again for so long; most things are, every second."""
 
 log = structlog.get_logger("toolgate")
 
@@ -26,16 +30,17 @@ class Telemetry(Meter, Protocol):
 
 @define
 class WatchedStore:
-    """Does what the store in it does; `is_up` while the last operation of each sort succeeded."""
+    """Does what the store in it does; `is_up` while no sort of operation has just failed."""
 
     _store: Store
     _telemetry: Telemetry
-    _failing: set[Operation] = field(init=False, factory=set)
+    _now: Callable[[], float] = time.monotonic
+    _failing: dict[Sort, float] = field(init=False, factory=dict)
 
     @property
     def is_up(self) -> bool:
         """The store answers."""
-        return not self._failing
+        return all(self._now() - failed_at >= FORGOTTEN_S for failed_at in self._failing.values())
 
     async def open(self) -> None:
         """Connect; create or migrate what is kept there."""
@@ -48,7 +53,7 @@ class WatchedStore:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Keep all of these, or none."""
-        with self._watch("write"):
+        with self._watch("append"):
             await self._store.append(records)
 
     async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
@@ -93,19 +98,22 @@ class WatchedStore:
             return await self._store.blocks(after)
 
     @contextmanager
-    def _watch(self, operation: Operation) -> Iterator[None]:
+    def _watch(self, sort: Sort) -> Iterator[None]:
         try:
             yield
         except BadRecord:
             raise
         except StoreError as error:
-            self._telemetry.count("toolgate_shared_state_errors_total", {"op": operation})
-            if operation not in self._failing:
-                log.warning("store_failed", op=operation, fault=str(error))
-            self._failing.add(operation)
-            self._telemetry.set("toolgate_shared_state_up", {}, 0)
+            self._failed(sort, str(error))
             raise
-        if operation in self._failing:
-            log.info("store_recovered", op=operation)
-            self._failing.discard(operation)
+        if self._failing.pop(sort, None) is not None:
+            log.info("store_recovered", op=sort)
         self._telemetry.set("toolgate_shared_state_up", {}, float(self.is_up))
+
+    def _failed(self, sort: Sort, fault: str) -> None:
+        operation = "write" if sort == "append" else sort
+        self._telemetry.count("toolgate_shared_state_errors_total", {"op": operation})
+        if sort not in self._failing:
+            log.warning("store_failed", op=sort, fault=fault)
+        self._failing[sort] = self._now()
+        self._telemetry.set("toolgate_shared_state_up", {}, 0)

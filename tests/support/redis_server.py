@@ -72,7 +72,7 @@ class RedisServer:
 
     async def _answers(self) -> bool:
         try:
-            return await self.command("PING") == b"+PONG"
+            return (await self.command("PING")).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             await asyncio.sleep(0.01)  # the process is starting: there is nothing else to wait for
             return False

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import pytest
 
-from gateway.core.records import FeedbackRecord, RequestRecord
+from gateway.core.ports import StoreError
+from gateway.core.records import FeedbackRecord, Record, RequestRecord
 from gateway.state import recorder as recorder_module
 from gateway.state.recorder import Recorder
 from tests.support.stores import FailingStore, Gauges, rating
@@ -112,6 +113,24 @@ async def test_nothing_is_lost_while_the_store_is_away_for_a_moment(store, gauge
     assert await kept(store) == [float(number) for number in range(700)]
     assert recorder.healthy
     assert gauges.lost == {}
+
+
+async def test_a_batch_that_failed_is_tried_again_unchanged(store, gauges, start, monkeypatch):
+    tried: list[list[float]] = []
+
+    async def fails_once(self: FailingStore, records: Sequence[Record]) -> None:
+        tried.append([record.at for record in records])
+        recorder.put(rating(2.0))
+        if len(tried) == 3:
+            monkeypatch.undo()
+        raise StoreError("no answer")
+
+    recorder = await start()
+    monkeypatch.setattr(FailingStore, "append", fails_once)
+    recorder.put(rating(1.0))
+    assert await recorder.flush(5)
+    assert tried == [[1.0]] * 3
+    assert await kept(store) == [1.0, 2.0, 2.0, 2.0]
 
 
 async def test_a_bad_record_costs_only_itself(store, gauges, start):

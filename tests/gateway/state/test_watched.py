@@ -31,6 +31,20 @@ async def test_failures_are_counted_by_what_failed_and_the_gauge_follows():
     assert gauges.gauges["toolgate_shared_state_up"] == 1
 
 
+async def test_what_failed_once_and_is_not_tried_again_is_no_fault_for_ever():
+    store, gauges, now = FailingStore(), Gauges(), [0.0]
+    watched = WatchedStore(store, gauges, lambda: now[0])
+    store.is_away = True
+    with pytest.raises(StoreError):
+        await watched.put("a", b"1")
+    store.is_away = False
+    await watched.get("a")
+    assert gauges.gauges["toolgate_shared_state_up"] == 0
+    now[0] += 10
+    await watched.get("a")
+    assert gauges.gauges["toolgate_shared_state_up"] == 1
+
+
 async def test_a_bad_record_is_no_failure_of_the_store():
     gauges = Gauges()
     watched = WatchedStore(FailingStore(), gauges)
