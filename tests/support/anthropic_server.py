@@ -5,12 +5,12 @@ import random
 import re
 from typing import Any
 
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
 from attrs import define, field
 from pydantic import TypeAdapter, ValidationError
 
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
-from tests.support.wire_server import Answered, sse, wire_error
 from tests.support.turns import Turn, split
+from tests.support.wire_server import Answered, sse, wire_error
 
 FIELDS = {
     "model",

@@ -217,6 +217,7 @@ class _Dialogue:
                 self._learn_usage(event.usage)
                 self._reason(event.delta.stop_reason if event.delta is not None else None)
             case "message_stop":
+                self._answer.finish_reason = self._answer.finish_reason or "stop"
                 self._stop()
             case "error":
                 fault = _fault({"error": event.error}, 500) or fault_of_status(502)

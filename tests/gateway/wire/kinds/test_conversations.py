@@ -1,36 +1,80 @@
 """The same conversations through every kind: OpenAI clients see no difference, and no server has cause to refuse."""
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from gateway.wire.kinds.anthropic import AnthropicKind
+from gateway.wire.kinds.gemini import GeminiKind
+from gateway.wire.kinds.gemini_request import GeminiOptions
+from gateway.wire.kinds.qwen_web import QwenWebKind
 from tests.support.anthropic_server import AnthropicServer
-from tests.support.kind_driver import Driver, comparable, in_pieces
-from tests.support.turns import Exchange, conversation
+from tests.support.gemini_server import GeminiServer
+from tests.support.kind_driver import Driver, Got, comparable, in_pieces
+from tests.support.qwen_web_server import QwenWebServer
+from tests.support.turns import Exchange, Turn, conversation
+
+MakeDriver = Callable[[list[Turn]], Driver]
 
 
-def anthropic(exchanges: list[Exchange]) -> Driver:
-    server = AnthropicServer(turns=[exchange.turn for exchange in exchanges])
-    return Driver(kind=AnthropicKind(), server=server, key="sk-ant", model="claude-sonnet-4-5")
+def anthropic(model: str) -> MakeDriver:
+    return lambda turns: Driver(kind=AnthropicKind(), server=AnthropicServer(turns), key="sk-ant", model=model)
 
 
-DRIVERS: dict[str, Any] = {"anthropic": anthropic}
+def gemini(model: str, options: GeminiOptions) -> MakeDriver:
+    return lambda turns: Driver(kind=GeminiKind(options), server=GeminiServer(turns), key="AIza", model=model)
+
+
+def qwen_web(turns: list[Turn]) -> Driver:
+    return Driver(kind=QwenWebKind(), server=QwenWebServer(turns), key="web-token", model="qwen3-max")
+
+
+WITH_CALLS: dict[str, MakeDriver] = {
+    "anthropic": anthropic("claude-sonnet-4-5"),
+    "anthropic_adaptive": anthropic("claude-opus-4-7"),
+    "gemini": gemini("gemini-3-flash", GeminiOptions()),
+    "gemini_older": gemini("gemini-2.5-pro", GeminiOptions(schema_field="parametersJsonSchema")),
+}
+
+
+def check(exchanges: list[Exchange], gots: list[Got]) -> None:
+    for exchange, got in zip(exchanges, gots, strict=True):
+        turn, usage = exchange.turn, got.completion["usage"]
+        assert comparable(got.message) == turn.message()
+        assert got.finish_reason == turn.finish_reason
+        assert usage["prompt_tokens"] == turn.fresh + turn.cached
+        assert usage["completion_tokens"] == turn.output
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+@pytest.mark.parametrize("kind", WITH_CALLS)
+@pytest.mark.parametrize("seed", range(200))
+def test_an_answer_is_the_same_through_every_kind(kind: str, seed: int) -> None:
+    exchanges = conversation(seed)
+    make = WITH_CALLS[kind]
+    driver = make([exchange.turn for exchange in exchanges])
+    driver.cut = in_pieces(1 + seed % 17)
+    streamed = driver.converse(exchanges, stream=True)
+    check(exchanges, streamed)
+    whole = make([exchange.turn for exchange in exchanges]).converse(exchanges, stream=False)
+    check(exchanges, whole)
+    for one, other in zip(streamed, whole, strict=True):
+        assert one.completion["usage"] == other.completion["usage"]
+        assert one.completion["id"] == other.completion["id"]
 
 
 @pytest.mark.parametrize("seed", range(200))
-@pytest.mark.parametrize("kind", DRIVERS)
-def test_an_answer_is_the_same_through_every_kind(kind: str, seed: int) -> None:
-    exchanges = conversation(seed)
-    driver = DRIVERS[kind](exchanges)
+def test_a_server_that_keeps_the_conversation_has_all_of_it(seed: int) -> None:
+    exchanges = [exchange for exchange in conversation(seed, with_calls=False) if exchange.turn.end == "stop"]
+    driver = qwen_web([exchange.turn for exchange in exchanges])
     driver.cut = in_pieces(1 + seed % 17)
-    streamed = driver.converse(exchanges, stream=True)
-    whole = DRIVERS[kind](exchanges).converse(exchanges, stream=False)
-    for exchange, one, other in zip(exchanges, streamed, whole, strict=True):
-        expected = exchange.turn.message()
-        assert comparable(one.message) == expected
-        assert comparable(other.message) == expected
-        assert one.finish_reason == other.finish_reason == exchange.turn.finish_reason
-        assert one.completion["usage"] == other.completion["usage"]
-        assert one.completion["usage"]["prompt_tokens"] == exchange.turn.fresh + exchange.turn.cached
-        assert one.completion["usage"]["completion_tokens"] == exchange.turn.output
+    check(exchanges, driver.converse(exchanges, stream=True))
+    server = driver.server
+    assert isinstance(server, QwenWebServer)
+    assert [path for path, _ in server.requests].count("/api/v2/chats/new") == min(1, len(exchanges))
+    if exchanges:
+        said = [text for _, text in server.line("chat-1", f"answer-chat-1-{len(exchanges)}")]
+        assert said[-1] == exchanges[-1].turn.text
+        assert len(said) == sum(len(exchange.news) + 1 for exchange in exchanges)
+    whole = qwen_web([exchange.turn for exchange in exchanges])
+    check(exchanges, whole.converse(exchanges, stream=False))
