@@ -136,10 +136,9 @@ async def test_neither_reloads_of_nginx_nor_a_restart_of_all_workers_cut_a_strea
     assert load.answered > 20
 
 
-async def test_connections_that_nginx_keeps_outlive_no_worker_under_a_request(
+async def test_restarts_of_all_workers_cost_no_request_over_connections_that_nginx_keeps(
     program: Program, upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
-    """A POST on a kept connection that a worker closes at that moment would be a 502, and is never repeated."""
     answers = SlowAnswers()
     upstream.script = answers.script
     folder = tmp_path / "nginx"

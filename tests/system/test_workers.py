@@ -5,13 +5,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.support.client import ask, chat, get
+from tests.support.client import ask, chat, get, post_bytes
 from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
 from tests.support.processes import Load, Program, SlowAnswers, is_alive, takes_connections, until
 
@@ -48,6 +49,7 @@ async def test_every_worker_takes_connections_and_has_metrics_of_its_own(
     assert min(asked) >= 4, "the kernel deals connections out evenly"
     assert (await get(client, f"{program.url}/metrics")).status == 404
     assert {event["slot"] for event in program.events("request_ended")} == {0, 1}
+    assert all(json.loads(line)["event"] for line in program.lines), "each line is one event, whoever wrote it"
 
 
 async def test_o2_rolling_restarts_under_load_cost_no_request_and_no_stream(
@@ -63,6 +65,43 @@ async def test_o2_rolling_restarts_under_load_cost_no_request_and_no_stream(
     assert load.faults == []
     assert load.whole >= 200
     assert load.answered >= 50
+
+
+async def test_a_connection_kept_to_a_worker_that_was_replaced_is_good_for_one_more_request(
+    program: Program, connect: Callable[..., Any]
+) -> None:
+    """Its owner cannot know, and a POST that meets the close is lost."""
+    kept = [await connect(program.url) for _ in range(8)]
+    request = post_bytes(chat(stream=False))
+    for reader, writer in kept:
+        writer.write(request)
+        assert (await answer_head(reader)).startswith(b"HTTP/1.1 200")
+    old = list(program.workers.values())
+    await program.restarted(1)
+    assert all(map(is_alive, old)), "they wait for the connections that are left"
+    for reader, writer in kept:
+        writer.write(request)
+        head = await answer_head(reader)
+        assert head.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in head.lower()
+    await until(lambda: not any(map(is_alive, old)), 5.0)
+
+
+async def test_sigterm_does_not_wait_for_idle_connections(program: Program, connect: Callable[..., Any]) -> None:
+    for reader, writer in [await connect(program.url) for _ in range(4)]:
+        writer.write(post_bytes(chat(stream=False)))
+        await answer_head(reader)
+    await program.restarted(1)
+    program.signal(signal.SIGTERM)
+    assert await program.exit_code(3.0) == 0
+
+
+async def answer_head(reader: asyncio.StreamReader) -> bytes:
+    """Read one whole answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].split()[0])
+    await reader.readexactly(length)
+    return head
 
 
 async def test_o3_a_killed_worker_takes_only_its_own_streams_with_it(
@@ -250,8 +289,3 @@ async def test_the_slot_of_a_worker_that_still_drains_is_not_used_again(
     await program.logged("worker_ended", count=2)
     await program.restarted(2)
     assert sorted(event["slot"] for event in program.events("worker_ready"))[:2] == [0, 0]
-
-
-def test_lines_of_all_workers_are_whole(program: Program) -> None:
-    for line in program.lines:
-        json.loads(line)
