@@ -7,8 +7,9 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
@@ -106,6 +107,17 @@ def test_the_paths_of_the_guide_are_those_of_the_service() -> None:
         assert path in README
 
 
+def neighbouring_ports(count: int) -> int:
+    """The first of so many ports in a row that were free a moment ago."""
+    for _ in range(100):
+        first = free_ports(1)[0]
+        with ExitStack() as held, suppress(OSError, OverflowError):
+            for port in range(first, first + count):
+                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError("no such ports")
+
+
 @frozen(kw_only=True)
 class Machine:
     """A folder that stands for a machine: its own /etc, /var, /run, and a copy of deploy/ that knows them."""
@@ -129,7 +141,7 @@ class Machine:
             if path.suffix in (".env", ".service"):
                 path.write_text(self.localised(path.read_text()))
         for path in (self.root / "deploy" / "env").glob("*.env"):
-            path.write_text(f"{path.read_text()}METRICS_PORT=0\n")
+            path.write_text(f"{path.read_text()}METRICS_PORT={neighbouring_ports(4)}\n")
         self._program(
             "toolgate", _TOOLGATE.format(codes=json.dumps({k: list(v) for k, v in MAY_SAY.items()}), root=ROOT)
         )
