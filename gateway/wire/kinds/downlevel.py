@@ -18,6 +18,8 @@ __all__ = ["MAX_NODES", "openapi_subset", "rooted_object"]
 
 MAX_DEPTH = 64
 MAX_NODES = 10_000
+_MAX_HOPS = 8
+"""How many references in a row a root may be away from what it is."""
 _TYPES = ("string", "number", "integer", "boolean", "array", "object")
 _KEPT = (
     "title",
@@ -45,8 +47,11 @@ Schema = dict[str, Any]
 def rooted_object(schema: Mapping[str, Any]) -> Schema:
     """The schema with a plain object at its root, and without the forms of older drafts."""
     root = _modern_object(schema, 0)
-    if "$ref" in root:
-        root = {**_at(root, root["$ref"]), **{key: value for key, value in root.items() if key != "$ref"}}
+    for _ in range(_MAX_HOPS):
+        if "$ref" in root:
+            reference = root.pop("$ref")
+            root = {**_at(root, reference), **root}
+    root.pop("$ref", None)
     for union in ("allOf", "anyOf", "oneOf"):
         if union in root:
             root = _merged_root(root, union)
