@@ -1,0 +1,230 @@
+"""Whatever clients and servers send, however it is cut: no foreign exception, the same bytes, in linear time."""
+
+# ruff: noqa: E501 - words to draw from stand in dense lists
+
+import json
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.core.errors import GatewayError
+from gateway.wire.kinds import KINDS
+from gateway.wire.kinds.port import Dialogue, HttpAsk, Reply, Situation
+from tests.support.anthropic_server import AnthropicServer
+from tests.support.gemini_server import GeminiServer
+from tests.support.qwen_web_server import QwenWebServer
+from tests.support.turns import TOOLS, Call, Turn
+from tests.support.wire_server import sse
+
+TURN = Turn(
+    text="I read é🙂 it.",
+    thought="hm, well",
+    signature="U0lH",
+    calls=(Call("c1", "run", {"command": "ls", "n": [1, 2]}),),
+)
+SITUATION = Situation(now=1.0, make_id=lambda _: "call_made", max_event_bytes=1 << 16)
+BODY = {"model": "gemini-3", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+
+
+def anthropic_stream(turn: Turn) -> bytes:
+    return AnthropicServer().stream(turn, "m")
+
+
+def gemini_stream(turn: Turn) -> bytes:
+    return b"".join(sse(chunk, end="\r\n") for chunk in GeminiServer().chunks(turn, "m"))
+
+
+def qwen_stream(turn: Turn) -> bytes:
+    return b"".join(sse(event) for event in QwenWebServer().events(turn, "c", None, "r"))
+
+
+STREAMS: dict[str, Callable[[Turn], bytes]] = {
+    "anthropic": anthropic_stream,
+    "gemini": gemini_stream,
+    "qwen_web": qwen_stream,
+}
+
+
+def dialogue_of(kind: str) -> Dialogue:
+    dialogue = KINDS[kind]().begin(BODY, b"", situation=SITUATION, known={})
+    if kind == "qwen_web":
+        assert isinstance(dialogue.answered(200, {}, b'{"success": true, "data": {"id": "c"}}'), HttpAsk)
+    return dialogue
+
+
+def read(kind: str, pieces: list[bytes]) -> bytes:
+    dialogue = dialogue_of(kind)
+    out = b"".join(dialogue.feed(piece) for piece in pieces) + dialogue.finish()
+    assert dialogue.finish() == b""
+    assert dialogue.feed(pieces[-1] if pieces else b"") == b""
+    for memory in dialogue.remember():
+        json.loads(memory.value)
+    return out
+
+
+def check_stream(out: bytes) -> None:
+    events = out.split(b"\n\n")
+    assert events.pop() == b""
+    assert all(event.startswith(b"data: ") for event in events)
+    data = [event.removeprefix(b"data: ") for event in events]
+    assert data.count(b"[DONE]") <= 1
+    assert b"[DONE]" not in data[:-1]
+    told = [json.loads(event) for event in data if event != b"[DONE]"]
+    errors = ["error" in event for event in told]
+    assert True not in errors[:-1]
+    if data and data[-1] == b"[DONE]":
+        assert not any(errors)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    ends = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
+JUNK = st.sampled_from(
+    [b"", b"\n", b"\r", b"\n\n", b"\r\n\r\n", b"data:", b'"', b"{", b"}", b"null", b"\xff", b"\\ud83d", b"-1", b"[]", b": x\n\n"]
+) | st.binary(max_size=8)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_stream_gives_the_same_bytes_however_it_is_broken_and_cut(kind: str, data: st.DataObject) -> None:
+    stream = STREAMS[kind](TURN)
+    for _ in range(data.draw(st.integers(0, 3))):
+        start = data.draw(st.integers(0, len(stream)))
+        end = min(len(stream), start + data.draw(st.integers(0, 30)))
+        stream = stream[:start] + data.draw(JUNK) + stream[end:]
+    whole = read(kind, [stream])
+    check_stream(whole)
+    assert read(kind, cut(stream, data.draw(st.lists(st.integers(0, 5000), max_size=30)))) == whole
+    assert read(kind, [stream[place : place + 1] for place in range(len(stream))]) == whole
+
+
+KEYS = st.sampled_from(
+    ["type", "index", "message", "content_block", "delta", "usage", "error", "content", "text", "thinking", "signature",
+     "id", "name", "input", "partial_json", "stop_reason", "candidates", "parts", "functionCall", "args", "finishReason",
+     "promptFeedback", "blockReason", "usageMetadata", "promptTokenCount", "choices", "phase", "status", "success", "data",
+     "response.created", "response_id", "code", "details", "model", "role", "stop_details", "input_tokens"]
+)  # fmt: skip
+SCALARS = st.none() | st.booleans() | st.integers(-5, 1 << 70) | st.floats() | st.text(max_size=4) | st.sampled_from(
+    ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop",
+     "error", "text", "tool_use", "thinking", "text_delta", "thinking_delta", "input_json_delta", "STOP", "answer", "think",
+     "finished", "end_turn", "MALFORMED_FUNCTION_CALL"]
+)  # fmt: skip
+VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(KEYS, v, max_size=5), max_leaves=20)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@settings(max_examples=120, deadline=None)
+@given(st.lists(VALUES, max_size=6))
+def test_events_of_any_shape_harm_nothing(kind: str, events: list[Any]) -> None:
+    check_stream(read(kind, [b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)]))
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+@settings(max_examples=80, deadline=None)
+@given(status=st.integers(100, 599), value=VALUES | st.binary(max_size=40))
+def test_answers_of_any_shape_come_to_a_reply(kind: str, status: int, value: Any) -> None:
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    told = dialogue_of(kind).answered(status, {}, body)
+    assert isinstance(told, Reply)
+    assert isinstance(json.loads(told.body), dict)
+    assert 200 <= told.status < 300 or told.status >= 400
+
+
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "odd"])},
+        optional={
+            "content": st.text(max_size=5) | VALUES | st.lists(
+                st.fixed_dictionaries(
+                    {"type": st.sampled_from(["text", "image_url", "file", "input_audio", "refusal"])},
+                    optional={"text": VALUES, "image_url": VALUES, "file": VALUES, "input_audio": VALUES},
+                ), max_size=3),
+            "tool_calls": VALUES | st.lists(
+                st.fixed_dictionaries(
+                    {"function": st.fixed_dictionaries({"name": st.text(max_size=5)}, optional={"arguments": VALUES})},
+                    optional={"id": VALUES},
+                ), max_size=3),
+            "tool_call_id": VALUES,
+            "name": VALUES,
+        },
+    ),
+    max_size=6,
+)  # fmt: skip
+FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "n", "max_tokens", "temperature", "top_p", "stop", "user",
+          "reasoning_effort", "response_format", "stream_options", "thinking")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=80, deadline=None)
+@given(messages=MESSAGES, fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4))
+def test_requests_of_any_shape_are_sent_or_refused(kind: str, messages: list[Any], fields: dict[str, Any]) -> None:
+    body = {"model": "claude-sonnet-4-5", "messages": messages, **fields}
+    maker = KINDS[kind]()
+    known = dict.fromkeys(maker.keys(body), b'{"model": "claude-sonnet-4-5", "items": [["r", {}], ["t", -5], 1]}')
+    try:
+        dialogue = maker.begin(body, b"{}", situation=SITUATION, known=known)
+    except GatewayError:
+        return
+    json.loads(dialogue.ask.body)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_nesting_without_end_is_refused(kind: str) -> None:
+    deep: Any = "x"
+    for _ in range(900):
+        deep = {"a": deep}
+    body = {**BODY, "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}], "x": deep}]}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"p": {"default": deep}}}}}]
+    for request in (body, {**body, "tools": tools}, {**body, "messages": [{"role": "user", "content": [deep]}]}):
+        try:
+            KINDS[kind]().keys(request)
+            KINDS[kind]().begin(request, b"", situation=SITUATION, known={})
+        except GatewayError:
+            continue
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_work_grows_with_what_is_sent_and_no_faster(kind: str) -> None:
+    def seconds(times: int) -> float:
+        stream = STREAMS[kind](Turn(text="ab 🙂 " * 1000 * times, calls=()))
+        began = time.process_time()
+        assert read(kind, cut(stream, list(range(0, len(stream), 1500)))).endswith(b"[DONE]\n\n")
+        return time.process_time() - began
+
+    seconds(1)
+    assert seconds(12) < 40 * max(seconds(2), 0.01)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_long_histories_are_sent_in_linear_time(kind: str) -> None:
+    def seconds(turns: int) -> float:
+        messages: list[dict[str, Any]] = []
+        for number in range(turns):
+            calls = [{"id": f"c{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}]
+            messages.append({"role": "user", "content": "go"})
+            messages.append({"role": "assistant", "content": "ok", "tool_calls": calls})
+            messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": "R"})
+        tools = {} if kind == "qwen_web" else {"tools": TOOLS}
+        body = {**BODY, "messages": messages, **tools}
+        began = time.process_time()
+        KINDS[kind]().keys(body)
+        KINDS[kind]().begin(body, b"", situation=SITUATION, known={})
+        return time.process_time() - began
+
+    seconds(10)
+    assert seconds(3000) < 40 * max(seconds(500), 0.01)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_an_event_without_end_is_a_fault(kind: str) -> None:
+    dialogue = dialogue_of(kind)
+    out = b"".join(dialogue.feed(b"data: " + b"x" * 5000) for _ in range(40)) + dialogue.finish()
+    assert json.loads(out.removeprefix(b"data: "))["error"]["code"] == "upstream_bad_reply"
