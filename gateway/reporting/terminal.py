@@ -34,8 +34,10 @@ def show(figures: Figures, *, colour: bool | None = None, width: int | None = No
 
 
 def _heading(console: "Console", head: Heading) -> None:
-    console.print(head.verdict.upper(), style=f"bold {_COLOURS.get(head.verdict, 'yellow')}", end="  ")
-    console.print(visible(head.words))
+    from rich.text import Text
+
+    style = f"bold {_COLOURS.get(head.verdict, 'yellow')}"
+    console.print(Text.assemble((head.verdict.upper(), style), "  ", visible(head.words)))
     console.print(visible(head.period), style="dim")
     console.print()
     for tile in head.tiles:
