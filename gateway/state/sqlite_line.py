@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +156,12 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _create(path: Path) -> tuple[int, int]:
-    """A new file is for its owner alone; SQLite gives its journal the same mode."""
-    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    """A new file is for its owner alone; SQLite gives its journal the same mode.
+
+    A file that is there is not opened here: closing it again would drop every lock that this process has on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     return _identity(path)
 
 

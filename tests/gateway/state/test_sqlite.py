@@ -12,6 +12,7 @@ import pytest
 from gateway.core.ports import StoreError
 from gateway.core.records import FeedbackRecord, RequestRecord
 from gateway.state import sqlite_line
+from gateway.state.pause import FIRST_S
 from gateway.state.sqlite import SqliteStore
 from tests.support.stores import rating
 
@@ -179,6 +180,21 @@ async def test_blocks_close_with_their_second(path, wall):
     await store.close()
 
 
+async def test_no_block_closes_while_somebody_is_writing(path, wall):
+    store = SqliteStore(path, timeout_s=0.01, wall=lambda: wall[0])
+    await store.tally({"a": 1}, [])
+    wall[0] = 1002.0
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO counts VALUES (1001, 'a', 1)")
+        with pytest.raises(StoreError, match="locked"):
+            await store.blocks(0)
+        other.execute("COMMIT")
+    await asyncio.sleep(FIRST_S)
+    assert [block.number for block in await store.blocks(0)] == [1000, 1001]
+    await store.close()
+
+
 async def test_a_clock_that_is_set_back_keeps_the_order_of_blocks(path, wall):
     store = SqliteStore(path, wall=lambda: wall[0])
     await store.tally({"a": 1}, [])
@@ -207,3 +223,24 @@ async def test_blocks_are_kept_for_two_days_and_given_in_portions(path, wall):
     await store.trim(before=0.0, max_bytes=1 << 30)
     assert await store.blocks(0) == []
     await store.close()
+
+
+async def test_a_reader_of_another_process_leaves_the_journal_to_those_who_use_it(store, path):
+    """Whoever closes any descriptor of the file drops this process's locks, and the next one to leave deletes it."""
+    await store.append([rating(1.0)])
+    await store.get("anything")
+    assert [record async for record in store.scan(FeedbackRecord)]
+    journal = path.with_name("store.db-wal")
+    before = journal.stat().st_ino
+    reader = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute("
+        "'SELECT count(*) FROM feedback').fetchone(); "
+        "c.close()",
+        str(path),
+    )
+    assert await reader.wait() == 0
+    assert journal.stat().st_ino == before
+    await store.append([rating(2.0)])
+    assert run(path, "SELECT count(*) FROM feedback") == [(2,)]
