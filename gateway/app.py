@@ -115,6 +115,7 @@ async def build(
             rollout=upkeep.conductor,
             keeps=upkeep.recorder,
             answered=upkeep.store,
+            sessions=upkeep.sessions,
             mask=upkeep.mask,
             secret=upkeep.secret,
             call_ids=upkeep.call_ids,

@@ -7,6 +7,7 @@ import attrs
 from attrs import frozen
 
 from gateway.config_names import OWN_PREFIXES, is_injected, nearest
+from gateway.config_routes import Routes, UpstreamSettings, read_routes
 from gateway.config_sources import parse_env_file, parse_toml, read_text
 from gateway.config_table import DECLARED, LATER, Declared, Later, Settings, describe, settings_table_markdown
 from gateway.config_values import is_loopback
@@ -14,7 +15,17 @@ from gateway.core.errors import ConfigError
 from gateway.keys import KeyRing
 from strategies.renderers import RENDERERS
 
-__all__ = ["DECLARED", "LATER", "Settings", "describe", "inspect", "load", "reload", "settings_table_markdown"]
+__all__ = [
+    "DECLARED",
+    "LATER",
+    "Settings",
+    "UpstreamSettings",
+    "describe",
+    "inspect",
+    "load",
+    "reload",
+    "settings_table_markdown",
+]
 
 LogFormat = Literal["json", "console"]
 
@@ -64,7 +75,7 @@ def _read_all(
     environ: Mapping[str, str], *, file_wins: bool, default_log_format: LogFormat
 ) -> tuple[Settings, list[str]]:
     faults: list[str] = []
-    given = _gather(environ, faults, file_wins=file_wins)
+    given, routes = _gather(environ, faults, file_wins=file_wins)
     _check_names(given, faults)
     values: dict[str, Any] = {"log_format": default_log_format}
     for entry in DECLARED:
@@ -78,17 +89,17 @@ def _read_all(
     _check_later(given, faults)
     sources = {name: found.source for name, found in given.items() if name in _BY_NAME}
     sources |= {_FILE_NAMES[name]: found.source for name, found in given.items() if name in _FILE_NAMES}
-    settings = Settings(**values, sources=sources)
+    settings = Settings(**values, routes=routes, sources=sources)
     faults += _contradictions(settings, given)
     return attrs.evolve(settings, warnings=_warnings(settings)), faults
 
 
-def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -> dict[str, _Given]:
-    """Everything that was set, by name; an empty value counts as not set."""
+def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -> tuple[dict[str, _Given], Routes]:
+    """Everything that was set, by name, and the tables beside it; an empty value counts as not set."""
     process = _layer(environ, "environment", strict=False)
     env_file = _env_file_layer(process, faults)
     layers = [process, env_file] if file_wins else [env_file, process]
-    toml = _toml_layer(layers, faults)
+    toml, routes = _toml_layer(layers, faults)
     merged: dict[str, _Given] = {}
     for layer in (toml, *layers):
         for name, found in layer.items():
@@ -96,7 +107,7 @@ def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -
             if name in _TWINS and _TWINS[name] not in layer:
                 merged.pop(_TWINS[name], None)
             merged[name] = found
-    return merged
+    return merged, routes
 
 
 def _layer(values: Mapping[str, str], source: str, *, strict: bool) -> dict[str, _Given]:
@@ -123,23 +134,23 @@ def _env_file_layer(process: Mapping[str, _Given], faults: list[str]) -> dict[st
     return _layer(values, f"file {named.raw}", strict=True)
 
 
-def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> dict[str, _Given]:
+def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> tuple[dict[str, _Given], Routes]:
     named = next((layer["GATEWAY_CONFIG"] for layer in reversed(layers) if "GATEWAY_CONFIG" in layer), None)
     if named is None:
-        return {}
+        return {}, Routes()
     try:
         content = read_text(named.raw)
     except ValueError as error:
         faults.append(f"GATEWAY_CONFIG: {error}")
-        return {}
-    values = parse_toml(content, faults, path=named.raw)
+        return {}, Routes()
+    values, tables = parse_toml(content, faults, path=named.raw, tables=("upstreams", "models"))
     for name in ("GATEWAY_ENV_FILE", "GATEWAY_CONFIG"):
         if values.pop(name, None) is not None:
             faults.append(f"{named.raw}: {name} cannot be set in the TOML file")
     for name in [name for name in values if name not in _KNOWN and not _is_suspect(name)]:
         faults.append(f"{named.raw}: {name[:64]!r} is not a setting")
         del values[name]
-    return _layer(values, f"file {named.raw}", strict=True)
+    return _layer(values, f"file {named.raw}", strict=True), read_routes(tables, faults, path=named.raw)
 
 
 def _is_suspect(name: str) -> bool:
@@ -230,13 +241,13 @@ def _fault(entry: Declared, found: _Given, error: ValueError) -> str:
 
 def _contradictions(settings: Settings, given: Mapping[str, _Given]) -> Iterator[str]:
     loopback = is_loopback(settings.host)
-    if "UPSTREAM_URL" not in given:
+    if "UPSTREAM_URL" not in given and not settings.routes.upstreams:
         if settings.config_file is not None:
             yield "UPSTREAM_URL: is missing; with GATEWAY_CONFIG there is no embedded demo"
         elif not loopback:
             yield f"UPSTREAM_URL: is missing; the embedded demo answers on loopback only, not on {settings.host}"
     asks_for_none = "GATEWAY_API_KEYS" not in given and "GATEWAY_API_KEYS_FILE" not in given
-    if asks_for_none and settings.upstream_api_key and not loopback and not settings.allow_open:
+    if asks_for_none and settings.has_own_key and not loopback and not settings.allow_open:
         yield (
             f"GATEWAY_API_KEYS: is empty while UPSTREAM_API_KEY is set: whoever reaches {settings.host} could "
             "spend it; set keys, or GATEWAY_ALLOW_OPEN=true if something in front of the gateway asks for them"
@@ -261,17 +272,19 @@ def _ports(settings: Settings) -> Iterator[str]:
 
 
 def _unwritable_dialects(settings: Settings) -> Iterator[str]:
-    for rule in settings.strategy_rules:
+    for rule in settings.all_rules():
+        source = "STRATEGY_RULES" if rule in settings.strategy_rules else "models"
         if rule.dialect is None:
             continue
         if rule.strategy in _WITHOUT_DIALECT:
-            yield f"STRATEGY_RULES: {rule}: {rule.strategy} takes no dialect"
+            yield f"{source}: {rule}: {rule.strategy} takes no dialect"
         elif rule.strategy == "xml_prompt" and rule.dialect not in RENDERERS:
             known = ", ".join(sorted(RENDERERS))
-            yield f"STRATEGY_RULES: {rule}: this version writes the dialects {known}"
+            yield f"{source}: {rule}: this version writes the dialects {known}"
 
 
 def _warnings(settings: Settings) -> tuple[str, ...]:
-    if settings.upstream_url is not None and not settings.upstream_url.endswith("/v1"):
+    is_openai = settings.upstream_kind == "openai"
+    if is_openai and settings.upstream_url is not None and not settings.upstream_url.endswith("/v1"):
         return ("UPSTREAM_URL does not end in /v1: most servers answer only there",)
     return ()

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["parse_env_file", "parse_toml", "read_text"]
+__all__ = ["as_text", "parse_env_file", "parse_toml", "read_text"]
 
 _MAX_FILE_BYTES = 1 << 20
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)")
@@ -46,26 +46,29 @@ def parse_env_file(content: str, faults: list[str], *, path: str) -> dict[str, s
     return values
 
 
-def parse_toml(content: str, faults: list[str], *, path: str) -> dict[str, str]:
-    """Top-level keys, in lower or upper case, as the text an environment variable would hold."""
+def parse_toml(
+    content: str, faults: list[str], *, path: str, tables: tuple[str, ...] = ()
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Top-level keys, in lower or upper case, as the text an environment variable would hold; `tables` as they are."""
     try:
         document = tomllib.loads(content)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         faults.append(f"{path}: is not valid TOML: {error}")
-        return {}
+        return {}, {}
     values: dict[str, str] = {}
+    kept = {key: document.pop(key) for key in tables if key in document}
     for key, value in document.items():
         name = key.upper()
         if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value)):
-            faults.append(f"{path}: the table [{key}] is not available in this version")
+            faults.append(f"{path}: the table [{key}] is not one of a configuration")
         elif name in values:
             faults.append(f"{path}: {name} is set twice")
         else:
             try:
-                values[name] = _as_text(value)
+                values[name] = as_text(value)
             except ValueError as error:
                 faults.append(f"{path}: {name} {error}")
-    return values
+    return values, kept
 
 
 def _unquoted(value: str) -> str:
@@ -74,13 +77,14 @@ def _unquoted(value: str) -> str:
     return value
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A TOML value as the text that would set it; `ValueError` for one that no text sets."""
     match value:
         case bool():
             return "true" if value else "false"
         case str() | int() | float():
             return str(value)
         case list():
-            return ",".join(_as_text(item) for item in value)
+            return ",".join(as_text(item) for item in value)
         case _:
             raise ValueError("must be text, a number, true or false, or a list of them")

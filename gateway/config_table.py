@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 import attrs
 from attrs import field, frozen
 
+from gateway.config_routes import Routes
 from gateway.config_values import (
+    UPSTREAM_KINDS,
     Reader,
     boolean,
     choice,
@@ -39,7 +41,7 @@ from gateway.config_values import (
     whole,
 )
 from gateway.core.limits import Limits
-from gateway.core.rules import IgnoreRule, Rule
+from gateway.core.rules import IgnoreRule, ModelRule, Rule
 from gateway.keys import KeyRing
 from gateway.policy.stages import RolloutRules
 from strategies.base import Options
@@ -89,7 +91,6 @@ class Later:
 
 
 LATER: tuple[Later, ...] = (
-    Later(name="UPSTREAM_KIND", accepts=("openai",)),
     Later(name="TOOL_MAP"),
     Later(name="METRICS_MODE", accepts=("ports",)),
 )
@@ -195,6 +196,15 @@ class Settings:
         None,
         "Key for the model server; without it and GATEWAY_API_KEYS the client's own is passed on.",
         is_secret=True,
+    )
+    upstream_kind: str = _upstream(
+        "UPSTREAM_KIND",
+        choice(*UPSTREAM_KINDS),
+        "openai",
+        "What the model server speaks: " + ", ".join(UPSTREAM_KINDS) + ".",
+    )
+    upstream_cookies: str | None = _upstream(
+        "UPSTREAM_COOKIES", text, None, "Cookies for a qwen_web server, as the header holds them.", is_secret=True
     )
     connect_timeout_s: float = _upstream(
         "UPSTREAM_CONNECT_TIMEOUT_S", seconds(), 5.0, "How long connecting to the model server may take."
@@ -497,6 +507,8 @@ class Settings:
         "json: one line per event; console: for a terminal, its default.",
     )
 
+    routes: Routes = field(factory=Routes)
+    """The tables of `GATEWAY_CONFIG`."""
     sources: Mapping[str, str] = field(factory=dict, eq=False, repr=False)
     """Name of a setting to where its value came from, for those that were set."""
     warnings: tuple[str, ...] = ()
@@ -504,7 +516,17 @@ class Settings:
     @property
     def is_demo(self) -> bool:
         """No model server is named: the embedded demo answers."""
-        return self.upstream_url is None
+        return self.upstream_url is None and not self.routes.upstreams
+
+    @property
+    def has_own_key(self) -> bool:
+        """The gateway has a key of its own for a model server, which others could spend."""
+        return self.upstream_api_key is not None or any(each.api_key for each in self.routes.upstreams)
+
+    def all_rules(self) -> tuple[Rule, ...]:
+        """Which strategy a model gets: the rules of the environment, then those of the tables."""
+        named = tuple(_rule_of(rule) for rule in self.routes.models if rule.strategy is not None)
+        return (*self.strategy_rules, *named)
 
     def is_set(self, name: str) -> bool:
         """The operator chose this value; it is not the default."""
@@ -547,12 +569,20 @@ class Settings:
     def secrets(self) -> tuple[str, ...]:
         """Values that must never be seen in a log, an error or a metric."""
         password = urlsplit(self.store_url).password
-        return tuple(value for value in (self.upstream_api_key, self.canary_salt, password) if value)
+        kept = [secret for each in self.routes.upstreams for secret in (each.api_key, each.cookies)]
+        known = (self.upstream_api_key, self.upstream_cookies, self.canary_salt, password, *kept)
+        return tuple(value for value in known if value)
 
     def digest(self) -> str:
         """A short mark of the effective values, secrets left out, to tell two configurations apart."""
         lines = [f"{name}={value}" for name, value, _ in describe(self)]
+        lines.append(repr(self.routes))  # without its secrets
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def _rule_of(rule: ModelRule) -> Rule:
+    strategy, _, dialect = (rule.strategy or "").partition(":")
+    return Rule(pattern=rule.match, strategy=strategy, dialect=dialect or None)
 
 
 _ROLLOUT_RULES = tuple(attribute.name for attribute in attrs.fields(RolloutRules))

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from gateway.core.rules import IgnoreRule, Rule
 
 __all__ = [
+    "UPSTREAM_KINDS",
     "Reader",
     "boolean",
     "choice",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 Reader = Callable[[str], Any]
+
+UPSTREAM_KINDS = ("openai", "anthropic", "gemini", "qwen_web")
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})

@@ -14,12 +14,12 @@ from attrs import evolve, field, frozen
 from gateway.core.events import End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import ChatRequest
-from strategies.base import AnswerReader, FinishReason, Options, Prepared
+from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
 from strategies.jsonish import loads_strict
 from strategies.reading import reader_factory
 from strategies.registry import known, known_tools
 
-__all__ = ["MIN_SCORE", "Overhearing", "asks_for_tools"]
+__all__ = ["MIN_SCORE", "Obliging", "Overhearing", "asks_for_tools"]
 
 MIN_SCORE = 95
 _LOOKED_AT = 4000
@@ -61,6 +61,28 @@ def _text(content: Any) -> str:
     parts = content if isinstance(content, list) else []
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return "\n".join(text for text in texts if isinstance(text, str))
+
+
+class Obliging:
+    """The request as it came; certain calls of well-known tools in the answer are delivered, as an operator wants."""
+
+    name = "recovery"
+
+    def prepare(self, request: ChatRequest, options: Options) -> Prepared:
+        """Nothing is changed; several choices are not read."""
+        make_reader = None
+        if request.body.get("n") in (None, 1):
+            make_reader = reader_factory(
+                tools=_well_known(),
+                options=evolve(
+                    options, stream_arguments="buffered", min_confidence=max(MIN_SCORE, options.min_confidence)
+                ),
+                model=request.model,
+                messages=request.messages,
+            )
+        return Prepared(
+            strategy=self.name, body=request.raw, make_reader=make_reader, shape=Shape(wait_for_finish=True)
+        )
 
 
 class Overhearing:

@@ -2,10 +2,11 @@
 
 from datetime import date
 from fnmatch import fnmatchcase
+from typing import Literal
 
 from attrs import frozen
 
-__all__ = ["IgnoreRule", "Rule"]
+__all__ = ["IgnoreRule", "ModelRule", "Rule"]
 
 
 @frozen(kw_only=True)
@@ -34,3 +35,23 @@ class IgnoreRule:
 
     def __str__(self) -> str:
         return f"{self.dialect}:{self.tool}={self.until.isoformat()}"
+
+
+@frozen(kw_only=True)
+class ModelRule:
+    """What holds for the models of a name; the first rule that matches counts."""
+
+    match: str
+    upstream: str | None = None
+    fallback: str | None = None
+    """Asked instead where the upstream cannot be had, as long as nothing has been sent to the client."""
+    send_as: str | None = None
+    """The model's name at the upstream."""
+    strategy: str | None = None
+    """As on the right of `STRATEGY_RULES`: a strategy, or strategy:dialect."""
+    tool_map: str | None = None
+    intent: Literal["count", "deliver"] = "count"
+    """What becomes of calls in answers to requests that offered no tools."""
+    first_byte_timeout_s: float | None = None
+    idle_timeout_s: float | None = None
+    total_timeout_s: float | None = None

@@ -123,7 +123,7 @@ def _measure_upstream(turn: Turn, ended: float) -> None:
     if not turn.upstream_started:
         return
     telemetry = turn.shared.telemetry
-    upstream = turn.configuration.upstream
+    upstream = turn.upstream.name
     telemetry.observe(
         "toolgate_upstream_request_duration_seconds",
         {"upstream": upstream, "code": turn.upstream_code},
@@ -142,7 +142,7 @@ def _measure_stream(turn: Turn, first_sent: float) -> None:
     telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, turn.longest_gap_s)
     telemetry.observe(
         "toolgate_time_to_first_token_seconds",
-        {"upstream": turn.configuration.upstream, "arm": arm},
+        {"upstream": turn.upstream.name, "arm": arm},
         first_sent - turn.started,
     )
 
@@ -154,9 +154,7 @@ def _measure_answer(turn: Turn, facts: Facts) -> None:
     for reason, times in facts.dropped.items():
         telemetry.count("toolgate_dropped_text_total", {"reason": reason}, times)
     for kind, tokens in facts.usage.items():
-        telemetry.count(
-            "toolgate_tokens_total", {"type": kind, "upstream": turn.configuration.upstream}, max(0, tokens)
-        )
+        telemetry.count("toolgate_tokens_total", {"type": kind, "upstream": turn.upstream.name}, max(0, tokens))
     if facts.read:
         _measure_reading(turn, facts)
 

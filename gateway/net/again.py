@@ -6,32 +6,22 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 from attrs import evolve
-from multidict import CIMultiDict
 
 from gateway.core.errors import GatewayError, UpstreamTimeout
 from gateway.exchange import StreamExchange
-from gateway.net.attempts import open_reply, upstream_headers
+from gateway.net.dialogues import open_chat
 from gateway.net.patience import Patience
 from gateway.net.replies import whole_body
 from gateway.net.turn import ClientGone, Turn
 from gateway.repairing import Repair
 from gateway.whole import BodyExchange
 
-__all__ = ["chat_headers", "repair", "second_answer", "second_answer_in_company"]
+__all__ = ["repair", "second_answer", "second_answer_in_company"]
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 Tell = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger("toolgate")
-
-
-def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
-    """The headers of a chat request that goes upstream for this client."""
-    headers = upstream_headers(turn)
-    headers["Content-Type"] = "application/json"
-    headers["Accept"] = "text/event-stream" if stream else "application/json"
-    headers["Accept-Encoding"] = "identity"
-    return headers
 
 
 async def repair(turn: Turn, exchange: StreamExchange | BodyExchange, wanted: Repair, ask: Ask) -> bytes:
@@ -66,10 +56,7 @@ async def second_answer(turn: Turn, body: bytes) -> bytes:
     """The whole answer to one more request."""
     asking = evolve(turn)
     try:
-        headers = chat_headers(turn, stream=False)
-        url = turn.configuration.chat_url
-        reply = await open_reply(asking, "POST", url, headers=headers, body=body, repeatable=False)
-        with reply:
+        with await open_chat(asking, body, stream=False, repeatable=False) as reply:
             return await whole_body(asking, reply)
     finally:
         _measure(asking)
@@ -135,7 +122,7 @@ def _measure(asking: Turn) -> None:
         return
     asking.shared.telemetry.observe(
         "toolgate_upstream_request_duration_seconds",
-        {"upstream": asking.configuration.upstream, "code": asking.upstream_code},
+        {"upstream": asking.upstream.name, "code": asking.upstream_code},
         asking.patience.now() - asking.upstream_started,
     )
 

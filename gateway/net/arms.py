@@ -32,6 +32,9 @@ def enrol(turn: Turn, request: ChatRequest) -> Assignment:
 
 def hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
     """Take down how the conversation's last answer fared; `turn.strategy` has been chosen."""
+    if turn.is_heard:
+        return  # the request is asked of another upstream, and tells what it told before
+    turn.is_heard = True
     told = last_answer(request.messages)
     turn.follows = told.follows
     if not told.outcomes:

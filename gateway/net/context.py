@@ -9,7 +9,6 @@ from ipaddress import ip_address
 from typing import Protocol
 
 from attrs import define, field, frozen
-from yarl import URL
 
 from gateway.config import Settings
 from gateway.core.client import Client
@@ -19,6 +18,7 @@ from gateway.core.ports import Meter
 from gateway.core.records import Arm, Record, RequestRecord
 from gateway.net.patience import Patience
 from gateway.net.upstream import UpstreamClient
+from gateway.net.upstreams import Upstream, upstreams_of
 from gateway.policy.admission import Admission
 from gateway.policy.breaker import Breaker
 from gateway.policy.callids import CallIds, CallMark
@@ -26,7 +26,7 @@ from gateway.policy.capability import KeepsLessons, Lessons, NativeRecord
 from gateway.policy.feedback import RecentAnswers
 from gateway.policy.retry import RetryBudget, RetryPolicy
 from gateway.policy.rollout import Assignment, Forced
-from gateway.policy.routing import DEFAULT_UPSTREAM
+from gateway.policy.routing import Router
 from gateway.policy.sampling import Samples
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
@@ -85,6 +85,14 @@ class Keeps(Protocol):
     def put(self, record: Record) -> None: ...
 
 
+class KeepsSessions(Protocol):
+    """What conversations with model servers need from one request to the next."""
+
+    async def recall(self, *keys: str) -> dict[str, bytes]: ...
+
+    async def remember(self, values: Mapping[str, bytes], ttl_s: float) -> None: ...
+
+
 class Remembers(Protocol):
     """Where answers of other processes, or of before a restart, are found."""
 
@@ -97,11 +105,10 @@ class Configuration:
 
     settings: Settings
     factory: ToolExecutionFactory
-    upstream: str = DEFAULT_UPSTREAM
-    provider: str = "openai"
-    base_url: URL
-    chat_url: URL
-    models_url: URL
+    router: Router
+    upstreams: Mapping[str, Upstream]
+    default: Upstream
+    """Serves what no rule gives to another, and everything that is only relayed."""
     limits: Limits
     digest: str
     """Tells the settings in force from others."""
@@ -114,42 +121,44 @@ class Configuration:
         """Raises `ConfigError` for rules that name a strategy which is not there."""
         factory = ToolExecutionFactory(
             strategies,
-            rules=settings.strategy_rules,
+            rules=settings.all_rules(),
             enabled=settings.tool_calling_enabled,
             auto_detect=settings.auto_detect,
         )
         faults = factory.faults()
         if faults:
             raise ConfigError([f"STRATEGY_RULES: {fault}" for fault in faults])
-        base_url = URL(upstream_url)
+        upstreams = upstreams_of(settings, upstream_url)
+        default = next(iter(upstreams.values()))
         return cls(
             settings=settings,
             factory=factory,
-            base_url=base_url,
-            chat_url=base_url / "chat" / "completions",
-            models_url=base_url / "models",
+            router=Router(
+                default=default.name,
+                rules=settings.routes.models,
+                served=((glob, each.name) for each in settings.routes.upstreams for glob in each.models),
+            ),
+            upstreams=upstreams,
+            default=default,
             limits=settings.limits(),
             digest=settings.digest(),
         )
 
-    @property
-    def forwards_credentials(self) -> bool:
-        """The client's own key goes upstream: there is no key of ours, and none that opens the gateway."""
-        return self.settings.api_keys.is_open and self.settings.upstream_api_key is None
-
-    def decide(self, request: ChatRequest, capability: Capability, client: Client, arm: Arm) -> Selection:
+    def decide(
+        self, request: ChatRequest, capability: Capability, client: Client, arm: Arm, provider: str
+    ) -> Selection:
         """The strategy for a request; in the arm `off` every request passes through."""
         if arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
         reads_tags = self.factory.auto_detect and recognise(request, client) is not None
         style: ClientStyle = "xml_text" if reads_tags else "native"
-        return self.factory.decide(self.provider, request.model, style, request, capability)
+        return self.factory.decide(provider, request.model, style, request, capability)
 
-    def strategy_of(self, model: str, capability: Capability) -> str:
+    def strategy_of(self, model: str, capability: Capability, provider: str) -> str:
         """The name of the strategy that requests with tools for this model get."""
         if self.settings.transform_mode == "off" or not self.factory.enabled:
             return Passthrough.name
-        return self.factory.of_model(self.provider, model, capability).strategy.name
+        return self.factory.of_model(provider, model, capability).strategy.name
 
     def options(self, dialect: str | None) -> Options:
         """What a strategy may look at, for the dialect that a rule named."""
@@ -225,12 +234,14 @@ class Shared:
     client: UpstreamClient
     telemetry: Telemetry
     admission: Admission
-    breaker: Breaker = field(factory=Breaker)
+    breakers: dict[str, Breaker] = field(factory=dict)
+    """By the name of the upstream."""
     retry: RetryPolicy = field(factory=RetryPolicy)
     budget: RetryBudget = field(factory=RetryBudget)
     rollout: Rollout
     keeps: Keeps
     answered: Remembers
+    sessions: KeepsSessions
     mask: Callable[[str], str]
     """Takes credentials out of a text that is to be kept."""
     secret: bytes = field(factory=lambda: secrets.token_bytes(32), repr=False)
@@ -244,6 +255,10 @@ class Shared:
     jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
     draining: bool = False
     under_way: UnderWay = field(factory=UnderWay)
+
+    def breaker(self, upstream: str) -> Breaker:
+        """How this upstream fares."""
+        return self.breakers.setdefault(upstream, Breaker())
 
     def take_secret(self, secret: bytes) -> None:
         """Another secret is in force."""

@@ -6,15 +6,17 @@ from typing import TypedDict
 
 import structlog
 from aiohttp import web
+from attrs import evolve
 
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.exchange import StreamExchange
-from gateway.net.again import chat_headers, repair, second_answer
+from gateway.net.again import repair, second_answer
 from gateway.net.arms import enrol, hear
-from gateway.net.attempts import open_reply
 from gateway.net.audit import audit
+from gateway.net.dialogues import ChatReply, open_chat, settle
+from gateway.net.failover import fail_over, may_fail_over
 from gateway.net.headers import client_of, response_headers
 from gateway.net.learning import fall_back, learn_from, may_fall_back
 from gateway.net.middleware import json_response
@@ -22,13 +24,14 @@ from gateway.net.replies import stream_opening, whole_body
 from gateway.net.streams import pump
 from gateway.net.turn import Turn
 from gateway.net.untouched import UNTOUCHED_ARMS, in_turns, options_for, untouched
-from gateway.net.upstream import UpstreamReply
-from gateway.policy.routing import route
+from gateway.policy.rollout import Assignment
+from gateway.policy.routing import Route
 from gateway.voice import MakeId
 from gateway.whole import BodyExchange
 from gateway.wire.openai_chat import ChatRequest, parse_request
 from strategies.base import Prepared
 from strategies.factory import Passthrough, Selection
+from strategies.intent import Obliging
 
 __all__ = ["chat"]
 
@@ -41,32 +44,50 @@ async def chat(turn: Turn) -> web.StreamResponse:
     """`POST /v1/chat/completions`."""
     request = turn.request = parse_request(await turn.read_body())
     turn.model, turn.stream = request.model, request.stream
-    route(request.model)
+    route = turn.configuration.router.route(request.model)
     assignment = enrol(turn, request)
+    for name in route.upstreams[:-1]:
+        turn.upstream = turn.configuration.upstreams[name].timed(route.rule)
+        try:
+            return await _chat(turn, request, route, assignment)
+        except GatewayError as error:
+            if turn.status or not may_fail_over(error):
+                raise
+            fail_over(turn, error)
+    turn.upstream = turn.configuration.upstreams[route.upstreams[-1]].timed(route.rule)
+    return await _chat(turn, request, route, assignment)
+
+
+async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
+    """Answer by the upstream that the turn names now."""
+    request = parse_request(asked.replace(model=route.send_as)) if route.send_as else asked
     client = client_of(turn.http.headers)
-    capability = turn.capability(request.model)
-    selection = turn.configuration.decide(request, capability, client, assignment.arm)
+    turn.delivered = None if turn.upstream.is_openai else []
+    selection = turn.configuration.decide(
+        request, turn.capability(asked.model), client, assignment.arm, turn.upstream.kind.name
+    )
+    if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
+        selection = evolve(selection, strategy=Obliging())
     turn.reason, turn.strategy = selection.reason, selection.strategy.name
-    hear(turn, request, assignment)
+    hear(turn, asked, assignment)
     if assignment.arm in UNTOUCHED_ARMS:
         return await untouched(turn, request, selection, client)
     prepared = _prepare(turn, request, selection, client)
     try:
         reply, prepared = await _opened(turn, request, prepared)
         with reply:
-            answer = _stream if request.stream else _whole
-            return await answer(turn, reply, prepared)
+            response = await (_stream if request.stream else _whole)(turn, reply, prepared)
+            await settle(turn, reply)
+            return response
     finally:
         learn_from(turn)
         audit(turn)
 
 
-async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple[UpstreamReply, Prepared]:
+async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple[ChatReply, Prepared]:
     """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
-    headers = chat_headers(turn, stream=request.stream)
-    url = turn.configuration.chat_url
     try:
-        return await open_reply(turn, "POST", url, headers=headers, body=prepared.body), prepared
+        return await open_chat(turn, prepared.body, stream=request.stream, original=request), prepared
     except UpstreamRejected as error:
         if not may_fall_back(turn, error):
             raise
@@ -74,7 +95,7 @@ async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple
         if other is None:
             raise
     fall_back(turn, "refused")
-    return await open_reply(turn, "POST", url, headers=headers, body=other.body), other
+    return await open_chat(turn, other.body, stream=request.stream, original=request), other
 
 
 def _prepare_prompted(turn: Turn, request: ChatRequest) -> Prepared | None:
@@ -117,7 +138,7 @@ def _unchanged(turn: Turn, request: ChatRequest, failed: Selection) -> Prepared:
     return Passthrough().prepare(request, turn.configuration.options(None))
 
 
-async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:
+async def _whole(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
     body = await whole_body(turn, reply)
     exchange = BodyExchange(prepared, **_terms(turn))
     turn.facts = exchange.facts
@@ -131,7 +152,7 @@ async def _whole(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.St
     return await turn.send(response)
 
 
-async def _stream(turn: Turn, reply: UpstreamReply, prepared: Prepared) -> web.StreamResponse:
+async def _stream(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
     exchange = StreamExchange(prepared, **_terms(turn))
     turn.facts = exchange.facts
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(turn, reply)

@@ -89,15 +89,16 @@ def bearer_token(headers: Headers) -> str | None:
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
-def request_headers(client: Headers, *, id: str, api_key: str | None, forward_credentials: bool) -> CIMultiDict[str]:
+def request_headers(
+    client: Headers, *, id: str, credentials: Iterable[tuple[str, str]], forward_credentials: bool
+) -> CIMultiDict[str]:
     """What goes upstream: the client's end-to-end headers, without what is the gateway's own business."""
     dropped = NOT_UPSTREAM | _named_by_connection(client)
     if forward_credentials:
         dropped -= CREDENTIALS
     sent = _passed(client.items(), dropped)
     sent["X-Request-Id"] = id
-    if api_key is not None:
-        sent["Authorization"] = f"Bearer {api_key}"
+    sent.update(credentials)
     return sent
 
 

@@ -40,7 +40,7 @@ def keep(turn: Turn, ended: float, *, healthy: bool) -> None:
             at=turn.shared.wall() - (ended - turn.started),
             key=turn.key,
             model=turn.shared.mask(request.model[:MAX_NAME_CHARS]),
-            upstream=turn.configuration.upstream,
+            upstream=turn.upstream.name,
             stream=turn.stream,
             strategy=strategy,
             dialect=dialect,

@@ -25,7 +25,7 @@ def may_fall_back(turn: Turn, error: UpstreamRejected) -> bool:
 
 def fall_back(turn: Turn, reason: str) -> None:
     """From now on, for a while, this model is told of its tools in the prompt."""
-    upstream, model = turn.configuration.upstream, turn.model or ""
+    upstream, model = turn.upstream.name, turn.model or ""
     turn.shared.lessons.learn(upstream, model, reason, turn.patience.now())
     turn.shared.telemetry.count("toolgate_native_fallbacks_total", {"upstream": upstream, "reason": reason})
     log.info("native_fallback", reason=reason, model=model, upstream=upstream, upstream_status=turn.upstream_status)
@@ -49,7 +49,7 @@ def learn_from(turn: Turn) -> None:
     if fault is None and not facts.native_calls:
         return
     learned = turn.shared.native_record.observe(
-        turn.configuration.upstream,
+        turn.upstream.name,
         turn.model or "",
         fault,
         turn.patience.now(),

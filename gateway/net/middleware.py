@@ -69,7 +69,7 @@ def error_response(error: GatewayError, turn: Turn) -> web.Response:
     body = msgspec.json.encode(error.body())
     if isinstance(error, UpstreamRejected) and error.payload is not None:
         body = error.payload
-    response = json_response(body, status=_status(error, client_key=turn.configuration.forwards_credentials))
+    response = json_response(body, status=_status(error, client_key=turn.upstream.forwards_credentials))
     retry_after_s = capped_retry_after(error.retry_after_s)
     if retry_after_s is not None:
         response.headers["Retry-After"] = str(math.ceil(retry_after_s))

@@ -7,7 +7,6 @@ from yarl import URL
 
 from gateway.core.errors import NotFound, UpstreamTimeout
 from gateway.net.attempts import open_reply, upstream_headers
-from gateway.net.context import Configuration
 from gateway.net.headers import response_headers
 from gateway.net.turn import Turn
 from gateway.net.upstream import MASK, UpstreamReply, error_body
@@ -20,7 +19,7 @@ PREFIX = "/v1"
 async def relay(turn: Turn) -> web.StreamResponse:
     """Any method, path and query under `/v1`; the upstream's status, headers and body."""
     http = turn.http
-    url = _url(turn.configuration, http)
+    url = _url(turn.upstream.base_url, http)
     headers = upstream_headers(turn)
     headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
     body = None
@@ -40,19 +39,19 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
         yield piece
 
 
-def _url(configuration: Configuration, http: web.BaseRequest) -> URL:
+def _url(base_url: URL, http: web.BaseRequest) -> URL:
     target = http.rel_url
     if any(part in (".", "..") for part in target.path.split("/")):
         raise NotFound("there is nothing at this path")
-    path = configuration.base_url.raw_path.rstrip("/") + target.raw_path.removeprefix(PREFIX)
+    path = base_url.raw_path.rstrip("/") + target.raw_path.removeprefix(PREFIX)
     query = f"?{target.raw_query_string}" if target.raw_query_string else ""
-    return URL(f"{configuration.base_url.origin()}{path}{query}", encoded=True)
+    return URL(f"{base_url.origin()}{path}{query}", encoded=True)
 
 
 async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
     """The upstream's error as it is, the gateway's own secret masked."""
     body = await error_body(reply, turn.patience)
-    secret = turn.configuration.settings.upstream_api_key
+    secret = turn.upstream.api_key
     response = web.Response(
         status=reply.status,
         body=body.replace(secret.encode(), MASK) if secret else body,
@@ -62,7 +61,6 @@ async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
 
 
 async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
-    settings = turn.configuration.settings
     response = web.StreamResponse(status=reply.status, headers=response_headers(reply.headers))
     for kept in ("Cache-Control", "Content-Length"):
         if kept in reply.headers:
@@ -70,8 +68,8 @@ async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
     if reply.content_type == "text/event-stream":
         response.headers["X-Accel-Buffering"] = "no"
     await turn.start(response)
-    total_due = turn.upstream_started + settings.total_timeout_s
-    due = turn.upstream_started + settings.first_byte_timeout_s
+    total_due = turn.upstream_started + turn.upstream.total_timeout_s
+    due = turn.upstream_started + turn.upstream.first_byte_timeout_s
     while True:
         try:
             data = await reply.read(min(due, total_due))
@@ -82,7 +80,7 @@ async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
         now = turn.patience.now()
         if turn.upstream_first is None:
             turn.upstream_first = turn.first_sent = now
-        due = now + settings.idle_timeout_s
+        due = now + turn.upstream.idle_timeout_s
         await turn.write(response, data)
     await turn.end(response)
     return response

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from gateway.core.errors import UpstreamBadReply, UpstreamTimeout
+from gateway.net.dialogues import ChatReply
 from gateway.net.turn import Turn
-from gateway.net.upstream import UpstreamReply
 from gateway.wire.chat_forms import body_to_stream, stream_to_body
 
 __all__ = ["stream_opening", "whole_body"]
@@ -16,7 +16,7 @@ MAX_PEEK_BYTES = 64 << 10
 BOM = b"\xef\xbb\xbf"
 
 
-async def whole_body(turn: Turn, reply: UpstreamReply) -> bytes:
+async def whole_body(turn: Turn, reply: ChatReply) -> bytes:
     """A whole answer, gathered when it came as a stream after all; raises `UpstreamBadReply` for what is neither."""
     body = await _read_all(turn, reply)
     match _shape(body):
@@ -28,7 +28,7 @@ async def whole_body(turn: Turn, reply: UpstreamReply) -> bytes:
             return body
 
 
-async def stream_opening(turn: Turn, reply: UpstreamReply) -> bytes:
+async def stream_opening(turn: Turn, reply: ChatReply) -> bytes:
     """The beginning of a stream that was not announced as one; a JSON answer becomes a whole stream."""
     head = await _peek(turn, reply)
     match _shape(head):
@@ -40,21 +40,20 @@ async def stream_opening(turn: Turn, reply: UpstreamReply) -> bytes:
             raise UpstreamBadReply("the model server's answer is not an event stream")
 
 
-async def _read_all(turn: Turn, reply: UpstreamReply) -> bytes:
-    settings = turn.configuration.settings
+async def _read_all(turn: Turn, reply: ChatReply) -> bytes:
     body = await reply.read_all(
-        first_due=turn.upstream_started + settings.first_byte_timeout_s,
-        idle_s=settings.idle_timeout_s,
-        total_due=turn.upstream_started + settings.total_timeout_s,
+        first_due=turn.upstream_started + turn.upstream.first_byte_timeout_s,
+        idle_s=turn.upstream.idle_timeout_s,
+        total_due=turn.upstream_started + turn.upstream.total_timeout_s,
     )
     if turn.upstream_first is None:
         turn.upstream_first = turn.patience.now()
     return body
 
 
-async def _peek(turn: Turn, reply: UpstreamReply) -> bytes:
+async def _peek(turn: Turn, reply: ChatReply) -> bytes:
     """As much of an answer as tells what it is."""
-    due = turn.upstream_started + turn.configuration.settings.first_byte_timeout_s
+    due = turn.upstream_started + turn.upstream.first_byte_timeout_s
     head = b""
     while len(head) < MAX_PEEK_BYTES and _is_open(_start(head)):
         try:

@@ -13,8 +13,8 @@ from aiohttp import web
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.exchange import StreamExchange
 from gateway.net.again import repair, second_answer_in_company
+from gateway.net.dialogues import ChatReply
 from gateway.net.turn import ClientGone, Turn
-from gateway.net.upstream import UpstreamReply
 from gateway.shadow import UntouchedStream
 
 __all__ = ["pump"]
@@ -30,7 +30,7 @@ log = structlog.get_logger("toolgate")
 
 
 async def pump(
-    turn: Turn, reply: UpstreamReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
+    turn: Turn, reply: ChatReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
 ) -> web.StreamResponse:
     """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event."""
     telemetry = turn.shared.telemetry
@@ -70,17 +70,17 @@ class _Stream:
         "_turn",
     )
 
-    def __init__(self, turn: Turn, reply: UpstreamReply, exchange: Exchange, response: web.StreamResponse) -> None:
+    def __init__(self, turn: Turn, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
         settings = turn.configuration.settings
         self._turn = turn
         self._reply = reply
         self._exchange = exchange
         self._response = response
         self._is_stream = reply.content_type == "text/event-stream"
-        self._idle_s = settings.idle_timeout_s
+        self._idle_s = turn.upstream.idle_timeout_s
         self._keepalive_s = settings.keepalive_s
-        self._data_due = turn.upstream_started + settings.first_byte_timeout_s
-        self._total_due = turn.upstream_started + settings.total_timeout_s
+        self._data_due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+        self._total_due = turn.upstream_started + turn.upstream.total_timeout_s
         self._quiet_since = turn.patience.now()
         self._sent_at = self._quiet_since
         self._held_since: float | None = None

@@ -23,6 +23,7 @@ from gateway.core.records import Arm, DryVerdict, Follows
 from gateway.net.context import Configuration, Shared
 from gateway.net.headers import request_id, trace_id
 from gateway.net.patience import Patience
+from gateway.net.upstreams import Upstream
 from gateway.policy.capability import Lesson
 from gateway.policy.rollout import Assignment
 from gateway.wire.openai_chat import ChatRequest
@@ -54,6 +55,8 @@ class Turn:
     id: str
     route: str
     started: float
+    upstream: Upstream
+    """The model server that is asked."""
     trace: str | None = None
     model: str | None = None
     stream: bool = False
@@ -62,12 +65,16 @@ class Turn:
     assignment: Assignment | None = None
     key: str = ""
     """The conversation."""
+    is_heard: bool = False
+    """What the request tells of the answer before it has been taken down."""
     follows: Follows = "nothing"
     """What the request brings after the conversation's last answer."""
     verdict: DryVerdict | None = None
     """What reading beside an untouched answer came to."""
     noise: bool | None = None
     request: ChatRequest | None = None
+    delivered: list[bytes] | None = None
+    """What the client was sent, where the model server's kind has to know."""
     reason: str | None = None
     retries: int = 0
     upstream_status: int | None = None
@@ -94,6 +101,7 @@ class Turn:
             http=http,
             shared=shared,
             configuration=shared.configuration,
+            upstream=shared.configuration.default,
             patience=patience,
             id=request_id(http.headers),
             trace=trace_id(http.headers),
@@ -111,7 +119,7 @@ class Turn:
         """What was learned of the model, where that may be used."""
         if not self.configuration.settings.native_fallback:
             return None
-        return self.shared.lessons.recall(self.configuration.upstream, model, self.patience.now())
+        return self.shared.lessons.recall(self.upstream.name, model, self.patience.now())
 
     def capability(self, model: str) -> Capability:
         """What is known of the model."""
@@ -179,6 +187,8 @@ class Turn:
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for the next one."""
         self.bytes_out += len(data)
+        if self.delivered is not None:
+            self.delivered.append(data)
         transport = self.http.transport
         if transport is None:
             raise ClientGone("has closed")
@@ -197,7 +207,10 @@ class Turn:
     async def send(self, response: web.Response) -> web.Response:
         """Send a whole answer."""
         await self.start(response)
-        self.bytes_out += len(response.body) if isinstance(response.body, bytes) else 0
+        if isinstance(response.body, bytes):
+            self.bytes_out += len(response.body)
+            if self.delivered is not None:
+                self.delivered.append(response.body)
         await self.end(response)
         return response
 

@@ -10,8 +10,7 @@ from aiohttp import web
 from attrs import evolve
 
 from gateway.core.client import Client
-from gateway.net.again import chat_headers
-from gateway.net.attempts import open_reply
+from gateway.net.dialogues import ChatReply, open_chat, settle
 from gateway.net.headers import response_headers
 from gateway.net.streams import pump
 from gateway.net.turn import Turn
@@ -19,7 +18,7 @@ from gateway.net.upstream import UpstreamReply
 from gateway.shadow import Beside, UntouchedBody, UntouchedStream
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options, Prepared
-from strategies.factory import Selection
+from strategies.factory import TOOL_FIELDS, Selection
 
 __all__ = ["UNTOUCHED_ARMS", "in_turns", "options_for", "untouched"]
 
@@ -38,11 +37,18 @@ async def untouched(turn: Turn, request: ChatRequest, selection: Selection, clie
         ignore=turn.configuration.settings.dry_run_ignore,
         limits=turn.configuration.limits,
     )
-    headers = chat_headers(turn, stream=request.stream)
-    reply = await open_reply(turn, "POST", turn.configuration.chat_url, headers=headers, body=request.raw)
-    with reply:
+    with await open_chat(turn, _body(turn, request), stream=request.stream, original=request) as reply:
         is_stream = request.stream or reply.content_type == "text/event-stream"
-        return await (_stream if is_stream else _whole)(turn, reply, beside)
+        response = await (_stream if is_stream else _whole)(turn, reply, beside)
+        await settle(turn, reply)
+        return response
+
+
+def _body(turn: Turn, request: ChatRequest) -> bytes:
+    """The request as it came, but for tools that a server of this kind cannot be sent at all."""
+    if turn.upstream.takes_tools or not request.wants_tools:
+        return request.raw
+    return request.replace(**dict.fromkeys(name for name in TOOL_FIELDS if name in request.body))
 
 
 def options_for(turn: Turn, selection: Selection, client: Client) -> Options:
@@ -86,12 +92,11 @@ def _read_beside(turn: Turn, request: ChatRequest, selection: Selection, client:
         turn.prepare_s = time.perf_counter() - started
 
 
-async def _whole(turn: Turn, reply: UpstreamReply, beside: Beside) -> web.StreamResponse:
-    settings = turn.configuration.settings
+async def _whole(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
     body = await reply.read_all(
-        first_due=turn.upstream_started + settings.first_byte_timeout_s,
-        idle_s=settings.idle_timeout_s,
-        total_due=turn.upstream_started + settings.total_timeout_s,
+        first_due=turn.upstream_started + turn.upstream.first_byte_timeout_s,
+        idle_s=turn.upstream.idle_timeout_s,
+        total_due=turn.upstream_started + turn.upstream.total_timeout_s,
     )
     turn.upstream_first = turn.patience.now()
     exchange = UntouchedBody(beside)
@@ -104,7 +109,7 @@ async def _whole(turn: Turn, reply: UpstreamReply, beside: Beside) -> web.Stream
     return response
 
 
-async def _stream(turn: Turn, reply: UpstreamReply, beside: Beside) -> web.StreamResponse:
+async def _stream(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
     exchange = UntouchedStream(beside)
     turn.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
@@ -116,6 +121,7 @@ async def _stream(turn: Turn, reply: UpstreamReply, beside: Beside) -> web.Strea
         turn.verdict, turn.noise = exchange.verdict, exchange.noise()
 
 
-def _headers(reply: UpstreamReply) -> dict[str, str]:
+def _headers(reply: ChatReply) -> dict[str, str]:
     """The upstream's own, but for the encoding: the body has been decoded."""
-    return dict(response_headers(reply.headers, also_dropped=frozenset({"content-encoding"})))
+    headers = dict(response_headers(reply.headers, also_dropped=frozenset({"content-encoding"})))
+    return headers if isinstance(reply, UpstreamReply) else {**headers, "Content-Type": reply.content_type}

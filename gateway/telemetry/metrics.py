@@ -256,6 +256,12 @@ CATALOGUE: tuple[Metric, ...] = (
         "code",
     ),
     _counter("toolgate_upstream_retries_total", "Repeated requests to model servers.", "upstream", "reason"),
+    _counter(
+        "toolgate_upstream_failovers_total",
+        "Requests that went to another model server, as this one could not be had.",
+        "upstream",
+        "reason",
+    ),
     _gauge("toolgate_upstream_breaker_open", "1 while a model server is left alone after failures.", "upstream"),
     _counter(
         "toolgate_tokens_total", "Tokens as the model server reported them (input or output).", "type", "upstream"

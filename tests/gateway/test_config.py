@@ -181,7 +181,6 @@ def test_a_rule_with_a_dialect_that_nothing_writes_is_refused(rule):
 @pytest.mark.parametrize(
     "environ",
     [
-        {"UPSTREAM_KIND": "anthropic"},
         {"TOOL_MAP": "apply_patch"},
         {"METRICS_MODE": "multiproc"},
     ],
@@ -287,8 +286,8 @@ def test_toml_holds_the_same_settings_and_everything_wins_over_it(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("[[upstreams]]\nurl='x'\n", "not available in this version"),
-        ("[rules]\na='x'\n", "not available in this version"),
+        ("[[upstreams]]\nurl='x'\n", "upstreams must be tables"),
+        ("[rules]\na='x'\n", "not one of a configuration"),
         ("something = 1\n", "not a setting"),
         ("gateway_prot = 1\n", "GATEWAY_PORT"),
         ("gateway_port = \n", "not valid TOML"),

@@ -184,7 +184,7 @@ async def test_c4_a_body_without_a_length_is_refused_at_the_cap(connect, gateway
     flooding.cancel()
     await asyncio.gather(flooding, return_exceptions=True)
     writer.transport.abort()
-    assert running.shared.breaker.state == "closed"
+    assert running.shared.breaker("default").state == "closed"
 
 
 async def test_c4_bodies_that_are_too_large_never_open_the_breaker(gateway, upstream, client):
@@ -198,7 +198,7 @@ async def test_c4_bodies_that_are_too_large_never_open_the_breaker(gateway, upst
     for _ in range(8):
         async with client.post(f"{running.url}/v1/files", data=pieces()) as response:
             assert response.status == 413
-    assert running.shared.breaker.state == "closed"
+    assert running.shared.breaker("default").state == "closed"
 
 
 @pytest.mark.parametrize(

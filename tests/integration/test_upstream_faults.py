@@ -65,7 +65,7 @@ async def test_u1_the_breaker_opens_and_closes_again(gateway, upstream, client):
     assert time.monotonic() - started < 0.2
     assert len(upstream.requests) == 5
     upstream.script = answer_json(completion())
-    running.shared.breaker._open_until = 0.0  # the wait is over
+    running.shared.breaker("default")._open_until = 0.0  # the wait is over
     assert (await ask(client, running.url, chat(stream=False))).json == completion()
 
 
@@ -75,7 +75,7 @@ async def test_u1_answers_that_speak_of_the_request_never_open_the_breaker(gatew
     running = await gateway(upstream.url)
     for _ in range(8):
         assert (await ask(client, running.url)).json == {"error": {"message": "x"}}
-    assert running.shared.breaker.state == "closed"
+    assert running.shared.breaker("default").state == "closed"
 
 
 async def test_u1_a_server_that_says_it_is_down_opens_the_breaker(gateway, upstream, client):
@@ -83,7 +83,7 @@ async def test_u1_a_server_that_says_it_is_down_opens_the_breaker(gateway, upstr
     running = await gateway(upstream.url)
     for _ in range(5):
         await ask(client, running.url)
-    assert running.shared.breaker.state == "open"
+    assert running.shared.breaker("default").state == "open"
 
 
 async def test_u2_a_connect_that_hangs_ends_at_its_deadline(gateway, client):

@@ -1,0 +1,273 @@
+"""Chat with a model server of any kind: what comes back looks like an OpenAI server's answer.
+
+For the kind `openai` that is the answer itself. Any other kind has a dialogue: what to ask, what to ask next, and what
+its answers mean; this module sends and receives for it.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Self
+
+import msgspec
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
+from gateway.net.attempts import open_reply, upstream_headers
+from gateway.net.headers import bearer_token
+from gateway.net.turn import Turn
+from gateway.net.upstream import MASK, UpstreamReply, error_body
+from gateway.wire.chat_forms import stream_to_body
+from gateway.wire.kinds.port import Dialogue, HttpAsk, Reply, Situation
+from gateway.wire.openai_chat import ChatRequest
+
+__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "open_chat", "settle"]
+
+MAX_STEPS = 4
+"""Requests that one dialogue may need; more would be a loop."""
+SCOPE_BYTES = 16
+
+
+def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
+    """The headers of a chat request that goes upstream for this client."""
+    headers = upstream_headers(turn)
+    headers["Content-Type"] = "application/json"
+    headers["Accept"] = "text/event-stream" if stream else "application/json"
+    headers["Accept-Encoding"] = "identity"
+    return headers
+
+
+async def open_chat(
+    turn: Turn, body: bytes, *, stream: bool, original: ChatRequest | None = None, repeatable: bool = True
+) -> "ChatReply":
+    """An answer to the request that `body` is, its head read; `original` is the client's own request."""
+    headers = chat_headers(turn, stream=stream)
+    if turn.upstream.is_openai:
+        return await open_reply(turn, "POST", turn.upstream.chat_url, headers=headers, body=body, repeatable=repeatable)
+    return await _converse(turn, await _begun(turn, body, original), headers, repeatable=repeatable)
+
+
+async def settle(turn: Turn, reply: "ChatReply") -> None:
+    """The client has its answer: what the next request of the conversation needs is kept."""
+    if isinstance(reply, TranslatedReply):
+        await reply.settle(_delivered(turn))
+
+
+class TranslatedReply:
+    """The answer of a dialogue, with the surface of an upstream's own reply."""
+
+    __slots__ = ("_body", "_dialogue", "_ended", "_headers", "_inner", "_reads", "_turn", "_whole")
+
+    def __init__(
+        self,
+        turn: Turn,
+        dialogue: Dialogue,
+        inner: UpstreamReply,
+        *,
+        headers: CIMultiDict[str],
+        whole: bytes | None = None,
+    ) -> None:
+        self._turn = turn
+        self._dialogue = dialogue
+        self._inner = inner
+        self._headers = headers
+        self._body = whole
+        self._whole = whole is not None
+        self._reads = 0
+        self._ended = False
+
+    @property
+    def status(self) -> int:
+        return 200
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        return self._inner.headers
+
+    @property
+    def content_type(self) -> str:
+        return "application/json" if self._whole else "text/event-stream"
+
+    @property
+    def bytes_read(self) -> int:
+        return self._inner.bytes_read
+
+    async def read(self, due: float) -> bytes:
+        """What has come, in OpenAI's form; `b""` at the clean end."""
+        if self._whole:
+            body, self._body = self._body, b""
+            return body or b""
+        while not self._ended:
+            data = await self._inner.read(due)
+            self._ended = not data
+            out = self._dialogue.feed(data) if data else self._dialogue.finish()
+            again = self._dialogue.again
+            if again is not None:
+                await self._restart(again)
+            elif out:
+                return out
+        return b""
+
+    async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
+        """The whole answer."""
+        if self._whole:
+            return await self.read(first_due)
+        pieces = []
+        due = min(first_due, total_due)
+        while data := await self.read(due):
+            pieces.append(data)
+            due = min(self._turn.patience.now() + idle_s, total_due)
+        return b"".join(pieces)
+
+    async def settle(self, delivered: Mapping[str, Any] | None) -> None:
+        """Keep what the dialogue wants kept."""
+        for memory in self._dialogue.remember(delivered):
+            await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._inner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def _restart(self, ask: HttpAsk) -> None:
+        """What was fed is void, and none of it was given out: ask as the dialogue says instead."""
+        self._inner.close()
+        self._reads += 1
+        if self._reads > MAX_STEPS:
+            raise _endless()
+        other = await _converse(self._turn, self._dialogue, self._headers, first=ask, repeatable=False)
+        self._inner, self._body, self._whole = other._inner, other._body, other._whole
+        self._ended = False
+        if self._whole:
+            raise UpstreamBadReply("the model server's answer is not an event stream")
+
+
+ChatReply = UpstreamReply | TranslatedReply
+
+
+class _GoOn(Exception):
+    """An answer that is no fault: the dialogue has more to ask."""
+
+    def __init__(self, ask: HttpAsk) -> None:
+        super().__init__()
+        self.ask = ask
+
+
+async def _begun(turn: Turn, raw: bytes, original: ChatRequest | None) -> Dialogue:
+    kind = turn.upstream.kind
+    body = msgspec.json.decode(raw)
+    scope = _scope(turn)
+    client = original.body if original is not None else None
+    known = await turn.shared.sessions.recall(*kind.keys(client or body, scope=scope))
+    situation = Situation(
+        now=turn.shared.wall(),
+        make_id=turn.make_call_id,
+        answer_id=f"chatcmpl-{turn.id.removeprefix('req_')}",
+        scope=scope,
+        max_event_bytes=turn.configuration.settings.max_event_bytes,
+    )
+    return kind.begin(body, raw, situation=situation, known=known, original=client)
+
+
+async def _converse(
+    turn: Turn,
+    dialogue: Dialogue,
+    headers: CIMultiDict[str],
+    *,
+    repeatable: bool,
+    first: HttpAsk | None = None,
+) -> TranslatedReply:
+    ask = first or dialogue.ask
+    for _ in range(MAX_STEPS):
+        try:
+            inner = await _sent(turn, dialogue, ask, headers, repeatable=repeatable)
+        except _GoOn as more:
+            ask = more.ask
+            continue
+        if ask.streams and inner.content_type == "text/event-stream":
+            return TranslatedReply(turn, dialogue, inner, headers=headers)
+        with inner:
+            body = await _read_all(turn, inner)
+        outcome = dialogue.answered(inner.status, inner.headers, body)
+        if isinstance(outcome, HttpAsk):
+            ask = outcome
+        elif outcome.status >= 400:
+            raise _refusal(turn, outcome)
+        else:
+            return TranslatedReply(turn, dialogue, inner, headers=headers, whole=outcome.body)
+    raise _endless()
+
+
+async def _sent(
+    turn: Turn, dialogue: Dialogue, ask: HttpAsk, headers: CIMultiDict[str], *, repeatable: bool
+) -> UpstreamReply:
+    async def refused(reply: UpstreamReply) -> UpstreamError:
+        outcome = dialogue.answered(reply.status, reply.headers, await error_body(reply, turn.patience))
+        if isinstance(outcome, HttpAsk):
+            raise _GoOn(outcome)
+        return _refusal(turn, outcome)
+
+    sent = headers.copy()
+    sent.update(ask.headers)
+    return await open_reply(
+        turn,
+        ask.method,
+        turn.upstream.url(ask),
+        headers=sent,
+        body=ask.body or None,
+        repeatable=repeatable,
+        refused=refused,
+    )
+
+
+async def _read_all(turn: Turn, reply: UpstreamReply) -> bytes:
+    upstream, started = turn.upstream, turn.upstream_started
+    return await reply.read_all(
+        first_due=started + upstream.first_byte_timeout_s,
+        idle_s=upstream.idle_timeout_s,
+        total_due=started + upstream.total_timeout_s,
+    )
+
+
+def _refusal(turn: Turn, outcome: Reply) -> UpstreamError:
+    key_is_ours = not turn.upstream.forwards_credentials
+    if outcome.status in (401, 403) and key_is_ours:
+        return UpstreamRejected("the model server refused the gateway's own key", status=outcome.status)
+    payload = outcome.body
+    for secret in filter(None, (turn.upstream.api_key, turn.upstream.cookies)):
+        payload = payload.replace(secret.encode(), MASK)
+    return UpstreamRejected(
+        f"the model server answered with status {outcome.status}",
+        status=outcome.status,
+        payload=payload,
+        retry_after_s=outcome.retry_after_s,
+    )
+
+
+def _endless() -> UpstreamBadReply:
+    return UpstreamBadReply("the model server's conversation does not come to an answer")
+
+
+def _scope(turn: Turn) -> str:
+    """Whose conversation it is: of one credential no other client reads."""
+    token = bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key") or ""
+    return blake2b(
+        token.encode("utf-8", "surrogateescape"), key=turn.shared.secret, digest_size=SCOPE_BYTES
+    ).hexdigest()
+
+
+def _delivered(turn: Turn) -> Mapping[str, Any] | None:
+    """The message that the client was given."""
+    if turn.delivered is None:
+        return None
+    data = b"".join(turn.delivered)
+    try:
+        answer = msgspec.json.decode(stream_to_body(data) if turn.stream else data)
+        message = answer["choices"][0]["message"]
+    except (GatewayError, ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return message if isinstance(message, dict) else None
