@@ -1,10 +1,11 @@
-"""The command line: `toolgate serve`, `check`, `try`, `dialects`, `settings`, `version`."""
+"""The command line: `toolgate serve`, `check`, `doctor`, `reload`, `rollout`, `report`, `replay`, `export` and more."""
 
 import errno
 import os
 import platform
 import sys
-from typing import BinaryIO
+from importlib import import_module
+from typing import BinaryIO, cast
 
 import click
 
@@ -18,6 +19,7 @@ EXIT_FAILED = 1
 EXIT_SETTINGS = 78
 EXIT_INTERRUPTED = 130
 
+_MODULES = {name: f"gateway.cli_{name}" for name in ("doctor", "export", "reload", "replay", "report", "rollout")}
 _MAX_ANSWER_BYTES = 64 << 20
 _CANNOT_LISTEN = {
     errno.EADDRINUSE: "is in use: stop the program that holds it, or set GATEWAY_PORT to another one",
@@ -26,7 +28,20 @@ _CANNOT_LISTEN = {
 }
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The commands here, and those that have a module of their own, which is loaded when it is asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted([*super().list_commands(context), *_MODULES])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _MODULES:
+            return super().get_command(context, name)
+        command = getattr(import_module(_MODULES[name]), name)
+        return cast("click.Command", command)
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="toolgate", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -42,6 +57,8 @@ def cli(context: click.Context) -> None:
       toolgate check                                      are the settings right?
       toolgate try answer.txt                             what would be made of this answer?
       toolgate dialects                                   which forms of calls are read?
+      toolgate rollout status                             who is live, and how does it fare?
+      toolgate report --days 7                            what would have been done, and was it right?
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

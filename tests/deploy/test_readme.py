@@ -81,8 +81,9 @@ def test_every_command_exists_with_its_options(arguments: list[str]) -> None:
     rest, parent = list(arguments), click.Context(cli, info_name="toolgate")
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
-        assert name in command.commands, f"toolgate has no command {name}"
-        command = command.commands[name]
+        found = command.get_command(parent, name)
+        assert found is not None, f"toolgate has no command {name}"
+        command = found
     command.make_context(arguments[0], rest, parent=parent)
 
 

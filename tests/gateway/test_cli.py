@@ -83,7 +83,7 @@ def test_check_prints_every_setting_and_no_secret():
 
 
 def test_check_prints_every_fault_and_exits_with_78():
-    result = run("check", environ={"GATEWAY_PORT": "x", "CANARY_PERCENT": "5", "STRATEGY_RULES": "*=nonsense"})
+    result = run("check", environ={"GATEWAY_PORT": "x", "CANARY_PERCENT": "500", "STRATEGY_RULES": "*=nonsense"})
     assert result.exit_code == 78
     assert len(re.findall("^fault: ", result.stderr, re.MULTILINE)) == 3
     assert "nonsense" in result.stderr
