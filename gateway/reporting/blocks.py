@@ -59,6 +59,8 @@ class Chart:
     kind: Literal["bars", "columns", "intervals"]
     points: tuple[Point, ...]
     legend: tuple[str, ...] = ()
+    most: float = 1.0
+    """Of intervals: the share at the right end."""
 
 
 @frozen(kw_only=True)
@@ -67,7 +69,6 @@ class Examples:
 
     title: str
     items: tuple[Example, ...]
-    is_open: bool = False
 
 
 Block = Words | Command | Table | Chart | Examples

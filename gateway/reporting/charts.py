@@ -38,7 +38,8 @@ def draw(chart: Chart) -> str:
 def _rows(chart: Chart) -> tuple[int, Iterator[str]]:
     """Each row has its words above its bar, so that neither takes room from the other."""
     draw_row = _interval if chart.kind == "intervals" else _bar
-    most = max((point.value for point in chart.points), default=0.0) or 1.0
+    largest = max((point.value for point in chart.points), default=0.0)
+    most = chart.most if chart.kind == "intervals" else largest or 1.0
     return _ROW * len(chart.points), (
         _row_words(point, place * _ROW) + draw_row(point, place * _ROW + 22, most)
         for place, point in enumerate(chart.points)
@@ -60,9 +61,9 @@ def _bar(point: Point, top: int, most: float) -> str:
     )
 
 
-def _interval(point: Point, top: int, _most: float) -> str:
-    low, high = point.low or 0.0, point.high if point.high is not None else 1.0
-    mark = _percent(max(0.0, point.value - 0.003))
+def _interval(point: Point, top: int, most: float) -> str:
+    low, high = (point.low or 0.0) / most, (point.high if point.high is not None else 1.0) / most
+    mark = _percent(max(0.0, point.value / most - 0.003))
     return (
         f'<rect class="track" x="0" y="{top + 3}" width="100%" height="4" rx="2"></rect>'
         f'<rect class="reach" x="{_percent(low)}" y="{top}" width="{_percent(high - low)}" height="10" rx="3"></rect>'

@@ -119,9 +119,8 @@ def _number(table: Table, place: int) -> str:
 
 
 def _examples(block: Examples) -> str:
-    opened = ' open="open"' if block.is_open else ""
     items = "".join(_example(item) for item in block.items)
-    return f"<details{opened}><summary>{escaped(f'{block.title} ({len(block.items)})')}</summary>{items}</details>"
+    return f"<details><summary>{escaped(f'{block.title} ({len(block.items)})')}</summary>{items}</details>"
 
 
 def _example(item: Example) -> str:

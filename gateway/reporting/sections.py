@@ -26,6 +26,8 @@ from gateway.reporting.words import (
 __all__ = ["heading", "sections"]
 
 _ROWS = 25
+_SCALES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Right ends of a chart of shares."""
 
 
 def heading(figures: Figures) -> Heading:
@@ -138,7 +140,7 @@ def _wrong(figures: Figures) -> Iterator[Block]:
             f"{number(review.refusals.hits)} of {number(review.refusals.of)} stayed text rightly."
         )
     if review.wrong:
-        yield Examples(title="Labelled wrong", items=review.wrong, is_open=True)
+        yield Examples(title="Labelled wrong", items=review.wrong)
     for sign in suspects.signs:
         if sign.examples:
             yield Examples(title=f"Examples: {sign_words(sign.sign)}", items=sign.examples)
@@ -206,10 +208,13 @@ def _failures(figures: Figures) -> Iterator[Block]:
 def _arms(figures: Figures) -> Iterator[Block]:
     if not figures.arms:
         return
+    rows = [Sliced(name=arm.arm, success=arm.bad) for arm in figures.arms if arm.requests]
+    most = min((step for step in _SCALES if all(row.success.high <= step for row in rows)), default=1.0)
     yield Chart(
-        title="Share of bad requests by arm, with 95 % intervals",
+        title=f"Share of bad requests by arm, with 95 % intervals, from 0 to {100 * most:g} %",
         kind="intervals",
-        points=tuple(_interval_point(Sliced(name=arm.arm, success=arm.bad)) for arm in figures.arms if arm.requests),
+        points=tuple(map(_interval_point, rows)),
+        most=most,
     )
     yield Table(
         title="Ends and outcomes",

@@ -35,7 +35,7 @@ section { margin: 1rem 0; scroll-margin-top: 1rem; }
 .verdict.waiting { background: var(--wait-bg); border-color: var(--wait); }
 .verdict.waiting strong { color: var(--wait); }
 .period, .note, .legend, footer { color: var(--soft); font-size: .87rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 14rem), 1fr)); gap: 1rem;
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 9.5rem), 1fr)); gap: .75rem;
   margin: 1rem 0; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 1rem 1.25rem; }
 .tile dt { color: var(--soft); font-size: .87rem; }
@@ -57,10 +57,12 @@ svg .value, svg .tick { fill: var(--soft); } svg .tick { font-size: 11px; }
 .track { fill: var(--track); }
 .axis { stroke: var(--line); }
 .scroll { overflow-x: auto; margin: .75rem 0 1.25rem; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+table { border-collapse: collapse; min-width: min(100%, 34rem); font-size: .9rem; }
+.pair table { width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 500; white-space: nowrap; }
 td { overflow-wrap: break-word; max-width: 26rem; }
+td:nth-child(n+2):not(.number) { min-width: 5.5rem; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 td.number { white-space: nowrap; }
 tr.good td:nth-child(2) { color: var(--good); font-weight: 600; }
@@ -76,6 +78,7 @@ article p { font-size: .87rem; color: var(--soft); margin: .1rem 0 .4rem; }
 .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .5rem 1rem; }
 .sides > div { min-width: 0; } .sides h5 { margin: 0; font-size: .8rem; font-weight: 500; color: var(--soft); }
 footer { padding: 1rem 1rem 2.5rem; }
-@media (max-width: 30rem) { section, .verdict { padding: 1rem; } .verdict strong { font-size: 1.6rem; } }
+@media (max-width: 30rem) { section, .verdict { padding: 1rem; } .verdict strong { font-size: 1.6rem; }
+  th, td { padding-right: .6rem; font-size: .84rem; } }
 @media print { body { background: none; } section { break-inside: avoid; } }
 """

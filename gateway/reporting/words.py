@@ -87,7 +87,7 @@ def interval(rate: Rate) -> str:
     """The 95 % interval of a share."""
     if rate.share is None:
         return NONE
-    words = f"{percent(rate.low)} to {percent(rate.high)}"
+    words = f"{100 * rate.low:.1f}–{100 * rate.high:.1f}\u00a0%"
     return f"{words} (too few)" if rate.too_few else words
 
 
