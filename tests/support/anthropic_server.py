@@ -51,7 +51,7 @@ class AnthropicServer:
 
     def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:
         """The answer to one HTTP request."""
-        if headers.get("x-api-key") != self.key:
+        if headers.get("x-api-key") != self.key and headers.get("authorization") != f"Bearer {self.key}":
             return wire_error(401, error_body("authentication_error", "invalid x-api-key"))
         if "anthropic-version" not in headers:
             return self._invalid("anthropic-version: header is required")

@@ -99,7 +99,10 @@ class AnthropicKind:
 
     def credentials(self, key: str | None, cookies: str | None = None) -> Headers:
         version = ("anthropic-version", self.options.version)
-        return (("x-api-key", key), version) if key else (version,)
+        if not key:
+            return (version,)
+        proof = ("Authorization", f"Bearer {key}") if self.options.auth == "bearer" else ("x-api-key", key)
+        return (proof, version)
 
     def keys(self, body: Mapping[str, Any], *, scope: str = "") -> tuple[str, ...]:
         return keys_of_history(KIND, body, scope=scope)

@@ -50,6 +50,8 @@ class AnthropicOptions:
     """What may differ between servers of this kind."""
 
     version: str = "2023-06-01"
+    auth: Literal["x-api-key", "bearer"] = "x-api-key"
+    """Where the key goes: servers of others often take it as a bearer only."""
     max_tokens: int | None = None
     """For requests that set none; None: by model."""
     late_system: Literal["lead", "inline"] = "lead"

@@ -479,4 +479,6 @@ def test_models_are_listed_in_openais_form() -> None:
 
 def test_the_key_and_the_version_go_into_headers() -> None:
     assert dict(AnthropicKind().credentials("k")) == {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+    bearer = AnthropicKind(AnthropicOptions(auth="bearer")).credentials("k")
+    assert dict(bearer) == {"Authorization": "Bearer k", "anthropic-version": "2023-06-01"}
     assert dict(AnthropicKind().credentials(None)) == {"anthropic-version": "2023-06-01"}
