@@ -34,9 +34,14 @@ DRY_RUN = Board(
                 panel(
                     "series",
                     "Would change, by dialect",
-                    "Share of answers that would become a call.",
+                    "Share of all answers that would become a call of this dialect.",
                     "percentunit",
-                    (share(_VERDICTS, _CHANGES, by="dialect", of=ALL), "{{dialect}}"),
+                    (
+                        f"{per_second(_VERDICTS, _CHANGES, by='dialect', of=ALL)}"
+                        f" / on () group_left () ({per_second(_VERDICTS, of=ALL)} > 0)",
+                        "{{dialect}}",
+                    ),
+                    stacked=True,
                     width=12,
                     no_value="No dry run",
                 ),
@@ -97,6 +102,7 @@ DRY_RUN = Board(
                     increase(_VERDICTS, of=ALL),
                     limits=((None, "red"), (500.0, "orange"), (2000.0, "green")),
                     width=6,
+                    height=5,
                     no_value="No dry run",
                 ),
                 panel(
@@ -108,6 +114,7 @@ DRY_RUN = Board(
                     f"{increase(_VERDICTS, _FAILS, of=ALL)} / ({increase(_VERDICTS, _CALLS, of=ALL)} > 0)",
                     limits=((None, "green"), (0.01, "orange"), (0.02, "red")),
                     width=6,
+                    height=5,
                     no_value="No calls seen",
                 ),
                 panel(
@@ -118,6 +125,7 @@ DRY_RUN = Board(
                     increase("toolgate_dryrun_noise_total", of=ALL),
                     limits=_ANY,
                     width=6,
+                    height=5,
                     no_value="No dry run",
                 ),
                 panel(
@@ -129,6 +137,7 @@ DRY_RUN = Board(
                     f'(increase({OVERHEAD}_bucket{{{ALL},phase="total"}}[$__range])))',
                     limits=((None, "green"), (0.025, "orange"), (0.05, "red")),
                     width=6,
+                    height=5,
                 ),
                 panel(
                     "series",

@@ -139,7 +139,7 @@ ROLLOUT = Board(
                     "Stream ends other than completed",
                     "Streams per second that did not run to their end, by reason and arm.",
                     "ops",
-                    (per_second(ENDS, 'reason!="completed"', by="reason, arm"), "{{reason}} {{arm}}"),
+                    (per_second(ENDS, 'reason!="completed"', by="reason, arm") + " > 0", "{{reason}} {{arm}}"),
                 ),
                 panel(
                     "series",

@@ -87,10 +87,7 @@ TRANSFORMS = Board(
                     "Errors by reason",
                     "Candidates per second that could not become a call.",
                     "ops",
-                    (
-                        per_second("toolgate_transform_errors_total", by="strategy, reason", of=ALL),
-                        "{{strategy}} {{reason}}",
-                    ),
+                    (per_second("toolgate_transform_errors_total", by="reason", of=ALL), "{{reason}}"),
                     no_value=NONE_YET,
                 ),
                 panel(

@@ -257,7 +257,7 @@ def test_rates_follow_the_scrape_interval_and_the_resolution(name: str):
 def test_a_share_without_traffic_is_nothing_rather_than_not_a_number(name: str):
     for panel, target in targets(DASHBOARDS[name]):
         if " / " in target["expr"] and "process_max_fds" not in target["expr"]:
-            assert re.search(r" / \(.*> 0\)", target["expr"], re.DOTALL), panel["title"]
+            assert re.search(r" / (on \(\) group_left \(\) )?\(.*> 0\)", target["expr"], re.DOTALL), panel["title"]
 
 
 @each_dashboard

@@ -1,0 +1,1 @@
+"""What the preview pictures are made of: an invented day, and its drawing."""
