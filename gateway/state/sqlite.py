@@ -31,6 +31,8 @@ _LONGEST_JUMP_S = 60
 """A clock that is set back by less goes on in the last block; after more, the blocks of the future are dropped."""
 _LARGE_OPERATION_S = 5.0
 """Least time for batches, pages and trimming: none of them is waited for by a request."""
+_WORK_S = 0.1
+"""What a small operation may take beside waiting for the lock."""
 _PAGE = 200
 _TRIM_ROWS = 1000
 _VACUUM_PAGES = 1000
@@ -42,7 +44,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, *, timeout_s: float = 0.2, wall: Callable[[], float] = time.time) -> None:
         self._large_s = max(_LARGE_OPERATION_S, 2 * timeout_s)
-        self._small_s = 2 * timeout_s
+        self._small_s = timeout_s + _WORK_S
         self._wall = wall
         self._journal = Line(path=path, timeout_s=timeout_s)
         self._values = Line(path=path, timeout_s=timeout_s)
