@@ -107,6 +107,17 @@ def test_fewer_conversations_than_asked_for_are_no_fault() -> None:
     assert run(*[three] * 200, rules=JudgeRules(min_keys=4))[1] is None
 
 
+def test_conversations_that_failed_before_the_evidence_was_nil_are_forgotten() -> None:
+    state, _ = run(Counts(live=10, control=90, live_bad=keys(3)))
+    assert len(state.arms.live_keys) == 3
+    state, _ = step(state, Counts(live=10, control=90, control_bad=keys(80)), RULES)
+    assert state.evidence["arms"] == 0
+    assert state.arms.live_keys == {}
+    for _ in range(200):
+        state, found = step(state, Counts(live=10, control=90, live_bad=keys(2, "tenant")), RULES)
+        assert found is None
+
+
 def test_a_small_difference_in_points_is_no_fault() -> None:
     """Ten times the risk, but of next to nothing."""
     blocks = [

@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy.rollout import WHOLE, InForce, assign, bucket, is_live
+from gateway.policy.rollout import WHOLE, Forced, InForce, assign, bucket, is_live
 
 ROOT = Path(__file__).parents[3]
 SALT = b"canary of the tests"
@@ -81,13 +82,15 @@ def test_full_keeps_its_holdback(buckets: list[float]) -> None:
 
 def test_a_forced_arm_is_marked() -> None:
     in_force = InForce(mode="canary", percent=0)
-    for arm in ("live", "control", "off"):
+    arms: tuple[Forced, ...] = ("live", "control", "off")
+    for arm in arms:
         assignment = assign(in_force, SALT, "k", arm)
         assert (assignment.arm, assignment.forced) == (arm, True)
     assert not assign(in_force, SALT, "k").forced
 
 
 @pytest.mark.parametrize("mode", ["off", "dry_run"])
-def test_nothing_can_be_forced_beyond_what_is_in_force(mode: str) -> None:
-    assert assign(InForce(mode=mode), SALT, "k", "live").arm == mode
-    assert assign(InForce(mode=mode), SALT, "k", "off").arm == "off"
+def test_nothing_can_be_forced_beyond_what_is_in_force(mode: Literal["off", "dry_run"]) -> None:
+    in_force = InForce(mode=mode)
+    assert assign(in_force, SALT, "k", "live").arm == mode
+    assert assign(in_force, SALT, "k", "off").arm == "off"

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.core.ports import Block
 from gateway.core.records import DecisionRecord
 from gateway.policy.advance import CLEAR_S, advanced, refreshed
-from gateway.policy.codec import encoded, state_of
-from gateway.policy.evidence import ArmTotals, Evidence, Overhead, after
+from gateway.policy.codec import encoded, evidence_of, state_of
+from gateway.policy.evidence import ArmTotals, Evidence, Overhead, after, conversations
 from gateway.policy.gates import gates, wilson_upper
 from gateway.policy.rollout import WHOLE
 from gateway.policy.stages import (
@@ -253,7 +253,7 @@ class TestRollback:
     def test_needs_somebody_live(self) -> None:
         for mode in ("off", "dry_run"):
             with pytest.raises(Refused):
-                fallen(begin(RolloutRules(transform_mode=mode)))  # type: ignore[arg-type]
+                fallen(begin(RolloutRules(transform_mode=mode)))
         with pytest.raises(Refused):
             fallen(fallen(begin()))
 
@@ -469,6 +469,59 @@ def states() -> st.SearchStrategy[RolloutState]:
     )
 
 
+class TestEvidence:
+    def test_is_that_of_its_epoch(self) -> None:
+        bad = Block(
+            number=1,
+            counts={named("seen", 1, "live", "a/b"): 5, named("requests", 1, "live", "a/b"): 5},
+            marks=frozenset({named("bad", 1, "live", "a/b", "k"), named("key", 1, "live", subject="k")}),
+        )
+        ours, theirs = (after(Evidence(epoch=epoch), [bad], CANARY.judge()) for epoch in (1, 2))
+        assert (ours.arm("live").bad, ours.arm("live").seen, conversations(ours)) == (1, 5, 1)
+        assert theirs == Evidence(epoch=2, block=1, overhead=Overhead(began=1))
+
+    def test_takes_every_block_once(self) -> None:
+        block = Block(number=4, counts={named("requests", 1, "live", "a/b"): 5}, marks=frozenset())
+        once = after(Evidence(epoch=1), [block], CANARY.judge())
+        assert after(once, [block, evolve(block, number=3)], CANARY.judge()) == once
+
+    def test_outlives_its_writing_down(self) -> None:
+        evidence = seconds(1, live={"recovery/hermes": 3}, control={"xml_prompt/tag_xml": 2})
+        assert evidence_of(encoded(evidence)) == evidence
+        assert len(encoded(evidence)) < 20_000
+
+    @pytest.mark.parametrize("many", [100, 1000, 50_000])
+    def test_counts_conversations(self, many: int) -> None:
+        marks = frozenset(named("key", 1, "live", subject=f"key {number}") for number in range(many))
+        evidence = Evidence(epoch=1)
+        for number in (1, 2):
+            evidence = after(evidence, [Block(number=number, counts={}, marks=marks)], CANARY.judge())
+        assert conversations(evidence) == pytest.approx(many, rel=0 if many == 100 else 0.3)
+
+    def test_is_bounded(self) -> None:
+        evidence = Evidence(epoch=1)
+        for number in range(1, 30):
+            names = [f"s{n}/d{number}" for n in range(20)]
+            counts = {named("seen", 1, arm, name): 10 for arm in ("live", "control") for name in names}
+            marks = {named("bad", 1, "live", name, f"{number} {n}" * 20) for name in names for n in range(50)}
+            block = Block(number=number, counts=counts, marks=frozenset(marks))
+            evidence = after(evidence, [block], CANARY.judge())
+        assert len(evidence.slices) == 32
+        assert len(encoded(evidence)) < 1_000_000
+
+    def test_without_a_dialect_is_no_slice(self) -> None:
+        counts = {named("seen", 1, "live", name): 5 for name in ("recovery/none", "recovery/glm", "")}
+        evidence = after(Evidence(epoch=1), [Block(number=1, counts=counts, marks=frozenset())], CANARY.judge())
+        assert set(evidence.slices) == {"recovery/glm"}
+
+    def test_names_of_other_versions_say_nothing(self) -> None:
+        names = ["", "|", "n", "z|1|live|a/b|", "n|one|live|a/b|", "n|-1|live|a/b|", "n|\u0661|live|a/b|", "|" * 1000]
+        block = Block(number=1, counts=dict.fromkeys(names, 1), marks=frozenset(names))
+        assert after(Evidence(epoch=1), [block], CANARY.judge()) == Evidence(
+            epoch=1, block=1, overhead=Overhead(began=1)
+        )
+
+
 class TestMeeting:
     @settings(max_examples=200)
     @given(states(), states())
@@ -510,7 +563,7 @@ class Rollout(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rules = CANARY
+        self.given = CANARY
         self.now = NOW
         self.state = begin()
         self.decisions: list[DecisionRecord] = []
@@ -519,15 +572,15 @@ class Rollout(RuleBasedStateMachine):
         mode=st.sampled_from(["off", "dry_run", "canary", "full"]), auto=st.sampled_from(["rollback", "promote"])
     )
     def start(self, mode: str, auto: str) -> None:
-        self.rules = RolloutRules(transform_mode=mode, rollout_auto=auto)  # type: ignore[arg-type]
-        self.state = begun(self.rules, self.now, BY)
+        self.given = RolloutRules(transform_mode=mode, rollout_auto=auto)  # type: ignore[arg-type]
+        self.state = begun(self.given, self.now, BY)
 
     def take(self, change: Change | None) -> None:
         """Check what holds of every change, and take it."""
         if change is None:
             return
         before, after, decision = self.state, change.state, change.decision
-        share = in_force(before, self.rules).percent, in_force(after, self.rules).percent
+        share = in_force(before, self.given).percent, in_force(after, self.given).percent
         assert after.revision == before.revision + 1
         assert after.epoch in (before.epoch, before.epoch + 1)
         assert (decision.state_before, decision.state_after) == (shown_state(before), shown_state(after))
@@ -559,11 +612,11 @@ class Rollout(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        self.attempt(lambda: promoted(self.state, self.rules, now=self.now, by=BY, reason="r", numbers={}))
+        self.attempt(lambda: promoted(self.state, self.given, now=self.now, by=BY, reason="r", numbers={}))
 
     @rule()
     def roll_back(self) -> None:
-        self.attempt(lambda: rolled_back(self.state, self.rules, now=self.now, by=BY, reason="r", numbers={}))
+        self.attempt(lambda: rolled_back(self.state, self.given, now=self.now, by=BY, reason="r", numbers={}))
 
     @rule()
     def pause(self) -> None:
@@ -571,7 +624,7 @@ class Rollout(RuleBasedStateMachine):
 
     @rule()
     def resume(self) -> None:
-        self.attempt(lambda: resumed(self.state, self.rules, now=self.now, by=BY, reason="r"))
+        self.attempt(lambda: resumed(self.state, self.given, now=self.now, by=BY, reason="r"))
 
     @rule()
     def kill(self) -> None:
@@ -586,27 +639,27 @@ class Rollout(RuleBasedStateMachine):
         """A process begins anew under the same settings and finds the stored state."""
         stored = state_of(encoded(self.state))
         assert stored == self.state
-        if self.state.digest == self.rules.digest():
-            assert configured(stored, self.rules, now=self.now, by=BY) is None
+        if self.state.digest == self.given.digest():
+            assert configured(stored, self.given, now=self.now, by=BY) is None
 
     @rule(percent=st.integers(0, WHOLE), mode=st.sampled_from(["off", "dry_run", "canary", "full"]))
     def configure(self, percent: int, mode: str) -> None:
-        self.rules = evolve(self.rules, canary_percent=percent, transform_mode=mode)
+        self.given = evolve(self.given, canary_percent=percent, transform_mode=mode)  # type: ignore[arg-type]
         self.is_new = True
-        self.attempt(lambda: configured(self.state, self.rules, now=self.now, by=BY))
+        self.attempt(lambda: configured(self.state, self.given, now=self.now, by=BY))
         self.is_new = False
 
     @rule(bad=st.sampled_from([{}, {"recovery/hermes": 5}, {"recovery/hermes": 5, "xml_prompt/tag_xml": 5}]))
     def judge(self, bad: dict[str, int]) -> None:
         evidence = seconds(self.state.epoch, live=bad).aligned(self.state.epoch, self.state.slices_off)
         before = self.state
-        self.attempt(lambda: advanced(self.state, self.rules, evidence, now=self.now, by=BY))
+        self.attempt(lambda: advanced(self.state, self.given, evidence, now=self.now, by=BY))
         if before.killed or before.state in ("off", "rolled_back"):
             assert self.state == before, "nothing goes on by itself from here"
 
     @rule()
     def prove(self) -> None:
-        self.attempt(lambda: advanced(self.state, self.rules, proven(self.state), now=self.now, by=BY))
+        self.attempt(lambda: advanced(self.state, self.given, proven(self.state), now=self.now, by=BY))
 
     @precondition(lambda self: self.state.state == "paused")
     @invariant()
@@ -616,12 +669,12 @@ class Rollout(RuleBasedStateMachine):
     @invariant()
     def a_kill_switch_is_obeyed(self) -> None:
         if self.state.killed:
-            assert in_force(self.state, self.rules).mode == "off"
+            assert in_force(self.state, self.given).mode == "off"
 
     @invariant()
     def nobody_is_live_after_a_rollback(self) -> None:
         if self.state.state == "rolled_back":
-            assert in_force(self.state, self.rules).mode in ("dry_run", "off")
+            assert in_force(self.state, self.given).mode in ("dry_run", "off")
             assert self.state.percent == 0
 
 
