@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -40,6 +40,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
+_OLDEST_S = 50 * 365 * 86_400.0
 _DEFAULT_DAYS = 7.0
 _MAX_DAYS = 36_500.0
 
@@ -75,7 +76,8 @@ class Moment(click.ParamType[float]):
         text = str(value).strip()
         try:
             if text[-1:] in _UNITS and text[:-1].replace(".", "", 1).isdecimal() and text.isascii():
-                return datetime.now(UTC).timestamp() - float(text[:-1]) * _UNITS[text[-1]]
+                age = float(text[:-1]) * _UNITS[text[-1]]
+                return (datetime.now(UTC) - timedelta(seconds=min(age, _OLDEST_S))).timestamp()
             at = datetime.fromisoformat(text)
             return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
@@ -198,5 +200,6 @@ def written(path: str, text: str) -> None:
         part.write_text(text, encoding="utf-8")
         part.replace(target)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
