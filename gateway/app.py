@@ -74,9 +74,11 @@ class Gateway:
     def reload(self, settings: Settings) -> None:
         """Use new settings from the next request on; raises `ConfigError` and keeps the old ones when they fail."""
         upstream_url = settings.upstream_url or (self._demo.url if self._demo is not None else None)
-        if upstream_url is None:
+        if upstream_url is None and settings.is_demo:
             raise ConfigError(["UPSTREAM_URL: cannot be taken away while the gateway runs"])
-        self.shared.configuration = Configuration.build(settings, self._strategies, upstream_url=upstream_url)
+        self.shared.configuration = Configuration.build(
+            settings, self._strategies, upstream_url=upstream_url if settings.is_demo else None
+        )
         self.shared.admission.limit = settings.max_concurrency
         self.upkeep.follow(settings)
         for name in _FIXED:
@@ -98,11 +100,12 @@ async def build(
         log.warning("strategy_left_out", fault=fault)
     telemetry = metrics or _metrics(settings)
     async with AsyncExitStack() as closing:
-        demo = await start_demo() if settings.upstream_url is None else None
+        demo = await start_demo() if settings.is_demo else None
         if demo is not None:
             closing.push_async_callback(demo.close)
-        upstream_url = settings.upstream_url if demo is None else demo.url
-        configuration = Configuration.build(settings, loaded.strategies, upstream_url=upstream_url or "")
+        configuration = Configuration.build(
+            settings, loaded.strategies, upstream_url=None if demo is None else demo.url
+        )
         client = UpstreamClient.create()
         closing.push_async_callback(client.close)
         upkeep = await Upkeep.begin(settings, telemetry, names=frozenset(loaded.strategies) | DIALECTS)

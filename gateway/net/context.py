@@ -116,9 +116,9 @@ class Configuration:
 
     @classmethod
     def build(
-        cls, settings: Settings, strategies: Mapping[str, ToolExecutionStrategy], *, upstream_url: str
+        cls, settings: Settings, strategies: Mapping[str, ToolExecutionStrategy], *, upstream_url: str | None
     ) -> "Configuration":
-        """Raises `ConfigError` for rules that name a strategy which is not there."""
+        """Raises `ConfigError` for rules that name a strategy which is not there; `upstream_url` is the demo's."""
         factory = ToolExecutionFactory(
             strategies,
             rules=settings.all_rules(),
