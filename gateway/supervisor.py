@@ -14,22 +14,18 @@ of a request that ends with an error event instead of a cut, and starts a replac
   that the worker has gone, and a worker that the supervisor has: it then ends by itself.
 """
 
-import json
 import os
-import pickle
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
 
 import attrs
 import structlog
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from gateway import config
 from gateway.cli_banner import banner, listening_url
@@ -37,6 +33,7 @@ from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.notify import Notifier
 from gateway.supervisor_lanes import Lanes, open_lanes
+from gateway.supervisor_process import Worker, emptied, worker_command
 from gateway.supervisor_status import PidFile, Status, write_targets
 from gateway.telemetry.logs import configure_logging
 
@@ -44,7 +41,6 @@ __all__ = ["Pace", "Supervisor", "supervise"]
 
 EXIT_FAILED = 1
 EXIT_SETTINGS = 78
-COMMAND = (sys.executable, "-m", "gateway.supervisor_worker")
 FIXED = ("host", "port", "workers", "pid_file")
 """Settings that even new workers cannot change: they are the supervisor's own."""
 
@@ -77,55 +73,6 @@ class Pace:
         return 0.0 if failures <= 1 else min(self.longest_backoff_s, 2.0 ** min(failures - 2, 10))
 
 
-@define(kw_only=True, eq=False)
-class Worker:
-    """One process, as the supervisor sees it."""
-
-    process: "subprocess.Popen[bytes]"
-    channel: socket.socket
-    lane: int
-    slot: int
-    settings: Settings
-    started: float
-    heard: float
-    state: Literal["starting", "serving", "leaving"] = "starting"
-    served_since: float | None = None
-    kill_at: float | None = None
-    target: str | None = None
-    """Where its metrics are."""
-    also: set[int] = field(factory=set)
-    """Lanes of others that it accepts from."""
-    faults: tuple[str, ...] = ()
-    replaces: "Worker | None" = None
-    reload_pending: bool = False
-    is_closed: bool = False
-    """Its end of the channel is; the process ends, or has ended."""
-    _received: bytearray = field(factory=bytearray)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def tell(self, **order: Any) -> None:
-        """Give an order; a worker that is gone, or reads nothing, is found out by its silence."""
-        with suppress(OSError):
-            self.channel.send(json.dumps(order, separators=(",", ":")).encode() + b"\n")
-
-    def words(self) -> Iterator[dict[str, Any]]:
-        """Every whole message that has come."""
-        data, self.is_closed = _emptied(self.channel)
-        self._received += data
-        *lines, rest = self._received.split(b"\n")
-        self._received = bytearray(rest)
-        for line in lines:
-            yield json.loads(line)
-
-    def kill(self, number: int) -> None:
-        """Signal it, if it is still there."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-
-
 @define(kw_only=True)
 class Lane:
     """What the supervisor remembers of a lane while its workers come and go."""
@@ -152,7 +99,7 @@ class Supervisor:
         *,
         lanes: Lanes,
         pace: Pace | None = None,
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
@@ -160,7 +107,7 @@ class Supervisor:
         self._environ = dict(environ)
         self._open = lanes
         self._pace = pace or Pace()
-        self._command = command
+        self._command = command or worker_command()
         self._now = clock
         self._lanes = [Lane(start_at=0.0) for _ in lanes.sockets]
         self._workers: list[Worker] = []
@@ -199,7 +146,7 @@ class Supervisor:
             if isinstance(key.data, Worker):
                 self._listen_to(key.data)
             elif isinstance(key.fileobj, socket.socket):
-                _emptied(key.fileobj)
+                emptied(key.fileobj)
         while pending:
             self._obey(pending.pop(0))
         self._reap()
@@ -287,39 +234,19 @@ class Supervisor:
 
     def _start(self, lane: int, settings: Settings, *, replaces: Worker | None = None) -> Worker:
         used = {worker.slot for worker in self._workers}
-        slot = next(number for number in range(len(used) + 1) if number not in used)
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        part = {
-            "lane": lane,
-            "slot": slot,
-            "workers": len(self._lanes),
-            "channel": theirs.fileno(),
-            "lanes": self._open.filenos(),
-        }
-        inherited = [theirs.fileno(), *(number for numbers in self._open.filenos() for number in numbers)]
-        with theirs, open(_sealed(pickle.dumps(settings)), "rb") as handed:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                [*self._command, json.dumps(part)],
-                stdin=handed,
-                pass_fds=inherited,
-                env=self._environ,
-                process_group=0,  # Ctrl-C is the supervisor's to pass on
-            )
-        now = self._now()
-        worker = Worker(
-            process=process,
-            channel=ours,
+        worker = Worker.start(
+            self._command,
+            self._environ,
+            settings,
             lane=lane,
-            slot=slot,
-            settings=settings,
-            started=now,
-            heard=now,
-            replaces=replaces,
+            slot=next(number for number in range(len(used) + 1) if number not in used),
+            lanes=self._open.filenos(),
+            now=self._now(),
         )
+        worker.replaces = replaces
         self._workers.append(worker)
-        self._selector.register(ours, selectors.EVENT_READ, worker)
-        log.info("worker_started", slot=slot, lane=lane, pid=process.pid)
+        self._selector.register(worker.channel, selectors.EVENT_READ, worker)
+        log.info("worker_started", slot=worker.slot, lane=lane, pid=worker.pid)
         return worker
 
     def _listen_to(self, worker: Worker) -> None:
@@ -567,25 +494,3 @@ def supervise(settings: Settings, environ: Mapping[str, str]) -> int:
         return Supervisor(settings, environ, lanes=lanes).run()
     finally:
         writer.close()
-
-
-def _emptied(sock: socket.socket) -> tuple[bytes, bool]:
-    """What has come, and whether the other end has closed."""
-    pieces = []
-    try:
-        while data := sock.recv(1 << 16):
-            pieces.append(data)
-    except BlockingIOError:
-        return b"".join(pieces), False
-    except OSError:
-        pass
-    return b"".join(pieces), True
-
-
-def _sealed(data: bytes) -> int:
-    """A descriptor from which a worker reads its settings: they are in no file and in no argument list."""
-    number = os.memfd_create("toolgate-settings")
-    with open(number, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(number, 0, os.SEEK_SET)
-    return number

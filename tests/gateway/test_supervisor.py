@@ -16,6 +16,7 @@ from attrs import evolve
 from gateway.config import load
 from gateway.supervisor import Pace
 from gateway.supervisor_lanes import open_lanes
+from gateway.supervisor_process import worker_command
 from gateway.supervisor_status import PidFile, Status, read_status, write_targets
 from gateway.supervisor_worker import Part
 from tests.support.processes import Program, is_alive, takes_connections, until
@@ -236,6 +237,14 @@ async def test_systemd_hears_of_every_turn(fake: Callable[..., Fake], tmp_path: 
             program.signal(signal.SIGTERM)
             await until(lambda: is_heard("STOPPING=1"))
             assert await program.exit_code() == 0
+
+
+def test_a_worker_finds_modules_where_its_supervisor_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["/opt/toolgate/bin", "/opt/toolgate/lib"])
+    assert worker_command() == (sys.executable, "-P", "-m", "gateway.supervisor_worker")
+    for folder in ("", os.getcwd()):
+        monkeypatch.setattr(sys, "path", [folder])
+        assert worker_command() == (sys.executable, "-m", "gateway.supervisor_worker")
 
 
 def test_a_lane_that_was_left_keeps_what_waits_in_it() -> None:

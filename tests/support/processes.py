@@ -44,6 +44,7 @@ class Program:
         self._command = command
         self._environ = {
             "PATH": os.environ["PATH"],
+            **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},
             "GATEWAY_PORT": "0",
             "METRICS_PORT": "0",
             "GATEWAY_PID_FILE": str(self.pid_file),
@@ -146,6 +147,11 @@ class SlowAnswers:
 
     events: int = 8
     pause_s: float = 0.2
+    may_end: asyncio.Event = field(factory=asyncio.Event)
+    """Streams end only when it is set, as it is at first."""
+
+    def __attrs_post_init__(self) -> None:
+        self.may_end.set()
 
     async def script(self, connection: Connection, received: Received) -> None:
         if not received.json["stream"]:
@@ -157,6 +163,7 @@ class SlowAnswers:
         for number in range(self.events):
             await connection.send(text(f"{number} "))
             await asyncio.sleep(self.pause_s)
+        await self.may_end.wait()
         await connection.send(event(finish="stop"), DONE)
 
     @property

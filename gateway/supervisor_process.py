@@ -1,0 +1,121 @@
+"""One worker process from outside: how it is started, what it is told, what it says."""
+
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, Self
+
+from attrs import define, field
+
+from gateway.config import Settings
+
+__all__ = ["Worker", "emptied", "worker_command"]
+
+
+def worker_command() -> tuple[str, ...]:
+    """How a worker is started; modules of the working folder count only where they do for this process too."""
+    safely = () if {"", os.getcwd()} & set(sys.path) else ("-P",)
+    return (sys.executable, *safely, "-m", "gateway.supervisor_worker")
+
+
+@define(kw_only=True, eq=False)
+class Worker:
+    """One process, as the supervisor sees it."""
+
+    process: "subprocess.Popen[bytes]"
+    channel: socket.socket
+    lane: int
+    slot: int
+    settings: Settings
+    started: float
+    heard: float
+    state: Literal["starting", "serving", "leaving"] = "starting"
+    served_since: float | None = None
+    kill_at: float | None = None
+    target: str | None = None
+    """Where its metrics are."""
+    also: set[int] = field(factory=set)
+    """Lanes of others that it accepts from."""
+    faults: tuple[str, ...] = ()
+    replaces: "Worker | None" = None
+    reload_pending: bool = False
+    is_closed: bool = False
+    """Its end of the channel is; the process ends, or has ended."""
+    _received: bytearray = field(factory=bytearray)
+
+    @classmethod
+    def start(
+        cls,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        settings: Settings,
+        *,
+        lane: int,
+        slot: int,
+        lanes: list[list[int]],
+        now: float,
+    ) -> Self:
+        """Start the process; it inherits its end of the channel and the sockets of every lane."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        number = theirs.fileno()
+        part = {"lane": lane, "slot": slot, "workers": len(lanes), "channel": number, "lanes": lanes}
+        with theirs, open(_sealed(pickle.dumps(settings)), "rb") as handed:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                [*command, json.dumps(part)],
+                stdin=handed,
+                pass_fds=[number, *(sock for each in lanes for sock in each)],
+                env=environ,
+                process_group=0,  # Ctrl-C is the supervisor's to pass on
+            )
+        return cls(process=process, channel=ours, lane=lane, slot=slot, settings=settings, started=now, heard=now)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def tell(self, **order: Any) -> None:
+        """Give an order; a worker that is gone, or reads nothing, is found out by its silence."""
+        with suppress(OSError):
+            self.channel.send(json.dumps(order, separators=(",", ":")).encode() + b"\n")
+
+    def words(self) -> Iterator[dict[str, Any]]:
+        """Every whole message that has come."""
+        data, self.is_closed = emptied(self.channel)
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        for line in lines:
+            yield json.loads(line)
+
+    def kill(self, number: int) -> None:
+        """Signal it, if it is still there."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+
+def emptied(sock: socket.socket) -> tuple[bytes, bool]:
+    """What has come, and whether the other end has closed."""
+    pieces = []
+    try:
+        while data := sock.recv(1 << 16):
+            pieces.append(data)
+    except BlockingIOError:
+        return b"".join(pieces), False
+    except OSError:
+        pass
+    return b"".join(pieces), True
+
+
+def _sealed(data: bytes) -> int:
+    """A descriptor from which a worker reads its settings: they are in no file and in no argument list."""
+    number = os.memfd_create("toolgate-settings")
+    with open(number, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
