@@ -24,7 +24,8 @@ from previewing.drawing import Drawn, Line, page
 HERE = Path(__file__).parent
 START = 1_767_225_600.0  # the first of January 2026
 SECONDS = HOURS * 3600
-WINDOW = f"{4 * STEP_S}s"
+DRAWN_S = 5 * STEP_S
+WINDOW = f"{DRAWN_S}s"  # shorter than a step, and what falls between two steps would not be seen
 WIDTH = 1080
 
 
@@ -41,7 +42,7 @@ class Answers:
         except (urllib.error.URLError, ConnectionError):
             return False
 
-    def lines(self, query: str, *, instant: bool) -> list[Line]:
+    def lines(self, query: str, *, instant: bool = False, step: int = DRAWN_S) -> list[Line]:
         """What a query has over the day, or at its end."""
         query = (
             query.replace("$__rate_interval", WINDOW).replace("$__range", f"{SECONDS}s").replace("[1m]", f"[{WINDOW}]")
@@ -51,7 +52,7 @@ class Answers:
         if instant:
             found = self._ask("query", query=query, time=START + SECONDS)
             return [Line(labels=each["metric"], points=(_point(each["value"]),)) for each in found]
-        found = self._ask("query_range", query=query, start=START, end=START + SECONDS, step=STEP_S * 5)
+        found = self._ask("query_range", query=query, start=START, end=START + SECONDS, step=step)
         return [Line(labels=each["metric"], points=tuple(map(_point, each["values"]))) for each in found]
 
     def _ask(self, path: str, **parameters: object) -> list[Any]:
@@ -83,7 +84,7 @@ def prometheus(folder: Path) -> Iterator[Answers]:
         "--storage.tsdb.retention.time=100y",
         f"--web.listen-address=127.0.0.1:{port}",
         "--log.level=error",
-        f"--query.lookback-delta={STEP_S + 1}s",  # what was backfilled has no marks for series that ended
+        f"--query.lookback-delta={STEP_S // 2}s",  # what was backfilled has no marks for series that ended
     ]
     with subprocess.Popen(started) as process:  # noqa: S603 - fixed words
         try:
@@ -130,7 +131,7 @@ def main(names: tuple[str, ...]) -> None:
             marks = [
                 (
                     mark["iconColor"],
-                    [at for line in answers.lines(mark["expr"], instant=False) for at, _ in line.points],
+                    [at for line in answers.lines(mark["expr"], step=STEP_S) for at, _ in line.points],
                 )
                 for mark in dashboard["annotations"]["list"]
             ]

@@ -1,6 +1,8 @@
 """What a scrape costs a worker whose metrics are at their limits."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 
@@ -56,3 +58,11 @@ def test_five_thousand_series_take_less_than_fifty_milliseconds(accept: str):
     series, seconds = json.loads(result.stdout)
     assert SERIES <= series < 2 * SERIES
     assert seconds < BUDGET_S
+
+
+def test_prometheus_has_nothing_to_say_against_names_and_texts():
+    if shutil.which("promtool") is None and "TOOLGATE_CI" not in os.environ:
+        pytest.skip("needs promtool")
+    exposition = filled(1_000)[0].render()[0]
+    result = subprocess.run(["promtool", "check", "metrics"], input=exposition, capture_output=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
