@@ -133,7 +133,7 @@ class Supervisor:
                     self._turn(pending)
         finally:
             for worker in self._workers:
-                worker.kill(signal.SIGKILL)
+                worker.channel.close()  # after a fault of ours: they end by themselves
             self._open.close()
             self._selector.close()
             self._pid_file.remove()
@@ -154,6 +154,7 @@ class Supervisor:
         self._go_on_restarting()
         self._end_reload()
         self._share_lanes()
+        self._announce_once()
         self._tell_systemd()
 
     def _patience_s(self) -> float:
@@ -232,22 +233,31 @@ class Supervisor:
             if not any(worker.lane == number and worker.state != "leaving" for worker in self._workers):
                 self._start(number, self._settings)
 
-    def _start(self, lane: int, settings: Settings, *, replaces: Worker | None = None) -> Worker:
+    def _start(self, lane: int, settings: Settings, *, replaces: Worker | None = None) -> bool:
+        """Whether there is a process; without room for one the lane waits, as after a failure."""
         used = {worker.slot for worker in self._workers}
-        worker = Worker.start(
-            self._command,
-            self._environ,
-            settings,
-            lane=lane,
-            slot=next(number for number in range(len(used) + 1) if number not in used),
-            lanes=self._open.filenos(),
-            now=self._now(),
-        )
+        slot = next(number for number in range(len(used) + 1) if number not in used)
+        lanes = self._open.filenos()
+        try:
+            worker = Worker.start(
+                self._command, self._environ, settings, lane=lane, slot=slot, lanes=lanes, now=self._now()
+            )
+        except OSError as error:
+            log.error("worker_not_started", slot=slot, lane=lane, fault=error.strerror)
+            if replaces is None:
+                self._wait_longer(self._lanes[lane])
+            return False
         worker.replaces = replaces
         self._workers.append(worker)
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
-        log.info("worker_started", slot=worker.slot, lane=lane, pid=worker.pid)
-        return worker
+        log.info("worker_started", slot=slot, lane=lane, pid=worker.pid)
+        return True
+
+    def _wait_longer(self, lane: Lane) -> float:
+        lane.failures += 1
+        wait_s = self._pace.backoff_s(lane.failures)
+        lane.start_at = self._now() + wait_s
+        return wait_s
 
     def _listen_to(self, worker: Worker) -> None:
         if worker.is_closed:
@@ -280,9 +290,6 @@ class Supervisor:
         if worker.reload_pending:
             worker.tell(do="reload")
         self._publish()
-        if not self._announced and all(self._owner(number) for number in range(len(self._lanes))):
-            self._announced = True
-            self._announce()
 
     def _leaves_unasked(self, worker: Worker) -> None:
         """Somebody told it to end; its streams go on, and its lane gets another one at once."""
@@ -319,9 +326,9 @@ class Supervisor:
             return
         lane = self._lanes[worker.lane]
         served_s = self._now() - worker.served_since if worker.served_since is not None else 0.0
-        lane.failures = 1 if served_s >= self._pace.stable_s else lane.failures + 1
-        wait_s = self._pace.backoff_s(lane.failures)
-        lane.start_at = self._now() + wait_s
+        if served_s >= self._pace.stable_s:
+            lane.failures = 0
+        wait_s = self._wait_longer(lane)
         log.warning("worker_replaced", lane=worker.lane, failures=lane.failures, wait_s=wait_s)
         if not self._ever_ready and all(lane.failures >= self._pace.hopeless for lane in self._lanes):
             self._give_up(EXIT_FAILED, worker.faults)
@@ -437,9 +444,11 @@ class Supervisor:
             return
         while restart.left:
             old = restart.left.pop(0)
-            if old.state == "serving":
-                self._start(old.lane, restart.settings, replaces=old)
-                return
+            if old.state != "serving":
+                continue
+            if not self._start(old.lane, restart.settings, replaces=old):
+                self._give_up_restart(["a new worker cannot be started: see the log"])
+            return
         self._restart = None
         self._settings = restart.settings
         self._end_restart(())
@@ -459,7 +468,13 @@ class Supervisor:
 
     # What others are told -----------------------------------------------------------------------------------------
 
-    def _announce(self) -> None:
+    def _announce_once(self) -> None:
+        """When every lane has its worker; one that does not start keeps nobody waiting, as others serve its lane."""
+        if self._announced or self._stopping or not self._ever_ready:
+            return
+        if not all(self._owner(number) or lane.failures for number, lane in enumerate(self._lanes)):
+            return
+        self._announced = True
         url = listening_url(self._settings, self._open.port)
         for warning in self._settings.warnings:
             log.warning("setting_doubtful", warning=warning)

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Literal, Self
+from contextlib import ExitStack, suppress
+from typing import IO, Any, Literal, Self
 
 from attrs import define, field
 
@@ -61,18 +61,21 @@ class Worker:
         now: float,
     ) -> Self:
         """Start the process; it inherits its end of the channel and the sockets of every lane."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        number = theirs.fileno()
-        part = {"lane": lane, "slot": slot, "workers": len(lanes), "channel": number, "lanes": lanes}
-        with theirs, open(_sealed(pickle.dumps(settings)), "rb") as handed:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter
-                [*command, json.dumps(part)],
-                stdin=handed,
-                pass_fds=[number, *(sock for each in lanes for sock in each)],
-                env=environ,
-                process_group=0,  # Ctrl-C is the supervisor's to pass on
-            )
+        with ExitStack() as opened:
+            ours, theirs = map(opened.enter_context, socket.socketpair())
+            ours.setblocking(False)
+            number = theirs.fileno()
+            part = {"lane": lane, "slot": slot, "workers": len(lanes), "channel": number, "lanes": lanes}
+            with _sealed(pickle.dumps(settings)) as handed:
+                process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                    [*command, json.dumps(part)],
+                    stdin=handed,
+                    pass_fds=[number, *(sock for each in lanes for sock in each)],
+                    env=environ,
+                    process_group=0,  # Ctrl-C is the supervisor's to pass on
+                )
+            opened.pop_all()
+            theirs.close()
         return cls(process=process, channel=ours, lane=lane, slot=slot, settings=settings, started=now, heard=now)
 
     @property
@@ -112,10 +115,9 @@ def emptied(sock: socket.socket) -> tuple[bytes, bool]:
     return b"".join(pieces), True
 
 
-def _sealed(data: bytes) -> int:
-    """A descriptor from which a worker reads its settings: they are in no file and in no argument list."""
-    number = os.memfd_create("toolgate-settings")
-    with open(number, "wb", closefd=False) as file:
-        file.write(data)
-    os.lseek(number, 0, os.SEEK_SET)
-    return number
+def _sealed(data: bytes) -> IO[bytes]:
+    """A file without a name, from which a worker reads its settings: they are in no argument list."""
+    file = open(os.memfd_create("toolgate-settings"), "w+b")
+    file.write(data)
+    file.seek(0)
+    return file

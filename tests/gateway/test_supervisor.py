@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -135,6 +136,25 @@ async def test_a_lane_that_never_starts_is_served_by_another(fake: Callable[...,
         program.mode.write_text("fine")
         await program.logged("supervisor_started")
         await until(lambda: "0 leave 1" in program.orders)
+
+
+async def test_one_lane_that_never_starts_keeps_nobody_waiting(fake: Callable[..., Fake]) -> None:
+    async with fake("fine crash") as program:
+        assert await program.serving()
+
+
+async def test_without_descriptors_nothing_is_started_and_nothing_lost(fake: Callable[..., Fake]) -> None:
+    async with fake(pace={"longest_backoff_s": 0.05}) as program:
+        await program.logged("supervisor_started")
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(program.pid, resource.RLIMIT_NOFILE, (3, hard))
+        program.signal(signal.SIGUSR2)
+        await program.logged("restart_failed")
+        os.kill(program.workers[0], signal.SIGKILL)
+        await program.logged("worker_not_started", count=3)
+        resource.prlimit(program.pid, resource.RLIMIT_NOFILE, (1024, hard))
+        await program.logged("worker_ready", count=3)
+        await program.restarted(1)
 
 
 async def test_a_fault_in_the_settings_ends_the_start_with_its_words(fake: Callable[..., Fake]) -> None:
