@@ -61,12 +61,17 @@ def _packed(record: Record) -> Packed:
     if isinstance(record, DecisionRecord):
         record = evolve(record, numbers=_finite(record.numbers.items()))
     try:
+        return _encoded(record)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadRecord("a record cannot be encoded") from error
+
+
+def _encoded(record: Record) -> Packed:
+    try:
         body = _ENCODER.encode(record)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON text of a model may hold
         record = msgspec.convert(_sayable(msgspec.to_builtins(record)), type(record))
         body = _ENCODER.encode(record)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadRecord("a record cannot be encoded") from error
     completion_id = record.completion_id if isinstance(record, RequestRecord) else None
     return Packed(kind=_NAMES[type(record)], at=record.at, completion_id=completion_id, body=body)
 

@@ -168,6 +168,17 @@ async def test_a_batch_with_a_bad_record_is_not_kept_at_all(store):
 
 
 @every_store
+@pytest.mark.parametrize(
+    "fields", [{"usage": {"n": object()}}, {"usage": {"\ud800": object()}}, {"model": 7, "key": "\ud800"}]
+)
+async def test_what_is_no_proper_record_is_told_from_a_store_that_fails(store, fields):
+    with pytest.raises(BadRecord):
+        await store.append([a_request(**fields)])
+    await store.append([a_request(1.0)])
+    assert await all_of(store.scan(RequestRecord)) == [a_request(1.0)]
+
+
+@every_store
 async def test_half_a_surrogate_pair_costs_one_character(store):
     await store.append([a_request(answer_text="a\ud800b", completion_id="c\udfff", usage={"\ud800": 1})])
     [found] = await all_of(store.scan(RequestRecord))

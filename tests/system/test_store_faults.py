@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import statistics
 import tempfile
 import time
 import traceback
@@ -39,13 +40,13 @@ class Bench:
 
     def put(self, count: int = 50) -> None:
         """Put records as requests do, and see that none of them was held up."""
-        slowest = 0.0
+        took: list[float] = []
         for _ in range(count):
             begun = time.perf_counter()
             self.recorder.put(rating(float(self.accepted)))
-            slowest = max(slowest, time.perf_counter() - begun)
+            took.append(time.perf_counter() - begun)
             self.accepted += 1
-        assert slowest < 0.005
+        assert statistics.median(took) < 100e-6
 
     async def fails(self) -> None:
         """Records are not written, operations fail in good time, and soon at once."""

@@ -1,0 +1,114 @@
+"""What is particular to the store in Redis."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.core.records import FeedbackRecord, RequestRecord
+from gateway.state import redis as redis_module
+from gateway.state.redis import RedisStore
+from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import rating
+
+pytestmark = needs_redis
+
+
+@pytest.fixture
+async def server(tmp_path: Path, no_leaks: None) -> AsyncIterator[RedisServer]:
+    server = await RedisServer(tmp_path).start()
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def store(server: RedisServer) -> AsyncIterator[RedisStore]:
+    store = RedisStore(server.url, prefix="here:", timeout_s=2.0)
+    yield store
+    await store.close()
+
+
+async def fill(store: RedisStore) -> None:
+    await store.append([RequestRecord(id="r", at=1.0, key="", model="", upstream="", completion_id="c")])
+    await store.tally({"n": 1}, ["m"])
+    await store.put("k", b"v", ttl_s=60.0)
+    await store.swap("s", None, b"v")
+
+
+async def keys(server: RedisServer, store: RedisStore) -> dict[str, int]:
+    """All keys, numbers and digests left out, and how long each lives in seconds; -1 for ever."""
+    found = await store._client.keys("*")
+    return {re.sub(r"[0-9a-f]{10,}", "_", key.decode()): await store._client.ttl(key) for key in found}
+
+
+async def test_every_key_begins_with_the_prefix_and_what_grows_has_an_end(server, store):
+    await fill(store)
+    lives = await keys(server, store)
+    assert {key: bool(life > 0) for key, life in lives.items()} == {
+        "here:log:requests": False,
+        "here:at:requests": False,
+        "here:answer:_": True,
+        "here:batch:_": True,
+        "here:value:k": True,
+        "here:value:s": False,
+        "here:blocks": False,
+        "here:counts:_": True,
+        "here:marks:_": True,
+    }
+    assert all(lives[f"here:{name}:_"] >= 48 * 3600 - 5 for name in ("counts", "marks"))
+
+
+async def test_stores_with_other_prefixes_do_not_meet(server, store):
+    other = RedisStore(server.url, prefix="there:", timeout_s=2.0)
+    await fill(store)
+    assert await other.get("k") == {}
+    assert await other.find_answer("c") is None
+    assert [record async for record in other.scan(RequestRecord)] == []
+    await other.close()
+
+
+async def test_records_are_capped_even_if_nobody_trims(store, monkeypatch):
+    monkeypatch.setattr(redis_module, "MAX_RECORDS", 10)
+    await store.append([rating(float(at)) for at in range(5, 15)])
+    await store.append([rating(3.0), rating(20.0), rating(4.0)])
+    found = [record.at async for record in store.scan(FeedbackRecord)]
+    assert found == [*map(float, range(6, 15)), 20.0]
+    assert await store._client.xlen("here:log:feedback") == 10
+
+
+async def test_a_record_that_is_gone_from_the_stream_is_left_out(store):
+    await fill(store)
+    await store._client.delete("here:log:requests")
+    assert [record async for record in store.scan(RequestRecord)] == []
+    assert await store.find_answer("c") is None
+
+
+async def test_records_of_other_versions_are_read_as_far_as_they_can_be(store):
+    for at, body in ((1.0, b"{"), (2.0, b'{"at": 2, "completion_id": "c", "rating": "good", "new": [{}]}')):
+        number = await store._client.xadd("here:log:feedback", {"r": body})
+        await store._client.zadd("here:at:feedback", {number: at})
+    assert [record async for record in store.scan(FeedbackRecord)] == [rating(2.0)]
+
+
+async def test_many_callers_share_few_connections(server, store):
+    await fill(store)
+    assert await asyncio.gather(*(store.get("k") for _ in range(300))) == [{"k": b"v"}] * 300
+    clients = await store._client.client_list()
+    assert len(clients) <= 17
+
+
+async def test_trimming_gives_the_memory_back(store):
+    text = "x" * 2000
+    for begin in range(0, 3000, 500):
+        await store.append(
+            [
+                RequestRecord(id="r", at=float(at), key="", model="", upstream="", answer_text=text)
+                for at in range(begin, begin + 500)
+            ]
+        )
+    full = await store._size()
+    assert full > 6_000_000
+    assert await store.trim(before=2900.0, max_bytes=1 << 30) == 2900
+    assert await store._size() < full / 10
