@@ -452,7 +452,10 @@ class Settings:
         "How many samples with text a day keeps of each tool, dialect and verdict, in each process.",
     )
     dry_run_retention_days: int = _rollout(
-        "DRY_RUN_RETENTION_DAYS", whole(1, 3650), 14, "How long samples with text are kept."
+        "DRY_RUN_RETENTION_DAYS",
+        whole(1, 3650),
+        14,
+        "How long records are kept while TRANSFORM_MODE is dry_run, where that is shorter than STORE_RETENTION_DAYS.",
     )
     dry_run_ignore: tuple[IgnoreRule, ...] = _rollout(
         "DRY_RUN_IGNORE",
@@ -561,6 +564,13 @@ class Settings:
             shell_allow_operators=self.shell_allow_operators,
             prompt_reminder=self.prompt_reminder,
         )
+
+    @property
+    def retention_s(self) -> float:
+        """How long records are kept."""
+        is_dry = self.transform_mode == "dry_run"
+        days = min(self.store_retention_days, self.dry_run_retention_days) if is_dry else self.store_retention_days
+        return days * 86_400.0
 
     def rollout_rules(self) -> RolloutRules:
         """What the rollout goes by."""

@@ -77,7 +77,7 @@ class Upkeep:
         recorder = Recorder(
             store=store,
             telemetry=telemetry,
-            retention_s=settings.store_retention_days * 86400.0,
+            retention_s=settings.retention_s,
             max_bytes=settings.store_max_bytes,
         )
         return cls(
@@ -108,7 +108,7 @@ class Upkeep:
         """New settings are in force."""
         self.conductor.rules = settings.rollout_rules()
         self._redactor = Redactor(settings.secrets())
-        self.recorder.retention_s = settings.store_retention_days * 86400.0
+        self.recorder.retention_s = settings.retention_s
         self.recorder.max_bytes = settings.store_max_bytes
 
     async def run(self) -> None:

@@ -7,6 +7,7 @@ import queue
 import select
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -26,6 +27,8 @@ OnDrop = Callable[[str, int], None]
 
 _MAX_QUEUED_LINES = 10_000
 _MAX_BATCH_LINES = 256
+_GATHER_S = 0.02
+"""How long the first line of a batch waits for others: waking the thread for each would cost more than the line."""
 _CLOSE_TIMEOUT_S = 2.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
@@ -72,6 +75,8 @@ class LineWriter:
         """The lines that are there, at least one, and whether more may come."""
         batch: list[bytes] = []
         line = self._lines.get()
+        if line is not None:
+            time.sleep(_GATHER_S)
         while line is not None:
             batch.append(line)
             if len(batch) == _MAX_BATCH_LINES:

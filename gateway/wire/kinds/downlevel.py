@@ -123,10 +123,7 @@ def _merged_root(root: Schema, union: str) -> Schema:
     required.update(dict.fromkeys(name for name in out["properties"] if name in needed))
     if required:
         out["required"] = list(required)
-    if union != "allOf" and out.get("additionalProperties") is not False:
-        return out
-    closed = any(branch.get("additionalProperties") is False for branch in branches)
-    return {**out, "additionalProperties": False} if closed and union == "allOf" and len(branches) == 1 else out
+    return out
 
 
 def _at(root: Schema, reference: object) -> Schema:
