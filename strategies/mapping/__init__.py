@@ -1,0 +1,168 @@
+"""Tool surfaces: a model is shown the tool it was trained on, and its calls become calls of the client's own tools.
+
+A mapping is a table row here and two data tables: what the model's tool can do (`text_editor`, `apply_patch`) and how
+the clients' tools take it (`clients`). Between them stand a few operations on files (`operations`), which every tool is
+read into and written from. What a client's tools cannot do exactly is refused, in words for the model.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from attrs import evolve, field, frozen
+
+from gateway.core.tools import Tool, ToolSet
+from gateway.wire.openai_chat import ChatRequest
+from strategies.jsonish import dumps
+from strategies.mapping.apply_patch import APPLY_PATCH
+from strategies.mapping.clients import Client
+from strategies.mapping.conversation import base_id, decoded, part_id, translated
+from strategies.mapping.operations import Create, Lines, Refusal
+from strategies.mapping.surface import Surface
+from strategies.mapping.text_editor import TEXT_EDITOR
+
+__all__ = ["MAPPINGS", "CallBack", "Mapped", "Refusal", "ToolMapping", "base_id", "part_id"]
+
+
+@frozen(kw_only=True)
+class CallBack:
+    """One call of a client's tool, of the `count` that a call of the model became."""
+
+    name: str
+    arguments: str
+    number: int = 1
+    count: int = 1
+
+    def id(self, call_id: str) -> str:
+        """Its id, from the one that the model's call has or would have had."""
+        return part_id(call_id, self.number, self.count)
+
+
+@frozen(kw_only=True, eq=False)
+class Mapped:
+    """A request whose model sees its own tool instead of the client's."""
+
+    request: ChatRequest
+    """What the model is sent; its tools are what a text answer is read against."""
+    surface: Surface
+    tools_of_client: Client = field(repr=False)
+
+    @property
+    def tools(self) -> ToolSet:
+        """The tools that the model sees."""
+        return self.request.tools
+
+    @property
+    def client(self) -> str:
+        """Whose tools were found."""
+        return self.tools_of_client.name
+
+    def back(self, name: str, arguments: str) -> tuple[CallBack, ...] | Refusal:
+        """The client's calls for one call of the model; a call of any other tool is the client's already."""
+        if name != self.surface.name:
+            return (CallBack(name=name, arguments=arguments),)
+        given = decoded(arguments)
+        if given is None:
+            return Refusal("The arguments are not a JSON object.")
+        operations = self.surface.read(given)
+        calls = operations if isinstance(operations, Refusal) else self.tools_of_client.calls(operations)
+        if isinstance(calls, Refusal):
+            return Refusal(f"Nothing was done. {calls.text}")
+        return tuple(
+            CallBack(name=call.name, arguments=dumps(dict(call.arguments)), number=number, count=len(calls))
+            for number, call in enumerate(calls, 1)
+        )
+
+
+@frozen(kw_only=True, eq=False)
+class ToolMapping:
+    """One tool surface."""
+
+    id: str
+    surface: Surface
+
+    def of(self, request: ChatRequest) -> Mapped | None:
+        """The request for the model; `None` where the client has no tools that this surface could stand for."""
+        client = Client.of(request.tools).only(self.surface.does)
+        if self.surface.name in request.tools or not (client.can(Create) or client.can(Lines)):
+            return None
+        tool = self.surface.tool(client)
+        fields: dict[str, Any] = {
+            "tools": _tools(request, tool, client),
+            "messages": translated(request.messages, self.surface, client),
+        }
+        choice = _choice(request.tool_choice, tool.name, client)
+        if choice is not request.tool_choice:
+            fields["tool_choice"] = choice
+        body = {**request.body, **fields}
+        try:
+            raw = msgspec.json.encode(body)
+        except RecursionError:
+            return None
+        shown = evolve(
+            request,
+            raw=raw,
+            body=body,
+            messages=fields["messages"],
+            tools=ToolSet(_shown(request.tools, tool, client)),
+            tool_choice=choice,
+        )
+        return Mapped(request=shown, surface=self.surface, tools_of_client=client)
+
+
+def _shown(tools: ToolSet, tool: Tool, client: Client) -> list[Tool]:
+    """The tools with the model's where the first of those stood that it stands for."""
+    shown: dict[str, Tool] = {}
+    for declared in tools:
+        one = tool if declared.name in client.tools else declared
+        shown.setdefault(one.name, one)
+    return list(shown.values())
+
+
+def _tools(request: ChatRequest, tool: Tool, client: Client) -> list[Any]:
+    entries: list[Any] = []
+    placed = False
+    for entry in request.body.get("tools") or []:
+        if _name(entry) not in client.tools:
+            entries.append(entry)
+        elif not placed:
+            placed = True
+            function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            entries.append({"type": "function", "function": function})
+    return entries
+
+
+def _choice(choice: Any, name: str, client: Client) -> Any:
+    """A choice of one of the client's tools becomes one of the model's."""
+    if not isinstance(choice, dict):
+        return choice
+    if _name(choice) in client.tools:
+        return {**choice, "function": {**choice["function"], "name": name}}
+    allowed = choice.get("allowed_tools")
+    entries = allowed.get("tools") if isinstance(allowed, dict) else None
+    if not isinstance(allowed, dict) or not isinstance(entries, list):
+        return choice
+    if not any(_name(entry) in client.tools for entry in entries):
+        return choice
+    shown: list[Any] = []
+    for entry in entries:
+        one = {**entry, "function": {**entry["function"], "name": name}} if _name(entry) in client.tools else entry
+        if one not in shown:
+            shown.append(one)
+    return {**choice, "allowed_tools": {**allowed, "tools": shown}}
+
+
+def _name(entry: object) -> str | None:
+    function = entry.get("function") if isinstance(entry, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
+
+
+MAPPINGS: Mapping[str, ToolMapping] = MappingProxyType(
+    {
+        "apply_patch": ToolMapping(id="apply_patch", surface=APPLY_PATCH),
+        "claude_text_editor": ToolMapping(id="claude_text_editor", surface=TEXT_EDITOR),
+    }
+)
+"""The tool surfaces by the name that `TOOL_MAP` gives them."""
