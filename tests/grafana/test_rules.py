@@ -7,9 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from gateway.__main__ import cli
 from gateway.config import settings_table_markdown
 from tests.grafana.queries import METRICS, ROOT, SHIPPED, selectors
 
@@ -130,6 +132,20 @@ def test_the_runbook_names_panels_that_are_there():
     named = set(re.findall(r"(?<!\*)\*([A-Z][^*]+)\*(?!\*)", RUNBOOK.replace("\n", " ")))
     assert named
     assert named - titles == set()
+
+
+@pytest.mark.parametrize("document", ["RUNBOOK.md", "README.md"])
+def test_commands_are_there_with_their_options(document: str):
+    typed = re.findall(r"`toolgate ([^`]+)`", (ROOT / document).read_text("utf-8"))
+    assert typed
+    for words in map(str.split, typed):
+        command: click.Command = cli
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found is not None, words
+            command = found
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, (command.name, words)
 
 
 def test_the_runbook_names_settings_that_are_there():

@@ -4,8 +4,10 @@ import asyncio
 import json
 import math
 import os
+import re
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -141,7 +143,7 @@ class Prometheus:
         """Wait, bounded, until a query has a value other than 0."""
         async with asyncio.timeout(seconds):
             while True:
-                with suppress(aiohttp.ClientConnectionError):
+                with suppress(aiohttp.ClientConnectionError, aiohttp.ContentTypeError):  # it has only begun
                     if await self.value(query):
                         return
                 await asyncio.sleep(0.1)
@@ -285,38 +287,66 @@ async def faults_of(asked: Prometheus, panel: dict[str, Any]) -> list[str]:
     return faults
 
 
-async def test_an_alert_reaches_its_receiver(
+async def test_alerts_reach_their_receivers(
     started: Callable[..., Awaitable[Program]], client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    assert ALERTMANAGER is not None
+    """A reload that is refused is a ticket; a rollback, by the program's own command, is a page and a mark."""
     settings = tmp_path / "gateway.env"
     settings.write_text("LOG_LEVEL=info\n")
-    gateway = await started(GATEWAY_ENV_FILE=str(settings))
+    gateway = await started(GATEWAY_ENV_FILE=str(settings), TRANSFORM_MODE="canary")
     metrics_url = gateway.events("gateway_started")[0]["metrics_url"]
     port = free_port()
-    async with receiver() as (received, receiver_url):
-        text = ALERTING.replace("http://127.0.0.1:9095", receiver_url).replace("group_wait: 30s", "group_wait: 1s")
-        (tmp_path / "alertmanager.yml").write_text(text)
-        options = (
-            f"--config.file={tmp_path / 'alertmanager.yml'}",
-            f"--storage.path={tmp_path / 'alertmanager'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--cluster.listen-address=",
-        )
-        async with (
-            program(ALERTMANAGER, *options, folder=tmp_path),
-            prometheus(tmp_path, client, metrics_url, alertmanager=port) as asked,
-        ):
-            await asked.until("toolgate_config_last_reload_successful == 1")
-            settings.write_text("CANARY_PERCENT=many\n")
-            gateway.signal(signal.SIGHUP)
-            async with asyncio.timeout(60):
-                path, message = await received.get()
-    assert path == "/tickets"
-    assert message["status"] == "firing"
-    (alert,) = message["alerts"]
-    assert alert["labels"] == {"alertname": "GatewayConfigRejected", "job": "toolgate", "severity": "ticket"}
-    assert alert["annotations"]["summary"] == "New settings were refused"
+    async with (
+        receiver() as (received, receiver_url),
+        alertmanager(tmp_path, port, receiver_url),
+        prometheus(tmp_path, client, metrics_url, alertmanager=port) as asked,
+    ):
+        await asked.until('toolgate_rollout_state{state="canary"} == 1')
+        settings.write_text("CANARY_PERCENT=many\n")
+        gateway.signal(signal.SIGHUP)
+        ticket = await until_received(received)
+        await rolled_back(tmp_path)
+        page = await until_received(received)
+        for dashboard in DASHBOARDS.values():
+            (mark,) = (mark for mark in dashboard["annotations"]["list"] if mark["name"] == "Rollbacks")
+            assert await asked.over_time(filled(mark["expr"]), seconds=20)
+    for (path, message), name, severity in (
+        (ticket, "GatewayConfigRejected", "ticket"),
+        (page, "GatewayRolledBack", "page"),
+    ):
+        assert (path, message["status"]) == (f"/{severity}s", "firing")
+        (alert,) = message["alerts"]
+        assert alert["labels"] == {"alertname": name, "job": "toolgate", "severity": severity}
+        assert alert["annotations"]["runbook_url"] == f"grafana/RUNBOOK.md#{name.lower()}"
+
+
+async def rolled_back(folder: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "STORE_URL": f"sqlite:///{folder}/store.db", "TRANSFORM_MODE": "canary"}
+    command = (sys.executable, "-m", "gateway", "rollout", "rollback", "--reason", "a test", "--yes")
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stderr=asyncio.subprocess.PIPE)
+    _, fault = await process.communicate()
+    assert process.returncode == 0, fault.decode()
+
+
+async def until_received(received: asyncio.Queue[tuple[str, Any]]) -> tuple[str, Any]:
+    async with asyncio.timeout(60):
+        return await received.get()
+
+
+@asynccontextmanager
+async def alertmanager(folder: Path, port: int, receiver_url: str) -> AsyncIterator[None]:
+    """Alertmanager with the shipped configuration, only faster and with another receiver."""
+    assert ALERTMANAGER is not None
+    text = re.sub(r"group_wait: \d+s", "group_wait: 1s", ALERTING).replace("http://127.0.0.1:9095", receiver_url)
+    (folder / "alertmanager.yml").write_text(text)
+    options = (
+        f"--config.file={folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'alertmanager'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    )
+    async with program(ALERTMANAGER, *options, folder=folder):
+        yield
 
 
 @asynccontextmanager
