@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from gateway.policy.evidence import ArmTotals, Evidence
 from gateway.policy.stages import RolloutRules, RolloutState, begun
 from gateway.state.opening import open_store
 
+ROOT = Path(__file__).parents[2]
 CANARY = RolloutRules(transform_mode="canary", canary_step_min_s=0.0)
 
 
@@ -148,6 +152,25 @@ def test_dry_run_changes_nothing(shell: Shell, verb: str) -> None:
     assert result.stderr.startswith("would change: canary at 10 % -> ")
     assert shell.state == state
     assert shell.decisions == []
+
+
+@pytest.mark.parametrize(("answer", "code", "is_killed"), [(b"y\n", 0, True), (b"n\n", 1, False)])
+def test_on_a_terminal_it_asks(shell: Shell, answer: bytes, code: int, is_killed: bool) -> None:
+    shell.put(begun(CANARY, 1_000_000.0, "gateway"))
+    terminal, its_end = os.openpty()
+    command = [sys.executable, "-c", "from gateway.cli_rollout import rollout; rollout()", "kill"]
+    environ = {"PYTHONPATH": str(ROOT), "STORE_URL": shell.url}
+    with subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end, env=environ) as process:
+        os.close(its_end)
+        shown = b""
+        while b"Go on?" not in shown:
+            shown += os.read(terminal, 1000)
+        assert b"canary at 10 % -> canary at 10 % (killed)" in shown
+        os.write(terminal, answer)
+        assert process.wait(20) == code
+    os.close(terminal)
+    assert shell.state is not None
+    assert shell.state.killed == is_killed
 
 
 def test_a_week_of_an_operator(shell: Shell) -> None:

@@ -555,6 +555,83 @@ class TestWhatCounts:
         assert counts["live_bad"] == 4
 
 
+async def test_full_falls_back_when_too_many_transformations_fail(world: World) -> None:
+    one = world.conductor(RolloutRules(rollback_scope="all"))
+    for number in range(200):
+        key = f"k{number}"
+        one.ended(one.assign(key), strategy="recovery", dialect="glm", key=key, bad=False, transformed=number % 5 > 0)
+        if number % 20 == 19:
+            await one.tick()
+            world.now += 1
+    assert [record.reason for record in world.decisions] == ["transform_errors"]
+    assert one.snapshot().state == "rolled_back"
+    assert one.assign("k").arm == "dry_run"
+
+
+async def test_slow_transformations_pause(world: World) -> None:
+    one = world.conductor(RolloutRules(transform_budget_ms=50))
+    for number in range(400):
+        for part in range(5):
+            key = f"k{number} {part}"
+            assignment = one.assign(key)
+            assert assignment.arm == "live"
+            one.ended(
+                assignment,
+                strategy="recovery",
+                dialect="glm",
+                key=key,
+                bad=False,
+                transformed=True,
+                overhead_s=0.06 if part == 0 else 0.04,
+            )
+        await one.tick()
+        world.now += 1
+    assert [(record.decision, record.reason) for record in world.decisions] == [("pause", "overhead")]
+    assert one.snapshot().state == "paused"
+    assert one.snapshot().percent_effective == WHOLE
+    for _ in range(700):
+        one.ended(one.assign("k"), strategy="recovery", dialect="glm", key="k", bad=False, transformed=True)
+        await one.tick()
+        world.now += 1
+    assert [(record.decision, record.reason) for record in world.decisions][1:] == [("resume", "cause_gone")]
+
+
+async def test_who_comes_too_late_follows(world: World) -> None:
+    class Late(Store):
+        async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+            if key == STATE_KEY and state_of(new) == evolve(begun(ALL, world.now, "one"), at=world.now):
+                await self.put(key, encoded(evolve(begun(ALL, world.now, "other"), percent=500)))
+            return await super().swap(key, old, new)
+
+    store = Late(wall=world.clock)
+    one = world.conductor(store=store)
+    await one.tick()
+    await one.tick()
+    assert one.snapshot().percent_effective == 500
+    assert one.snapshot().by == "other"
+
+
+async def test_nothing_is_promoted_while_this_process_is_switched_off(world: World) -> None:
+    rules = evolve(
+        ALL,
+        rollout_auto="promote",
+        canary_steps=(5000, 9000),
+        canary_step_min_s=10.0,
+        canary_step_min_requests=10,
+        canary_step_min_keys=1,
+    )
+    one = world.conductor(rules)
+    for _ in range(8):
+        await world.second(one, requests=400)
+    one.rules = evolve(rules, kill_switch=True)
+    for _ in range(10):
+        await world.second(one)
+    assert world.took("promote") == []
+    one.rules = rules
+    await world.second(one)
+    assert len(world.took("promote")) == 1
+
+
 async def test_steps_follow_each_other_by_themselves(world: World) -> None:
     rules = evolve(
         ALL,
