@@ -169,6 +169,7 @@ def _final_usage(turn: Turn) -> dict[str, Any]:
 
 def _block_events(index: int, block: dict[str, Any], rng: random.Random) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]]
+    start: dict[str, Any]
     if block["type"] == "thinking":
         start = {"type": "thinking", "thinking": "", "signature": ""}
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in split(block["thinking"], rng)]

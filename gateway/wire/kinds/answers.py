@@ -80,10 +80,6 @@ class Answer:
         """All text so far."""
         return "".join(self._texts)
 
-    @property
-    def first_call_id(self) -> str | None:
-        return self._calls[0].id if self._calls else None
-
     def identify(self, answer_id: object, model: object) -> None:
         """What the server calls the answer and the model; it counts until the answer has begun."""
         if self.is_open:

@@ -20,7 +20,7 @@ from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
-from gateway.wire.kinds.requests import encoded
+from gateway.wire.kinds.requests import bounded_nesting
 
 __all__ = ["AnthropicKind"]
 
@@ -116,13 +116,15 @@ class AnthropicKind:
         known: Mapping[str, bytes],
         original: Mapping[str, Any] | None = None,
     ) -> "_Dialogue":
-        request = messages_request(body, known=known, scope=situation.scope, options=self.options)
+        with bounded_nesting():
+            request = messages_request(body, known=known, scope=situation.scope, options=self.options)
+            data = msgspec.json.encode(request)
         streams = body.get("stream") is True
         headers = (
             ("Content-Type", "application/json"),
             ("Accept", "text/event-stream" if streams else "application/json"),
         )
-        ask = HttpAsk(path="/messages", headers=headers, body=encoded(request), streams=streams)
+        ask = HttpAsk(path="/messages", headers=headers, body=data, streams=streams)
         answer = Answer(
             id=situation.answer_id,
             model=request["model"],

@@ -20,7 +20,7 @@ from gateway.wire.kinds.gemini_request import KIND, GeminiOptions, Names, conten
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
-from gateway.wire.kinds.requests import encoded
+from gateway.wire.kinds.requests import bounded_nesting
 
 __all__ = ["GeminiKind"]
 
@@ -121,7 +121,9 @@ class GeminiKind:
         original: Mapping[str, Any] | None = None,
     ) -> "_Dialogue":
         names = Names()
-        request = content_request(body, known=known, scope=situation.scope, names=names, options=self.options)
+        with bounded_nesting():
+            request = content_request(body, known=known, scope=situation.scope, names=names, options=self.options)
+            data = msgspec.json.encode(request)
         streams = body.get("stream") is True
         model = string_of(body.get("model"))
         verb = "streamGenerateContent" if streams else "generateContent"
@@ -129,7 +131,7 @@ class GeminiKind:
             path=f"/models/{quote(model.removeprefix('models/'), safe='')}:{verb}",
             query=(("alt", "sse"),) if streams else (),
             headers=(("Content-Type", "application/json"),),
-            body=encoded(request),
+            body=data,
             streams=streams,
         )
         answer = Answer(

@@ -7,7 +7,7 @@ own, two ways to go on from one answer are two branches of one chat. A chat that
 with the whole history. The stream has no `[DONE]`: it is complete when the answer's status says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, read_js
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import value_in
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
-from gateway.wire.kinds.requests import encoded, functions_of, messages_of, refuse_more_choices
+from gateway.wire.kinds.requests import bounded_nesting, functions_of, messages_of, refuse_more_choices
 from gateway.wire.kinds.sessions import conversation_key, last_answer
 
 __all__ = ["KIND", "QwenWebKind", "QwenWebOptions"]
@@ -156,6 +156,9 @@ class _Dialogue:
         messages = body["messages"]
         news = messages[last_answer(messages) + 1 :]
         self._session = session if news else None
+        with bounded_nesting():
+            self._messages = msgspec.Raw(msgspec.json.encode(messages))
+            self._news = msgspec.Raw(msgspec.json.encode(news))
         self._is_made = False
         """The chat was made by this dialogue."""
         self._answer_id = ""
@@ -164,7 +167,7 @@ class _Dialogue:
         """Of a fault within the stream."""
         self.again: HttpAsk | None = None
         self._renew()
-        self.ask = self._create() if self._session is None else self._message(self._session, news)
+        self.ask = self._create() if self._session is None else self._message(self._session, self._news)
 
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         if self._session is None:
@@ -212,7 +215,7 @@ class _Dialogue:
 
     def _create(self) -> HttpAsk:
         fields = {**self._options.create_fields, "models": [self._model], "timestamp": int(self._situation.now)}
-        return HttpAsk(path=self._options.create_path, headers=_JSON, body=encoded(self._named(fields)))
+        return HttpAsk(path=self._options.create_path, headers=_JSON, body=msgspec.json.encode(self._named(fields)))
 
     def _create_again(self) -> HttpAsk:
         self._session = None
@@ -231,9 +234,9 @@ class _Dialogue:
         if not chat_id:
             return reply_of(bad_reply())
         self._session, self._is_made = _Session(chat_id=chat_id, parent_id=""), True
-        return self._message(self._session, self._body["messages"])
+        return self._message(self._session, self._messages)
 
-    def _message(self, session: _Session, messages: Sequence[Any]) -> HttpAsk:
+    def _message(self, session: _Session, messages: msgspec.Raw) -> HttpAsk:
         fields = {
             **self._options.extra_fields,
             "stream": True,
@@ -249,7 +252,7 @@ class _Dialogue:
             path=self._options.complete_path,
             query=((self._name("chat_id"), session.chat_id),),
             headers=(*_JSON, ("Accept", "text/event-stream")),
-            body=encoded(self._named(fields)),
+            body=msgspec.json.encode(self._named(fields)),
             streams=self._streams,
         )
 

@@ -6,10 +6,11 @@ answer without it is still an answer. More than one choice is not, and is refuse
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isfinite
 from typing import Any, Literal
 from urllib.parse import unquote_to_bytes
 
-import msgspec
 from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
@@ -22,10 +23,10 @@ __all__ = [
     "Function",
     "Part",
     "blob_of",
+    "bounded_nesting",
     "call_ids",
     "choice_of",
     "effort_of",
-    "encoded",
     "functions_of",
     "is_system",
     "messages_of",
@@ -86,10 +87,11 @@ class Choice:
     is_given: bool = False
 
 
-def encoded(request: Mapping[str, Any]) -> bytes:
-    """The request as JSON."""
+@contextmanager
+def bounded_nesting() -> Iterator[None]:
+    """Turns what nests too deeply to be walked into a refusal."""
     try:
-        return msgspec.json.encode(request)
+        yield
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
 
@@ -267,7 +269,8 @@ def token_limit(body: Mapping[str, Any]) -> int | None:
 def number_of(body: Mapping[str, Any], name: str) -> float | None:
     """A number, where the request gives one."""
     value = body.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return value if is_number else None
 
 
 def stops_of(body: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import InvalidRequest
+from gateway.core.errors import InvalidRequest, UpstreamBadReply
 from gateway.wire.kinds.anthropic import AnthropicKind
 from gateway.wire.kinds.anthropic_request import AnthropicOptions
 from gateway.wire.kinds.port import Dialogue, Reply, Situation
@@ -396,13 +396,16 @@ def test_a_stream_that_ends_too_early_says_no_done() -> None:
 
 
 def test_nothing_follows_the_end_of_a_message() -> None:
-    end = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}}, {"type": "message_stop"}]
+    end: list[dict[str, Any]] = [
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
+        {"type": "message_stop"},
+    ]
     late = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "late"}}
     assert streamed(events(START, *end, late)).endswith("data: [DONE]\n\n")
 
 
 def test_usage_is_told_only_if_asked_for() -> None:
-    end = [
+    end: list[dict[str, Any]] = [
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
         {"type": "message_stop"},
     ]
@@ -482,3 +485,104 @@ def test_the_key_and_the_version_go_into_headers() -> None:
     bearer = AnthropicKind(AnthropicOptions(auth="bearer")).credentials("k")
     assert dict(bearer) == {"Authorization": "Bearer k", "anthropic-version": "2023-06-01"}
     assert dict(AnthropicKind().credentials(None)) == {"anthropic-version": "2023-06-01"}
+
+
+def test_marks_of_the_prompt_cache_stay_with_tools_results_and_answers() -> None:
+    mark = {"type": "ephemeral"}
+    text = {"type": "text", "text": "x", "cache_control": mark}
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    request = sent(
+        USER,
+        {"role": "assistant", "content": [text], "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": [text, picture]},
+        tools=[{**RUN, "cache_control": mark}],
+    )
+    result = request["messages"][-1]["content"][0]
+    assert result["cache_control"] == mark
+    assert all("cache_control" not in block for block in result["content"])
+    assert request["tools"][0]["cache_control"] == mark
+    assert request["messages"][1]["content"][0]["cache_control"] == mark
+
+
+def test_a_mark_stays_with_an_answer_whose_thoughts_come_back() -> None:
+    client = driver(THINKING, Turn(text="done"))
+    text = {"type": "text", "text": "I look.", "cache_control": {"type": "ephemeral"}}
+    request = second_request(client, {"role": "assistant", "content": [text], "tool_calls": [CALL]})
+    content = request["messages"][1]["content"]
+    assert [block["type"] for block in content] == ["thinking", "text", "tool_use"]
+    assert content[-1]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_a_text_of_the_clients_own_stands_behind_the_thoughts() -> None:
+    turn = Turn(thought="hm", signature="SIG", calls=(Call("toolu_1", "run", {}),))
+    request = second_request(
+        driver(turn, Turn(text="done")), {"role": "assistant", "content": "mine", "tool_calls": [CALL]}
+    )
+    assert [block["type"] for block in request["messages"][1]["content"]] == ["thinking", "text", "tool_use"]
+
+
+def test_a_document_that_is_a_picture_is_told_as_one() -> None:
+    files = [
+        {"type": "file", "file": {"file_data": "data:image/jpg;base64,AAAA"}},
+        {"type": "file", "file": {"file_data": "data:text/plain,h%C3%A9"}},
+        {"type": "file", "file": {"file_data": "data:text/plain;base64,!"}},
+        "plain",
+    ]
+    blocks = sent({"role": "user", "content": files})["messages"][0]["content"]
+    assert blocks[0] == {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"}}
+    assert blocks[1]["source"]["data"] == "hé"
+    assert blocks[2]["source"]["data"] == ""
+    assert blocks[3] == {"type": "text", "text": "plain"}
+
+
+def test_service_tier_and_top_k_are_passed_on() -> None:
+    request = sent(service_tier="auto", top_k=5)
+    assert (request["service_tier"], request["top_k"]) == ("auto", 5)
+    assert not {"top_k", "temperature"} & set(sent(top_k=float("inf"), temperature=float("nan")))
+
+
+@pytest.mark.parametrize("messages", [None, {}, [{"role": "odd"}], [3]])
+def test_messages_of_no_known_shape_are_refused(messages: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        begin({"messages": messages})
+
+
+def test_blocks_that_only_the_server_knows_are_passed_over() -> None:
+    told = streamed(
+        events(START, {"type": "content_block_start", "index": 0, "content_block": {"type": "server_tool_use"}}),
+        events({"type": "content_block_stop", "index": 0}, {"type": "content_block_stop", "index": 7}),
+        events({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": "hm"}}),
+        events({"type": "message_stop"}),
+    )
+    assert "error" not in told
+    assert '"reasoning_content":"hm"' in told
+    assert told.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("index", [None, "0", -1, True])
+def test_a_block_without_a_number_is_a_bad_reply(index: Any) -> None:
+    block = {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": "x"}}
+    assert '"code":"upstream_bad_reply"' in streamed(events(START, block))
+
+
+def test_half_a_character_is_replaced() -> None:
+    told = streamed(
+        b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a\\ud83d"}}\n\n'
+    )
+    assert '"content":"a?"' in told
+
+
+def test_models_are_asked_for() -> None:
+    asked = AnthropicKind().models_ask()
+    assert (asked.method, asked.path) == ("GET", "/models")
+    with pytest.raises(UpstreamBadReply):
+        AnthropicKind().models(b"[]")
+
+
+def test_what_is_remembered_but_cannot_be_read_is_nothing() -> None:
+    body = {"model": "claude-opus-4-6", "messages": [USER, {"role": "assistant", "content": "x"}, USER]}
+    for value in (b"junk", b"[]", b'{"model": "claude-opus-4-6", "items": [3, ["r", 1], ["x", 2]]}'):
+        known = dict.fromkeys(AnthropicKind().keys(body), value)
+        assert json.loads(begin(body, known=known).ask.body)["messages"][1]["content"] == [
+            {"type": "text", "text": "x"}
+        ]

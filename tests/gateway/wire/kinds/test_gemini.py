@@ -129,7 +129,8 @@ def test_functions_are_declared_in_words_that_are_taken() -> None:
 
 def test_schemas_go_whole_if_that_is_set() -> None:
     declared = sent(tools=[RUN], options={"schema_field": "parametersJsonSchema"})["tools"][0]["functionDeclarations"]
-    assert declared[0]["parametersJsonSchema"] == RUN["function"]["parameters"]
+    run: Any = RUN
+    assert declared[0]["parametersJsonSchema"] == run["function"]["parameters"]
 
 
 @pytest.mark.parametrize(
@@ -362,3 +363,41 @@ def test_models_that_talk_are_listed_in_openais_form() -> None:
     server = GeminiServer()
     body = server.respond("GET", "/v1beta/models", {"x-goog-api-key": "AIza"}, b"").body
     assert [model["id"] for model in json.loads(GeminiKind().models(body))["data"]] == ["gemini-3-flash"]
+
+
+def test_only_the_allowed_tools_are_told() -> None:
+    allowed = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "run"}}]}
+    request = sent(tools=[READ, RUN], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert [function["name"] for function in request["tools"][0]["functionDeclarations"]] == ["run"]
+    assert request["toolConfig"] == {"functionCallingConfig": {"mode": "AUTO"}}
+
+
+def test_an_answer_that_would_be_first_follows_the_user() -> None:
+    assert [content["role"] for content in sent({"role": "assistant", "content": "a"}, USER)["contents"]] == [
+        "user",
+        "model",
+        "user",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [({"a": 1}, {"a": 1}), ("", {}), (None, {}), ("{half", {"arguments": "{half"}), ('{"a": 1.0}', {"a": 1.0})],
+)
+def test_arguments_of_a_history_are_an_object(arguments: Any, told: Any) -> None:
+    call = {"id": "c1", "function": {"name": "run", "arguments": arguments}}
+    parts = sent(USER, {"role": "assistant", "tool_calls": [call]})["contents"][1]["parts"]
+    assert parts[0]["functionCall"]["args"] == told
+
+
+def test_an_answer_that_says_nothing_is_not_remembered() -> None:
+    dialogue = begin({"messages": [USER]})
+    parts = [{"text": "", "thoughtSignature": "U0lH"}]
+    body = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+    assert isinstance(dialogue.answered(200, {}, json.dumps(body).encode()), Reply)
+    assert dialogue.remember() == ()
+
+
+def test_models_are_asked_for() -> None:
+    asked = GeminiKind().models_ask()
+    assert (asked.method, asked.path) == ("GET", "/models")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.errors import UpstreamRejected
+from gateway.core.errors import InvalidRequest, UpstreamRejected
 from gateway.policy.capability import refuses_tools
 from gateway.wire.kinds.port import HttpAsk, Reply, Situation
 from gateway.wire.kinds.qwen_web import QwenWebKind, QwenWebOptions
@@ -278,3 +278,47 @@ def test_an_answer_that_is_none_is_a_fault_of_the_server(body: bytes) -> None:
 def test_token_and_cookies_go_into_headers() -> None:
     headers = dict(QwenWebKind().credentials("t", "a=b"))
     assert headers == {"Authorization": "Bearer t", "Cookie": "a=b"}
+
+
+def test_models_are_asked_for_and_listed() -> None:
+    kind = QwenWebKind()
+    asked = kind.models_ask()
+    body = QwenWebServer().respond("GET", asked.path, {"authorization": "Bearer web-token"}, b"").body
+    assert [model["id"] for model in json.loads(kind.models(body))["data"]] == ["qwen3-max"]
+
+
+@pytest.mark.parametrize(("status", "body", "told"), [(500, b"<html>", 500), (200, b"{}", 502), (301, b"", 502)])
+def test_a_chat_that_is_not_made_is_a_fault_of_the_server(status: int, body: bytes, told: int) -> None:
+    request = {"model": "q", "messages": [USER]}
+    dialogue = QwenWebKind().begin(request, b"", situation=Situation(now=1.0, make_id=str), known={})
+    reply = dialogue.answered(status, {}, body)
+    assert isinstance(reply, Reply)
+    assert reply.status == told
+
+
+def test_nothing_is_read_of_an_answer_that_is_void() -> None:
+    client = driver("A")
+    ask(client, USER)
+    body = {"model": "qwen3-max", "messages": [USER, said("A"), USER], "stream": True}
+    known = {key: client.store[key] for key in client.kind.keys(body, scope="s")}
+    situation = Situation(now=1.0, make_id=str, scope="s")
+    dialogue = client.kind.begin(body, b"", situation=situation, known=known)
+    gone = sse(fault_body("Not_Found", "gone"))
+    assert dialogue.feed(gone + gone + delta("late", "answer", "finished")) == b""
+    assert dialogue.again is not None
+    assert dialogue.feed(delta("late", "answer", "finished")) + dialogue.finish() == b""
+    assert dialogue.remember() == ()
+
+
+def test_a_conversation_without_messages_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        QwenWebKind().begin({"model": "q", "messages": []}, b"", situation=Situation(now=1.0, make_id=str), known={})
+
+
+def test_a_conversation_that_nests_without_end_has_no_session() -> None:
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = [deep]
+    assert QwenWebKind().keys({"model": "q", "messages": [USER, {"role": "assistant", "content": [deep]}]}) == ()
+    broken = {"id": "c", "function": {"name": "f", "arguments": "{"}}
+    assert QwenWebKind().keys({"model": "q", "messages": [USER, {"role": "assistant", "tool_calls": [broken]}]})
