@@ -130,6 +130,15 @@ def url_of(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+@pytest.fixture
+def url(request: pytest.FixtureRequest) -> str:
+    """The address of a healthy store of this sort."""
+    if request.param == "sqlite":
+        return url_of(request.getfixturevalue("path"))
+    server: RedisServer = request.getfixturevalue("server")
+    return server.url
+
+
 # Redis
 
 
@@ -240,8 +249,8 @@ async def test_keys_of_redis_hold_something_else(server, key):
 
 
 @needs_redis
-async def test_what_an_error_says_names_neither_address_nor_password(tmp_path, no_leaks):
-    server = await RedisServer(tmp_path, "--requirepass", "right").start()
+async def test_what_an_error_says_names_neither_address_nor_password(server):
+    await server.command("CONFIG", "SET", "requirepass", "right")
     store = open_store(f"unix://u:hunter22@{server.path}", prefix="toolgate:", timeout_ms=200)
     with pytest.raises(StoreError, match="refuses the credentials") as failed:
         await store.open()
@@ -420,12 +429,9 @@ def run(path: Path, sql: str) -> list[tuple[int, ...]]:
         return connection.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=needs_redis)])
-async def test_small_operations_go_on_beside_large_batches(tmp_path, no_leaks, kind):
-    server = await RedisServer(tmp_path).start() if kind == "redis" else None
-    store: Store = open_store(
-        url_of(tmp_path / "store.db") if server is None else server.url, prefix="p:", timeout_ms=200
-    )
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("redis", marks=needs_redis)], indirect=True)
+async def test_small_operations_go_on_beside_large_batches(url):
+    store = open_store(url, prefix="p:", timeout_ms=200)
     await store.open()
     slowest = 0.0
     call: Callable[[], Awaitable[object]]
@@ -437,8 +443,6 @@ async def test_small_operations_go_on_beside_large_batches(tmp_path, no_leaks, k
                 await call()
                 slowest = max(slowest, time.monotonic() - begun)
     await store.close()
-    if server is not None:
-        await server.close()
     assert slowest < TIMEOUT_S
 
 
