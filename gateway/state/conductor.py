@@ -207,9 +207,9 @@ class Conductor:
             await self._send()
             values = await self.store.get(STATE_KEY, EVIDENCE_KEY)
             raw = await self._meet(values.get(STATE_KEY))
-            self._found()
             if raw is not None:
                 await self._judge(raw, values.get(EVIDENCE_KEY))
+            self._found()
         except StoreError:
             self._lose()
             self._judge_alone(
