@@ -25,6 +25,8 @@ from gateway.cli_store import (
 from gateway.config import Settings
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
+from gateway.policy.codec import STATE_KEY, state_of
+from gateway.policy.stages import RolloutState
 from gateway.reporting.gathering import gather
 from gateway.reporting.readiness import GATES, NOT_ENOUGH, NOT_READY
 from gateway.reporting.tree import Example, Figures, Rules
@@ -140,11 +142,12 @@ def label(
     run(_label_one(settings, candidate, said))
 
 
-def rules_of(settings: Settings) -> Rules:
-    """What the settings hold figures against."""
+def rules_of(settings: Settings, shared: RolloutState | None = None) -> Rules:
+    """What figures are held against: the settings, and where the rollout that the gateways share stands by now."""
+    mode, percent = (settings.transform_mode, settings.canary_percent) if shared is None else _standing(shared)
     return Rules(
-        mode=settings.transform_mode,
-        percent=settings.canary_percent / 100,
+        mode=mode,
+        percent=percent / 100,
         steps=tuple(step / 100 for step in settings.canary_steps),
         min_requests=settings.canary_step_min_requests,
         min_conversations=settings.canary_step_min_keys,
@@ -154,6 +157,10 @@ def rules_of(settings: Settings) -> Rules:
         evidence=settings.rollback_evidence,
         ignore=settings.dry_run_ignore,
     )
+
+
+def _standing(shared: RolloutState) -> tuple[str, int]:
+    return ("off" if shared.killed else shared.state), shared.percent
 
 
 def document(figures: Figures) -> str:
@@ -191,9 +198,10 @@ def _now() -> float:
 def _figures(settings: Settings, period: Period) -> Figures:
     async def work() -> Figures:
         async with stored(settings) as store:
+            shared = state_of((await store.get(STATE_KEY)).get(STATE_KEY))
             return await gather(
                 store,
-                rules=rules_of(settings),
+                rules=rules_of(settings, shared),
                 since=period.since,
                 until=period.until,
                 made_at=_now(),

@@ -26,6 +26,7 @@ NOT_ENOUGH = "not enough data"
 GATES = ("noise", "wrong_calls", "time", "overhead", "arms", "hours", "requests", "conversations", "calls")
 """Names of all gates, in the order in which they decide."""
 
+_ALL_UNTOUCHED = frozenset({"off", "dry_run", "rolled_back"})
 _REASONS = {
     "noise": "some answers read differently when they are cut differently",
     "wrong_calls": "too many of the calls may be wrong ones",
@@ -53,7 +54,7 @@ def judge(
     arms: Sequence[ArmFigures],
 ) -> Readiness:
     """Hold the figures against the rules; faults decide before missing data does."""
-    read = would.requests if rules.mode in ("off", "dry_run") else live.requests + would.requests
+    read = would.requests if rules.mode in _ALL_UNTOUCHED else live.requests + would.requests
     calls = would.calls + live.calls
     gates = [
         _gate("noise", NOT_READY, noise.differences == 0, f"{noise.differences} of {noise.checked}", "none"),
@@ -83,6 +84,11 @@ def recommend(readiness: Readiness, rules: Rules, since: str) -> Recommendation:
         return Recommendation(
             words="Everything is live and nothing speaks against it.", command="toolgate rollout status"
         )
+    if rules.mode in ("paused", "rolled_back"):
+        return Recommendation(
+            words=f"The rollout is {rules.mode.replace('_', ' ')}: let it go on once the cause is understood.",
+            command='toolgate rollout resume --reason "the cause is understood, and every gate of the report is met"',
+        )
     reason = "every gate of the report is met"
     if rules.mode == "dry_run":
         words = (
@@ -105,14 +111,14 @@ def _wait(rules: Rules) -> Recommendation:
 
 
 def _mend(gate: str, rules: Rules, since: str) -> Recommendation:
-    if gate == "arms":
+    if gate == "arms" and rules.mode not in _ALL_UNTOUCHED:
         return Recommendation(
             words="Take the live arm back until its bad requests are understood.",
             command='toolgate rollout rollback --reason "the live arm is worse than the untouched one"',
         )
-    if gate == "noise":
+    if gate in ("noise", "arms"):
         return Recommendation(
-            words="Read the stored answers again and look at those that differ.",
+            words="Read the stored answers again, and look at what is read wrongly.",
             command=f"toolgate replay --store --since {since} --fail-on differences",
         )
     if gate == "wrong_calls":

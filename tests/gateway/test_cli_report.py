@@ -21,6 +21,8 @@ from click.testing import CliRunner, Result
 from gateway.cli_report import report
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, Record
+from gateway.policy.codec import STATE_KEY, encoded
+from gateway.policy.stages import RolloutState
 from gateway.state.opening import open_store
 from tests.support.week import Week, week
 
@@ -189,6 +191,18 @@ def store(tmp_path: Path) -> Path:
     path = tmp_path / "own.db"
     asyncio.run(filled(path, week(1200, arms=("dry_run",))))
     return path
+
+
+@pytest.mark.parametrize(("killed", "mode"), [(False, "canary"), (True, "off")])
+def test_where_the_rollout_stands_beats_where_the_settings_began(store, killed, mode):
+    async def promote() -> None:
+        shared = opened(store)
+        await shared.open()
+        await shared.put(STATE_KEY, encoded(RolloutState(state="canary", percent=2500, killed=killed)))
+        await shared.close()
+
+    asyncio.run(promote())
+    assert json.loads(run(*PERIOD, "--json", environ=settings(store)).stdout)["mode"] == mode
 
 
 def first_call(path: Path) -> str:

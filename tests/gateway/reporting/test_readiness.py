@@ -176,3 +176,18 @@ def test_what_cannot_be_seen_is_never_seen(share, base):
 
 def test_a_tolerated_doubling_is_never_seen():
     assert seen_after(0.1, 0.01, risk_ratio=4.0) is None
+
+
+@pytest.mark.parametrize("mode", ["paused", "rolled_back"])
+def test_what_stands_still_is_resumed_by_hand(mode):
+    figures = told(dry_week(), evolve(RULES, mode=mode))
+    assert figures.readiness.verdict == "ready"
+    assert figures.recommendation.command.startswith("toolgate rollout resume --reason ")
+
+
+def test_after_a_rollback_nothing_is_left_to_take_back():
+    made = week(4000, arms=("live", "control"), clean=True)
+    requests = tuple(evolve(each, healthy=each.arm != "live" or n % 10 > 0) for n, each in enumerate(made.requests))
+    figures = told(evolve(made, requests=requests), evolve(RULES, mode="rolled_back"))
+    assert figures.readiness.gate == "arms"
+    assert figures.recommendation.command.startswith("toolgate replay --store")
