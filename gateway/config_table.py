@@ -500,6 +500,13 @@ class Settings:
     metrics_label_cap: int = _watch(
         "METRICS_LABEL_CAP", whole(0, 1000), 40, "How many further values a label may take before the rest is other."
     )
+    metrics_sd_file: str | None = _watch(
+        "METRICS_SD_FILE",
+        text,
+        None,
+        "File in which the supervisor of several workers keeps their metrics addresses, as Prometheus reads them "
+        "(http_sd, file_sd).",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _watch(
         "LOG_LEVEL", choice("debug", "info", "warning", "error"), "info", "Least severe event that is logged."
     )

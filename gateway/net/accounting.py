@@ -6,7 +6,7 @@ from gateway.core.events import Verdict
 from gateway.facts import Facts
 from gateway.net.keeping import keep
 from gateway.net.turn import Turn
-from gateway.recording import attempts, refusal
+from gateway.recording import attempts, dialect_of, refusal
 
 __all__ = ["account"]
 
@@ -164,7 +164,7 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
     strategy, arm = turn.strategy or "none", _arm(turn)
     attempted = attempts(facts)
     outcome = "success" if facts.calls or facts.repaired else "error" if facts.broken or attempted else "noop"
-    dialect = facts.calls[0].verdict.dialect if facts.calls else "none"
+    dialect = dialect_of(facts)
     telemetry.count(
         "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}
     )

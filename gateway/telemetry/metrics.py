@@ -36,7 +36,7 @@ _FALLBACKS = ("refused", "as_text", "bad_arguments")
 _VERDICTS = ("identical", "would_change", "would_fail", "dropped", "ignored")
 _OUTCOMES = ("accepted", "rejected", "no_tool_used")
 _STATES = ("off", "dry_run", "canary", "full", "paused", "rolled_back")
-_DECISIONS = ("hold", "promote", "rollback", "pause", "resume", "slice_off")
+_DECISIONS = ("hold", "promote", "rollback", "pause", "resume", "slice_off", "kill", "unkill")
 _SHARED = ("read", "write", "tally")
 _LOSSES = ("queue_full", "write_failed")
 
