@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import aiohttp
 from attrs import define, field
@@ -56,11 +56,15 @@ class Program:
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        with self._log.open("wb") as out:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, env=self._environ, stderr=out, stdout=out, stdin=asyncio.subprocess.DEVNULL
-            )
+        with self._log.open("ab") as out:
+            await self.start(out)
         return self
+
+    async def start(self, out: IO[bytes] | int) -> None:
+        """Start it, its log going there."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, env=self._environ, stderr=out, stdout=out, stdin=asyncio.subprocess.DEVNULL
+        )
 
     async def __aexit__(self, *_: object) -> None:
         with suppress(ProcessLookupError):

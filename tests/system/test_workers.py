@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.client import ask, chat, get, post_bytes
 from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
-from tests.support.processes import Load, Program, SlowAnswers, is_alive, takes_connections, until
+from tests.support.processes import Load, Program, SlowAnswers, free_port, is_alive, takes_connections, until
 
 
 @pytest.fixture
@@ -301,6 +301,43 @@ async def test_the_slot_of_a_worker_that_still_drains_is_not_used_again(
     await program.logged("worker_ended", count=2)
     await program.restarted(2)
     assert sorted(event["slot"] for event in program.events("worker_ready"))[:2] == [0, 0]
+
+
+class Clogged(Program):
+    """Its log goes to a pipe that is full, and that nobody reads."""
+
+    async def __aenter__(self) -> "Clogged":
+        self._reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writing, b"." * 4096)
+        os.set_blocking(writing, True)
+        try:
+            await self.start(writing)
+        finally:
+            os.close(writing)
+        return self
+
+    async def __aexit__(self, *reason: object) -> None:
+        await super().__aexit__(*reason)
+        os.close(self._reading)
+
+
+async def test_o15_a_log_that_nobody_reads_holds_up_no_request(
+    upstream: FaultyUpstream, answers: SlowAnswers, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    port = free_port()
+    environ = {"UPSTREAM_URL": upstream.url, "GATEWAY_WORKERS": "2", "GATEWAY_PORT": str(port)}
+    async with Clogged(tmp_path, **environ) as program:
+        url = f"http://127.0.0.1:{port}"
+        await until(lambda: takes_connections(url))
+        for _ in range(20):
+            assert (await ask(client, url, chat(stream=False))).status == 200
+        await program.restarted(1)
+        assert (await ask(client, url, chat(stream=False))).status == 200
+        program.signal(signal.SIGTERM)
+        assert await program.exit_code() == 0
 
 
 async def test_a_lone_process_tells_systemd_and_its_files_itself(
