@@ -19,7 +19,7 @@ from gateway.core.ports import StoreError
 from gateway.core.records import DecisionRecord
 from gateway.net.context import Telemetry
 from gateway.policy.callids import CallIds
-from gateway.policy.stages import State
+from gateway.policy.stages import State, reason_word
 from gateway.state.conductor import Conductor
 from gateway.state.lessons import SharedLessons
 from gateway.state.opening import open_store
@@ -80,17 +80,19 @@ class Upkeep:
             retention_s=settings.retention_s,
             max_bytes=settings.store_max_bytes,
         )
+        conductor = Conductor(
+            store=store,
+            rules=settings.rollout_rules(),
+            clock=time.time,
+            salt=salt.value,
+            on_decision=_Decisions(recorder, telemetry),
+        )
+        await conductor.tick()  # a rollback that others know of holds for the first request, too
         return cls(
             telemetry=telemetry,
             store=store,
             recorder=recorder,
-            conductor=Conductor(
-                store=store,
-                rules=settings.rollout_rules(),
-                clock=time.time,
-                salt=salt.value,
-                on_decision=_Decisions(recorder, telemetry),
-            ),
+            conductor=conductor,
             lessons=SharedLessons(store),
             sessions=Sessions(store=store),
             call_ids=CallIds(_derived(salt.value, b"call ids"), secrets.token_bytes, names=names),
@@ -184,7 +186,8 @@ class _Decisions:
 
     def __call__(self, record: DecisionRecord) -> None:
         self._recorder.put(record)
-        self._telemetry.count("toolgate_rollout_decisions_total", {"decision": record.decision, "reason": "none"})
+        labels = {"decision": record.decision, "reason": reason_word(record)}
+        self._telemetry.count("toolgate_rollout_decisions_total", labels)
         log.warning(
             "rollout_decided",
             decision=record.decision,
