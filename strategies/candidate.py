@@ -221,8 +221,8 @@ class Candidate:
         self._began = name
         tool = self._context.find(name)
         schema = self._context.schema(tool) if tool else None
-        if schema is not None and not schema.open:
-            self._arguments.only = frozenset(map(dumps, schema.properties))
+        if schema is not None:
+            self._arguments.takes = schema.takes
         return True
 
     def _flow(self) -> None:
@@ -248,7 +248,7 @@ class Candidate:
     def _close_live(self, draft: Draft, arguments: dict[str, object]) -> None:
         for key, value in arguments.items():
             if key not in draft.arguments:
-                self._arguments.key(dumps(key))
+                self._arguments.key(key)
                 self._arguments.piece(dumps(value))
         self._arguments.close()
         self._flow()

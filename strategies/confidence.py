@@ -7,6 +7,7 @@ from attrs import frozen
 from gateway.core.events import Verdict
 from strategies.dialect import Context, Draft
 from strategies.jsonish import CHOSEN
+from strategies.schema import ToolSchema
 
 __all__ = ["FORMS", "PROVENANCE", "Judged", "cost", "judge"]
 
@@ -39,7 +40,8 @@ _CHOSEN = 7
 threshold; on the labelled answers 7 recovers what was meant and makes no call of any text that is none."""
 _COSTS = {
     "value_closed_by_call": 12,
-    "value_closed_by_next": 12,
+    "document_closed_by_next": 12,
+    "value_closed_by_next": 5,
     "unknown_argument": 3,
     "known_tool_only": 1,
     "call_closer_missing": 2,
@@ -84,9 +86,8 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         filled = schema.fill_nullable(draft.arguments)
         arguments = filled.arguments
         reasons.extend(filled.mends)
-        unknown = [key for key in arguments if schema.properties and key not in schema.properties]
-        if not schema.open:
-            arguments = {key: value for key, value in arguments.items() if key in schema.properties}
+        unknown = [key for key in arguments if _is_unknown(schema, key)]
+        arguments = {key: value for key, value in arguments.items() if schema.takes(key)}
         mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
         refusal = refusal or schema.check(arguments)
     for mend in mends:
@@ -105,6 +106,13 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         reasons.append(refusal)
     verdict = Verdict(dialect=dialect, name=name, score=max(score, 0), accepted=refusal is None, reasons=tuple(reasons))
     return Judged(verdict=verdict, arguments=arguments)
+
+
+def _is_unknown(schema: ToolSchema, key: str) -> bool:
+    """Whether the schema says what parameters there are, and this is none of them."""
+    if schema.declares(key):
+        return False
+    return bool(schema.properties) or not schema.takes(key)
 
 
 def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:

@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.cursor import Cursor
+from strategies.jsonish import dumps
 from strategies.lexicon import line_of
 from strategies.names import resolve
 from strategies.provenance import Provenance
@@ -99,6 +100,10 @@ class Opening:
         return not self.before.strip()
 
 
+def _every(_name: str) -> bool:
+    return True
+
+
 class Arguments:
     """Receives a call's arguments as the grammar finds them; passes them on at once in `incremental` mode.
 
@@ -106,7 +111,7 @@ class Arguments:
     whole. The joined JSON of all pieces equals the dump of the collected arguments.
     """
 
-    __slots__ = ("_emit", "_first", "_muted", "live", "only")
+    __slots__ = ("_emit", "_first", "_muted", "live", "takes")
 
     def __init__(self, emit: Callable[[str, str | None], bool] | None) -> None:
         self._emit = emit
@@ -114,8 +119,8 @@ class Arguments:
         self._muted = False
         self.live = False
         """The call has begun for the client: pieces are shown as they are given."""
-        self.only: frozenset[str] | None = None
-        """The members (as JSON) that are passed on, where the tool takes no others."""
+        self.takes: Callable[[str], bool] = _every
+        """Whether a member of this name is passed on."""
 
     def begin(self, name: str) -> None:
         """The commit point: from here on this can only become a call of `name`, or a visible failure."""
@@ -127,11 +132,11 @@ class Arguments:
         if self.live and self._emit is not None and not self._muted:
             self._emit("", json)
 
-    def key(self, encoded: str) -> None:
+    def key(self, name: str) -> None:
         """The opening of one member: `{"key":` or `,"key":`."""
-        self._muted = self.only is not None and encoded not in self.only
+        self._muted = not self.takes(name)
         if not self._muted:
-            self.piece(("{" if self._first else ",") + encoded + ":")
+            self.piece(("{" if self._first else ",") + dumps(name) + ":")
             self._first = False
 
     def close(self) -> None:
@@ -144,7 +149,7 @@ class Arguments:
         self._first = True
         self._muted = False
         self.live = False
-        self.only = None
+        self.takes = _every
 
 
 class Context:

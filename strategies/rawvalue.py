@@ -150,7 +150,7 @@ class Sink:
             return
         encoded = dumps(value)
         if not self._opened:
-            self._arguments.key(dumps(self._key))
+            self._arguments.key(self._key)
             self._arguments.piece(encoded)
             return
         if not isinstance(value, str) or len(value) < self._sent:
@@ -183,7 +183,7 @@ class Sink:
         if out:
             if not self._opened:
                 self._opened = True
-                self._arguments.key(dumps(self._key))
+                self._arguments.key(self._key)
                 self._arguments.piece('"')
             self._sent += len(out)
             self._arguments.piece(dumps(out)[1:-1])

@@ -12,12 +12,12 @@ from attrs import frozen
 
 from gateway.core.tools import Tool
 from strategies.jsonish import JsonFault, parse
-from strategies.schema_document import BODY_PARAMETERS, Document, Prop, Schema, required
+from strategies.schema_document import BODY_PARAMETERS, Document, Prop, Schema, branches, required
 from strategies.schema_values import Value, Walk, from_markup, judged, read_text, unique
 
 __all__ = ["BODY_PARAMETERS", "Adapted", "Prop", "ToolSchema", "Value", "from_markup", "schema_of"]
 
-_WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params"})
+_WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 _BARE = frozenset({"code", "command", "input", "query"})
 _PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 
@@ -30,18 +30,23 @@ class Adapted:
     mends: tuple[str, ...] = ()
 
 
+def _unwrapped(schema: Schema) -> Schema:
+    """The schema inside an object that one widespread library wraps around it, where nothing stands beside it."""
+    inner = schema.get("jsonSchema")
+    return inner if isinstance(inner, Mapping) and not schema.get("properties") else schema
+
+
 class ToolSchema:
     """The parameters of one tool: reading, converting and checking their values."""
 
-    __slots__ = ("_document", "_extra", "_root", "body_keys", "open", "properties", "required", "tool")
+    __slots__ = ("_document", "_root", "_views", "body_keys", "properties", "required", "tool")
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
-        self._root: Schema = tool.parameters
+        self._root: Schema = _unwrapped(tool.parameters)
         self._document = Document(self._root)
         view = self._document.view(self._root)
-        self._extra = view.get("additionalProperties")
-        self.open: bool = self._extra is not False or bool(view.get("patternProperties"))
+        self._views = (view, *map(self._document.view, branches(view)))
         self.properties: Mapping[str, Prop] = MappingProxyType(
             {name: self._document.prop(name, schema) for name, schema in self._document.every_property(view).items()}
         )
@@ -53,7 +58,26 @@ class ToolSchema:
     def prop(self, name: str) -> Prop:
         """The parameter of this name; an undeclared one is a string unless the schema says otherwise."""
         found = self.properties.get(name)
-        return found if found is not None else self._document.prop(name, self._extra)
+        return found if found is not None else self._document.prop(name, self._member(name))
+
+    def declares(self, name: str) -> bool:
+        """Whether the schema names this parameter, itself or by a pattern."""
+        if name in self.properties:
+            return True
+        return any(self._document.patterned(view, name) not in (None, False) for view in self._views)
+
+    def takes(self, name: str) -> bool:
+        """Whether a parameter of this name may be given; a schema that says nothing of others takes them."""
+        return name in self.properties or self._member(name) is not False
+
+    def _member(self, name: str) -> Any:
+        """What the schema says of a parameter that it does not name; alternatives rule out what none of them takes."""
+        root, *alternatives = self._views
+        found = self._document.member(root, name)
+        if found is not None or not alternatives:
+            return found
+        others = [self._document.member(view, name) for view in alternatives]
+        return next((other for other in others if other is not False), False)
 
     def from_text(self, name: str, text: str) -> Value:
         """One parameter's raw text as the value its type asks for."""

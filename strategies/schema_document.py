@@ -5,9 +5,12 @@ once, so cycles end, and what cannot be understood asks for nothing.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from attrs import field, frozen
+
+from strategies.patterns import pattern_of
 
 __all__ = [
     "BODY_PARAMETERS",
@@ -74,6 +77,7 @@ _TYPE_OF_PREFIX = (
 )
 _UNIONS = ("anyOf", "oneOf")
 _MAX_PARTS = 64
+_MAX_PATTERNS = 32
 _MAX_VIEWS = 2_000
 _MAX_CACHED_NAME = 64
 
@@ -143,6 +147,28 @@ class Document:
         if len(self._props) < _MAX_VIEWS and len(name) <= _MAX_CACHED_NAME:
             self._props[name, id(view)] = prop
         return prop
+
+    def member(self, view: Schema, key: str) -> Any:
+        """What the schema says of an object's member: a schema, `False` where it is ruled out, `None` for nothing."""
+        declared = properties(view)
+        if key in declared:
+            return declared[key]
+        found = self.patterned(view, key)
+        if found is not None:
+            return found
+        extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
+        return None if extra is False and _is_half_understood(view) else extra
+
+    def patterned(self, view: Schema, key: str) -> Any:
+        """What the patterns that the member's name matches say of it; `None` where there is none."""
+        found = None
+        for pattern, schema in _patterns(view):
+            known = pattern_of(pattern)
+            if known is not None and known.matches(key):
+                if schema is False:
+                    return False
+                found = schema if found is None else found
+        return found
 
     def every_property(self, view: Schema) -> dict[str, Any]:
         """The properties of a schema, those of its alternatives included."""
@@ -264,6 +290,20 @@ def properties(schema: Schema) -> Mapping[str, Any]:
     """The declared properties; none if there is no telling."""
     declared = schema.get("properties")
     return declared if isinstance(declared, Mapping) else {}
+
+
+def _patterns(schema: Schema) -> list[tuple[str, Any]]:
+    declared = schema.get("patternProperties")
+    if not isinstance(declared, Mapping):
+        return []
+    return [(name, inner) for name, inner in islice(declared.items(), _MAX_PATTERNS) if isinstance(name, str)]
+
+
+def _is_half_understood(schema: Schema) -> bool:
+    """Whether there is a pattern of which nobody can tell what names it matches."""
+    declared = schema.get("patternProperties")
+    too_many = isinstance(declared, Mapping) and len(declared) > _MAX_PATTERNS
+    return too_many or any(pattern_of(name) is None for name, _ in _patterns(schema))
 
 
 def required(schema: Schema) -> list[str]:

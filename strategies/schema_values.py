@@ -12,7 +12,7 @@ from attrs import frozen
 
 from strategies.jsonish import JsonFault, loads_strict, parse
 from strategies.nested_tags import NoMarkup, TagReader
-from strategies.schema_document import Document, Prop, Schema, branches, has_type, listed, properties, required, type_of
+from strategies.schema_document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 
 __all__ = ["Value", "Walk", "from_markup", "judged", "read_text", "unique"]
 
@@ -30,6 +30,8 @@ _MAX_NESTING = 64
 _MAX_WORK = 20_000
 """Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
 
+_ELEMENT = re.compile(r"<(item|value)>([^<>]{0,400})</\1>")
+"""An element that only says that it holds a value."""
 _MAX_DIGITS = 308
 """Longer whole numbers are no numbers to clients that count in doubles."""
 _WHOLE = re.compile(r"[+-]?[0-9]++(?:\.0++)?")
@@ -92,7 +94,9 @@ def _convert(prop: Prop, text: str) -> Value | None:
         return Value(value)
     if prop.types & {"object", "array"}:
         return _container(prop, trimmed)
-    return None
+    inner = _ELEMENT.fullmatch(trimmed)
+    value = _scalar(prop.types, inner[2].strip()) if inner else _NOTHING
+    return None if value is _NOTHING else Value(value, ("element_unwrapped",))
 
 
 _NOTHING = object()
@@ -203,8 +207,8 @@ class Walk:
         """The members converted, without those that the schema rules out."""
         found: dict[str, Any] = {}
         for key, item in value.items():
-            schema = _member_schema(view, key)
-            if schema is False and not view.get("patternProperties"):
+            schema = self._document.member(view, key)
+            if schema is False:
                 self._mends.append("unknown_argument")
             else:
                 found[key] = self.adapt(item, schema, depth + 1)
@@ -266,12 +270,10 @@ class Walk:
 
     def _ruled_out(self, value: Any, branch: Any, where: str) -> str | None:
         """Why a strict alternative does not take an object: it has a member that the alternative forbids."""
-        view = self._document.view(branch) if isinstance(branch, Mapping) else {}
-        is_strict = view.get("additionalProperties") is False and not view.get("patternProperties")
-        if not isinstance(value, dict) or not is_strict:
+        if not isinstance(value, dict) or not isinstance(branch, Mapping):
             return None
-        known = view.get("properties")
-        extra = next((key for key in value if not isinstance(known, Mapping) or key not in known), None)
+        view = self._document.view(branch)
+        extra = next((key for key in value if self._document.member(view, key) is False), None)
         return None if extra is None else f"{_path(_joined(where, extra))} is not known"
 
     def _best(self, value: Any, view: Schema, faults: list[str], where: str) -> str | None:
@@ -290,7 +292,7 @@ class Walk:
             for name in required(view):
                 if name not in value:
                     return f"missing required argument `{_joined(where, name)}`"
-            members = ((_joined(where, key), item, _member_schema(view, key)) for key, item in value.items())
+            members = ((_joined(where, key), item, self._document.member(view, key)) for key, item in value.items())
         elif isinstance(value, list):
             members = (
                 (f"{where}[{index}]", item, self._document.item(view, index)) for index, item in enumerate(value)
@@ -302,11 +304,6 @@ class Walk:
             if fault is not None:
                 return fault
         return None
-
-
-def _member_schema(view: Schema, key: str) -> Any:
-    declared = properties(view)
-    return declared[key] if key in declared else view.get("additionalProperties")
 
 
 def _is_same(left: Any, right: Any) -> bool:

@@ -21,7 +21,7 @@ from strategies.dialect import Arguments, Context, Draft
 from strategies.dialects.json_bodies import json_arguments
 from strategies.jsonish import dumps
 from strategies.names import resolve_parameter
-from strategies.rawvalue import Kind, Sink, Way, read_cdata, read_value, settle_end, unwrap_cdata
+from strategies.rawvalue import Kind, Sink, Way, read_cdata, read_value, settle_end, trimmed, unwrap_cdata
 from strategies.schema import ToolSchema, schema_of
 
 __all__ = [
@@ -255,7 +255,7 @@ def _unwrapped(call: Call, values: dict[str, object]) -> dict[str, object]:
     return adapted.arguments
 
 
-_CONTAINERS = frozenset({"arguments", "args", "input", "parameters", "params"})
+_CONTAINERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 
 
 def _holds_container(cur: Cursor, call: Call) -> Steps:
@@ -347,9 +347,12 @@ def read_parameter(
     how = "closed" if cdata else (yield from read_value(cur, call, key, body=prop.body, way=way, sink=sink))
     call.last_body = key if prop.body and not cdata else None
     if how != "closed":
-        call.mends.append({"by_call": "value_closed_by_call", "by_next": "value_closed_by_next"}.get(how, _LOOSE))
+        by_next = "document_closed_by_next" if prop.body else "value_closed_by_next"
+        call.mends.append({"by_call": "value_closed_by_call", "by_next": by_next}.get(how, _LOOSE))
     inner = unwrap_cdata(sink.raw) if cdata else None
     text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
+    if how == "by_next" and not prop.body:
+        text = trimmed(text.rstrip(), body=True)
     repeated = key in call.texts
     call.store(key, text, call.form.typed(call, tag, key, text))
     if arguments.live and not proto:
@@ -372,7 +375,7 @@ def _bare(text: str, *, raw: bool) -> str:
 def show_value(call: Call, key: str, arguments: Arguments) -> None:
     """Pass on a value that came at once, where the call has begun."""
     if arguments.live and key in call.values:
-        arguments.key(dumps(key))
+        arguments.key(key)
         arguments.piece(dumps(call.values[key]))
 
 

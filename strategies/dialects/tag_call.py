@@ -14,7 +14,7 @@ from strategies.schema import ToolSchema
 
 __all__ = ["CONTAINERS", "PARAMETER_CLOSERS", "PROTOTYPE_KEYS", "TagCall", "parameter_of", "tag_parts", "tools_named"]
 
-CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args"})
+CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args", "properties"})
 """Tags that may stand around the parameters and mean nothing."""
 PARAMETER_CLOSERS = ("</parameter>", "</param>", "</arg>", "</argument>")
 _STRAY_CLOSERS = frozenset(

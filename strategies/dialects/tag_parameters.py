@@ -52,7 +52,7 @@ def _empty_value(call: TagCall, key: str, arguments: Arguments) -> None:
     if arguments.live and key in call.values:
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
-        arguments.key(dumps(key))
+        arguments.key(key)
         arguments.piece(dumps(call.values[key]))
 
 
@@ -70,7 +70,7 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
         how = yield from read_value(cur, call, written, body=prop.body, way=way, sink=sink)
     call.last_body = written if prop.body else None
     if how != "closed":
-        call.mends.append(_MEND_OF_END[how])
+        call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else _MEND_OF_END[how])
     repeated = key in call.texts
     _keep(call, key, sink)
     if arguments.live:

@@ -122,8 +122,8 @@ def test_a_property_knows_its_kind():
 def test_a_tool_schema_says_what_it_requires_and_allows():
     tool = schema({"a": {}}, required=["a", 5, "b"], additionalProperties=False)
     assert tool.required == {"a", "b"}
-    assert not tool.open
-    assert schema({"a": {}}).open
+    assert not tool.takes("other")
+    assert schema({"a": {}}).takes("other")
 
 
 def test_parameters_of_alternatives_are_known():

@@ -90,7 +90,7 @@ def test_an_argument_that_a_strict_schema_rules_out_does_not_flow():
         ("<read>\n<filePath>a</filePath>\n<hue>b</hue>\n</read>", 94),
         ("read\n<filePath>a</filePath>", 95),
         ("<read>\n<filePath>a\n</read>", 85),
-        ("<read>\n<filePath>a\n<limit>3</limit>\n</read>", 85),
+        ("<read>\n<filePath>a\n<limit>3</limit>\n</read>", 92),
     ],
 )
 def test_each_mend_costs(text: str, score: int):
