@@ -8,7 +8,8 @@ exactly is refused:
 
 | tool | does | so |
 | --- | --- | --- |
-| `apply_diff` | skips white space behind a marker | no part begins with a blank line |
+| `apply_diff` | skips white space behind a marker, and counts none where it compares | blank lines that both texts |
+| | | begin or end with are left out; refused where only one has them |
 | `apply_diff` | trims each new line's end and moves it by the first line's indentation | refused where that shows |
 | `apply_diff` | strips line numbers (`12 | `) when all lines have them | refused |
 | `apply_diff` | takes a marker at a line's start, or anywhere behind white space, for its own | escaped, or refused |
@@ -22,7 +23,7 @@ Linear in the text.
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from strategies.mapping.operations import Lines, Refusal
 
@@ -43,6 +44,10 @@ _CLINE_MARKER = re.compile(r"(?:-{3,}|<{3,}) SEARCH>?|={3,}|(?:\+{3,}|>{3,}) REP
 Fault = Callable[[Lines], str | None]
 
 
+def _as_it_is(change: Lines) -> Lines:
+    return change
+
+
 @frozen(kw_only=True, eq=False)
 class Blocks:
     """One client's blocks."""
@@ -54,12 +59,15 @@ class Blocks:
     """A line as it stands in the file; `None` for one that has to be escaped."""
     fault: Fault
     """Why a change would not come through exactly."""
+    trim: Callable[[Lines], Lines] = _as_it_is
+    """The same change without what the tool does not look at."""
 
     def write(self, changes: Sequence[Lines]) -> str | Refusal:
         """The changes as one text, or why they cannot be said."""
         written = []
-        for change in changes:
-            fault = "The old text is empty; give the lines to replace." if not change.old else self.fault(change)
+        for given in changes:
+            change = self.trim(given)
+            fault = "The old text must hold a line that is not blank." if not change.old else self.fault(change)
             if fault is not None:
                 return Refusal(fault)
             written.append("\n".join(self._lines(change)))
@@ -124,9 +132,10 @@ def _roo_unescape(line: str) -> str | None:
 def _roo_fault(change: Lines) -> str | None:
     if any("\r" in line for line in (*change.old, *change.new)):
         return "The text holds a carriage return that ends no line, which this edit tool cannot express."
-    if _is_blank(change.old[0]) or (change.new and _is_blank(change.new[0])):
+    if _is_blank(change.old[0]) or _is_blank(change.old[-1]) or (change.new and _is_blank(change.new[0])):
         return (
-            "The old and the new text must each begin with a line that is not blank: begin one line earlier or later."
+            "A blank line that begins one text and not the other, or ends the old one alone, cannot be placed by this "
+            "edit tool: include the line before or behind it in both."
         )
     marked = next(filter(_is_unsayable, (*change.old, *change.new)), None)
     if marked is None:
@@ -138,6 +147,16 @@ def _roo_fault(change: Lines) -> str | None:
     if _is_numbered(change.old) and (_is_numbered(change.new) or all(map(_is_blank, change.new))):
         return "Every line begins with a number and `|`, which this edit tool would strip as line numbers."
     return _indentation_fault(change)
+
+
+def _roo_trimmed(change: Lines) -> Lines:
+    """Without the blank lines that both texts begin and end with: they stay, and the tool would pass them over."""
+    old, new = change.old, change.new
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at] or not _is_blank(old[at])), shorter)
+    rest = shorter - head
+    tail = next((at for at in range(rest) if old[-1 - at] != new[-1 - at] or not _is_blank(old[-1 - at])), rest)
+    return evolve(change, old=old[head : len(old) - tail], new=new[head : len(new) - tail])
 
 
 def _is_unsayable(line: str) -> bool:
@@ -191,6 +210,7 @@ ROO_BLOCKS = Blocks(
     escape=_roo_escape,
     unescape=_roo_unescape,
     fault=_roo_fault,
+    trim=_roo_trimmed,
 )
 
 
