@@ -94,6 +94,11 @@ class ToolSchema:
         mends = [mend for item in found for mend in item.mends]
         return judged(prop, Value([item.value for item in found], unique(mends)), whole)
 
+    def from_tags(self, text: str) -> Adapted | None:
+        """All arguments as child tags; `None` if the text is no such markup."""
+        found = from_markup(self._document.prop("", self._root), text)
+        return Adapted(found.value, found.mends) if found is not None and isinstance(found.value, dict) else None
+
     def from_json(self, arguments: Mapping[str, Any]) -> Adapted:
         """Arguments with text turned into what the schema asks for where it excludes text; never the reverse.
 

@@ -7,18 +7,26 @@ back at once.
 import re
 
 from strategies.cursor import Cursor, Reject, Steps
-from strategies.dialects.tag_call import TagCall
+from strategies.dialects.tag_call import TagCall, tag_parts
 from strategies.jsonish import JsonFault, parse
 from strategies.names import resolve_parameter
 from strategies.yamlish import NoMapping, read_mapping
 
-__all__ = ["read_attributes", "read_json_body", "read_name_attribute", "read_sole_value", "read_yaml_body"]
+__all__ = [
+    "read_attributes",
+    "read_json_body",
+    "read_name_attribute",
+    "read_sole_value",
+    "read_unclosed_tag",
+    "read_yaml_body",
+]
 
 _NAME_RUN = re.compile(r"[A-Za-z0-9_.:-]*")
 _PATH_NAME = re.compile(r"path|file|dir|folder", re.IGNORECASE)
 _WORDS = re.compile(r"\A[^/\\]*\s[^/\\]*\Z")
 _SOLE_RUN = re.compile(r"[^<\n]*")
 _SPACES = re.compile(r" *")
+_BLANKS = re.compile(r"[ \t]*")
 _KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
 _SOLE_BOUND = 1024
 _KEY_BOUND = 128
@@ -97,27 +105,78 @@ def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
     """
     cur.anchor = start = cur.offset
     indent = len((yield from cur.match(_SPACES, _KEY_BOUND)))
-    key = (yield from cur.match(_KEY_RUN, _KEY_BOUND)).strip("\"'")
-    is_line = (yield from cur.lit(":")) and (yield from cur.peek(1)) in ("", " ", "\r", "\n")
+    begins = yield from _begins_mapping(cur, call)
     cur.back(start)
     cur.anchor = None
-    if not key or not is_line or not (call.is_parameter(key) or _is_prompted(call)):
+    if not begins:
         return False
     pieces: list[str] = []
     closed = yield from _until_closer(cur, f"</{call.tag}>", indent, pieces)
     text = "".join(pieces)
     if not closed and (cur.cut or not text.endswith("\n")):
         raise Reject("value not closed", attempted=True)
+    last = _take_mapping(call, text)
+    if not closed and call.schema.prop(call.parameter(last)).body:
+        raise Reject("value not closed", attempted=True)
+    return True
+
+
+def _begins_mapping(cur: Cursor, call: TagCall) -> Steps:
+    """Whether a line `key: value` of a parameter begins here; moves on."""
+    key = (yield from cur.match(_KEY_RUN, _KEY_BOUND)).strip("\"'")
+    is_line = (yield from cur.lit(":")) and (yield from cur.peek(1)) in ("", " ", "\r", "\n")
+    return bool(key) and is_line and (call.is_parameter(key) or _is_prompted(call))
+
+
+def _take_mapping(call: TagCall, text: str) -> str:
+    """Keep the parameters that the text maps to values; returns the last one's name."""
     try:
         found = read_mapping(text)
     except NoMapping:
         raise Reject("no parameter") from None
     if not all(call.is_parameter(key) or _is_prompted(call) for key in found):
         raise Reject("no parameter of this tool")
-    if not closed and call.schema.prop(call.parameter(list(found)[-1])).body:
-        raise Reject("value not closed", attempted=True)
     for name, value in found.items():
         _take_yaml(call, call.parameter(name), value)
+    return list(found)[-1]
+
+
+def read_unclosed_tag(cur: Cursor, call: TagCall) -> Steps:
+    """Lines of `key: value` or child tags inside the tool's own tag, up to a line `/>`; False where none begin here.
+
+    The cursor stands behind the tag's name and, if this is no such tag, does again.
+    """
+    cur.anchor = start = cur.offset
+    begins = False
+    yield from cur.match(_BLANKS, _KEY_BOUND)
+    if (yield from cur.lit("\r\n")) or (yield from cur.lit("\n")):
+        indent = len((yield from cur.match(_SPACES, _KEY_BOUND)))
+        in_tags = (yield from cur.peek(1)) == "<"
+        if in_tags:
+            parts = tag_parts((yield from cur.tag()) or "")
+            begins = parts is not None and not parts[0] and call.is_parameter(parts[1])
+        else:
+            begins = yield from _begins_mapping(cur, call)
+    cur.back(start)
+    cur.anchor = None
+    if not begins:
+        return False
+    yield from cur.match(_BLANKS, _KEY_BOUND)
+    cur.pos += 2 if (yield from cur.starts("\r\n")) else 1
+    pieces: list[str] = []
+    if not (yield from _until_closer(cur, "/>", indent, pieces)):
+        raise Reject("not closed", attempted=True)
+    cur.pos += 2
+    call.mends.append("call_opener_broken")
+    text = "".join(pieces)
+    if not in_tags:
+        _take_mapping(call, text)
+        return True
+    found = call.schema.from_tags(text)
+    if found is None:
+        raise Reject("no parameter of this tool", attempted=True)
+    call.mends += found.mends
+    call.take(found.arguments)
     return True
 
 

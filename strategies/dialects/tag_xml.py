@@ -23,6 +23,7 @@ from strategies.dialects.tag_bodies import (
     read_json_body,
     read_name_attribute,
     read_sole_value,
+    read_unclosed_tag,
     read_yaml_body,
 )
 from strategies.dialects.tag_call import (
@@ -91,6 +92,9 @@ def _call(
         call.mends.append("tool_name")
     if (yield from cur.peek(1)) == ">":
         cur.pos += 1
+    elif (yield from read_unclosed_tag(cur, call)):
+        yield from call.drafts()
+        return
     elif (yield from read_attributes(cur, call)):
         yield from _closed_at_once(cur, call, opening)
         return
