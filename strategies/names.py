@@ -13,13 +13,16 @@ from attrs import frozen
 from gateway.core.tools import Tool, ToolSet
 from strategies.schema import ToolSchema
 
-__all__ = ["Resolved", "resolve", "resolve_parameter"]
+__all__ = ["Resolved", "acts", "repair_name", "resolve", "resolve_parameter"]
 
 _MAX_NAME = 256
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
 _LITTER = " \t\r\n\"'`“”‘’"
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
 _SEPARATORS = re.compile(r"[-_ ]++")
+_SPELLING = frozenset({"name_case", "name_folded"})
+_NO_ALIASES: Mapping[str, str] = MappingProxyType({})
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]++|[0-9]++|[^\W\d_A-Za-z]++")
 
 _TOOL_ALIASES: tuple[tuple[str, str], ...] = (
     (
@@ -64,6 +67,24 @@ _TOOL_ALIASES: tuple[tuple[str, str], ...] = (
     ),
 )
 """What models call a tool, and which declared tools that can mean."""
+
+_LOOKING_TOOLS = (
+    "read read_file read_files view list list_files list_directory list_code_definition_names ls glob grep"
+    " search_files search_codebase codebase_search codesearch web_search websearch web_fetch webfetch"
+    " fetch_web_content read_command_output fetch_instructions access_mcp_resource load_mcp_documentation todoread"
+    " lsp recall question ask_question ask_followup_question skill skills use_skill"
+)
+"""Well-known tools that change nothing and run nothing, whatever words their names hold."""
+
+_ACTING_WORDS = (
+    "write edit create update delete remove replace insert append patch apply diff move rename copy save set put post"
+    " send submit upload publish push commit merge deploy install uninstall add modify change make generate new"
+    " run exec execute bash sh shell zsh powershell terminal command commands cmd script eval spawn start stop kill"
+    " restart action act call use invoke task agent subagents batch switch condense todo todowrite multiedit"
+    " editor notebook complete completion clone mkdir rm mv cp sql drop truncate alter wipe purge erase reset"
+    " revert git"
+)
+"""Words in the names of tools that may write or execute; those of four letters and more count within others too."""
 
 _PATHS = "path filePath file_path absolutePath target_file filename file"
 _PARAMETER_ALIASES: tuple[str, ...] = (
@@ -121,6 +142,38 @@ def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tu
     return (meant[0], ("parameter_alias",)) if len(meant) == 1 and meant[0] not in taken else (key, ())
 
 
+def repair_name(name: str, declared: ToolSet, aliases: Mapping[str, str] = _NO_ALIASES) -> str | None:
+    """The declared tool that a structured call's name means, or `None`.
+
+    Case and separators may differ for every tool. Litter, prefixes and aliases, the operator's before the built-in,
+    lead only to tools that neither write nor execute.
+    """
+    found = resolve(name, declared, aliases=False)
+    if found is not None:
+        return found.tool.name if _SPELLING.issuperset(found.mends) or not acts(found.tool.name) else None
+    if len(name) > _MAX_NAME:
+        return None
+    folded = _folded(name)
+    meant = {target for alias, target in aliases.items() if _folded(alias) == folded}
+    if not meant:
+        found = _by_alias(name, declared, ())
+    elif len(meant) == 1:
+        found = resolve(meant.pop(), declared, aliases=False)
+    return found.tool.name if found is not None and not acts(found.tool.name) else None
+
+
+def acts(name: str) -> bool:
+    """Whether a tool of this name may write or execute: as the well-known tools do, else by the words of its name."""
+    if len(name) > _MAX_NAME:
+        return True
+    folded = _folded(name)
+    if folded in _LOOKING:
+        return False
+    return any(word in folded for word in _ACTING_ANYWHERE) or not _ACTING.isdisjoint(
+        word.casefold() for word in _WORD.findall(name)
+    )
+
+
 def _spellings(name: str) -> Iterable[tuple[str, str]]:
     """The name cleaned step by step; a step that changes nothing is left out."""
     cleaned = _cleaned(name)
@@ -171,6 +224,9 @@ def _targets() -> Mapping[str, frozenset[str]]:
 
 
 _TARGETS = _targets()
+_LOOKING = frozenset(map(_folded, _LOOKING_TOOLS.split()))
+_ACTING = frozenset(_ACTING_WORDS.split())
+_ACTING_ANYWHERE = tuple(sorted(word for word in _ACTING if len(word) > 3))
 _GROUPS = tuple(frozenset(map(_folded, group.split())) for group in _PARAMETER_ALIASES)
 _PATH_GROUP = _GROUPS[0]
 _WRITING_GROUP = frozenset(_WRITING_ALIASES.split())
