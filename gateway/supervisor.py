@@ -41,7 +41,7 @@ __all__ = ["Pace", "Supervisor", "supervise"]
 
 EXIT_FAILED = 1
 EXIT_SETTINGS = 78
-FIXED = ("host", "port", "workers", "pid_file")
+FIXED = ("host", "port", "workers", "pid_file", "metrics_sd_file")
 """Settings that even new workers cannot change: they are the supervisor's own."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
@@ -121,7 +121,6 @@ class Supervisor:
         self._exit_code = 0
         self._notifier = Notifier.from_environ(self._environ)
         self._alive_at = 0.0
-        self._targets_file: str | None = getattr(settings, "metrics_sd_file", None)
         self._pid_file = PidFile(settings.pid_file, Status(pid=os.getpid(), workers=settings.workers))
 
     def run(self) -> int:
@@ -489,7 +488,7 @@ class Supervisor:
 
     def _publish(self) -> None:
         targets = [(worker.slot, worker.target) for worker in self._workers if worker.target is not None]
-        write_targets(self._targets_file, targets)
+        write_targets(self._settings.metrics_sd_file, targets)
 
     def _tell_systemd(self) -> None:
         """The watchdog is content while requests can be served."""

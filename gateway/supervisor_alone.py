@@ -40,7 +40,7 @@ class LonePost:
         return cls(
             notifier=Notifier.from_environ(environ),
             pid_file=PidFile(settings.pid_file, Status(pid=os.getpid())),
-            targets_file=getattr(settings, "metrics_sd_file", None),
+            targets_file=settings.metrics_sd_file,
         )
 
     def own(self, settings: Settings) -> Settings:

@@ -188,6 +188,7 @@ async def test_a_restart_whose_first_worker_fails_leaves_the_old_ones(fake: Call
         program.signal(signal.SIGUSR2)
         await until(lambda: program.status["restarts"] == 1)
         assert program.status["faults"] == ["SOME_SETTING: is wrong"]
+        assert program.targets == {"0": "127.0.0.1:9000", "1": "127.0.0.1:9001"}
         assert all(map(is_alive, before.values()))
         assert not any("retire" in order for order in program.orders)
         program.mode.write_text("fine")

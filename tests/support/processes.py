@@ -48,6 +48,7 @@ class Program:
             "GATEWAY_PORT": "0",
             "METRICS_PORT": "0",
             "GATEWAY_PID_FILE": str(self.pid_file),
+            "METRICS_SD_FILE": str(self.targets_file),
             "STORE_URL": f"sqlite:///{folder}/store.db",
             **environ,
         }
@@ -116,6 +117,12 @@ class Program:
         document: dict[str, Any] = json.loads(self.pid_file.read_text().splitlines()[1])
         return document
 
+    @property
+    def targets(self) -> dict[str, str]:
+        """Where Prometheus is told to look, by slot."""
+        groups = json.loads(self.targets_file.read_text())
+        return {group["labels"]["slot"]: target for group in groups for target in group["targets"]}
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
@@ -124,6 +131,8 @@ class Program:
         self.signal(signal.SIGUSR2)
         await until(lambda: self.status["restarts"] >= count, seconds)
         assert self.status["faults"] == [], self.lines
+        # The log is written by a thread, after the pid file.
+        await until(lambda: len(self.events("restarted")) + len(self.events("restart_failed")) >= count)
 
     async def exit_code(self, seconds: float = 20.0) -> int:
         async with asyncio.timeout(seconds):

@@ -41,11 +41,10 @@ async def test_every_worker_takes_connections_and_has_metrics_of_its_own(
     async with aiohttp.ClientSession(connector=connector) as fresh:
         for _ in range(40):
             assert (await ask(fresh, program.url, chat(stream=False))).status == 200
-    slots = {event["slot"]: event["metrics_url"] for event in program.events("gateway_started")}
-    assert sorted(slots) == [0, 1]
+    assert sorted(program.targets) == ["0", "1"]
     asked = []
-    for url in slots.values():
-        exposition = (await get(client, url)).body.decode()
+    for target in program.targets.values():
+        exposition = (await get(client, f"http://{target}/metrics")).body.decode()
         lines = [line for line in exposition.splitlines() if line.startswith("toolgate_requests_total{")]
         asked.append(sum(float(line.rpartition(" ")[2]) for line in lines))
     assert sum(asked) == 40
@@ -295,10 +294,13 @@ async def test_the_slot_of_a_worker_that_still_drains_is_not_used_again(
         await until(lambda: len(upstream.requests) == 20)
         await program.restarted(1)
         assert sorted(event["slot"] for event in program.events("worker_ready")) == [0, 1, 2, 3]
+        targets = sorted(program.targets)
         answers.may_end.set()
         for end in await asyncio.gather(*streams):
             assert end.is_done
+    assert targets == ["0", "1", "2", "3"], "those that drain have numbers too"
     await program.logged("worker_ended", count=2)
+    await until(lambda: sorted(program.targets) == ["2", "3"])
     await program.restarted(2)
     assert sorted(event["slot"] for event in program.events("worker_ready"))[:2] == [0, 0]
 
@@ -360,6 +362,7 @@ async def test_a_lone_process_tells_systemd_and_its_files_itself(
         ) as program:
             await program.serving()
             await until(lambda: is_heard(f"READY=1\nSTATUS=listens on {program.url}", "WATCHDOG=1"))
+            assert list(program.targets) == ["0"]
             heard.clear()
             program.signal(signal.SIGHUP)
             await until(lambda: is_heard("RELOADING=1\n", "READY=1"))
