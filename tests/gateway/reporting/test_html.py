@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from attrs import evolve
 
 from gateway.reporting import markdown, terminal
 from gateway.reporting.html import render
@@ -110,6 +111,23 @@ def test_markup_of_records_is_text_in_markdown_too():
     for block in blocks:
         rows = [line for line in block.splitlines() if line.startswith("|")]
         assert len({line.count("|") - line.count("\\|") for line in rows}) <= 1
+
+
+def test_a_fence_in_a_text_does_not_end_the_fence_around_it():
+    made = week(300)
+    text = "a\n```\n# not a heading\n`````\nb"
+    requests = tuple(evolve(r, calls=tuple(evolve(call, before=text) for call in r.calls)) for r in made.requests)
+    shown = markdown.render(figures_of(evolve(made, requests=requests)))
+    fence: str | None = None
+    for line in map(str.strip, shown.splitlines()):
+        if fence is None and line.startswith("```"):
+            fence = line.removesuffix("text")
+        elif fence is not None and line and set(line) == {"`"} and len(line) >= len(fence):
+            fence = None
+        else:
+            assert fence is not None or line != "# not a heading"
+    assert fence is None
+    assert "# not a heading" in shown
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
