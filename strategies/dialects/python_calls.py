@@ -19,6 +19,7 @@ from strategies.block_renderer import BlockRenderer, listed, python_call
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import closes_here
+from strategies.literals import is_announced_example
 from strategies.markerless import checked, ends_message, in_prose, may_stand
 from strategies.objects import drafts_of
 from strategies.pythonic import PythonCall, PythonFault, bracketed, read_calls
@@ -30,6 +31,9 @@ _START, _END = "<|python_start|>", "<|python_end|>"
 _TAG, _TAG_END = "<tool_code>", "</tool_code>"
 _CALLEE = re.compile(r"[\w.-]*")
 _HEAD = re.compile(r"[\w.= \t-]*")
+_LIST = re.compile(r"\[[\w.-]+\(")
+_STEP = re.compile(r"\s*(?:[-*+•]|[0-9]{1,9}[.):])\s")
+"""The beginning of a line that is one of several, as in a plan."""
 _PREFIXES = ("functions.", "tools.")
 _OWN_PREFIX = "default_api."
 
@@ -73,19 +77,31 @@ def _parse(
 ) -> Generator[Draft | None, None, None]:
     form = "pythonic" if opening.fence is None else "fence"
     pieces: list[str] = []
-    if opening.marker == "[":
+    in_list = opening.marker[0] == "["
+    if in_list:
         yield from _glance(cur, context)
     if opening.marker[0] in "\"'":
         yield from _quoted(cur, pieces)
     else:
         yield from _expressions(cur, pieces)
     calls = _read("".join(pieces))
-    found = call_drafts(calls, context, form=form, aliases=False, positions=opening.marker == "[")
+    found = call_drafts(calls, context, form=form, aliases=False, positions=in_list)
     checked(found, context)
     end = cur.offset
     if opening.fence is None and not (yield from ends_message(cur)):
-        found = in_prose(found, end)
+        leads = _leads(found, opening) and _begins_sentence((yield from cur.peek(1)))
+        found = [evolve(draft, end=end) for draft in found] if leads else in_prose(found, end)
     yield from found
+
+
+def _leads(drafts: Sequence[Draft], opening: Opening) -> bool:
+    """Whether a list of calls with arguments opens the message, so that a sentence behind it is another matter."""
+    return opening.marker[0] == "[" and opening.starts_message and all(draft.arguments for draft in drafts)
+
+
+def _begins_sentence(sign: str) -> bool:
+    """Whether this is a letter that does not go on with a sentence."""
+    return sign.isalpha() and not sign.islower()
 
 
 def _glance(cur: Cursor, context: Context) -> Steps:
@@ -144,6 +160,20 @@ def _openers(context: Context) -> tuple[str, ...]:
     return ("[", *names, *(f"{start}{name}" for name in names for start in ("print(", '"', "'")))
 
 
+def _inline_openers(context: Context) -> tuple[str, ...]:
+    """A list that begins with the call of a declared tool may stand behind a colon, too."""
+    return tuple(f"[{name}(" for name in context.tools.names) if _is_on(context, "pythonic") else ()
+
+
+def _may_open(_context: Context, opening: Opening) -> bool:
+    if may_stand(opening):
+        return True
+    is_led_in = opening.marker[0] == "[" and opening.line.rstrip().endswith((":", "："))
+    return is_led_in and not (
+        _STEP.match(opening.line) or _LIST.search(opening.before) or is_announced_example(opening.before)
+    )
+
+
 def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
     text = python_call(name, arguments)
     if name.startswith(_OWN_PREFIX):
@@ -155,8 +185,9 @@ PYTHONIC = Dialect(
     id="pythonic",
     family="python",
     level="D",
+    openers=_inline_openers,
     line_openers=_openers,
-    may_open=lambda _context, opening: may_stand(opening),
+    may_open=_may_open,
     parse=_parse,
     renderer=BlockRenderer(
         id="pythonic",
