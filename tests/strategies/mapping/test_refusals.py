@@ -1,0 +1,221 @@
+"""What cannot be said exactly is refused, with words the model can act on; and nothing else happens."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies.mapping import Refusal
+from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS, Blocks
+from strategies.mapping.operations import Lines
+from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Update, read_patch, write_patch
+from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, tool
+
+
+def replaced(old: str, new: str | None) -> dict[str, Any]:
+    return {"command": "str_replace", "path": "f", "old_str": old, "new_str": new}
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("roo", {}, "`command` must be one of"),
+    ("roo", {"command": "undo_edit", "path": "f"}, "`command` must be one of"),
+    ("roo", {"command": ["view"], "path": "f"}, "`command` must be one of"),
+    ("roo", {"command": "view"}, "`path`"),
+    ("roo", {"command": "view", "path": 3}, "`path`"),
+    ("roo", {"command": "view", "path": "f", "old_str": "x"}, "`view` does not take `old_str`"),
+    ("roo", {"command": "view", "path": "f", "view_range": [0, 3]}, "counts lines from 1"),
+    ("roo", {"command": "view", "path": "f", "view_range": [5, 3]}, "counts lines from 1"),
+    ("roo", {"command": "view", "path": "f", "view_range": [5]}, "two line numbers"),
+    ("roo", {"command": "view", "path": "f", "view_range": [True, 3]}, "two line numbers"),
+    ("roo", {"command": "view", "path": "src/", "view_range": [1, 3]}, "is for a file"),
+    ("roo", {"command": "create", "path": "f"}, "`file_text`"),
+    ("roo", {"command": "create", "path": "f", "file_text": "```py\nx\n```\n"}, "begins with a code fence"),
+    ("roo", {"command": "create", "path": "f", "file_text": "x\n```"}, "ends with a code fence"),
+    ("opencode", replaced("", "x"), "`old_str` is empty"),
+    ("opencode", {"command": "str_replace", "path": "f"}, "needs the texts"),
+    ("opencode", {"command": "insert", "path": "f", "insert_line": 1, "insert_text": "x"}, "no tool that inserts"),
+    ("roo", {"command": "insert", "path": "f", "insert_line": -1, "insert_text": "x"}, "`insert_line` must be"),
+    ("roo", {"command": "insert", "path": "f", "insert_line": 1, "insert_text": ""}, "needs `insert_text`"),
+    ("claude", {"command": "view", "path": "src/"}, "no tool that shows a directory"),
+    ("cline", {"command": "view", "path": "f", "view_range": [1, 2]}, "leave `view_range` out"),
+    ("pi", {"command": "view", "path": "f", "view_range": [2, 3]}, "begins with line 1"),
+    ("kilo", {"command": "view", "path": "f", "view_range": [2, -1]}, "needs a last line"),
+    ("roo", replaced("a\n", "b"), "ends with a line break"),
+    ("roo", replaced("a", ""), "To delete whole lines"),
+    ("roo", replaced("a", None), "To delete whole lines"),
+    ("roo", replaced("a\rb", "c"), "carriage return"),
+    ("roo", replaced("\na", "b"), "blank line"),
+    ("roo", replaced("a", "\nb"), "blank line"),
+    ("roo", replaced("a\n\n", "b\n"), "blank line"),
+    ("roo", replaced("\n", "\n\n"), "not blank"),
+    ("roo", replaced("a", "b "), "ends with white space"),
+    ("roo", replaced("a", "b\u00a0"), "ends with white space"),
+    ("roo", replaced("\ta", "    a"), "tabs and spaces"),
+    ("roo", replaced("1 | a", "2 | b"), "line numbers"),
+    ("roo", replaced("  =======", "b"), "looks like a marker"),
+    ("roo", replaced("\\>>>>>>> x", "b"), "looks like a marker"),
+    ("roo", replaced("a", "a\n  :start_line:3"), "looks like a marker"),
+    ("cline", replaced("===", "b"), "is a marker"),
+    ("cline", replaced("a", "+++++++ REPLACE"), "is a marker"),
+    ("cline", replaced(" ", "b"), "not blank"),
+]
+
+
+@pytest.mark.parametrize(("client", "arguments", "said"), REFUSED)
+def test_text_editor(client: str, arguments: dict[str, Any], said: str) -> None:
+    found = back(CLIENTS[client].mapped("claude_text_editor"), arguments)
+    assert isinstance(found, Refusal)
+    assert found.text.startswith("Nothing was done. ")
+    assert said in found.text
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
+
+
+UPDATE = "*** Update File: f"
+REFUSED_PATCHES: list[tuple[str, str, str]] = [
+    ("roo", "", "line 1: the first line"),
+    ("roo", "*** Begin Patch\n*** Update File: f", "line 2: the last line"),
+    ("roo", patch(), "line 2: the patch changes no file"),
+    ("roo", patch("hello"), "line 2: a file's part must begin"),
+    ("roo", patch(UPDATE), "changes nothing"),
+    ("roo", patch(UPDATE, "@@"), "line 4: a line of a change"),
+    ("roo", patch("*** Update File: "), "line 2: "),
+    ("roo", patch(UPDATE, "@@bad", "-a"), "line 3: `@@` must be followed"),
+    ("roo", patch(UPDATE, "-a", "b"), "line 4: another change"),
+    ("roo", patch(UPDATE, "@@", "+a"), "gives no line of the file"),
+    ("opencode", patch(UPDATE, "@@", " ", "+a"), "gives no line of the file"),
+    ("opencode", patch(UPDATE, "*** Move to: g", "@@", "-a", "+b"), "none of the tools moves a file"),
+    ("opencode", patch(UPDATE, "*** Move to: g"), "none of the tools moves a file"),
+    ("opencode", patch("*** Delete File: f"), "no tool that deletes"),
+    ("roo", patch(UPDATE, "@@ def f():", "-a", "+b"), "behind `@@`"),
+    ("roo", patch(UPDATE, "@@", "-a", "+b", "*** End of File"), "`*** End of File`"),
+    ("roo", patch(UPDATE, "@@", "-a", "+b "), "ends with white space"),
+    ("roo", patch("*** Add File: g", "+x", UPDATE, "@@", "-a", "+b "), "ends with white space"),
+]
+
+
+@pytest.mark.parametrize(("client", "text", "said"), REFUSED_PATCHES)
+def test_patches(client: str, text: str, said: str) -> None:
+    found = back(CLIENTS[client].mapped("apply_patch"), {"input": text})
+    assert isinstance(found, Refusal)
+    assert said in found.text
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "{", "[]", "null", '{"input": 3}', '{"input": "x", "more": 1}', "[" * 100_000]
+)
+def test_arguments_that_are_no_patch(arguments: str) -> None:
+    assert isinstance(CLIENTS["roo"].mapped("apply_patch").back("apply_patch", arguments), Refusal)
+
+
+def test_a_place_can_be_left_out_for_a_tool_that_wants_the_text_once() -> None:
+    text = patch(UPDATE, "@@ def f():", " x", "-a", "*** End of File")
+    assert calls(back(CLIENTS["opencode"].mapped("apply_patch"), {"input": text}))[0][1]["oldString"] == "x\na\n"
+
+
+def test_a_client_without_an_edit_tool_is_told_to_write() -> None:
+    client = Surface((tool("write", "filePath* content*"),), {})
+    found = back(client.mapped("claude_text_editor"), replaced("a", "b"))
+    assert isinstance(found, Refusal)
+    assert "write the whole file" in found.text
+    assert "read it" not in found.text
+    found = back(client.mapped("claude_text_editor"), {"command": "view", "path": "f"})
+    assert isinstance(found, Refusal)
+    assert "no tool that shows a file" in found.text
+
+
+def test_a_client_without_a_write_tool() -> None:
+    client = Surface((CLIENTS["claude"].tools[2],), {})
+    found = back(client.mapped("apply_patch"), {"input": patch("*** Add File: f", "+a")})
+    assert isinstance(found, Refusal)
+    assert "no tool that writes a whole file" in found.text
+
+
+# --- grammars --------------------------------------------------------------------------------------------------------
+
+LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    ["=======", "<<<<<<< SEARCH", ">>>>>>> REPLACE", "-------", ":start_line:1", "*** End Patch", "@@", "", " "]
+)
+LINES = st.lists(LINE, min_size=1, max_size=5).map(tuple)
+PATH = st.text("abc/.é-_ ", min_size=1).map(str.strip).filter(bool)
+HUNK = st.builds(Hunk, old=LINES.filter(any), new=LINES, at_end=st.booleans())
+SECTION = (
+    st.builds(Add, PATH, LINES)
+    | st.builds(Remove, PATH)
+    | st.builds(Update, path=PATH, hunks=st.lists(HUNK, min_size=1, max_size=3).map(tuple), move=st.none() | PATH)
+)
+
+
+@given(st.lists(SECTION, min_size=1, max_size=4).map(tuple))
+def test_a_written_patch_is_read_as_it_was(sections: tuple[Any, ...]) -> None:
+    assert read_patch(write_patch(sections)) == sections
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.sampled_from(["*** Begin Patch", UPDATE, "@@", "@@ x", "-a", "+b", " c", "", "*** End of File", "z"]))
+)
+def test_no_text_breaks_the_grammar(lines: list[str]) -> None:
+    try:
+        sections = read_patch(patch(*lines))
+    except BadPatch as bad:
+        line = bad.line
+    else:
+        line = 1
+        assert read_patch(write_patch(sections)) == sections
+    assert 1 <= line <= len(lines) + 2
+
+
+@pytest.mark.parametrize("blocks", [ROO_BLOCKS, CLINE_BLOCKS], ids=["roo", "cline"])
+@given(st.lists(st.builds(Lines, st.just("f"), LINES, LINES | st.just(())), min_size=1, max_size=3))
+def test_written_blocks_are_read_as_they_were(blocks: Blocks, changes: list[Lines]) -> None:
+    text = blocks.write(changes)
+    if isinstance(text, str):
+        assert blocks.read("f", text) == tuple(map(blocks.trim, changes))
+
+
+def test_empty_lines_between_parts_belong_to_nothing() -> None:
+    text = patch(UPDATE, "", "@@", " a", "", "-b", "", "*** Delete File: g", "")
+    assert read_patch(text) == (Update(path="f", hunks=(Hunk(old=("a", "", "b"), new=("a", "")),)), Remove("g"))
+
+
+def test_windows_line_ends_of_a_patch_are_line_ends() -> None:
+    assert read_patch(patch(UPDATE, "@@", "-a", "+b").replace("\n", "\r\n")) == read_patch(
+        patch(UPDATE, "@@", "-a", "+b")
+    )
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 300_000,
+        "=======\n" * 60_000,
+        "12 |\n" * 60_000,
+        " " * 300_000 + "x",
+        "@@\n" * 100_000,
+        "*** Update File: f\n" * 20_000,
+        "\\=======" * 40_000,
+    ],
+    ids=["empty", "markers", "numbers", "spaces", "hunks", "files", "escapes"],
+)
+def test_huge_texts_take_linear_time(text: str) -> None:
+    started = time.perf_counter()
+    for client in ("roo", "cline", "opencode"):
+        editor = CLIENTS[client].mapped("claude_text_editor")
+        back(editor, replaced(f"{text}a", f"{text}b"))
+        back(editor, {"command": "create", "path": "f", "file_text": text})
+        patches = CLIENTS[client].mapped("apply_patch")
+        back(patches, {"input": patch(text)})
+        back(patches, {"input": patch(UPDATE, *(f"-{line}" for line in text.split("\n")), "+b")})
+    diff = f"<<<<<<< SEARCH\n{text}\n=======\nb\n>>>>>>> REPLACE"
+    past = {"id": "c", "function": {"name": "apply_diff", "arguments": json.dumps({"path": "f", "diff": diff})}}
+    CLIENTS["roo"].mapped("claude_text_editor", [{"role": "assistant", "tool_calls": [past]}])
+    assert time.perf_counter() - started < 10

@@ -1,0 +1,300 @@
+"""One golden case for each row: the model's call, the client's, and the way back through the history."""
+
+import json
+from typing import Any
+
+import pytest
+
+from strategies.mapping import MAPPINGS
+from strategies.mapping.clients import ROWS
+from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, schema, shown, tool
+
+EDITOR = "str_replace_based_edit_tool"
+ROO_BLOCK = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"
+CLINE_BLOCK = "------- SEARCH\na\n=======\nb\n+++++++ REPLACE"
+WRITE = tool("write_to_file", "path* content*")
+
+VIEW = {"command": "view", "path": "f.py"}
+RANGE = {**VIEW, "view_range": [3, 7]}
+OPEN = {**VIEW, "view_range": [3, -1]}
+HEAD = {**VIEW, "view_range": [1, 5]}
+HERE = {"command": "view", "path": "."}
+DIRECTORY = {"command": "view", "path": "src/"}
+CREATE = {"command": "create", "path": "f.py", "file_text": "a\nb\n"}
+REPLACE = {"command": "str_replace", "path": "f.py", "old_str": "a", "new_str": "b"}
+DELETE_LINE = {"command": "str_replace", "path": "f.py", "old_str": "a\n", "new_str": ""}
+INSERT = {"command": "insert", "path": "f.py", "insert_line": 0, "insert_text": "x\ny\n"}
+
+GOLDEN: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    ("roo", VIEW, "read_file", {"path": "f.py"}),
+    ("roo", RANGE, "read_file", {"path": "f.py", "start_line": 3, "end_line": 7}),
+    ("roo", OPEN, "read_file", {"path": "f.py", "start_line": 3}),
+    ("roo", DIRECTORY, "list_files", {"path": "src", "recursive": False}),
+    ("roo", HERE, "list_files", {"path": ".", "recursive": False}),
+    ("roo", CREATE, "write_to_file", {"path": "f.py", "content": "a\nb\n", "line_count": 3}),
+    ("roo", REPLACE, "apply_diff", {"path": "f.py", "diff": ROO_BLOCK}),
+    ("roo", DELETE_LINE, "apply_diff", {"path": "f.py", "diff": "<<<<<<< SEARCH\na\n=======\n>>>>>>> REPLACE"}),
+    ("roo", INSERT, "insert_content", {"path": "f.py", "line": 1, "content": "x\ny"}),
+    ("kilo", VIEW, "read_file", {"files": [{"path": "f.py"}]}),
+    ("roo_native", RANGE, "read_file", {"path": "f.py", "mode": "slice", "offset": 3, "limit": 5}),
+    ("roo_native", VIEW, "read_file", {"path": "f.py", "mode": "slice", "offset": None, "limit": None}),
+    ("roo_native", REPLACE, "search_replace", {"file_path": "f.py", "old_string": "a", "new_string": "b"}),
+    ("cline", VIEW, "read_file", {"path": "f.py"}),
+    ("cline", REPLACE, "replace_in_file", {"path": "f.py", "diff": CLINE_BLOCK}),
+    ("opencode", VIEW, "read", {"filePath": "f.py"}),
+    ("opencode", RANGE, "read", {"filePath": "f.py", "offset": 3, "limit": 5}),
+    ("opencode", OPEN, "read", {"filePath": "f.py", "offset": 3}),
+    ("opencode", HEAD, "read", {"filePath": "f.py", "limit": 5}),
+    ("opencode", CREATE, "write", {"filePath": "f.py", "content": "a\nb\n"}),
+    ("opencode", REPLACE, "edit", {"filePath": "f.py", "oldString": "a", "newString": "b", "replaceAll": False}),
+    ("opencode_old", RANGE, "read", {"filePath": "f.py", "offset": 2, "limit": 5}),
+    ("opencode_old", DIRECTORY, "list", {"path": "src"}),
+    ("qwen", VIEW, "read_file", {"file_path": "f.py"}),
+    ("qwen", DIRECTORY, "list_directory", {"path": "src"}),
+    ("qwen", CREATE, "write_file", {"file_path": "f.py", "content": "a\nb\n"}),
+    (
+        "qwen",
+        REPLACE,
+        "edit",
+        {"file_path": "f.py", "old_string": "a", "new_string": "b", "replace_all": False},
+    ),
+    ("claude", RANGE, "Read", {"file_path": "f.py", "offset": 3, "limit": 5}),
+    ("claude", CREATE, "Write", {"file_path": "f.py", "content": "a\nb\n"}),
+    ("claude", REPLACE, "Edit", {"file_path": "f.py", "old_string": "a", "new_string": "b", "replace_all": False}),
+    ("pi", REPLACE, "edit", {"path": "f.py", "edits": [{"oldText": "a", "newText": "b"}]}),
+]
+
+ALONE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    # a tool that no client above has, the model's call, the arguments
+    (
+        tool("read_file", "files*:array"),
+        RANGE,
+        {"files": [{"path": "f.py", "line_ranges": [[3, 7]]}]},
+    ),
+    (
+        tool("read_files", "files*:array"),
+        RANGE,
+        {"files": [{"path": "f.py", "start_line": 3, "end_line": 7}]},
+    ),
+    (tool("Read", "filepath*"), VIEW, {"filepath": "f.py"}),
+    (tool("List", "dirpath*"), DIRECTORY, {"dirpath": "src"}),
+    (tool("LS", "path*"), DIRECTORY, {"path": "src"}),
+    (
+        tool("edit", "file_path* old_string* new_string* replace_all:boolean"),
+        REPLACE,
+        {"file_path": "f.py", "old_string": "a", "new_string": "b", "replace_all": False},
+    ),
+    (
+        tool("edit_file", "file_path* old_string* new_string* expected_replacements:number"),
+        REPLACE,
+        {"file_path": "f.py", "old_string": "a", "new_string": "b", "expected_replacements": 1},
+    ),
+    (
+        tool("replace", "file_path* old_string* new_string*"),
+        REPLACE,
+        {"file_path": "f.py", "old_string": "a", "new_string": "b"},
+    ),
+]
+
+
+def history(name: str, arguments: object) -> list[dict[str, Any]]:
+    call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    return [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "done"},
+    ]
+
+
+def check(client: Surface, mapping: str, model: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
+    assert calls(back(client.mapped(mapping), model)) == [(name, arguments)]
+    mapped = client.mapped(mapping, history(name, arguments))
+    (call,) = mapped.request.messages[1]["tool_calls"]
+    assert call["function"]["name"] == mapped.surface.name
+    assert calls(mapped.back(call["function"]["name"], call["function"]["arguments"])) == [(name, arguments)]
+    assert json.loads(call["function"]["arguments"]) == model
+
+
+@pytest.mark.parametrize(("client", "model", "name", "arguments"), GOLDEN)
+def test_text_editor(client: str, model: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
+    check(CLIENTS[client], "claude_text_editor", model, name, arguments)
+
+
+@pytest.mark.parametrize(("declared", "model", "arguments"), ALONE, ids=[row[0]["function"]["name"] for row in ALONE])
+def test_a_tool_on_its_own(declared: dict[str, Any], model: dict[str, Any], arguments: dict[str, Any]) -> None:
+    check(Surface((declared, WRITE), {}), "claude_text_editor", model, declared["function"]["name"], arguments)
+
+
+PATCH = "*** Begin Patch\n*** Update File: f.py\n@@\n-a\n+b\n*** End Patch"
+TWO = "*** Begin Patch\n*** Update File: f.py\n@@\n x\n-a\n+b\n@@\n-c\n*** End Patch"
+ADD = "*** Begin Patch\n*** Add File: f.py\n+a\n+\n*** End Patch"
+DELETE = "*** Begin Patch\n*** Delete File: f.py\n*** End Patch"
+PATCHES: list[tuple[str, str, list[tuple[str, dict[str, Any]]]]] = [
+    ("roo", PATCH, [("apply_diff", {"path": "f.py", "diff": ROO_BLOCK})]),
+    (
+        "roo",
+        TWO,
+        [
+            (
+                "apply_diff",
+                {
+                    "path": "f.py",
+                    "diff": "<<<<<<< SEARCH\nx\na\n=======\nx\nb\n>>>>>>> REPLACE\n\n"
+                    "<<<<<<< SEARCH\nc\n=======\n>>>>>>> REPLACE",
+                },
+            )
+        ],
+    ),
+    ("roo", ADD, [("write_to_file", {"path": "f.py", "content": "a\n\n", "line_count": 3})]),
+    ("kilo", DELETE, [("delete_file", {"path": "f.py"})]),
+    ("cline", PATCH, [("replace_in_file", {"path": "f.py", "diff": CLINE_BLOCK})]),
+    ("opencode", ADD, [("write", {"filePath": "f.py", "content": "a\n\n"})]),
+    (
+        "opencode",
+        TWO,
+        [
+            ("edit", {"filePath": "f.py", "oldString": "x\na\n", "newString": "x\nb\n", "replaceAll": False}),
+            ("edit", {"filePath": "f.py", "oldString": "c\n", "newString": "", "replaceAll": False}),
+        ],
+    ),
+    ("pi", PATCH, [("edit", {"path": "f.py", "edits": [{"oldText": "a\n", "newText": "b\n"}]})]),
+    (
+        "claude",
+        PATCH,
+        [("Edit", {"file_path": "f.py", "old_string": "a\n", "new_string": "b\n", "replace_all": False})],
+    ),
+]
+
+
+@pytest.mark.parametrize(("client", "patch", "expected"), PATCHES)
+def test_patches(client: str, patch: str, expected: list[tuple[str, dict[str, Any]]]) -> None:
+    surface = CLIENTS[client]
+    found = surface.mapped("apply_patch").back("apply_patch", json.dumps({"input": patch}))
+    assert calls(found) == expected
+    assert not isinstance(found, tuple) or [call.number for call in found] == list(range(1, len(expected) + 1))
+    past = [
+        {
+            "id": call.id("call_1"),
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in (found if isinstance(found, tuple) else ())
+    ]
+    mapped = surface.mapped("apply_patch", [{"role": "assistant", "content": None, "tool_calls": past}])
+    (call,) = mapped.request.messages[0]["tool_calls"]
+    assert (call["id"], json.loads(call["function"]["arguments"])) == ("call_1", {"input": patch})
+
+
+def test_every_row_has_a_golden_case() -> None:
+    covered = {(name, frozenset(arguments)) for _, _, name, arguments in GOLDEN}
+    covered |= {(tool["function"]["name"], frozenset(arguments)) for tool, _, arguments in ALONE}
+    covered |= {(name, frozenset(arguments)) for _, _, expected in PATCHES for name, arguments in expected}
+    missing = [
+        (row.client, row.name)
+        for row in ROWS
+        if not any(name == row.name and (not row.path or set(row.path) & keys) for name, keys in covered)
+    ]
+    assert missing == []
+
+
+# --- what the model is shown -----------------------------------------------------------------------------------------
+
+
+def test_tools_without_a_counterpart_stay_in_their_place() -> None:
+    mapped = CLIENTS["opencode"].mapped("claude_text_editor")
+    assert mapped.tools.names == ("bash", EDITOR)
+    assert [entry["function"]["name"] for entry in mapped.request.body["tools"]] == ["bash", EDITOR]
+    assert mapped.request.body["tools"][0] == CLIENTS["opencode"].tools[0]
+
+
+def test_reading_tools_stay_beside_a_patch_tool() -> None:
+    assert CLIENTS["roo"].mapped("apply_patch").tools.names == (
+        "read_file",
+        "list_files",
+        "apply_patch",
+        "insert_content",
+        "execute_command",
+    )
+
+
+@pytest.mark.parametrize(
+    ("client", "commands", "missing"),
+    [
+        ("roo", ["view", "create", "str_replace", "insert"], set()),
+        ("cline", ["view", "create", "str_replace"], {"insert_line", "insert_text"}),
+        ("pi", ["view", "create", "str_replace"], {"insert_line"}),
+    ],
+)
+def test_the_editor_shows_what_the_client_can_do(client: str, commands: list[str], missing: set[str]) -> None:
+    parameters = shown(CLIENTS[client].mapped("claude_text_editor")).parameters
+    assert parameters["properties"]["command"]["enum"] == commands
+    assert not missing & parameters["properties"].keys()
+
+
+def test_a_client_of_lines_is_told_to_the_model() -> None:
+    assert "whole lines" in shown(CLIENTS["roo"].mapped("claude_text_editor")).description
+    assert "whole lines" not in shown(CLIENTS["opencode"].mapped("claude_text_editor")).description
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_client_is_known(client: str) -> None:
+    expected = {"roo_native": "roo", "opencode_old": "opencode", "kilo": "roo", "pi": "opencode"}
+    assert CLIENTS[client].mapped("claude_text_editor").client == expected.get(client, client)
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_same_request_gives_the_same_bytes(client: str, mapping: str) -> None:
+    past = history("x", {})
+    assert CLIENTS[client].mapped(mapping, past).request.raw == CLIENTS[client].mapped(mapping, past).request.raw
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_other_clients_are_left_alone(mapping: str) -> None:
+    own = tool(MAPPINGS[mapping].surface.name, "input*")
+    for tools in (
+        (),
+        (tool("get_weather", "city*"),),
+        (tool("read_file", "path*"),),
+        (tool("write_to_file", "path* body*"),),
+        (tool("write_to_file", "path* content* approve*:boolean"),),
+        (tool("edit", "filePath* oldString*"),),
+        (own, *CLIENTS["opencode"].tools),
+    ):
+        assert MAPPINGS[mapping].of(Surface(tools, {}).request()) is None
+
+
+def test_a_strict_schema_is_given_its_nulls() -> None:
+    client = Surface((tool("write", "content* filePath* mode*:string?"),), {})
+    assert calls(back(client.mapped("claude_text_editor"), CREATE))[0][1]["mode"] is None
+    assert schema("a*:string?")["properties"]["a"]["type"] == ["string", "null"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("auto", "auto"),
+        ({"type": "function", "function": {"name": "edit"}}, {"type": "function", "function": {"name": EDITOR}}),
+        ({"type": "function", "function": {"name": "bash"}}, {"type": "function", "function": {"name": "bash"}}),
+        (
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": n}} for n in ("edit", "bash", "write")],
+                },
+            },
+            {
+                "type": "allowed_tools",
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": n}} for n in (EDITOR, "bash")],
+                },
+            },
+        ),
+        ({"type": "allowed_tools", "allowed_tools": None}, {"type": "allowed_tools", "allowed_tools": None}),
+    ],
+)
+def test_a_choice_by_name_is_translated(choice: Any, expected: Any) -> None:
+    mapped = CLIENTS["opencode"].mapped("claude_text_editor", tool_choice=choice)
+    assert mapped.request.tool_choice == mapped.request.body["tool_choice"] == expected
