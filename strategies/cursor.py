@@ -21,6 +21,7 @@ CUT = "cut"
 """The reason of a call that was complete but for its end, in an answer that was cut: nothing inside it is one."""
 _WS = re.compile(r"[ \t\r\n]*")
 _TAG_BOUND = 200
+_STUB_BOUND = 140
 
 
 class Reject(Exception):
@@ -110,6 +111,16 @@ class Cursor:
         while self.pos == len(self.text) and not self.eof:
             yield
         return self.pos == len(self.text)
+
+    def at_stub(self, markers: tuple[str, ...]) -> Steps:
+        """Whether the answer ends here, or within the first characters of one of `markers`."""
+        while True:
+            rest = self.text[self.pos : self.pos + _STUB_BOUND]
+            if rest and not any(len(rest) < len(marker) and marker.startswith(rest) for marker in markers):
+                return False
+            if self.eof:
+                return True
+            yield
 
     def ws(self) -> Steps:
         """Skip white space; returns how much."""

@@ -65,6 +65,8 @@ class Markup(Protocol):
     distinct: bool
     """No document holds the tags by chance, and all parameters share one closer: a call or section that opens behind
     it makes it structural, and behind the opener of the next parameter it is that one's."""
+    ends: tuple[str, ...]
+    """Closers of which the answer's last characters may be a part."""
     name_run: re.Pattern[str] | None
     """What stands between a call's opener and its first parameter, where the name is no part of the opener."""
 
@@ -280,7 +282,7 @@ def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> S
     cur.pos += len(tag)
     found: str | None = None
     after = yield from _next_tag(cur, markup, key)
-    if (yield from cur.at_end()):
+    if (yield from cur.at_stub(markup.ends)):
         found = "end" if not cur.cut else None
     elif after:
         kind, name = markup.kind(after, key)

@@ -110,6 +110,7 @@ class Call:
     """The tag of the parameter under way, where it is one of its own."""
     stub: str = ""
     distinct: bool = True
+    ends: tuple[str, ...] = ("</tool_call>", "<tool_call>", "</function>", "</invoke>", "</function_calls>")
     name_run: re.Pattern[str] | None = None
 
     @classmethod
@@ -416,9 +417,10 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     """The call's own closer, what stands in its place, or the end of the answer; returns where the call ends."""
     form = call.form
     yield from cur.ws()
-    if (yield from cur.at_end()):
+    if (yield from cur.at_stub(call.ends)):
         if cur.cut:
             raise Reject("cut", attempted=True)
+        cur.pos = len(cur.text)
         call.mends.append("call_closer_missing")
         return None
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None

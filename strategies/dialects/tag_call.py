@@ -83,8 +83,12 @@ class TagCall:
     """What takes the value under way."""
     stub: str = ""
     distinct: bool = False
+    ends: tuple[str, ...] = field(init=False)
     name_run: re.Pattern[str] | None = None
     _faults: dict[str, str] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.ends = (f"</{self.tag}>",)
 
     def mean(self, tool: Tool) -> None:
         """The tag turns out to mean this tool."""

@@ -122,9 +122,10 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
     yield from cur.ws()
     if call.container and (yield from cur.lit(f"</{call.container}>")):
         yield from cur.ws()
-    if (yield from cur.at_end()):
+    if (yield from cur.at_stub(call.ends)):
         if cur.cut:
             raise Reject("cut", attempted=True)
+        cur.pos = len(cur.text)
         call.mends.append("call_closer_missing")
         return None
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
