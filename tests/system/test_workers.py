@@ -336,7 +336,8 @@ async def test_o15_a_log_that_nobody_reads_holds_up_no_request(
         await until(lambda: takes_connections(url))
         for _ in range(20):
             assert (await ask(client, url, chat(stream=False))).status == 200
-        await program.restarted(1)
+        program.signal(signal.SIGUSR2)
+        await until(lambda: program.status["restarts"] == 1)
         assert (await ask(client, url, chat(stream=False))).status == 200
         program.signal(signal.SIGTERM)
         assert await program.exit_code() == 0
