@@ -17,6 +17,7 @@ from gateway.config_routes import Routes
 from gateway.config_values import (
     UPSTREAM_KINDS,
     Reader,
+    aliases,
     boolean,
     choice,
     host_name,
@@ -32,12 +33,14 @@ from gateway.config_values import (
     seconds,
     secret,
     shown,
+    shown_maps,
     shown_percent,
     shown_size,
     shown_store,
     size,
     store_url,
     text,
+    tool_maps,
     whole,
 )
 from gateway.core.limits import Limits
@@ -71,6 +74,8 @@ class Declared:
             return shown_store(value)
         if self.is_secret:
             return _MASK if value else ""
+        if self.read is tool_maps or self.read is aliases:
+            return shown_maps(value)
         if self.read is percent or self.read is percents:
             return shown_percent(value)
         if self.read is hundredths:
@@ -90,10 +95,7 @@ class Later:
     accepts: tuple[str, ...] = ()
 
 
-LATER: tuple[Later, ...] = (
-    Later(name="TOOL_MAP"),
-    Later(name="METRICS_MODE", accepts=("ports",)),
-)
+LATER: tuple[Later, ...] = (Later(name="METRICS_MODE", accepts=("ports",)),)
 """The one place where a setting waits for its feature: it leaves this list, and enters `Settings`, when that lands."""
 
 
@@ -329,6 +331,21 @@ class Settings:
         choice("buffered", "incremental"),
         "buffered",
         "incremental: argument text flows while it is written; buffered: a call is shown once it is complete.",
+    )
+    tool_map: tuple[tuple[str, str], ...] = _calls(
+        "TOOL_MAP",
+        tool_maps,
+        (),
+        "Tools that a model is shown in the place of the client's own, translated both ways: claude_text_editor or "
+        "apply_patch, for all models or as glob=mapping, comma-separated; the first match wins, none shows the "
+        "client's.",
+    )
+    tool_aliases: tuple[tuple[str, str], ...] = _calls(
+        "TOOL_ALIASES",
+        aliases,
+        (),
+        "Other names for declared tools, as alias=tool, comma-separated: a structured call of the alias becomes one of "
+        "the tool.",
     )
     result_format: Literal["bracket", "plain"] = _calls(
         "XML_RESULT_FORMAT", choice("bracket", "plain"), "bracket", "How tool results are shown to the model."

@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.core.rules import IgnoreRule, Rule
+from strategies.mapping import MAPPINGS
 
 __all__ = [
     "UPSTREAM_KINDS",
     "Reader",
+    "aliases",
     "boolean",
     "choice",
     "host_name",
@@ -33,12 +35,14 @@ __all__ = [
     "seconds",
     "secret",
     "shown",
+    "shown_maps",
     "shown_percent",
     "shown_size",
     "shown_store",
     "size",
     "store_url",
     "text",
+    "tool_maps",
     "whole",
 ]
 
@@ -244,6 +248,30 @@ def names(raw: str) -> tuple[str, ...]:
 def rules(raw: str) -> tuple[Rule, ...]:
     """`glob=strategy` or `glob=strategy:dialect`, comma-separated."""
     return tuple(_rule(part) for part in names(raw))
+
+
+def tool_maps(raw: str) -> tuple[tuple[str, str], ...]:
+    """A mapping for all models, or `glob=mapping`, comma-separated."""
+    pairs = []
+    for part in names(raw):
+        pattern, equals, name = part.rpartition("=")
+        if name.strip() not in (*MAPPINGS, "none") or (equals and not pattern.strip()):
+            raise ValueError(f"must be {' or '.join(MAPPINGS)}, or a list such as claude*={next(iter(MAPPINGS))}")
+        pairs.append((pattern.strip() or "*", name.strip()))
+    return tuple(pairs)
+
+
+def shown_maps(value: tuple[tuple[str, str], ...]) -> str:
+    """What `tool_maps` read, in the words that would set it."""
+    return ",".join(f"{pattern}={name}" for pattern, name in value)
+
+
+def aliases(raw: str) -> tuple[tuple[str, str], ...]:
+    """`alias=tool`, comma-separated."""
+    pairs = [part.partition("=") for part in names(raw)]
+    if any(not alias.strip() or not tool.strip() for alias, _, tool in pairs):
+        raise ValueError("must be a list such as readFile=read_file,Bash=execute_command")
+    return tuple((alias.strip(), tool.strip()) for alias, _, tool in pairs)
 
 
 def ignore_rules(raw: str) -> tuple[IgnoreRule, ...]:

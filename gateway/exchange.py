@@ -33,6 +33,8 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode
 from strategies.base import Attempt, Prepared
+from strategies.mapped import Translation, translation_of
+from strategies.reader import CUT_REASONS
 
 __all__ = ["StreamExchange"]
 
@@ -149,7 +151,8 @@ class StreamExchange:
         self.facts.repaired = True
         self._apply(due.voice, due.voice.replace_attempt(), due.slot)
         for call in second.calls:
-            due.slot.chunk(due.voice.begin(Start("", call.name, call.dialect), due.slot.event))
+            start = Start("", call.name, call.dialect, call.part)
+            due.slot.chunk(due.voice.begin(start, due.slot.event))
             due.slot.chunk(args_chunk(due.voice.args_mould, call.arguments))
             self.facts.take_over(call)
         self._add_usage(due.slot, second)
@@ -161,6 +164,7 @@ class StreamExchange:
         if due is None:
             return b""
         self._apply(due.voice, due.voice.give_back(), due.slot)
+        self._tell_mapped(due.voice, due.slot, self._translation(due.voice))
         return self._resume(due)
 
     def _resume(self, due: _Due) -> bytes:
@@ -308,17 +312,43 @@ class StreamExchange:
         if len(native.mended) > before:
             self.facts.mended.update(native.mended[before:])
             slot.replace(encode_object(event))
+        if self._prepared.mapping is not None:
+            slot.withhold_calls()  # they are the client's calls only when they are complete and translated
 
     def _conclude(self, voice: Voice, slot: Slot, reason: str) -> None:
         """The end of a choice that is read; it waits where it is to be asked again."""
         self._apply(voice, voice.finish(reason), slot)
-        if voice.attempt is not None and self._due is None and len(self._voices) == 1:
-            self.facts.attempts += 1
+        translation = self._translation(voice)
+        attempt = voice.attempt or self._refused(translation, reason)
+        if attempt is not None and self._due is None and len(self._voices) == 1:
+            self.facts.attempts += not attempt.calls
             voice.finished = True
-            self._due = _Due(voice, slot, reason, voice.attempt)
+            self._due = _Due(voice, slot, reason, attempt)
             return
         self._apply(voice, voice.give_back(), slot)
+        self._tell_mapped(voice, slot, translation)
         self._finish(voice, slot, reason, 0)
+
+    def _translation(self, voice: Voice) -> Translation | None:
+        """What the structured calls of a choice become, where the model was shown other tools than the client's."""
+        if self._prepared.mapping is None or not voice.native.count:
+            return None
+        return translation_of(self._prepared.mapping, voice.native.calls)
+
+    def _refused(self, translation: Translation | None, reason: str) -> Attempt | None:
+        """The attempt that structured calls are which cannot be translated, where it may be asked for again."""
+        if translation is None or not self._repairs or reason in CUT_REASONS:
+            return None
+        return translation.attempt()
+
+    def _tell_mapped(self, voice: Voice, slot: Slot, translation: Translation | None) -> None:
+        """Give the client its calls; one that could not be translated is left for the client to refuse."""
+        if translation is None:
+            return
+        self.facts.note_mapped(translation)
+        for call in translation.calls:
+            slot.chunk(voice.begin(Start("", call.name, "native"), slot.event, call.id))
+            slot.chunk(args_chunk(voice.args_mould, call.arguments))
 
     def _finish(self, voice: Voice, slot: Slot, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""

@@ -11,6 +11,7 @@ from gateway.repairing import SecondCall
 from gateway.wire.chat_chunks import (
     token_counts,
 )
+from strategies.mapped import Translation
 
 __all__ = ["Delivered", "Facts", "delivered"]
 
@@ -63,6 +64,16 @@ class Facts:
     """The code of the error that ended the answer."""
     heard: dict[int, Heard] = field(factory=dict)
     """Each choice's text and candidates, where they are kept."""
+
+    translated: int = 0
+    """Structured calls that became calls of the client's own tools."""
+    untranslated: int = 0
+    """Those that could not."""
+
+    def note_mapped(self, translation: Translation) -> None:
+        """Structured calls were translated, as far as they could be."""
+        self.untranslated += len(translation.refusals)
+        self.translated += len(translation.calls) - len(translation.refusals)
 
     def add_usage(self, usage: Any) -> None:
         """Count what a further answer cost."""

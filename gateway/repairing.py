@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 from attrs import frozen
 
-from gateway.core.events import End, Note, Verdict
+from gateway.core.events import End, Note, Start, Verdict
 from gateway.guarded import GuardedReader
 from gateway.wire.chat_chunks import BadChunk, decode_object
-from strategies.base import AsksAgain, Attempt, Prepared
+from strategies.base import AsksAgain, Attempt, Prepared, Translates
+from strategies.mapped import translation_of
+from strategies.mapping import Refusal
 from strategies.reader import CUT_REASONS
 
 __all__ = ["Repair", "SecondAnswer", "SecondCall", "read_again", "unusable_attempt"]
@@ -46,6 +48,7 @@ class SecondCall:
     arguments: str
     dialect: str
     verdict: Verdict | None = None
+    part: tuple[int, int] = (1, 1)
 
 
 @frozen(kw_only=True)
@@ -80,8 +83,11 @@ def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> 
     calls = [
         call for call in calls if ask.satisfies(call.name) and not ask.is_echo(call.name, call.arguments, attempts)
     ]
+    if message.get("tool_calls") and prepared.mapping is not None:
+        calls, refused = _mapped(calls, prepared.mapping, content=text)
+        attempt = attempt or refused
     return SecondAnswer(
-        calls=tuple(calls[:1] if prepared.shape.first_only else calls),
+        calls=tuple(call for call in calls if not prepared.shape.first_only or call.part[0] > 1 or call is calls[0]),
         usage=usage,
         attempt=attempt if reason not in CUT_REASONS else None,
     )
@@ -129,15 +135,33 @@ def _native_calls(calls: Any, ask: AsksAgain) -> list[SecondCall]:
     return found
 
 
+def _mapped(
+    calls: Sequence[SecondCall], mapping: Translates, *, content: str
+) -> tuple[list[SecondCall], Attempt | None]:
+    """The client's calls, if all of them can be had."""
+    translation = translation_of(mapping, ((f"call_{at}", each.name, each.arguments) for at, each in enumerate(calls)))
+    attempt = translation.attempt(content)
+    if attempt is not None:
+        return [], attempt
+    told = (mapping.back(each.name, each.arguments) for each in calls)
+    return [
+        SecondCall(name=one.name, arguments=one.arguments, dialect=NATIVE, part=(one.number, one.count))
+        for back in told
+        if not isinstance(back, Refusal)
+        for one in back
+    ], None
+
+
 def _text_calls(text: str, reason: str, prepared: Prepared, ask: AsksAgain) -> tuple[list[SecondCall], Attempt | None]:
     if prepared.make_reader is None:
         return [], None
     reader = GuardedReader(prepared.make_reader())
     events = [*reader.feed(text), *reader.finish(reason)]
+    parts = [event.part for event in events if isinstance(event, Start)]
+    ends = [event for event in events if isinstance(event, End)]
     calls = [
-        SecondCall(name=event.name, arguments=event.arguments, dialect=event.verdict.dialect, verdict=event.verdict)
-        for event in events
-        if isinstance(event, End)
+        SecondCall(name=end.name, arguments=end.arguments, dialect=end.verdict.dialect, verdict=end.verdict, part=part)
+        for end, part in zip(ends, parts, strict=False)
     ]
     note = next((event for event in events if isinstance(event, Note) and ask.is_attempt(event)), None)
     if note is None and not ask.required:

@@ -77,6 +77,15 @@ class Slot:
             self.event["usage"] = summed_usage(usage, more)
             self._raw = encode_object(self.event)
 
+    def withhold_calls(self) -> None:
+        """Take the structured calls out of the event, which may be all that is in it."""
+        choice = self.event["choices"][0]
+        delta = choice["delta"]
+        del delta["tool_calls"]
+        is_empty = not any(value is not None and value != "" for value in delta.values())
+        is_alone = choice.get("finish_reason") is None and not self.event.get("usage")
+        self._raw = b"" if is_empty and is_alone else encode_object(self.event)
+
     def text(self, text: str) -> None:
         self._parts.append(text)
 

@@ -17,6 +17,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.native_calls import NativeCalls
 from strategies.base import AnswerReader, Attempt, FinishReason, Prepared
+from strategies.mapping import part_id
 from strategies.shaper import Shaper
 
 __all__ = ["MakeId", "Voice", "broken_call", "hold_of"]
@@ -28,6 +29,7 @@ class Voice:
     """One choice of an answer: its reader, its shape, and how its calls are numbered."""
 
     __slots__ = (
+        "_base_id",
         "_facts",
         "_make_id",
         "_reader",
@@ -63,12 +65,13 @@ class Voice:
         self.attempt: Attempt | None = None
         """What is to be asked again, once the choice has finished."""
         self.shaper = Shaper(prepared.shape)
-        self.native = NativeCalls(make_id)
+        self.native = NativeCalls(make_id, prepared.rename)
         self.waiting: deque[Slot] = deque()
         """The slots of which not every character is decided."""
         self.number = -1
         """The number of the call under way."""
         self.call_id = ""
+        self._base_id = ""
         self.args_mould = (b"", b"")
         self.spoken = False
         """A chunk of this choice with a role has gone out."""
@@ -112,13 +115,17 @@ class Voice:
         reader, self._reader = self._reader, None
         return [*events, *self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
 
-    def begin_call(self, dialect: str) -> None:
+    def begin_call(self, start: Start, call_id: str | None = None) -> None:
+        """The next call, under an id of its own unless it comes with one."""
         self.number += 1
-        self.call_id = self._make_id(dialect)
+        number, count = start.part
+        if call_id is None and number == 1:
+            self._base_id = self._make_id(start.dialect)
+        self.call_id = call_id or part_id(self._base_id, number, count)
 
-    def begin(self, start: Start, event: dict[str, Any]) -> bytes:
+    def begin(self, start: Start, event: dict[str, Any], call_id: str | None = None) -> bytes:
         """The first chunk of a call."""
-        self.begin_call(start.dialect)
+        self.begin_call(start, call_id)
         role, self.spoken = not self.spoken, True
         self.args_mould = args_mould(event, self.index, self.number)
         return call_start_chunk(event, self.index, self.number, self.call_id, start.name, role=role)

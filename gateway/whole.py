@@ -17,6 +17,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.usage import summed_usage
 from strategies.base import Attempt, Prepared
+from strategies.mapped import translation_of
 from strategies.reader import CUT_REASONS
 
 __all__ = ["BodyExchange"]
@@ -114,14 +115,14 @@ class BodyExchange:
         choice = self._answer["choices"][0]
         message = choice["message"]
         if message.get("tool_calls"):
-            return self._encoded(changed=self._mend(voice, choice, message))
+            return self._encoded(changed=self._told(voice, choice, message))
         return self._encoded(changed=self._deliver(voice, choice, message, [*self._read, *voice.give_back()]))
 
     def _encoded(self, *, changed: bool) -> bytes:
         return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body
 
     def _second_call(self, voice: Voice, call: SecondCall) -> dict[str, Any]:
-        voice.begin_call(call.dialect)
+        voice.begin_call(Start("", call.name, call.dialect, call.part))
         self.facts.take_over(call)
         return {
             "id": voice.call_id,
@@ -138,9 +139,12 @@ class BodyExchange:
         self.facts.finish_reasons[index] = finish
         content = message.get("content")
         if message.get("tool_calls"):
-            attempt = unusable_attempt(message, asks) if asks is not None and finish not in CUT_REASONS else None
+            may_ask = asks is not None and finish not in CUT_REASONS
+            attempt = unusable_attempt(message, asks) if asks is not None and may_ask else None
+            if attempt is None and may_ask:
+                attempt = self._refused(voice, choice, message)
             if attempt is None:
-                return self._mend(voice, choice, message)
+                return self._told(voice, choice, message)
             voice.hold = None
             return self._wait(voice, attempt, [])
         if not voice.listens or not isinstance(content, str | None):
@@ -173,7 +177,7 @@ class BodyExchange:
                 texts.append(event.text)
                 is_said = True
             elif isinstance(event, Start):
-                voice.begin_call(event.dialect)
+                voice.begin_call(event)
                 calls.append({"id": voice.call_id, "type": "function", "function": {"name": event.name}})
             elif isinstance(event, End):
                 calls[-1]["function"]["arguments"] = event.arguments
@@ -188,6 +192,28 @@ class BodyExchange:
         message["tool_calls"] = calls
         choice["finish_reason"] = voice.final_reason(self.facts.finish_reasons[voice.index])
         self.facts.finish_reasons[voice.index] = choice["finish_reason"]
+        return True
+
+    def _refused(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> Attempt | None:
+        """The attempt that structured calls are which cannot be translated into the client's."""
+        if self._prepared.mapping is None:
+            return None
+        self._mend(voice, choice, message)
+        content = message.get("content")
+        translation = translation_of(self._prepared.mapping, voice.native.calls)
+        return translation.attempt(content if isinstance(content, str) else "")
+
+    def _told(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
+        """The structured calls as the client gets them: mended, and of its own tools."""
+        changed = not voice.native.count and self._mend(voice, choice, message)
+        if self._prepared.mapping is None:
+            return changed
+        translation = translation_of(self._prepared.mapping, voice.native.calls)
+        self.facts.note_mapped(translation)
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in translation.calls
+        ]
         return True
 
     def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:

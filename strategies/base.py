@@ -5,7 +5,7 @@ exactly as the built-in ones do. It needs nothing but this module, `gateway.core
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
@@ -13,6 +13,9 @@ from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
 from gateway.wire.openai_chat import ChatRequest
+
+if TYPE_CHECKING:
+    from strategies.mapping import CallBack, Refusal
 
 __all__ = [
     "AnswerReader",
@@ -23,6 +26,7 @@ __all__ = [
     "Prepared",
     "Shape",
     "ToolExecutionStrategy",
+    "Translates",
 ]
 
 FinishReason = str
@@ -90,6 +94,8 @@ class Attempt:
     """The attempts that stayed text."""
     calls: tuple[Mapping[str, Any], ...] = ()
     """Its structured calls, as they came, when none has arguments that can be used."""
+    refusals: Mapping[str, str] = field(factory=dict)
+    """By the id of a call, why it was not carried out, in words for the model."""
 
 
 class AsksAgain(Protocol):
@@ -125,6 +131,14 @@ class AsksAgain(Protocol):
         ...
 
 
+class Translates(Protocol):
+    """Turns a call of the tools that the model was shown into calls of the client's own."""
+
+    def back(self, name: str, arguments: str) -> "tuple[CallBack, ...] | Refusal":
+        """The client's calls, or why there can be none, in words for the model."""
+        ...
+
+
 @frozen(kw_only=True)
 class Prepared:
     """A request ready to send, and the way to read its answer."""
@@ -138,6 +152,10 @@ class Prepared:
     """Mend the certain wire faults of structured tool calls."""
     repair: AsksAgain | None = None
     """How a broken call is asked for again; `None` never asks."""
+    rename: Callable[[str], str | None] | None = None
+    """The declared tool that another name in a structured call means, if it certainly means one."""
+    mapping: Translates | None = None
+    """What turns the model's calls into calls of the client's own tools."""
     warnings: tuple[str, ...] = ()
     """Facts for the log: a skipped tool, a mended message."""
 

@@ -23,11 +23,14 @@ from strategies.rendering import CannotExpress, Renderer
 from strategies.samples import sample_arguments
 from strategies.schema import schema_of
 
-__all__ = ["FORCING", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
+__all__ = ["FORCING", "UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
 
 FORCING = ("required", "any")
 
 _STRONG = frozenset("ABC")
+UNTRANSLATABLE = "the arguments cannot be carried out: "
+"""How the reason of a call that was refused by a tool mapping begins; the rest is for the model."""
+
 _FINAL = frozenset({"cut", "too_large", "opener inside a value"})
 """Attempts that were broken off by what nobody can mend, or that hold more than one."""
 _WEAK_FORMS = ("in_prose", "shell", "shell_lines", "bare", "fence")
@@ -113,9 +116,14 @@ class Repairs:
 
     def reason(self, attempt: Attempt) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
+        if attempt.refusals:
+            return "untranslatable"
         if attempt.calls:
             return "bad_arguments"
-        return attempt.notes[0].verdict.reasons[-1] if attempt.notes else "required_call_missing"
+        if not attempt.notes:
+            return "required_call_missing"
+        reason = attempt.notes[0].verdict.reasons[-1]
+        return "untranslatable" if reason.startswith(UNTRANSLATABLE) else reason
 
     def body(self, attempts: Sequence[Attempt]) -> bytes:
         """The request that asks again, behind everything that was answered so far."""
@@ -155,7 +163,7 @@ class Repairs:
                 "tool_calls": [_readable(call, at) for at, call in enumerate(attempt.calls)],
             }
             for at, call in enumerate(attempt.calls):
-                yield {"role": "tool", "tool_call_id": _id_of(call, at), "content": self._on_arguments(call)}
+                yield {"role": "tool", "tool_call_id": _id_of(call, at), "content": self._on_call(call, at, attempt)}
             return
         if attempt.content.strip():
             yield {"role": "assistant", "content": attempt.content}
@@ -185,6 +193,12 @@ class Repairs:
             return f"{said} of the tool `{tool.name}` is required now. {self._again(tool)}"
         form = self._form(tool)
         return f"{said} of one of the tools is required now. This is how `{tool.name}` is called:\n\n{form}"
+
+    def _on_call(self, call: Mapping[str, Any], at: int, attempt: Attempt) -> str:
+        if not attempt.refusals:
+            return self._on_arguments(call)
+        refusal = attempt.refusals.get(_id_of(call, at))
+        return f"Error: {refusal}" if refusal else "Not done, as another call of the same message could not be."
 
     def _on_arguments(self, call: Mapping[str, Any]) -> str:
         said = "The tool was not run: the arguments of the call are not a JSON object."

@@ -22,6 +22,8 @@ class Shaper:
         self._behind: list[Event] = []
         """White space and text that the next event decides about."""
         self._skipping = False
+        self._left_out = False
+        """A call that is left out is left out with all its parts."""
         self.calls = 0
         """Calls that have begun for the client."""
         self.undelivered = 0
@@ -93,8 +95,8 @@ class Shaper:
                 self._behind.append(Text(event.raw[len(told) :]))
 
     def _start(self, event: Start, out: list[Event]) -> None:
-        if self.calls and self._shape.first_only:
-            self._skipping = True
+        if self.calls and self._shape.first_only and (event.part[0] == 1 or self._left_out):
+            self._left_out = self._skipping = True
             self.undelivered += 1
             out.append(Drop(event.raw, "undelivered"))
             return

@@ -42,6 +42,8 @@ class Start:
     raw: str
     name: str
     dialect: str = "text"
+    part: tuple[int, int] = (1, 1)
+    """Which of how many calls it is that one call of the model became."""
 
 
 @frozen

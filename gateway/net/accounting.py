@@ -155,6 +155,9 @@ def _measure_answer(turn: Turn, facts: Facts) -> None:
         telemetry.count("toolgate_dropped_text_total", {"reason": reason}, times)
     for kind, tokens in facts.usage.items():
         telemetry.count("toolgate_tokens_total", {"type": kind, "upstream": turn.upstream.name}, max(0, tokens))
+    for result, number in (("translated", facts.translated), ("refused", facts.untranslated)):
+        if number:
+            telemetry.count("toolgate_mapped_calls_total", {"result": result}, number)
     if facts.read:
         _measure_reading(turn, facts)
 

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
 from gateway.core.ports import Meter
 from gateway.core.records import Arm, Record, RequestRecord
+from gateway.core.rules import ModelRule
 from gateway.net.patience import Patience
 from gateway.net.upstream import UpstreamClient
 from gateway.net.upstreams import Upstream, upstreams_of
@@ -166,6 +168,16 @@ class Configuration:
         if options is None:
             options = self._options[dialect] = self.settings.strategy_options(dialect)
         return options
+
+    def tool_map(self, model: str, rule: ModelRule | None) -> str | None:
+        """The mapping of tools for a model; what its rule says wins."""
+        if rule is not None and rule.tool_map is not None:
+            return rule.tool_map
+        name = model.lower()
+        for pattern, mapping in self.settings.tool_map:
+            if fnmatchcase(name, pattern.lower()) or fnmatchcase(name.rpartition("/")[2], pattern.lower()):
+                return mapping
+        return None
 
     def is_trusted(self, address: str | None) -> bool:
         """Whether a header that only a proxy may set is believed from this address."""

@@ -22,6 +22,7 @@ from gateway.net.learning import fall_back, learn_from, may_fall_back
 from gateway.net.middleware import json_response
 from gateway.net.replies import stream_opening, whole_body
 from gateway.net.streams import pump
+from gateway.net.toolwork import with_tools
 from gateway.net.turn import Turn
 from gateway.net.untouched import UNTOUCHED_ARMS, in_turns, options_for, untouched
 from gateway.policy.rollout import Assignment
@@ -72,9 +73,9 @@ async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assign
     hear(turn, asked, assignment)
     if assignment.arm in UNTOUCHED_ARMS:
         return await untouched(turn, request, selection, client)
-    prepared = _prepare(turn, request, selection, client)
+    prepared = _prepare(turn, request, selection, client, route)
     try:
-        reply, prepared = await _opened(turn, request, prepared)
+        reply, prepared = await _opened(turn, request, prepared, route)
         with reply:
             response = await (_stream if request.stream else _whole)(turn, reply, prepared)
             await settle(turn, reply)
@@ -84,26 +85,27 @@ async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assign
         audit(turn)
 
 
-async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared) -> tuple[ChatReply, Prepared]:
+async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared, route: Route) -> tuple[ChatReply, Prepared]:
     """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
     try:
         return await open_chat(turn, prepared.body, stream=request.stream, original=request), prepared
     except UpstreamRejected as error:
         if not may_fall_back(turn, error):
             raise
-        other = _prepare_prompted(turn, request)
+        other = _prepare_prompted(turn, request, route)
         if other is None:
             raise
     fall_back(turn, "refused")
     return await open_chat(turn, other.body, stream=request.stream, original=request), other
 
 
-def _prepare_prompted(turn: Turn, request: ChatRequest) -> Prepared | None:
+def _prepare_prompted(turn: Turn, request: ChatRequest, route: Route) -> Prepared | None:
     """The request with its tools in the prompt; where it cannot be had the refusal stands."""
     selection = turn.configuration.factory.prompted("refused")
     started = time.perf_counter()
     try:
-        prepared = selection.strategy.prepare(request, turn.configuration.options(selection.dialect))
+        options = turn.configuration.options(selection.dialect)
+        prepared = with_tools(turn, request, selection, options, route.rule)
     except GatewayError as error:
         log.info("native_fallback_impossible", error=error.code, message=error.message)
         return None
@@ -116,11 +118,10 @@ def _prepare_prompted(turn: Turn, request: ChatRequest) -> Prepared | None:
     return prepared
 
 
-def _prepare(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> Prepared:
+def _prepare(turn: Turn, request: ChatRequest, selection: Selection, client: Client, route: Route) -> Prepared:
     started = time.perf_counter()
     try:
-        options = options_for(turn, selection, client)
-        prepared = selection.strategy.prepare(request, options)
+        prepared = with_tools(turn, request, selection, options_for(turn, selection, client), route.rule)
     except GatewayError:
         raise
     except Exception:
@@ -147,6 +148,7 @@ async def _whole(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.Stream
     turn.read_s += time.perf_counter() - started
     while (wanted := exchange.repair) is not None:
         answer = await repair(turn, exchange, wanted, partial(second_answer, turn))
+    await settle(turn, reply, answer)  # first: the next request may come on the heels of the answer
     response = json_response(answer)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await turn.send(response)

@@ -243,6 +243,12 @@ CATALOGUE: tuple[Metric, ...] = (
         zero=tuple((reason,) for reason in _LOSSES),
     ),
     _counter("toolgate_feedback_total", "Ratings of answers that clients gave.", "rating", zero=(("good",), ("bad",))),
+    _counter(
+        "toolgate_mapped_calls_total",
+        "Structured calls of a mapped tool, by what became of them (translated, refused).",
+        "result",
+        zero=(("translated",), ("refused",)),
+    ),
     _counter("toolgate_native_faults_mended_total", "Wire faults of structured calls that were mended.", "fault"),
     _counter("toolgate_dropped_text_total", "Pieces of text that were dropped, by reason.", "reason"),
     _histogram("toolgate_hold_seconds", _OVERHEAD + _FIRST_TOKEN[5:], "Longest time text was held, per answer."),

@@ -2,7 +2,7 @@
 
 Only certain faults are mended: an empty or missing id, a type, id or name that is null or repeated in later pieces,
 a missing index, all parallel calls at index 0, arguments as an object, `finish_reason: "stop"` beside calls, usage in
-chunks that carry a call. What needs no mending is left as it is.
+chunks that carry a call, a name that certainly means a declared tool. What needs no mending is left as it is.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,9 @@ import msgspec
 from attrs import define, field
 
 __all__ = ["NativeCalls"]
+
+Rename = Callable[[str], str | None]
+"""The tool that a name which nobody declared certainly means."""
 
 
 @define
@@ -37,8 +40,9 @@ class _Call:
 class NativeCalls:
     """The structured calls of one choice; `mended` names what has been mended."""
 
-    def __init__(self, make_id: Callable[[str], str]) -> None:
+    def __init__(self, make_id: Callable[[str], str], rename: Rename | None = None) -> None:
         self._make_id = make_id
+        self._rename = rename
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}
         self.mended: list[str] = []
@@ -46,6 +50,11 @@ class NativeCalls:
     @property
     def count(self) -> int:
         return len(self._calls)
+
+    @property
+    def calls(self) -> list[tuple[str, str, str]]:
+        """Id, name and arguments of each, as far as they have come."""
+        return [(call.id, call.name, "".join(call.pieces)) for call in self._calls]
 
     @property
     def unusable(self) -> int:
@@ -116,6 +125,7 @@ class NativeCalls:
         if delta.get("type") is None:
             delta["type"] = "function"
             self.mended.append("type_missing")
+        self._repair_name(function)
         name = function.get("name")
         call = _Call(index=delta["index"], id=delta["id"], name=name if isinstance(name, str) else "")
         call.pieces.append(function.get("arguments") or "")
@@ -146,7 +156,16 @@ class NativeCalls:
             self.mended.append("type_missing")
         if isinstance(call.get("function"), dict):
             self._arguments(call["function"])
-        self._calls.append(_Call(index=len(self._calls), id=call["id"], name="", pieces=[_arguments_of(call)]))
+            self._repair_name(call["function"])
+        name, pieces = _name_of(call), [_arguments_of(call)]
+        self._calls.append(_Call(index=len(self._calls), id=call["id"], name=name, pieces=pieces))
+
+    def _repair_name(self, function: dict[str, Any]) -> None:
+        name = function.get("name")
+        meant = self._rename(name) if self._rename is not None and isinstance(name, str) and name else None
+        if meant is not None and meant != name:
+            function["name"] = meant
+            self.mended.append("name_repaired")
 
     def _arguments(self, function: dict[str, Any]) -> None:
         arguments = function.get("arguments")
@@ -160,6 +179,12 @@ class NativeCalls:
     def _set_index(self, delta: dict[str, Any], index: int, fault: str = "index_missing") -> None:
         delta["index"] = index
         self.mended.append(fault)
+
+
+def _name_of(call: dict[str, Any]) -> str:
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _arguments_of(call: dict[str, Any]) -> str:

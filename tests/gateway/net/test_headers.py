@@ -4,10 +4,12 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from gateway.net.headers import bearer_token, request_headers, request_id, response_headers, trace_id
+from gateway.wire.kinds.openai import OpenAiKind
 
 
 def upstream(client, *, api_key=None, forward=False):
-    return request_headers(CIMultiDict(client), id="req_1", api_key=api_key, forward_credentials=forward)
+    credentials = OpenAiKind().credentials(api_key)
+    return request_headers(CIMultiDict(client), id="req_1", credentials=credentials, forward_credentials=forward)
 
 
 @pytest.mark.parametrize("given", ["abc", "req_0.1-x", "a" * 64])
