@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen
 
 from gateway.config_sources import as_text, read_text
 from gateway.config_values import (
@@ -24,6 +24,9 @@ from gateway.config_values import (
     text,
 )
 from gateway.core.rules import ModelRule
+from gateway.wire.kinds import KindOptions
+from gateway.wire.kinds.anthropic_request import AnthropicOptions
+from gateway.wire.kinds.gemini_request import GeminiOptions
 from gateway.wire.kinds.qwen_web import QwenWebOptions
 
 __all__ = ["Routes", "UpstreamSettings", "read_routes"]
@@ -49,7 +52,8 @@ class UpstreamSettings:
     total_timeout_s: float | None = None
     down_level: tuple[str, ...] = ()
     """Keywords of JSON schema that it refuses: they are taken out of tools that go there."""
-    qwen_web: QwenWebOptions = field(factory=QwenWebOptions)
+    options: KindOptions | None = None
+    """What its own table says of its wire, such as `[upstreams.cloud.anthropic]`."""
 
 
 @frozen(kw_only=True)
@@ -63,11 +67,20 @@ class Routes:
 _TIMES: dict[str, Reader] = {
     name: seconds() for name in ("connect_timeout_s", "first_byte_timeout_s", "idle_timeout_s", "total_timeout_s")
 }
+
+
+def _cookies(raw: str) -> str:
+    """Text that can stand in a header."""
+    if not raw.isascii() or not raw.isprintable():
+        raise ValueError("must be printable ASCII, as a Cookie header holds them")
+    return raw
+
+
 _UPSTREAM: dict[str, Reader] = {
     "url": http_url,
     "kind": choice(*UPSTREAM_KINDS),
     "api_key": secret,
-    "cookies": text,
+    "cookies": _cookies,
     "models": names,
     "down_level": names,
     **_TIMES,
@@ -83,7 +96,11 @@ _MODEL: dict[str, Reader] = {
     **{name: reader for name, reader in _TIMES.items() if name != "connect_timeout_s"},
 }
 _SECRETS = frozenset({"api_key", "cookies"})
-_WIRE = "qwen_web"
+_OPTIONS: Mapping[str, type[KindOptions]] = {
+    "anthropic": AnthropicOptions,
+    "gemini": GeminiOptions,
+    "qwen_web": QwenWebOptions,
+}
 
 
 def read_routes(tables: Mapping[str, Any], faults: list[str], *, path: str) -> Routes:
@@ -117,28 +134,34 @@ def _upstream(name: str, table: Any, faults: list[str], path: str) -> UpstreamSe
     if not isinstance(table, dict):
         faults.append(f"{where}: must be a table: [upstreams.{name}]")
         return None
-    plain = {key: value for key, value in table.items() if key != _WIRE}
+    plain = {key: value for key, value in table.items() if key not in _OPTIONS}
     values = _values(plain, _UPSTREAM, where, faults)
+    options = {kind: _options(table[kind], kind, where, faults) for kind in _OPTIONS if kind in table}
     if "url" not in values:
         if "url" not in table:
             faults.append(f"{where}: url is missing")
         return None
     upstream = UpstreamSettings(name=name, **values)
-    if _WIRE not in table:
-        return upstream
-    return evolve(upstream, qwen_web=_wire(table[_WIRE], where, faults))
+    for kind in options:
+        if kind != upstream.kind:
+            faults.append(f"{where}.{kind}: this server is of the kind {upstream.kind}")
+    return evolve(upstream, options=options.get(upstream.kind))
 
 
-def _wire(table: Any, where: str, faults: list[str]) -> QwenWebOptions:
+def _options(table: Any, kind: str, where: str, faults: list[str]) -> KindOptions | None:
+    """What the table of a kind says, each value checked."""
+    made = _OPTIONS[kind]
+    known = sorted(each.name for each in fields(made))
+    if not isinstance(table, dict):
+        faults.append(f"{where}.{kind}: must be a table")
+        return None
+    unknown = [key for key in table if key not in known]
+    faults += [f"{where}.{kind}: {key[:64]!r} is none of {', '.join(known)}" for key in unknown]
     try:
-        known = set(QwenWebOptions.__annotations__)
-        unknown = sorted(set(table) - known)
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is none of {', '.join(sorted(known))}")
-        return msgspec.convert(table, QwenWebOptions)
+        return msgspec.convert({key: value for key, value in table.items() if key in known}, made)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
-        faults.append(f"{where}.{_WIRE}: {error}")
-        return QwenWebOptions()
+        faults.append(f"{where}.{kind}: {error}")
+        return None
 
 
 def _model(number: int, table: Any, faults: list[str], path: str) -> ModelRule | None:

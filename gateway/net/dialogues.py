@@ -5,26 +5,35 @@ its answers mean; this module sends and receives for it.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Self
 
 import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
+from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected, UpstreamTimeout
 from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.headers import bearer_token
 from gateway.net.turn import Turn
-from gateway.net.upstream import MASK, UpstreamReply, error_body
-from gateway.wire.chat_forms import stream_to_body
+from gateway.net.upstream import UpstreamReply, error_body
+from gateway.wire.chat_forms import body_to_stream, stream_to_body
+from gateway.wire.kinds.faults import waiting_time
 from gateway.wire.kinds.port import Dialogue, HttpAsk, Reply, Situation
 from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.sse import DONE, encode
 
 __all__ = ["ChatReply", "TranslatedReply", "chat_headers", "open_chat", "settle"]
 
 MAX_STEPS = 4
 """Requests that one dialogue may need; more would be a loop."""
 SCOPE_BYTES = 16
+FIRST_EVENT_S = 5.0
+"""How long the first event of a stream that may turn out void is waited for, while a status is still free."""
+SETTLE_S = 1.0
+"""How long the end of an answer waits for the store; this process knows what was kept in any case."""
+ERROR_EVENT = b'data: {"error":'
+END = encode(DONE)
 
 
 def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
@@ -46,16 +55,28 @@ async def open_chat(
     return await _converse(turn, await _begun(turn, body, original), headers, repeatable=repeatable)
 
 
-async def settle(turn: Turn, reply: "ChatReply") -> None:
-    """The client has its answer: what the next request of the conversation needs is kept."""
+async def settle(turn: Turn, reply: "ChatReply", body: bytes | None = None) -> None:
+    """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
     if isinstance(reply, TranslatedReply):
-        await reply.settle(_delivered(turn))
+        await reply.settle(_delivered(turn, body))
 
 
 class TranslatedReply:
     """The answer of a dialogue, with the surface of an upstream's own reply."""
 
-    __slots__ = ("_body", "_dialogue", "_ended", "_headers", "_inner", "_reads", "_turn", "_whole")
+    __slots__ = (
+        "_body",
+        "_dialogue",
+        "_end",
+        "_ended",
+        "_first",
+        "_headers",
+        "_inner",
+        "_is_settled",
+        "_reads",
+        "_turn",
+        "_whole",
+    )
 
     def __init__(
         self,
@@ -73,7 +94,12 @@ class TranslatedReply:
         self._body = whole
         self._whole = whole is not None
         self._reads = 0
+        self._first = b""
+        """What came before the answer was handed on."""
+        self._end = b""
+        """The last event, held until what the next request needs is kept: it may come on the heels of this one."""
         self._ended = False
+        self._is_settled = False
 
     @property
     def status(self) -> int:
@@ -91,35 +117,54 @@ class TranslatedReply:
     def bytes_read(self) -> int:
         return self._inner.bytes_read
 
+    async def begin(self) -> None:
+        """Wait for the first event, if it may say that there must be another answer instead of this one."""
+        if not self._dialogue.may_be_void:
+            return
+        patience = self._turn.patience
+        first_due = self._turn.upstream_started + self._turn.upstream.first_byte_timeout_s
+        try:
+            self._first = await self._more(min(patience.now() + FIRST_EVENT_S, first_due))
+        except TimeoutError:
+            return
+
     async def read(self, due: float) -> bytes:
         """What has come, in OpenAI's form; `b""` at the clean end."""
         if self._whole:
             body, self._body = self._body, b""
             return body or b""
-        while not self._ended:
-            data = await self._inner.read(due)
-            self._ended = not data
-            out = self._dialogue.feed(data) if data else self._dialogue.finish()
-            again = self._dialogue.again
-            if again is not None:
-                await self._restart(again)
-            elif out:
-                return out
-        return b""
+        out, self._first = self._first, b""
+        while not (out or self._end or self._ended):
+            out = await self._more(due)
+        if out.endswith(END):
+            out, self._end = out.removesuffix(END), END
+        if out:
+            return self._masked(out)
+        end, self._end = self._end, b""
+        if end:
+            await self._settle_soon()
+        return end
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole answer."""
-        if self._whole:
-            return await self.read(first_due)
-        pieces = []
+        pieces: list[bytes] = []
         due = min(first_due, total_due)
-        while data := await self.read(due):
+        while True:
+            try:
+                data = await self.read(due)
+            except TimeoutError:
+                raise UpstreamTimeout("the model server took too long to answer") from None
+            if not data:
+                return b"".join(pieces)
             pieces.append(data)
             due = min(self._turn.patience.now() + idle_s, total_due)
-        return b"".join(pieces)
 
     async def settle(self, delivered: Mapping[str, Any] | None) -> None:
-        """Keep what the dialogue wants kept."""
+        """Keep what the dialogue wants kept; `delivered` is the message that the client was given."""
+        facts = self._turn.facts
+        if self._is_settled or delivered is None or (facts is not None and facts.repaired):
+            return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
+        self._is_settled = True
         for memory in self._dialogue.remember(delivered):
             await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
 
@@ -133,17 +178,36 @@ class TranslatedReply:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    async def _restart(self, ask: HttpAsk) -> None:
+    async def _more(self, due: float) -> bytes:
+        """What the next bytes of the upstream come to; nothing where they say nothing yet."""
+        data = await self._inner.read(due)
+        self._ended = not data
+        out = self._dialogue.feed(data) if data else self._dialogue.finish()
+        again = self._dialogue.again
+        return out if again is None else await self._restart(again)
+
+    async def _restart(self, ask: HttpAsk) -> bytes:
         """What was fed is void, and none of it was given out: ask as the dialogue says instead."""
         self._inner.close()
         self._reads += 1
         if self._reads > MAX_STEPS:
             raise _endless()
         other = await _converse(self._turn, self._dialogue, self._headers, first=ask, repeatable=False)
-        self._inner, self._body, self._whole = other._inner, other._body, other._whole
-        self._ended = False
-        if self._whole:
-            raise UpstreamBadReply("the model server's answer is not an event stream")
+        self._inner, self._ended = other._inner, other._whole
+        return body_to_stream(other._body or b"") if other._whole else b""
+
+    async def _settle_soon(self) -> None:
+        """Keep what there is to keep, as long as the answer's end can wait for it."""
+        turn = self._turn
+        with suppress(TimeoutError):
+            await turn.patience.within(turn.patience.now() + SETTLE_S, self.settle(_delivered(turn)))
+
+    def _masked(self, out: bytes) -> bytes:
+        """An error that ends the stream is in the server's own words, which may repeat what it was sent."""
+        at = out.rfind(ERROR_EVENT)
+        if at < 0 or (at and out[at - 1 : at] != b"\n"):
+            return out
+        return out[:at] + self._turn.upstream.masked(out[at:])
 
 
 ChatReply = UpstreamReply | TranslatedReply
@@ -189,17 +253,26 @@ async def _converse(
             ask = more.ask
             continue
         if ask.streams and inner.content_type == "text/event-stream":
-            return TranslatedReply(turn, dialogue, inner, headers=headers)
+            return await _begun_reply(TranslatedReply(turn, dialogue, inner, headers=headers))
         with inner:
             body = await _read_all(turn, inner)
         outcome = dialogue.answered(inner.status, inner.headers, body)
         if isinstance(outcome, HttpAsk):
             ask = outcome
         elif outcome.status >= 400:
-            raise _refusal(turn, outcome)
+            raise _refusal(turn, outcome, inner.headers)
         else:
             return TranslatedReply(turn, dialogue, inner, headers=headers, whole=outcome.body)
     raise _endless()
+
+
+async def _begun_reply(reply: TranslatedReply) -> TranslatedReply:
+    try:
+        await reply.begin()
+    except BaseException:
+        reply.close()
+        raise
+    return reply
 
 
 async def _sent(
@@ -209,7 +282,7 @@ async def _sent(
         outcome = dialogue.answered(reply.status, reply.headers, await error_body(reply, turn.patience))
         if isinstance(outcome, HttpAsk):
             raise _GoOn(outcome)
-        return _refusal(turn, outcome)
+        return _refusal(turn, outcome, reply.headers)
 
     sent = headers.copy()
     sent.update(ask.headers)
@@ -233,18 +306,16 @@ async def _read_all(turn: Turn, reply: UpstreamReply) -> bytes:
     )
 
 
-def _refusal(turn: Turn, outcome: Reply) -> UpstreamError:
+def _refusal(turn: Turn, outcome: Reply, headers: Mapping[str, str]) -> UpstreamError:
+    told = waiting_time(headers, turn.shared.wall())
     key_is_ours = not turn.upstream.forwards_credentials
     if outcome.status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=outcome.status)
-    payload = outcome.body
-    for secret in filter(None, (turn.upstream.api_key, turn.upstream.cookies)):
-        payload = payload.replace(secret.encode(), MASK)
     return UpstreamRejected(
         f"the model server answered with status {outcome.status}",
         status=outcome.status,
-        payload=payload,
-        retry_after_s=outcome.retry_after_s,
+        payload=turn.upstream.masked(outcome.body),
+        retry_after_s=outcome.retry_after_s if told is None else told,
     )
 
 
@@ -253,18 +324,19 @@ def _endless() -> UpstreamBadReply:
 
 
 def _scope(turn: Turn) -> str:
-    """Whose conversation it is: of one credential no other client reads."""
+    """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
     token = bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key") or ""
+    named = "\0".join((turn.upstream.name, str(turn.upstream.base_url), token))
     return blake2b(
-        token.encode("utf-8", "surrogateescape"), key=turn.shared.secret, digest_size=SCOPE_BYTES
+        named.encode("utf-8", "surrogateescape"), key=turn.shared.secret, digest_size=SCOPE_BYTES
     ).hexdigest()
 
 
-def _delivered(turn: Turn) -> Mapping[str, Any] | None:
-    """The message that the client was given."""
-    if turn.delivered is None:
+def _delivered(turn: Turn, body: bytes | None = None) -> Mapping[str, Any] | None:
+    """The message that the client was given, once it was given all of it."""
+    if body is None and turn.delivered is None:
         return None
-    data = b"".join(turn.delivered)
+    data = b"".join(turn.delivered or ()) if body is None else body
     try:
         answer = msgspec.json.decode(stream_to_body(data) if turn.stream else data)
         message = answer["choices"][0]["message"]

@@ -1,18 +1,22 @@
 """The model servers of a configuration, each with its kind, its key and its times."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 
 from attrs import evolve, field, frozen
 from yarl import URL
 
 from gateway.config import Settings, UpstreamSettings
 from gateway.core.rules import ModelRule
+from gateway.net.upstream import MASK
 from gateway.policy.routing import DEFAULT_UPSTREAM
 from gateway.wire.kinds import KINDS
 from gateway.wire.kinds.port import HttpAsk, Kind
-from gateway.wire.kinds.qwen_web import QwenWebKind
 
 __all__ = ["Upstream", "upstreams_of"]
+
+MIN_SECRET_CHARS = 8
+"""Of a cookie's value: shorter ones are switches, and may stand in any text."""
 
 
 @frozen(kw_only=True)
@@ -50,6 +54,21 @@ class Upstream:
         target = URL(f"{self.base_url.origin()}{path}", encoded=True)
         return target.update_query(list(ask.query)) if ask.query else target
 
+    def masked(self, payload: bytes) -> bytes:
+        """The server's own words without what it was sent to know the gateway by."""
+        for secret in self._secrets():
+            payload = payload.replace(secret, MASK)
+        return payload
+
+    def _secrets(self) -> Iterator[bytes]:
+        """The key, the cookies and each of their values that is long enough to be one, as they stand in JSON too."""
+        values = [value.partition("=")[2].strip() for value in (self.cookies or "").split(";")]
+        known = [self.api_key, self.cookies, *(value for value in values if len(value) >= MIN_SECRET_CHARS)]
+        for secret in filter(None, known):
+            yield secret.encode()
+            if '"' in secret or "\\" in secret:
+                yield json.dumps(secret)[1:-1].encode()
+
     def timed(self, rule: ModelRule | None) -> "Upstream":
         """This server with the times that a rule names."""
         if rule is None:
@@ -85,7 +104,7 @@ def upstreams_of(settings: Settings, upstream_url: str | None) -> Mapping[str, U
 
 def _upstream(settings: Settings, each: UpstreamSettings, *, forwards_credentials: bool) -> Upstream:
     base_url = URL(each.url)
-    kind = QwenWebKind(each.qwen_web) if each.kind == "qwen_web" else KINDS[each.kind]()
+    kind = KINDS[each.kind]() if each.options is None else KINDS[each.kind](each.options)
     return Upstream(
         name=each.name,
         kind=kind,

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.config import inspect, load
 from gateway.core.errors import ConfigError
+from gateway.wire.kinds.qwen_web import QwenWebOptions
 
 WHOLE = """
 log_level = "warning"
@@ -48,6 +49,10 @@ def given(tmp_path):
     return write
 
 
+WEB = '[upstreams.a]\nurl = "http://x"\nkind = "qwen_web"\n'
+CLOUD = '[upstreams.a]\nurl = "http://x/v1"\nkind = "anthropic"\n'
+
+
 def faults_of(environ):
     with pytest.raises(ConfigError) as raised:
         load(environ)
@@ -65,7 +70,8 @@ def test_upstreams_and_rules_are_read_in_their_order(given):
         12.5,
     )
     assert (cloud.kind, cloud.api_key) == ("anthropic", "sk-finch-1")
-    assert (web.qwen_web.create_path, web.qwen_web.names) == ("/chats", {"parent_id": "parentId"})
+    assert isinstance(web.options, QwenWebOptions)
+    assert (web.options.create_path, web.options.names) == ("/chats", {"parent_id": "parentId"})
     claude, qwen = settings.routes.models
     assert (claude.upstream, claude.fallback, claude.send_as, claude.first_byte_timeout_s) == (
         "cloud",
@@ -105,8 +111,16 @@ def test_another_table_is_another_configuration(given):
         ('upstreams = 5\nupstream_url = "http://x/v1"', "upstreams must be tables"),
         ('[upstreams.a]\nurl = "http://x/v1"\nidle_timeout_s = -1', "idle_timeout_s: must be a number of seconds"),
         ('[upstreams.a]\nurl = "http://x/v1"\napi_key_file = "/nowhere"', "api_key_file"),
-        ('[upstreams.a]\nurl = "http://x/v1"\nqwen_web = { creat_path = "/x" }', "'creat_path' is none of"),
-        ('[upstreams.a]\nurl = "http://x/v1"\nqwen_web = { create_path = 5 }', "qwen_web"),
+        (f'{WEB}qwen_web = {{ creat_path = "/x" }}', "upstreams.a.qwen_web: 'creat_path' is none of"),
+        (f"{WEB}qwen_web = {{ create_path = 5 }}", "upstreams.a.qwen_web: "),
+        (f'{WEB}qwen_web = {{ create_path = "x" }}', "create_path: must begin with a slash"),
+        (f"{WEB}qwen_web = {{ session_ttl_s = 0 }}", "session_ttl_s: must be"),
+        (f"{WEB}qwen_web = 5", "upstreams.a.qwen_web: must be a table"),
+        (f"{WEB}[upstreams.a.gemini]\n", "upstreams.a.gemini: this server is of the kind qwen_web"),
+        (f'{CLOUD}[upstreams.a.anthropic]\nauth = "basic"', "upstreams.a.anthropic: "),
+        (f'{CLOUD}[upstreams.a.anthropic]\nversion = "a\\nb"', "version: must be"),
+        (f"{CLOUD}[upstreams.a.anthropic]\nmax_tokens = 0", "max_tokens: must be"),
+        (f'{CLOUD}cookies = "a=b\\nc"', "cookies: must be printable ASCII"),
         ('[[models]]\nupstream = "default"\n[upstreams.a]\nurl = "http://x/v1"', "match is missing"),
         ('[[models]]\nmatch = "*"\nupstream = "b"\n[upstreams.a]\nurl = "http://x/v1"', "no upstream named 'b'"),
         ('[[models]]\nmatch = "*"\nfallback = "b"\n[upstreams.a]\nurl = "http://x/v1"', "no upstream named 'b'"),

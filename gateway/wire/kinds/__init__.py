@@ -3,17 +3,22 @@
 from collections.abc import Callable, Mapping
 
 from gateway.wire.kinds.anthropic import AnthropicKind
+from gateway.wire.kinds.anthropic_request import AnthropicOptions
 from gateway.wire.kinds.gemini import GeminiKind
+from gateway.wire.kinds.gemini_request import GeminiOptions
 from gateway.wire.kinds.openai import OpenAiKind
 from gateway.wire.kinds.port import Kind
-from gateway.wire.kinds.qwen_web import QwenWebKind
+from gateway.wire.kinds.qwen_web import QwenWebKind, QwenWebOptions
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "KindOptions"]
 
-KINDS: Mapping[str, Callable[[], Kind]] = {
+KindOptions = AnthropicOptions | GeminiOptions | QwenWebOptions
+"""What may differ between servers of one kind."""
+
+KINDS: Mapping[str, Callable[..., Kind]] = {
     "openai": OpenAiKind,
     "anthropic": AnthropicKind,
     "gemini": GeminiKind,
     "qwen_web": QwenWebKind,
 }
-"""Makers of the kinds, with their defaults, by the names that settings use."""
+"""Makers of the kinds by the names that settings use; each but `openai` takes its options, or has its defaults."""

@@ -160,6 +160,7 @@ class _Dialogue:
     """One Messages request."""
 
     again = None
+    may_be_void = False
 
     def __init__(self, ask: HttpAsk, answer: Answer, situation: Situation, options: AnthropicOptions) -> None:
         self.ask = ask

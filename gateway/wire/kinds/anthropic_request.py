@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.wire.kinds.anthropic_memory import recalled
+from gateway.wire.kinds.checks import above_zero, header_text
 from gateway.wire.kinds.decoding import dict_of, object_in, string_of
 from gateway.wire.kinds.downlevel import rooted_object
 from gateway.wire.kinds.requests import (
@@ -49,16 +50,16 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 class AnthropicOptions:
     """What may differ between servers of this kind."""
 
-    version: str = "2023-06-01"
+    version: str = field(default="2023-06-01", validator=header_text)
     auth: Literal["x-api-key", "bearer"] = "x-api-key"
     """Where the key goes: servers of others often take it as a bearer only."""
-    max_tokens: int | None = None
+    max_tokens: int | None = field(default=None, validator=above_zero)
     """For requests that set none; None: by model."""
     late_system: Literal["lead", "inline"] = "lead"
     thinking: Literal["auto", "adaptive", "budget", "off"] = "auto"
     prompt_caching: bool = False
     """Ask for the prompt cache where the client has set no marks of its own."""
-    memory_ttl_s: float = 86_400.0
+    memory_ttl_s: float = field(default=86_400.0, validator=above_zero)
 
 
 def messages_request(

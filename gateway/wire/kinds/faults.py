@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -10,7 +12,17 @@ from attrs import frozen
 from gateway.core.errors import UpstreamBadReply, UpstreamError, UpstreamRejected
 from gateway.wire.kinds.port import Reply
 
-__all__ = ["Fault", "bad_reply", "fault_of_status", "is_too_long", "read_json", "refused", "reply_of", "unreadable"]
+__all__ = [
+    "Fault",
+    "bad_reply",
+    "fault_of_status",
+    "is_too_long",
+    "read_json",
+    "refused",
+    "reply_of",
+    "unreadable",
+    "waiting_time",
+]
 
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? the maximum number of (?:input )?tokens|context (?:length|window|limit)"
@@ -77,6 +89,19 @@ def fault_of_status(status: int, message: str = "") -> Fault:
         code = "context_length_exceeded"
     message = message or f"the model server answered with status {status}"
     return Fault(status=status, message=message, type=kind, code=code)
+
+
+def waiting_time(headers: Mapping[str, str], now: float) -> float | None:
+    """How long `Retry-After` says to wait, in seconds or as a date."""
+    told = headers.get("Retry-After", "").strip()
+    if told.isascii() and told.isdigit():
+        return float(told[:9])
+    try:
+        moment = parsedate_to_datetime(told)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0.0, moment.timestamp() - now)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 def refused(status: int, body: bytes, read: Callable[[Mapping[str, Any], int], Fault | None]) -> Reply:

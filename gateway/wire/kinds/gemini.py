@@ -160,6 +160,7 @@ class _Dialogue:
     """One request for content."""
 
     again = None
+    may_be_void = False
 
     def __init__(
         self, ask: HttpAsk, answer: Answer, situation: Situation, names: Names, options: GeminiOptions

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
+from gateway.wire.kinds.checks import above_zero
 from gateway.wire.kinds.decoding import dict_of, object_in, string_of
 from gateway.wire.kinds.downlevel import openapi_subset, rooted_object
 from gateway.wire.kinds.memories import key_of_answer, value_in
@@ -62,7 +63,7 @@ class GeminiOptions:
     """What may differ between servers of this kind."""
 
     schema_field: Literal["parameters", "parametersJsonSchema"] = "parameters"
-    memory_ttl_s: float = 86_400.0
+    memory_ttl_s: float = field(default=86_400.0, validator=above_zero)
 
 
 class Names:

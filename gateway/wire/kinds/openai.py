@@ -16,6 +16,7 @@ class _Through:
 
     ask: HttpAsk
     again: None = None
+    may_be_void: bool = False
 
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         return Reply(status=status, body=body)

@@ -83,6 +83,11 @@ class Dialogue(Protocol):
         """What to send instead, when what was fed turned out void; None otherwise."""
         ...
 
+    @property
+    def may_be_void(self) -> bool:
+        """What is fed may yet turn out void: see `again`."""
+        ...
+
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         """An answer that was read whole: what to send next, or what it comes to."""
         ...

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest, UpstreamRejected, UpstreamTruncated
 from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
+from gateway.wire.kinds.checks import above_zero, path
 from gateway.wire.kinds.decoding import count_of, decoded, dict_of, string_of
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, read_json, refused, reply_of
 from gateway.wire.kinds.listings import listing
@@ -46,9 +47,9 @@ _REASONS = {"length": "length", "max_tokens": "length", "content_filter": "conte
 class QwenWebOptions:
     """Paths and words of the wire, all of which its owner may change."""
 
-    create_path: str = "/api/v2/chats/new"
-    complete_path: str = "/api/v2/chat/completions"
-    models_path: str = "/api/models"
+    create_path: str = field(default="/api/v2/chats/new", validator=path)
+    complete_path: str = field(default="/api/v2/chat/completions", validator=path)
+    models_path: str = field(default="/api/models", validator=path)
     names: Mapping[str, str] = field(factory=dict)
     """Other names for fields, in requests and in answers alike: `{"parent_id": "parentId"}`."""
     create_fields: Mapping[str, Any] = field(
@@ -63,7 +64,7 @@ class QwenWebOptions:
     finished: str = "finished"
     gone_codes: frozenset[str] = _GONE_CODES
     """In lower case: the faults that say the chat, or the answer in it, is no longer there."""
-    session_ttl_s: float = 7 * 86_400.0
+    session_ttl_s: float = field(default=7 * 86_400.0, validator=above_zero)
 
 
 @frozen
@@ -168,6 +169,11 @@ class _Dialogue:
         self.again: HttpAsk | None = None
         self._renew()
         self.ask = self._create() if self._session is None else self._message(self._session, self._news)
+
+    @property
+    def may_be_void(self) -> bool:
+        """A chat of an earlier request may be gone."""
+        return not self._is_made
 
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         if self._session is None:
