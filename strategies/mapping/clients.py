@@ -18,6 +18,7 @@ from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS
 from strategies.mapping.forms import (
     BlockText,
     Content,
+    Editor,
     Edits,
     FileList,
     Form,
@@ -84,6 +85,15 @@ ROWS: tuple[Row, ...] = (
     # Cline
     Row(client="cline", name="read_file", form=JustPath(View), path=("path", "absolutePath")),
     Row(client="cline", name="read_files", form=FileList("files"), path=()),
+    Row(
+        client="cline",
+        name="editor",
+        form=Editor(
+            edit=Strings(old="old_text", new="new_text"),
+            insert=LineBefore("insert_line", "new_text"),
+            content="new_text",
+        ),
+    ),
     Row(client="cline", name="replace_in_file", form=BlockText("diff", CLINE_BLOCKS), path=("path", "absolutePath")),
     # OpenCode, Kilo since it is one; pi
     Row(client="opencode", name="read", form=Offset(None), path=_PATHS),
@@ -174,7 +184,7 @@ class Client:
     def only(self, does: Iterable[type[Operation]]) -> "Client":
         """The same without the tools that do something else."""
         wanted = frozenset(does)
-        return Client(MappingProxyType({n: tool for n, tool in self.tools.items() if tool.form.does in wanted}))
+        return Client(MappingProxyType({n: one for n, one in self.tools.items() if wanted.intersection(one.form.does)}))
 
     def can(self, does: type[Operation]) -> bool:
         """Whether one of the tools does this."""
@@ -211,13 +221,14 @@ class Client:
 
 def _for(tool: ClientTool, operation: Operation) -> Operation:
     """What is asked of a tool that shows files and directories alike."""
-    return View(operation.path) if isinstance(operation, Listing) and tool.form.does is View else operation
+    return View(operation.path) if isinstance(operation, Listing) and Listing not in tool.form.does else operation
 
 
 def _preferred(tools: Iterable[ClientTool]) -> Mapping[type[Operation], ClientTool]:
     found: dict[type[Operation], ClientTool] = {}
     for tool in sorted(tools, key=lambda tool: ROWS.index(tool.row)):
-        found.setdefault(tool.form.does, tool)
+        for does in tool.form.does:
+            found.setdefault(does, tool)
     return MappingProxyType(found)
 
 
@@ -233,7 +244,7 @@ def _bound(tool: Tool) -> ClientTool | None:
         given = {path, *row.form.keys, *row.form.optional, *row.fixed}
         asked = [key for key in schema.required if key not in given]
         if all(_may_be_null(tool, key) for key in asked):
-            optional = (key for key in row.form.keys if row.form.does is View and row.path and key in schema.required)
+            optional = (key for key in row.form.keys if View in row.form.does and row.path and key in schema.required)
             nulls = tuple(sorted({*asked, *optional}))
             return ClientTool(tool=tool, row=row, form=_form(row, tool), path=path, properties=names, nulls=nulls)
     return None

@@ -27,6 +27,7 @@ from strategies.mapping.operations import (
 __all__ = [
     "BlockText",
     "Content",
+    "Editor",
     "Edits",
     "FileList",
     "Form",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 Kind = TypeVar("Kind")
+Kinds = tuple[type[Operation], ...]
 Given = Mapping[str, Any]
 Written = dict[str, Any] | Refusal
 _PLACED = (
@@ -51,7 +53,7 @@ class Form(Protocol):
     """One way of taking arguments; the path is taken care of outside."""
 
     @property
-    def does(self) -> type[Operation]:
+    def does(self) -> Kinds:
         """What the tool does."""
         ...
 
@@ -79,17 +81,17 @@ class Form(Protocol):
 class JustPath:
     """A tool that takes a path and nothing else."""
 
-    does: type[Operation]
+    kind: type[View] | type[Listing] | type[Delete]
     keys: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
 
+    @property
+    def does(self) -> Kinds:
+        return (self.kind,)
+
     def read(self, path: str, given: Given) -> tuple[Operation, ...] | None:
-        if given:
-            return None
-        if self.does is View:
-            return (View(path),)
-        return (Delete(path),) if self.does is Delete else (Listing(path),)
+        return None if given else (self.kind(path),)
 
     def write(self, operations: Sequence[Operation]) -> Written:
         (operation,) = operations
@@ -104,7 +106,7 @@ class Window:
 
     start: str
     end: str
-    does: ClassVar[type[Operation]] = View
+    does: ClassVar[Kinds] = (View,)
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
 
@@ -128,7 +130,7 @@ class Offset:
     base: int | None
     start: ClassVar[str] = "offset"
     limit: ClassVar[str] = "limit"
-    does: ClassVar[type[Operation]] = View
+    does: ClassVar[Kinds] = (View,)
     keys: ClassVar[tuple[str, ...]] = ("offset", "limit")
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
@@ -166,7 +168,7 @@ class FileList:
     key: str
     ranges: str | None = None
     """The list of ranges of a file; `None` for `start_line` and `end_line`."""
-    does: ClassVar[type[Operation]] = View
+    does: ClassVar[Kinds] = (View,)
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
 
@@ -221,7 +223,7 @@ class Content:
     key: str = "content"
     count: str = "line_count"
     cleans: bool = False
-    does: ClassVar[type[Operation]] = Create
+    does: ClassVar[Kinds] = (Create,)
     many: ClassVar[bool] = False
 
     @property
@@ -264,7 +266,7 @@ class Strings:
 
     old: str
     new: str
-    does: ClassVar[type[Operation]] = Replace
+    does: ClassVar[Kinds] = (Replace,)
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
 
@@ -291,7 +293,7 @@ class Edits:
 
     key: str
     each: Strings
-    does: ClassVar[type[Operation]] = Replace
+    does: ClassVar[Kinds] = (Replace,)
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
 
@@ -316,7 +318,7 @@ class BlockText:
 
     key: str
     blocks: Blocks
-    does: ClassVar[type[Operation]] = Lines
+    does: ClassVar[Kinds] = (Lines,)
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = True
 
@@ -347,7 +349,7 @@ class LineBefore:
 
     line: str
     content: str
-    does: ClassVar[type[Operation]] = Insert
+    does: ClassVar[Kinds] = (Insert,)
     optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = False
 
@@ -366,6 +368,37 @@ class LineBefore:
     def write(self, operations: Sequence[Operation]) -> Written:
         operation = _one(operations, Insert)
         return {self.line: operation.after + 1, self.content: operation.text}
+
+
+@frozen(kw_only=True)
+class Editor:
+    """One tool for three things: with an old text it replaces, with a line it inserts before it, else it creates."""
+
+    edit: Strings
+    insert: LineBefore
+    content: str
+    does: ClassVar[Kinds] = (Replace, Insert, Create)
+    optional: ClassVar[tuple[str, ...]] = ()
+    many: ClassVar[bool] = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.edit.old, self.insert.line, self.content)
+
+    def read(self, path: str, given: Given) -> tuple[Operation, ...] | None:
+        if given.keys() != {self.content}:
+            return self.edit.read(path, given) or self.insert.read(path, given)
+        content = given[self.content]
+        return (Create(path, content),) if isinstance(content, str) else None
+
+    def write(self, operations: Sequence[Operation]) -> Written:
+        match operations[0]:
+            case Create(content=content):
+                return {self.content: content}
+            case Insert():
+                return self.insert.write(operations)
+            case _:
+                return self.edit.write(operations)
 
 
 def _one(operations: Sequence[Operation], kind: type[Kind]) -> Kind:

@@ -5,10 +5,10 @@
 | `view` of a file | read_file, read, Read | `view_range` is the first and last line, -1 the end; each client's count |
 | `view` of a directory | list_files, list | a path that ends with `/`, or is `.` or `..`; any other is taken for a |
 | | | file, and the client's tool says if it is none: reading changes nothing |
-| `create` | write_to_file, write | writes over a file that is there, as the clients' tools do |
-| `str_replace` | edit, search_replace | the text as it is |
+| `create` | write_to_file, write | writes over a file that is there, as most clients' tools do; others say so |
+| `str_replace` | edit, editor, search_replace | the text as it is |
 | `str_replace` | apply_diff, replace_in_file | whole lines; refused where the block would not carry them (`blocks`) |
-| `insert` | insert_content | behind line `insert_line`, so before line `insert_line` + 1 |
+| `insert` | insert_content, editor | behind line `insert_line`, so before line `insert_line` + 1 |
 
 Refused: an empty `old_str` (a client would write over the file), `insert` without such a tool, arguments of another
 command. `str_replace` without `new_str` deletes.

@@ -26,7 +26,8 @@ class ToolError(Exception):
 # --- the models' tools -----------------------------------------------------------------------------------------------
 
 
-def text_editor(files: Files, arguments: Arguments) -> None:
+def text_editor(files: Files, arguments: Arguments, *, file_endings: bool = False) -> None:
+    """`file_endings` puts inserted lines in with the line ends of the file, which is as the client's tool has it."""
     path = arguments["path"]
     match arguments["command"]:
         case "create":
@@ -34,13 +35,13 @@ def text_editor(files: Files, arguments: Arguments) -> None:
         case "str_replace":
             files[path] = _replaced_once(_file(files, path), arguments["old_str"], arguments.get("new_str", ""))
         case "insert":
-            lines = _file(files, path).split("\n")
+            ending = _ending(_file(files, path)) if file_endings else "\n"
+            lines = _file(files, path).split(ending)
             at = arguments["insert_line"]
             if at > len(lines):
                 raise ToolError("no such line")
-            files[path] = "\n".join(
-                [*lines[:at], *arguments["insert_text"].removesuffix("\n").split("\n"), *lines[at:]]
-            )
+            inserted = arguments["insert_text"].removesuffix("\n").split("\n")
+            files[path] = ending.join([*lines[:at], *inserted, *lines[at:]])
         case command:
             raise ToolError(command)
 
@@ -279,6 +280,22 @@ def _cline_place(content: str, search: list[str], start: int) -> tuple[int, int]
     raise ToolError("no match")
 
 
+def cline_editor(files: Files, arguments: Arguments) -> None:
+    path, new, old = arguments["path"], arguments["new_text"], arguments.get("old_text")
+    if arguments.get("insert_line") is not None:
+        text = _file(files, path)
+        lines, at = re.split(r"\r\n|\n", text), arguments["insert_line"] - 1
+        if not 0 <= at <= len(lines):
+            raise ToolError("no such line")
+        files[path] = _ending(text).join([*lines[:at], *re.split(r"\r\n|\n", new), *lines[at:]])
+    elif path not in files:
+        files[path] = new
+    elif old is None:
+        raise ToolError("the file is there")
+    else:
+        files[path] = _replaced_once(files[path], old, new)
+
+
 # --- exact edits: OpenCode, Claude Code, Qwen Code, pi ---------------------------------------------------------------
 
 
@@ -344,6 +361,7 @@ ROO: Mapping[str, Run] = {
     "delete_file": delete_file,
 }
 CLINE: Mapping[str, Run] = {"replace_in_file": cline_replace_in_file, "write_to_file": roo_write}
+CLINE_SDK: Mapping[str, Run] = {"editor": cline_editor}
 OPENCODE: Mapping[str, Run] = {"edit": opencode_edit, "write": plain_write}
 QWEN: Mapping[str, Run] = {"edit": strict_edit, "write_file": plain_write}
 CLAUDE: Mapping[str, Run] = {"Edit": strict_edit, "Write": plain_write}

@@ -92,6 +92,13 @@ CLIENTS = {
         ),
         edit_tools.CLINE,
     ),
+    "cline_sdk": Surface(
+        (
+            tool("read_files", "files*:array"),
+            tool("editor", "path* old_text:string? new_text* insert_line:integer?"),
+        ),
+        edit_tools.CLINE_SDK,
+    ),
     "opencode": Surface(
         (
             BASH,

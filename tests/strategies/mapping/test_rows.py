@@ -41,6 +41,11 @@ GOLDEN: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("roo_native", REPLACE, "search_replace", {"file_path": "f.py", "old_string": "a", "new_string": "b"}),
     ("cline", VIEW, "read_file", {"path": "f.py"}),
     ("cline", REPLACE, "replace_in_file", {"path": "f.py", "diff": CLINE_BLOCK}),
+    ("cline_sdk", RANGE, "read_files", {"files": [{"path": "f.py", "start_line": 3, "end_line": 7}]}),
+    ("cline_sdk", VIEW, "read_files", {"files": [{"path": "f.py"}]}),
+    ("cline_sdk", REPLACE, "editor", {"path": "f.py", "old_text": "a", "new_text": "b"}),
+    ("cline_sdk", INSERT, "editor", {"path": "f.py", "insert_line": 1, "new_text": "x\ny"}),
+    ("cline_sdk", CREATE, "editor", {"path": "f.py", "new_text": "a\nb\n"}),
     ("opencode", VIEW, "read", {"filePath": "f.py"}),
     ("opencode", RANGE, "read", {"filePath": "f.py", "offset": 3, "limit": 5}),
     ("opencode", OPEN, "read", {"filePath": "f.py", "offset": 3}),
@@ -70,11 +75,6 @@ ALONE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         tool("read_file", "files*:array"),
         RANGE,
         {"files": [{"path": "f.py", "line_ranges": [[3, 7]]}]},
-    ),
-    (
-        tool("read_files", "files*:array"),
-        RANGE,
-        {"files": [{"path": "f.py", "start_line": 3, "end_line": 7}]},
     ),
     (tool("Read", "filepath*"), VIEW, {"filepath": "f.py"}),
     (tool("List", "dirpath*"), DIRECTORY, {"dirpath": "src"}),
@@ -238,7 +238,7 @@ def test_a_client_of_lines_is_told_to_the_model() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_client_is_known(client: str) -> None:
-    expected = {"roo_native": "roo", "opencode_old": "opencode", "kilo": "roo", "pi": "opencode"}
+    expected = {"roo_native": "roo", "opencode_old": "opencode", "kilo": "roo", "cline_sdk": "cline", "pi": "opencode"}
     assert CLIENTS[client].mapped("claude_text_editor").client == expected.get(client, client)
 
 

@@ -115,7 +115,7 @@ def test_text_editor(name: str, odd: bool) -> None:
         arguments = text_edit(rng, text, whole, odd)
         wanted: Files = {"a.py": text}
         try:
-            text_editor(wanted, arguments)
+            text_editor(wanted, arguments, file_endings=name == "cline_sdk")
         except ToolError:
             continue
         if wanted["a.py"] == text:
@@ -124,7 +124,7 @@ def test_text_editor(name: str, odd: bool) -> None:
         if isinstance(found, Refusal):
             seen["refused"] += 1
             continue
-        files: Files = {"a.py": text}
+        files: Files = {} if arguments["command"] == "create" else {"a.py": text}
         client.run(files, found)
         assert files == wanted or (name == "cline" and only_ends_differ(files, wanted)), (text, arguments, found)
         seen["same"] += 1
