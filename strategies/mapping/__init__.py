@@ -84,7 +84,7 @@ class ToolMapping:
 
     def of(self, request: ChatRequest) -> Mapped | None:
         """The request for the model; `None` where the client has no tools that this surface could stand for."""
-        client = Client.of(request.tools).only(self.surface.does)
+        client = Client.of(request.tools, request.model).only(self.surface.does)
         if self.surface.name in request.tools or not (client.can(Create) or client.can(Lines)):
             return None
         tool = self.surface.tool(client)

@@ -27,7 +27,7 @@ from attrs import evolve, frozen
 
 from strategies.mapping.operations import Lines, Refusal
 
-__all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks"]
+__all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "is_numbered"]
 
 _DIVIDER = "======="
 _SPACE = (
@@ -144,7 +144,7 @@ def _roo_fault(change: Lines) -> str | None:
         )
     if marked is not None:
         return f"The line {_shown(marked)} looks like a marker of this edit tool and cannot be part of an edit here."
-    if _is_numbered(change.old) and (_is_numbered(change.new) or all(map(_is_blank, change.new))):
+    if is_numbered(change.old) and (is_numbered(change.new) or all(map(_is_blank, change.new))):
         return "Every line begins with a number and `|`, which this edit tool would strip as line numbers."
     return _indentation_fault(change)
 
@@ -188,7 +188,8 @@ def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip("\t "))]
 
 
-def _is_numbered(lines: Sequence[str]) -> bool:
+def is_numbered(lines: Sequence[str]) -> bool:
+    """Whether every line looks as if it began with its number."""
     return bool(lines) and all(map(_NUMBERED.match, lines))
 
 

@@ -15,6 +15,8 @@ from attrs import Factory, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS
+from strategies.mapping.entities import undone
+from strategies.mapping.entities import written as entities_written
 from strategies.mapping.forms import (
     BlockText,
     Content,
@@ -36,6 +38,8 @@ __all__ = ["ROWS", "Client", "ClientCall", "ClientTool", "Row"]
 _ZERO = re.compile(r"\b(?:0|zero)-(?:based|indexed)\b", re.IGNORECASE)
 _ONE = re.compile(r"\b(?:1|one)-(?:based|indexed)\b", re.IGNORECASE)
 _READS_BOTH = "file or directory"
+_CLINE = "replace_in_file"
+"""The tool by which Cline, which shares names with Roo, is told from it."""
 _MISSING: Mapping[type[Operation], str] = MappingProxyType(
     {
         View: "This client has no tool that shows a file.",
@@ -62,6 +66,8 @@ class Row:
     """Values that a call gives where the parameter is declared, and that the past may leave out."""
     marked: tuple[str, ...] = ()
     """Parameters that only this variant of the tool has."""
+    undone: str | None = None
+    """The parameter in which the tool undoes entities, for a model that is no Claude."""
 
 
 _PATHS = ("filePath", "file_path", "path", "absolute_path", "filepath")
@@ -75,11 +81,11 @@ ROWS: tuple[Row, ...] = (
     Row(client="roo", name="read_file", form=FileList("files", "line_ranges"), path=()),
     Row(client="qwen", name="read_file", form=Offset(None), path=_PATHS),
     Row(client="roo", name="list_files", form=JustPath(Listing), fixed={"recursive": False}),
-    Row(client="roo", name="write_to_file", form=Content(cleans=True)),
+    Row(client="roo", name="write_to_file", form=Content(cleans=True), undone="content"),
     Row(client="roo", name="edit", form=_EDIT, path=("file_path",), fixed={"replace_all": False}),
     Row(client="roo", name="search_replace", form=_EDIT, path=("file_path",)),
     Row(client="roo", name="edit_file", form=_EDIT, path=("file_path",), fixed={"expected_replacements": 1}),
-    Row(client="roo", name="apply_diff", form=BlockText("diff", ROO_BLOCKS)),
+    Row(client="roo", name="apply_diff", form=BlockText("diff", ROO_BLOCKS), undone="diff"),
     Row(client="roo", name="insert_content", form=LineBefore("line", "content")),
     Row(client="kilo", name="delete_file", form=JustPath(Delete)),
     # Cline
@@ -134,6 +140,8 @@ class ClientTool:
     properties: frozenset[str]
     nulls: tuple[str, ...]
     """Parameters that a call must name and may leave empty."""
+    undone: str | None = None
+    """The parameter in which the tool undoes entities."""
 
     def read(self, arguments: Mapping[str, Any]) -> tuple[Operation, ...] | None:
         """What a call did; `None` for one that could not be said again."""
@@ -143,6 +151,9 @@ class ClientTool:
             for key, value in arguments.items()
             if value is not None and not (key in fixed and _same(value, fixed[key]))
         }
+        text = given.get(self.undone) if self.undone is not None else None
+        if self.undone is not None and isinstance(text, str):
+            given[self.undone] = undone(text)
         if self.path is None:
             return self.form.read("", given)
         path = given.pop(self.path, None)
@@ -153,6 +164,8 @@ class ClientTool:
         written = self.form.write(operations)
         if isinstance(written, Refusal):
             return written
+        if self.undone is not None:
+            written[self.undone] = entities_written(written[self.undone])
         if self.path is not None:
             written = {self.path: operations[0].path, **written}
         written = {key: value for key, value in written.items() if key in self.properties}
@@ -170,9 +183,10 @@ class Client:
     )
 
     @classmethod
-    def of(cls, tools: ToolSet) -> "Client":
-        """The file tools among the declared ones."""
-        found = {tool.name: bound for tool in tools if (bound := _bound(tool)) is not None}
+    def of(cls, tools: ToolSet, model: str) -> "Client":
+        """The file tools among the declared ones, as the client uses them with this model."""
+        plain = "claude" in model or _CLINE in tools
+        found = {tool.name: bound for tool in tools if (bound := _bound(tool, plain=plain)) is not None}
         return cls(MappingProxyType(found))
 
     @property
@@ -232,7 +246,7 @@ def _preferred(tools: Iterable[ClientTool]) -> Mapping[type[Operation], ClientTo
     return MappingProxyType(found)
 
 
-def _bound(tool: Tool) -> ClientTool | None:
+def _bound(tool: Tool, *, plain: bool) -> ClientTool | None:
     schema = schema_of(tool)
     names = frozenset(schema.properties)
     for row in ROWS:
@@ -246,7 +260,15 @@ def _bound(tool: Tool) -> ClientTool | None:
         if all(_may_be_null(tool, key) for key in asked):
             optional = (key for key in row.form.keys if View in row.form.does and row.path and key in schema.required)
             nulls = tuple(sorted({*asked, *optional}))
-            return ClientTool(tool=tool, row=row, form=_form(row, tool), path=path, properties=names, nulls=nulls)
+            return ClientTool(
+                tool=tool,
+                row=row,
+                form=_form(row, tool),
+                path=path,
+                properties=names,
+                nulls=nulls,
+                undone=None if plain else row.undone,
+            )
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import frozen
 
-from strategies.mapping.blocks import Blocks
+from strategies.mapping.blocks import Blocks, is_numbered
 from strategies.mapping.operations import (
     Create,
     Delete,
@@ -218,7 +218,7 @@ class FileList:
 
 @frozen
 class Content:
-    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips fences."""
+    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips what looks stray."""
 
     key: str = "content"
     count: str = "line_count"
@@ -257,6 +257,8 @@ class Content:
             return "The content begins with a code fence, which this client would strip: begin it with another line."
         if content.endswith("```"):
             return "The content ends with a code fence, which this client would strip: end it with a line break."
+        if is_numbered(content.split("\n")):
+            return "Every line begins with a number and `|`, which this client would strip as line numbers."
         return None
 
 

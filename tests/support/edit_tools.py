@@ -114,7 +114,7 @@ _STRIP = re.compile(rf"{JS_S}*\d+{JS_S}+\|(?!\|){JS_S}?(.*)\Z")
 
 
 def roo_apply_diff(files: Files, arguments: Arguments) -> None:
-    path, diff = arguments["path"], arguments["diff"]
+    path, diff = arguments["path"], _roo_undone(arguments["diff"])
     text = _file(files, path)
     _roo_check(diff)
     blocks = [(int(m[2] or 0), m[6], m[7]) for m in _BLOCK.finditer(diff)]
@@ -128,6 +128,17 @@ def roo_apply_diff(files: Files, arguments: Arguments) -> None:
         lines = _roo_block(lines, start + (delta if start else 0), _roo_unescaped(search), _roo_unescaped(replacement))
         delta += len(lines) - before
     files[path] = ending.join(lines)
+
+
+def _roo_undone(text: str) -> str:
+    """As for every model that is no Claude."""
+    for entity, char in zip(
+        ("&lt;", "&gt;", "&quot;", "&#39;", "&apos;", "&#91;", "&#93;", "&lsqb;", "&rsqb;", "&amp;"),
+        "<>\"''[][]&",
+        strict=True,
+    ):
+        text = text.replace(entity, char)
+    return text
 
 
 def _roo_check(diff: str) -> None:
@@ -220,6 +231,14 @@ def roo_insert_content(files: Files, arguments: Arguments) -> None:
 
 
 def roo_write(files: Files, arguments: Arguments) -> None:
+    _fenced_write(files, arguments, undo=True)
+
+
+def cline_write(files: Files, arguments: Arguments) -> None:
+    _fenced_write(files, arguments, undo=False)
+
+
+def _fenced_write(files: Files, arguments: Arguments, *, undo: bool) -> None:
     content = arguments["content"]
     if content.startswith("```"):
         content = "\n".join(content.split("\n")[1:])
@@ -227,7 +246,8 @@ def roo_write(files: Files, arguments: Arguments) -> None:
         content = "\n".join(content.split("\n")[:-1])
     if arguments.get("line_count", content.count("\n") + 1) != content.count("\n") + 1:
         raise ToolError("the content was cut")
-    files[arguments["path"]] = content
+    content = _roo_undone(content) if undo else content
+    files[arguments["path"]] = _stripped(content) if _numbered(content) else content
 
 
 # --- Cline -----------------------------------------------------------------------------------------------------------
@@ -360,7 +380,7 @@ ROO: Mapping[str, Run] = {
     "write_to_file": roo_write,
     "delete_file": delete_file,
 }
-CLINE: Mapping[str, Run] = {"replace_in_file": cline_replace_in_file, "write_to_file": roo_write}
+CLINE: Mapping[str, Run] = {"replace_in_file": cline_replace_in_file, "write_to_file": cline_write}
 CLINE_SDK: Mapping[str, Run] = {"editor": cline_editor}
 OPENCODE: Mapping[str, Run] = {"edit": opencode_edit, "write": plain_write}
 QWEN: Mapping[str, Run] = {"edit": strict_edit, "write_file": plain_write}

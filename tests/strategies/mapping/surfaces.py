@@ -40,7 +40,7 @@ class Surface:
 
     def request(self, messages: list[dict[str, Any]] | None = None, **more: Any) -> ChatRequest:
         messages = messages if messages is not None else [{"role": "user", "content": "hi"}]
-        return parse_request(msgspec.json.encode({"model": "m", "messages": messages, "tools": self.tools, **more}))
+        return parse_request(msgspec.json.encode({"model": "m", "messages": messages, "tools": self.tools} | more))
 
     def mapped(self, mapping: str, messages: list[dict[str, Any]] | None = None, **more: Any) -> Mapped:
         found = MAPPINGS[mapping].of(self.request(messages, **more))

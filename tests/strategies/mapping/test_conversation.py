@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.mapping import base_id, part_id
-from tests.strategies.mapping.surfaces import CLIENTS
+from tests.strategies.mapping.surfaces import CLIENTS, Surface
 
 EDITOR = "str_replace_based_edit_tool"
 
@@ -171,6 +171,16 @@ def test_what_has_no_exact_counterpart_stays_as_it_is(client: str, past: dict[st
     messages = [{"role": "user", "content": "x"}, turn(past), result("c1", "done")]
     mapped = CLIENTS[client].mapped("claude_text_editor", messages)
     assert mapped.request.messages == messages
+
+
+def test_a_call_of_a_tool_that_would_not_be_called_again_stays() -> None:
+    both = Surface((*CLIENTS["roo"].tools, *CLIENTS["roo_native"].tools[3:]), {})
+    past = [turn(roo_diff("<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"))]
+    assert both.mapped("claude_text_editor", past).request.messages == past
+    past = [turn(call("c1", "read", {"filePath": "src/"}))]
+    assert shown("opencode_old", "claude_text_editor", *past) == past
+    past = [turn(call("c1", "write", {"filePath": "f", "content": "a\r\nb\r\n"}))]
+    assert shown("opencode", "apply_patch", *past) == past
 
 
 def test_a_call_that_stays_can_be_made_again() -> None:

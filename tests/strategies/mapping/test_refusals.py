@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.mapping import Refusal
+from strategies.mapping import Refusal, entities
 from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS, Blocks
 from strategies.mapping.operations import Lines
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Update, read_patch, write_patch
@@ -34,6 +34,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("roo", {"command": "create", "path": "f"}, "`file_text`"),
     ("roo", {"command": "create", "path": "f", "file_text": "```py\nx\n```\n"}, "begins with a code fence"),
     ("roo", {"command": "create", "path": "f", "file_text": "x\n```"}, "ends with a code fence"),
+    ("roo", {"command": "create", "path": "f", "file_text": "1 | a\n2 | b"}, "line numbers"),
     ("opencode", replaced("", "x"), "`old_str` is empty"),
     ("opencode", {"command": "str_replace", "path": "f"}, "needs the texts"),
     ("opencode", {"command": "insert", "path": "f", "insert_line": 1, "insert_text": "x"}, "no tool that inserts"),
@@ -219,3 +220,29 @@ def test_huge_texts_take_linear_time(text: str) -> None:
     past = {"id": "c", "function": {"name": "apply_diff", "arguments": json.dumps({"path": "f", "diff": diff})}}
     CLIENTS["roo"].mapped("claude_text_editor", [{"role": "assistant", "tool_calls": [past]}])
     assert time.perf_counter() - started < 10
+
+
+# --- entities --------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.sampled_from("&;<>'\"[]#0139abglmopqsrtu"), max_size=40) | st.text())
+def test_what_is_written_with_entities_is_the_text_when_they_are_undone(text: str) -> None:
+    assert entities.undone(entities.written(text)) == text
+
+
+def test_entities_are_written_for_tools_that_undo_them() -> None:
+    model = {"command": "create", "path": "f", "file_text": "a &lt; b && c &amp;"}
+    roo, cline = CLIENTS["roo"], CLIENTS["cline"]
+    for client, name, content in (
+        (roo, "m", "a &amp;lt; b && c &amp;amp;"),
+        (roo, "claude-x", model["file_text"]),
+        (cline, "m", model["file_text"]),
+    ):
+        assert calls(back(client.mapped("claude_text_editor", model=name), model))[0][1]["content"] == content
+    (past,) = back(roo.mapped("claude_text_editor"), model)  # type: ignore[misc]
+    turn = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "function": {"name": past.name, "arguments": past.arguments}}],
+    }
+    (message,) = roo.mapped("claude_text_editor", [turn]).request.messages
+    assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == model

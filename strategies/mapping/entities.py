@@ -1,0 +1,35 @@
+"""Entities that Roo's tools undo once in some values, unless the model's name says that it needs no help.
+
+`written` makes of a text what is that text again when the tool has undone it. Older versions know fewer of these; what
+is written is right for them too, as all of them undo `&amp;` last.
+"""
+
+import re
+
+__all__ = ["undone", "written"]
+
+_ENTITIES = (
+    ("&lt;", "<"),
+    ("&gt;", ">"),
+    ("&quot;", '"'),
+    ("&#39;", "'"),
+    ("&apos;", "'"),
+    ("&#91;", "["),
+    ("&#93;", "]"),
+    ("&lsqb;", "["),
+    ("&rsqb;", "]"),
+    ("&amp;", "&"),
+)
+_AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in _ENTITIES)})")
+
+
+def written(text: str) -> str:
+    """The text as it must be given."""
+    return _AMPERSAND.sub("&amp;", text)
+
+
+def undone(text: str) -> str:
+    """The text as the tool takes it."""
+    for entity, char in _ENTITIES:
+        text = text.replace(entity, char)
+    return text
