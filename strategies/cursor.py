@@ -60,7 +60,7 @@ def overlap(text: str, start: int, marker: str) -> int:
 class Cursor:
     """A window onto arriving text; `pos` counts in the window, `offset` from the candidate's first character."""
 
-    __slots__ = ("_base", "anchor", "cut", "eof", "floor", "pos", "text")
+    __slots__ = ("_base", "anchor", "cut", "eof", "floor", "is_last", "pos", "text")
 
     def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False) -> None:
         self.text = text
@@ -72,6 +72,8 @@ class Cursor:
         """Text from here on is kept, so that the dialect may go back."""
         self.floor: int | None = None
         """The call ends here; what is read beyond is given back by the reader."""
+        self.is_last = False
+        """Nothing but white space was found behind the call's end."""
         self._base = 0
 
     @property

@@ -240,6 +240,8 @@ class Dialect:
     """Those that count only as the first text of a line."""
     may_open: Callable[[Context, Opening], bool] = _anywhere
     """Whether an opener at this place counts at all."""
+    inline: bool = False
+    """Its grammar itself says what an opener in the middle of a line of words comes to."""
     results: tuple[str, ...] = ()
     """What starts a tool result in this dialect: at a line start after a call, everything from it on is invented."""
     models: tuple[str, ...] = ()

@@ -4,7 +4,15 @@ import re
 
 from strategies.dialect import Opening
 
-__all__ = ["FenceMark", "closes_fence", "is_announced_example", "is_quoted", "may_open_fence", "opens_fence"]
+__all__ = [
+    "FenceMark",
+    "closes_fence",
+    "is_announced_example",
+    "is_quoted",
+    "may_open_fence",
+    "opens_fence",
+    "stands_in_words",
+]
 
 _QUOTES = "\"'“”‘’«»„「『`"
 _OPENING_QUOTES = ("«", "„")
@@ -58,8 +66,8 @@ def closes_fence(line: str, fence: FenceMark, *, partial: bool = False) -> bool:
     return run[0] == mark and len(run) >= size and len(indent) <= column + 3
 
 
-def is_quoted(opening: Opening, level: str) -> bool:
-    """Whether an opener of this evidence level stands in a quotation or inside running text."""
+def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
+    """Whether an opener of this evidence level stands in a quotation, or in running text unless `inline` allows it."""
     line = opening.line
     if line.lstrip().startswith(">"):
         return True
@@ -71,9 +79,12 @@ def is_quoted(opening: Opening, level: str) -> bool:
         return True
     if level not in "CD":
         return False
-    if _LIST_ITEM.match(line):
-        return True
-    told = line.rstrip()
+    return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
+
+
+def stands_in_words(opening: Opening) -> bool:
+    """Whether an opener stands in a line of words that does not end a sentence before it."""
+    told = opening.line.rstrip()
     return bool(told) and told[-1] not in _SENTENCE_ENDS
 
 

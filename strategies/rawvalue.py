@@ -353,6 +353,7 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
     ends = nested = 0
     stray = False
     yield from cur.ws()
+    cur.is_last = yield from cur.at_end()
     while True:
         if not (yield from cur.until("<", tail)):
             break

@@ -299,7 +299,7 @@ class Reader:
         return tuple(
             row
             for row in rows
-            if (row.level == "A" or not is_quoted(opening, row.level))
+            if (row.level == "A" or not is_quoted(opening, row.level, inline=row.inline))
             and (row.level in "AB" or not self._callers or row.family in self._callers)
             and row.may_open(self._context, opening)
         )

@@ -29,6 +29,7 @@ from strategies.dialects.parameter_calls import (
     read_call_end,
     read_parameters,
 )
+from strategies.inline import in_line
 from strategies.parameter_renderer import ParameterRenderer
 from strategies.payload import marked_json
 from strategies.rawvalue import Way
@@ -189,7 +190,8 @@ BARE_INVOKE = Dialect(
     family="invoke",
     level="C",
     openers=lambda _context: ("<invoke ", f"<{_PREFIX}invoke "),
-    parse=_parse_bare,
+    parse=in_line(_parse_bare),
+    inline=True,
     results=(*_RESULTS, "<response>"),
     carriers=_CARRIERS,
     example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',

@@ -18,6 +18,7 @@ from attrs import evolve
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.parameter_calls import NAME, QUOTED, Call, Form, group, read_call
+from strategies.inline import in_line
 from strategies.parameter_renderer import ParameterRenderer, in_lines, inline
 from strategies.payload import marked_json
 
@@ -224,7 +225,8 @@ BARE_FUNCTION = Dialect(
         *("<function=", "<function ", "< function", "<functionname=", "<function\u0120"),
         *("<call=", "<tool=", "<invoke="),
     ),
-    parse=_parse_bare,
+    parse=in_line(_parse_bare),
+    inline=True,
     may_open=_may_open_bare,
     results=("<tool_response>",),
     models=_MODELS,

@@ -35,6 +35,7 @@ from strategies.dialects.tag_call import (
 )
 from strategies.dialects.tag_forms import holds_args, is_adapted, is_older_form
 from strategies.dialects.tag_parameters import read_end, read_line_value, read_parameters
+from strategies.inline import in_line
 from strategies.names import resolve_parameter
 from strategies.rawvalue import Way
 from strategies.registry import known_tools
@@ -324,7 +325,8 @@ GENERIC = Dialect(
     family="tag XML",
     level="C",
     openers=_openers,
-    parse=_parse,
+    parse=in_line(_parse),
+    inline=True,
     results=("<tool_response>", "<tool_result>", "[Tool Result:", "Tool Result from "),
     carriers=_CARRIERS,
     renderer=GenericTags(),
