@@ -218,7 +218,7 @@ class FileList:
 
 @frozen
 class Content:
-    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips what looks stray."""
+    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips what looks odd."""
 
     key: str = "content"
     count: str = "line_count"

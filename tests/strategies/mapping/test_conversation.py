@@ -120,6 +120,18 @@ def test_calls_whose_ids_do_not_belong_together_stay_apart(ids: tuple[Any, Any])
     assert {one["function"]["name"] for one in messages[0]["tool_calls"]} == {"apply_patch"}
 
 
+def test_a_part_that_is_there_twice_joins_nothing() -> None:
+    parts = [edit(call_id, "a\n", "b\n") for call_id in ("c1", "c1_2of2", "c1_2of2")]
+    assert len(shown("opencode", "apply_patch", turn(*parts))[0]["tool_calls"]) == 3
+
+
+def test_a_block_that_ends_with_an_empty_line_says_so() -> None:
+    diff = "------- SEARCH\na\n\n=======\nb\n+++++++ REPLACE"
+    (message,) = shown("cline", "claude_text_editor", turn(call("c1", "replace_in_file", {"path": "f", "diff": diff})))
+    arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
+    assert (arguments["old_str"], arguments["new_str"]) == ("a\n\n", "b\n")
+
+
 def test_parts_of_one_call_that_would_not_lead_back_stay_apart() -> None:
     partial = edit("c1_2of2", "c", "d")
     messages = shown("opencode", "apply_patch", turn(edit("c1", "a\n", "b\n"), partial), result("c1_2of2", "two"))
