@@ -70,7 +70,8 @@ def serve(context: click.Context) -> None:
     """Run the gateway until it is told to stop.
 
     Without UPSTREAM_URL, and on loopback, scripted demo models answer. SIGTERM and Ctrl-C let open streams finish;
-    SIGHUP reads GATEWAY_ENV_FILE, GATEWAY_CONFIG and key files anew.
+    SIGHUP reads GATEWAY_ENV_FILE, GATEWAY_CONFIG and key files anew; with several workers SIGUSR2 also replaces them,
+    one after the other (see `toolgate reload`).
 
     \b
     Examples:

@@ -32,16 +32,31 @@ def banner(settings: Settings, url: str) -> str:
 
 def _lines(settings: Settings, url: str) -> Iterator[str]:
     yield f"Toolgate {__version__} listens on {url}"
-    yield f"  model server  {settings.upstream_url or 'the embedded demo (UPSTREAM_URL is not set)'}"
+    yield f"  model server  {_servers(settings)}"
     yield f"  keys          {_keys(settings)}"
     yield f"  strategies    {','.join(map(str, settings.strategy_rules)) or 'built-in table'}"
     if settings.transform_mode == "off" or not settings.tool_calling_enabled:
         yield "  tool calls    off: answers are relayed untouched"
-    yield f"  metrics       {url}/metrics"
+    if settings.transform_mode not in ("off", "full"):
+        yield f"  rollout       {settings.transform_mode}: see `toolgate rollout status`"
+    yield f"  metrics       {_metrics(settings, url)}"
     for warning in settings.warnings:
         yield f"  warning       {warning}"
     yield ""
     yield from _demo_lines(settings, url) if settings.is_demo else _first_steps(settings, url)
+
+
+def _servers(settings: Settings) -> str:
+    named = [settings.upstream_url] if settings.upstream_url else []
+    named += [f"{each.url} ({each.name})" for each in settings.routes.upstreams]
+    return ", ".join(named) or "the embedded demo (UPSTREAM_URL is not set)"
+
+
+def _metrics(settings: Settings, url: str) -> str:
+    if settings.workers == 1:
+        return f"{url}/metrics"
+    last = settings.metrics_port + settings.workers - 1
+    return f"http://{settings.metrics_host}:{settings.metrics_port} to :{last}, one port for each worker"
 
 
 def _keys(settings: Settings) -> str:

@@ -521,8 +521,7 @@ class Settings:
         "METRICS_SD_FILE",
         text,
         None,
-        "File in which the supervisor of several workers keeps their metrics addresses, as Prometheus reads them "
-        "(http_sd, file_sd).",
+        "File in which the metrics addresses of all workers are kept, as Prometheus reads them (file_sd, http_sd).",
     )
     log_level: Literal["debug", "info", "warning", "error"] = _watch(
         "LOG_LEVEL", choice("debug", "info", "warning", "error"), "info", "Least severe event that is logged."

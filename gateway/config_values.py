@@ -256,7 +256,7 @@ def tool_maps(raw: str) -> tuple[tuple[str, str], ...]:
     for part in names(raw):
         pattern, equals, name = part.rpartition("=")
         if name.strip() not in (*MAPPINGS, "none") or (equals and not pattern.strip()):
-            raise ValueError(f"must be {' or '.join(MAPPINGS)}, or a list such as claude*={next(iter(MAPPINGS))}")
+            raise ValueError(f"must be {' or '.join(sorted(MAPPINGS))}, or a list such as claude*=claude_text_editor")
         pairs.append((pattern.strip() or "*", name.strip()))
     return tuple(pairs)
 

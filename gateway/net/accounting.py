@@ -24,7 +24,14 @@ log = structlog.get_logger("toolgate")
 
 
 def account(turn: Turn) -> None:
-    """Write the request down; called once, when it has ended."""
+    """Write the request down; called once, when it has ended. A fault in it costs the record, never the answer."""
+    try:
+        _account(turn)
+    except Exception:
+        log.exception("accounting_failed", route=turn.route)
+
+
+def _account(turn: Turn) -> None:
     ended = turn.patience.now()
     _measure_request(turn, ended)
     _measure_upstream(turn, ended)

@@ -110,6 +110,8 @@ def _written(data: bytes) -> str:
 
 
 def _bytes_of(call_id: str) -> bytes | None:
+    # Of one call that became several, the further ones say behind the id which of how many they are.
+    call_id = call_id[: len(PREFIX)] + call_id[len(PREFIX) :].partition("_")[0]
     word = call_id.removeprefix(PREFIX)
     if len(word) != ID_LENGTH or len(call_id) != ID_LENGTH + len(PREFIX) or not _VALUES.keys() >= set(word):
         return None

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
@@ -27,6 +27,8 @@ OnDrop = Callable[[str, int], None]
 
 _MAX_QUEUED_LINES = 10_000
 _MAX_BATCH_LINES = 256
+_MAX_BATCH_BYTES = 4096
+"""What a pipe takes in one piece: the lines of several processes do not mix in it."""
 _GATHER_S = 0.02
 """How long the first line of a batch waits for others: waking the thread for each would cost more than the line."""
 _CLOSE_TIMEOUT_S = 2.0
@@ -68,8 +70,8 @@ class LineWriter:
         is_open = True
         while is_open:
             batch, is_open = self._batch()
-            if batch:
-                self._write_all(b"".join(batch), len(batch))
+            for lines in _portions(batch):
+                self._write_all(b"".join(lines), len(lines))
 
     def _batch(self) -> tuple[list[bytes], bool]:
         """The lines that are there, at least one, and whether more may come."""
@@ -97,6 +99,20 @@ class LineWriter:
             except OSError:
                 self._on_drop("write_failed", lines)
                 return
+
+
+def _portions(batch: list[bytes]) -> Iterator[list[bytes]]:
+    """The lines in portions that are written in one piece, as far as single lines allow."""
+    portion: list[bytes] = []
+    size = 0
+    for line in batch:
+        if portion and size + len(line) > _MAX_BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(line)
+        size += len(line)
+    if portion:
+        yield portion
 
 
 def configure_logging(

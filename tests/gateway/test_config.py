@@ -181,7 +181,6 @@ def test_a_rule_with_a_dialect_that_nothing_writes_is_refused(rule):
 @pytest.mark.parametrize(
     "environ",
     [
-        {"TOOL_MAP": "apply_patch"},
         {"METRICS_MODE": "multiproc"},
     ],
 )
@@ -225,6 +224,32 @@ def test_steps_rise():
             or "rising" in str(faults_of({"CANARY_STEPS": steps}))
             or "0 to 100" in str(faults_of({"CANARY_STEPS": steps}))
         )
+
+
+@pytest.mark.parametrize(
+    ("raw", "read"),
+    [
+        ("apply_patch", (("*", "apply_patch"),)),
+        ("claude*=claude_text_editor, gpt*=apply_patch", (("claude*", "claude_text_editor"), ("gpt*", "apply_patch"))),
+        ("none", (("*", "none"),)),
+    ],
+)
+def test_tools_are_mapped_for_all_models_or_some(raw, read):
+    settings = load({"TOOL_MAP": raw})
+    assert settings.tool_map == read
+    [shown] = [value for name, value, _ in describe(settings) if name == "TOOL_MAP"]
+    assert load({"TOOL_MAP": shown}).tool_map == read
+
+
+@pytest.mark.parametrize("wrong", ["vim", "claude*=", "=apply_patch", "a=b"])
+def test_a_mapping_that_is_not_there_is_refused(wrong):
+    assert "apply_patch or claude_text_editor" in str(faults_of({"TOOL_MAP": wrong}))
+
+
+def test_aliases_of_tools_name_both_sides():
+    settings = load({"TOOL_ALIASES": "readFile=read_file, Bash=execute_command"})
+    assert settings.tool_aliases == (("readFile", "read_file"), ("Bash", "execute_command"))
+    assert "TOOL_ALIASES" in str(faults_of({"TOOL_ALIASES": "readFile"}))
 
 
 def test_known_differences_name_what_they_cover_and_until_when():
