@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import attrs
 import click
 from attrs import frozen
 
@@ -28,7 +29,7 @@ def check(environ: Mapping[str, str]) -> Checked:
     """Read the settings as a start would, and see that the strategies they name exist."""
     settings, faults = inspect(environ)
     loaded = load_strategies()
-    factory = ToolExecutionFactory(loaded.strategies, rules=settings.strategy_rules)
+    factory = ToolExecutionFactory(loaded.strategies, rules=settings.all_rules())
     return Checked(
         settings=settings,
         faults=(*faults, *(f"STRATEGY_RULES: {fault}" for fault in factory.faults())),
@@ -38,7 +39,7 @@ def check(environ: Mapping[str, str]) -> Checked:
 
 def report(checked: Checked, *, as_json: bool, colour: bool | None) -> None:
     """Print what was found: the settings to stdout, faults and warnings to stderr unless all is one JSON document."""
-    rows = describe(checked.settings)
+    rows = [*describe(checked.settings), *_routes(checked.settings)]
     if as_json:
         document = {
             "schema_version": _SCHEMA_VERSION,
@@ -56,6 +57,22 @@ def report(checked: Checked, *, as_json: bool, colour: bool | None) -> None:
         click.echo(f"fault: {fault}", err=True)
     if not checked.faults:
         click.echo("No faults.", err=True)
+
+
+def _routes(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """The tables of the TOML file as rows like those of settings, their secrets masked."""
+    source = f"file {settings.config_file}"
+    for upstream in settings.routes.upstreams:
+        told = [
+            upstream.url,
+            f"kind={upstream.kind}",
+            *(["models=" + ",".join(upstream.models)] * bool(upstream.models)),
+        ]
+        told += ["api_key=********"] * bool(upstream.api_key) + ["cookies=********"] * bool(upstream.cookies)
+        yield f"upstreams.{upstream.name}", " ".join(told), source
+    for rule in settings.routes.models:
+        fields = attrs.asdict(rule, filter=lambda field, value: value is not None and field.name != "match")
+        yield f"models.{rule.match}", " ".join(f"{name}={value}" for name, value in fields.items()), source
 
 
 def show_reference(*, markdown: bool, colour: bool | None) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 from attrs import frozen
 
+from gateway.config import inspect
 from gateway.supervisor_status import Status, read_status
 
 __all__ = ["Outcome", "reload"]
@@ -61,6 +62,7 @@ def reload(
       toolgate reload --restart
       toolgate reload --pid-file /run/toolgate/pid --json
     """
+    pid_file = pid_file or inspect(os.environ)[0].pid_file  # it may be named in GATEWAY_ENV_FILE
     if pid_file is None:
         raise click.UsageError("which gateway? Set GATEWAY_PID_FILE for it and for this command, or give --pid-file.")
     outcome = ask(pid_file, restart=restart, timeout_s=timeout_s, dry_run=dry_run)
