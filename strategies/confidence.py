@@ -43,6 +43,7 @@ _COSTS = {
     "document_closed_by_next": 12,
     "value_closed_by_next": 5,
     "in_line_of_words": 5,
+    "sole_words": 5,
     "unknown_argument": 3,
     "known_tool_only": 1,
     "call_closer_missing": 2,

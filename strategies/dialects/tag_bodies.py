@@ -7,9 +7,12 @@ back at once.
 import re
 
 from strategies.cursor import Cursor, Reject, Steps
+from strategies.dialect import Opening
 from strategies.dialects.tag_call import TagCall, tag_parts
 from strategies.jsonish import JsonFault, parse
+from strategies.markerless import ends_message
 from strategies.names import resolve_parameter
+from strategies.rawvalue import decode_entities
 from strategies.yamlish import NoMapping, read_mapping
 
 __all__ = [
@@ -18,6 +21,7 @@ __all__ = [
     "read_name_attribute",
     "read_sole_value",
     "read_unclosed_tag",
+    "read_words",
     "read_yaml_body",
 ]
 
@@ -29,6 +33,10 @@ _SPACES = re.compile(r" *")
 _BLANKS = re.compile(r"[ \t]*")
 _KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
 _SOLE_BOUND = 1024
+_FOR_PEOPLE = frozenset({"answer", "message", "question", "response", "result", "summary", "text", "thought"})
+_COMPOUND = re.compile(r"[a-z][_-][A-Za-z]|[a-z][A-Z]")
+_WORDS_RUN = re.compile(r"[^<]*")
+_WORDS_BOUND = 1 << 14
 _KEY_BOUND = 128
 
 
@@ -96,6 +104,35 @@ def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
     if _PATH_NAME.search(names[0]) and _WORDS.search(text.strip()):
         raise Reject("words where a path belongs")
     call.store(names[0], text.strip())
+
+
+def read_words(cur: Cursor, call: TagCall, opening: Opening) -> Steps:
+    """`<send_message>It is done.</send_message>`: words for a person, in a call that is all of the answer's end.
+
+    False where the tool has no such parameter; a tag that is one common word is never taken for such a call.
+    """
+    key = _words_of(call)
+    if not key or not opening.starts_line or not _COMPOUND.search(call.tag):
+        return False
+    text = yield from cur.match(_WORDS_RUN, _WORDS_BOUND)
+    if not text.strip() or not (yield from cur.lit(f"</{call.tag}>")):
+        raise Reject("no parameter")
+    call.end = cur.offset
+    if not (yield from ends_message(cur)):
+        raise Reject("no parameter")
+    call.mends.append("sole_words")
+    call.store(key, decode_entities(key, text.strip(), call.values.get))
+    return True
+
+
+def _words_of(call: TagCall) -> str:
+    """The one text that the tool takes, if that is what a person reads."""
+    schema = call.schema
+    names = [name for name, prop in schema.properties.items() if prop.is_string]
+    if schema.required:
+        names = [*schema.required] if len(schema.required) == 1 else []
+    is_one = len(names) == 1 and names[0] in _FOR_PEOPLE and schema.prop(names[0]).only_string
+    return names[0] if is_one else ""
 
 
 def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:

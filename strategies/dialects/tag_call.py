@@ -81,6 +81,8 @@ class TagCall:
     """The parameters stand in `<args>`, to be brought to the schema when all are read."""
     sink: Sink | None = None
     """What takes the value under way."""
+    end: int | None = None
+    """Where the call ends, if that is known already."""
     stub: str = ""
     distinct: bool = False
     ends: tuple[str, ...] = field(init=False)

@@ -24,6 +24,7 @@ from strategies.dialects.tag_bodies import (
     read_name_attribute,
     read_sole_value,
     read_unclosed_tag,
+    read_words,
     read_yaml_body,
 )
 from strategies.dialects.tag_call import (
@@ -127,6 +128,9 @@ def _stands_alone(cur: Cursor, call: TagCall, opening: Opening, size: int) -> St
 
 def _rest(cur: Cursor, call: TagCall, opening: Opening, arguments: Arguments) -> Steps:
     """The parameters, the end, the call."""
+    if call.end is not None:
+        yield from call.drafts(call.end)
+        return
     way = Way.of(opening.hint)
     if _may_flow(call):
         arguments.begin(call.tool.name)
@@ -155,6 +159,8 @@ def _body(cur: Cursor, call: TagCall, tools: tuple[Tool, ...], opening: Opening)
         return
     tag = (yield from cur.tag()) if first == "<" else None
     if tag is None:
+        if (yield from read_words(cur, call, opening)):
+            return
         if spaces:
             raise Reject("no parameter")
         yield from read_sole_value(cur, call)
