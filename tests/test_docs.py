@@ -13,10 +13,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 from attrs import frozen
 
 from gateway import __version__
+from gateway.__main__ import cli
 from gateway.app import Gateway
 from gateway.config import load, settings_table_markdown
 from gateway.core import errors
@@ -52,6 +54,7 @@ SHELL = [block for block in blocks(README) if block.language == "sh"]
 RUN_HERE = [block for block in SHELL if block.text.startswith(("curl ", "printf "))]
 CHECKED = [line for block in SHELL if block not in RUN_HERE for line in block.text.splitlines()]
 CONFIGURATIONS = [block for block in blocks(README) if block.language == "json" and URL in block.text]
+TABLES = [block for block in blocks(README) if block.language == "toml"]
 PYTHON = [block for block in blocks(README) if block.language == "python"]
 
 
@@ -101,6 +104,7 @@ def test_the_readme_has_something_to_run() -> None:
     assert {block.text.split()[0] for block in RUN_HERE} == {"curl", "printf"}
     assert CONFIGURATIONS
     assert PYTHON
+    assert TABLES
 
 
 @pytest.mark.parametrize("command", CHECKED)
@@ -116,8 +120,24 @@ def test_what_the_readme_tells_to_type_can_be_typed(command: str) -> None:
     while "=" in first:
         name, _, environ[name] = first.partition("=")
         first, *arguments = arguments
-    assert (first, *arguments) == (TOOLGATE, "serve")
+    assert first == TOOLGATE
+    found: click.Command = cli
+    context = click.Context(cli, info_name="toolgate")
+    while isinstance(found, click.Group) and arguments and not arguments[0].startswith("-"):
+        named = found.get_command(context, arguments.pop(0))
+        assert named is not None
+        found = named
+    found.make_context("toolgate", arguments, parent=context)
     assert load(environ).port == int(URL.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("block", TABLES, ids=range(len(TABLES)))
+def test_tables_of_upstreams_and_models_can_be_loaded(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "toolgate.toml"
+    path.write_text(block.text, encoding="utf-8")
+    settings = load({"GATEWAY_CONFIG": str(path)})
+    assert settings.routes.upstreams
+    assert settings.routes.models
 
 
 def test_the_gates_run_the_readmes_own_test_command() -> None:
