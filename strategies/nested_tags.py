@@ -46,6 +46,8 @@ class TagReader:
         if opener is None:
             raise NoMarkup
         if "array" in prop.types and ("object" not in prop.types or _is_item(opener, prop.name, 0)):
+            if not _is_item(opener, prop.name, 0):
+                return [self._sole_item(prop.item(0), opener, closer, depth)]
             return self._array(prop, closer, depth)
         if "object" not in prop.types:
             raise NoMarkup
@@ -86,6 +88,20 @@ class TagReader:
         if len(names) != 1:
             raise NoMarkup
         return result
+
+    def _sole_item(self, prop: Prop, opener: str, closer: str, depth: int) -> dict[str, Any]:
+        """The one object of an array, whose members stand where a tag of its own should be around them.
+
+        Where no schema says what members there are, a single one leaves no choice.
+        """
+        is_free = not prop.schema
+        if not is_free and opener not in prop.document.every_property(prop.schema):
+            raise NoMarkup
+        found = self._object(prop, closer, depth)
+        if is_free and len(found) != 1:
+            raise NoMarkup
+        self._mends.append("item_unwrapped")
+        return found
 
     def _object(self, prop: Prop, closer: str, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}

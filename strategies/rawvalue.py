@@ -404,6 +404,8 @@ class _Tail:
 
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}
+_SURE = ("&lt;", "&gt;", "&amp;lt;", "&amp;gt;")
+"""What is only written where everything is escaped; escaped twice it stands for itself."""
 _ENTITY = re.compile("|".join(_ENTITIES))
 _MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md", ".mdx", ".markdown", ".xhtml")
 _PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
@@ -451,7 +453,7 @@ def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str
     """Undo entities where the whole value was clearly escaped and no markup file is being written."""
     if "&" not in text or "<" in text or ">" in text:
         return text
-    if "&lt;" not in text and "&gt;" not in text and not (key == "command" and "&amp;&amp;" in text):
+    if not any(sign in text for sign in _SURE) and not (key == "command" and "&amp;&amp;" in text):
         return text
     if _path_ends(others, _MARKUP_FILES):
         return text

@@ -5,7 +5,7 @@ the clients' tools take it (`clients`). Between them stand a few operations on f
 read into and written from. What a client's tools cannot do exactly is refused, in words for the model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,9 +16,10 @@ from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import ChatRequest
 from strategies.jsonish import dumps
 from strategies.mapping.apply_patch import APPLY_PATCH
-from strategies.mapping.clients import Client
+from strategies.mapping.clients import Client, ClientCall
 from strategies.mapping.conversation import base_id, decoded, part_id, translated
 from strategies.mapping.operations import Create, Lines, Refusal
+from strategies.mapping.seen import cut_line
 from strategies.mapping.surface import Surface
 from strategies.mapping.text_editor import TEXT_EDITOR
 
@@ -47,6 +48,10 @@ class Mapped:
     """What the model is sent; its tools are what a text answer is read against."""
     surface: Surface
     tools_of_client: Client = field(repr=False)
+    reading: Client = field(repr=False)
+    """The same with the tools that the model sees as they are."""
+    past: Sequence[Mapping[str, Any]] = field(repr=False)
+    """The conversation as the client has it."""
 
     @property
     def tools(self) -> ToolSet:
@@ -65,14 +70,19 @@ class Mapped:
         given = decoded(arguments)
         if given is None:
             return Refusal("The arguments are not a JSON object.")
-        operations = self.surface.read(given)
-        calls = operations if isinstance(operations, Refusal) else self.tools_of_client.calls(operations)
+        calls = self._calls(given)
         if isinstance(calls, Refusal):
             return Refusal(f"Nothing was done. {calls.text}")
         return tuple(
             CallBack(name=call.name, arguments=dumps(dict(call.arguments)), number=number, count=len(calls))
             for number, call in enumerate(calls, 1)
         )
+
+    def _calls(self, given: Mapping[str, Any]) -> tuple[ClientCall, ...] | Refusal:
+        operations = self.surface.read(given)
+        if isinstance(operations, Refusal):
+            return operations
+        return cut_line(operations, self.reading, self.past) or self.tools_of_client.calls(operations)
 
 
 @frozen(kw_only=True, eq=False)
@@ -84,7 +94,8 @@ class ToolMapping:
 
     def of(self, request: ChatRequest) -> Mapped | None:
         """The request for the model; `None` where the client has no tools that this surface could stand for."""
-        client = Client.of(request.tools, request.model).only(self.surface.does)
+        everything = Client.of(request.tools, request.model)
+        client = everything.only(self.surface.does)
         if self.surface.name in request.tools or not (client.can(Create) or client.can(Lines)):
             return None
         tool = self.surface.tool(client)
@@ -108,7 +119,9 @@ class ToolMapping:
             tools=ToolSet(_shown(request.tools, tool, client)),
             tool_choice=choice,
         )
-        return Mapped(request=shown, surface=self.surface, tools_of_client=client)
+        return Mapped(
+            request=shown, surface=self.surface, tools_of_client=client, reading=everything, past=request.messages
+        )
 
 
 def _shown(tools: ToolSet, tool: Tool, client: Client) -> list[Tool]:

@@ -218,7 +218,7 @@ class FileList:
 
 @frozen
 class Content:
-    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips what looks odd."""
+    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips odd ends."""
 
     key: str = "content"
     count: str = "line_count"
