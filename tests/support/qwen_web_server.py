@@ -91,6 +91,8 @@ class QwenWebServer:
                 "total_tokens": turn.fresh + turn.cached + turn.output,
             }
             choice: dict[str, Any] = {"delta": {"role": "assistant", **delta}}
+            if turn.end != "stop" and delta is deltas[-1]:
+                choice["finish_reason"] = turn.end
             events.append({"choices": [choice], "response_id": answer_id, "usage": usage})
         return events
 

@@ -18,7 +18,7 @@ from gateway.wire.kinds.anthropic_request import AnthropicOptions, messages_requ
 from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
 from gateway.wire.kinds.listings import listing
-from gateway.wire.kinds.memories import key_of_answer, keys_of_history
+from gateway.wire.kinds.memories import Place, key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
 from gateway.wire.kinds.requests import bounded_nesting
 
@@ -132,7 +132,8 @@ class AnthropicKind:
             streams=streams,
             tells_usage=wants_usage(body),
         )
-        return _Dialogue(ask, answer, situation, self.options)
+        place = Place.after((original or body).get("messages"))
+        return _Dialogue(ask, answer, place, situation, self.options)
 
     def models_ask(self) -> HttpAsk:
         return HttpAsk(method="GET", path="/models", query=(("limit", "1000"),))
@@ -162,10 +163,13 @@ class _Dialogue:
     again = None
     may_be_void = False
 
-    def __init__(self, ask: HttpAsk, answer: Answer, situation: Situation, options: AnthropicOptions) -> None:
+    def __init__(
+        self, ask: HttpAsk, answer: Answer, place: Place, situation: Situation, options: AnthropicOptions
+    ) -> None:
         self.ask = ask
         self._answer = answer
         self._model = answer.model
+        self._place = place
         self._situation = situation
         self._options = options
         self._layout = Layout()
@@ -191,7 +195,7 @@ class _Dialogue:
 
     def remember(self, delivered: Mapping[str, Any] | None = None) -> tuple[Memory, ...]:
         value = self._layout.packed(self._model) if self._is_complete else None
-        key = key_of_answer(KIND, delivered or self._answer.message(), scope=self._situation.scope)
+        key = key_of_answer(KIND, delivered or self._answer.message(), self._place, scope=self._situation.scope)
         if value is None or key is None:
             return ()
         return (Memory(key=key, value=value, ttl_s=self._options.memory_ttl_s),)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from attrs import define, field
 
-from gateway.wire.kinds.memories import key_of_answer, value_in
+from gateway.wire.kinds.memories import Place, key_of_answer, value_in
 
 __all__ = ["KIND", "Layout", "recalled"]
 
@@ -55,6 +55,7 @@ def _is_signed(block: dict[str, Any]) -> bool:
 def recalled(
     known: Mapping[str, bytes],
     message: Mapping[str, Any],
+    place: Place,
     texts: list[dict[str, Any]],
     calls: list[dict[str, Any]],
     *,
@@ -63,7 +64,7 @@ def recalled(
     keeps: bool,
 ) -> list[dict[str, Any]]:
     """The blocks of an assistant's message, with the thoughts that are remembered of it."""
-    kept = value_in(known, key_of_answer(KIND, message, scope=scope)) if keeps else {}
+    kept = value_in(known, key_of_answer(KIND, message, place, scope=scope)) if keeps else {}
     items = _items(kept)
     if not items or kept.get("model") != model:
         return [*texts, *calls]

@@ -19,6 +19,7 @@ from gateway.wire.kinds.anthropic_memory import recalled
 from gateway.wire.kinds.checks import above_zero, header_text
 from gateway.wire.kinds.decoding import dict_of, object_in, string_of
 from gateway.wire.kinds.downlevel import rooted_object
+from gateway.wire.kinds.memories import Place
 from gateway.wire.kinds.requests import (
     BUDGETS,
     Choice,
@@ -222,11 +223,16 @@ class _Conversation:
         self._inline = options.late_system == "inline"
         self._system: list[dict[str, Any]] = []
         self._messages: list[dict[str, Any]] = []
+        self._place = Place()
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
 
     def add(self, message: dict[str, Any], where: str) -> None:
         """One more message."""
+        self._add(message, where)
+        self._place.pass_by(message)
+
+    def _add(self, message: dict[str, Any], where: str) -> None:
         role = message["role"]
         if is_system(message):
             blocks = _blocks(message.get("content"), where, only_text=True)
@@ -268,7 +274,14 @@ class _Conversation:
         texts = _blocks(message.get("content"), f"{where}.content", only_text=True)
         calls = [self._call(call) for call in tool_calls_of(message)]
         return recalled(
-            self._known, message, texts, calls, model=self._model, scope=self._scope, keeps=self._keeps_thoughts
+            self._known,
+            message,
+            self._place,
+            texts,
+            calls,
+            model=self._model,
+            scope=self._scope,
+            keeps=self._keeps_thoughts,
         )
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, str
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
 from gateway.wire.kinds.gemini_request import KIND, GeminiOptions, Names, content_request
 from gateway.wire.kinds.listings import listing
-from gateway.wire.kinds.memories import key_of_answer, keys_of_history
+from gateway.wire.kinds.memories import Place, key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
 from gateway.wire.kinds.requests import bounded_nesting
 
@@ -141,7 +141,8 @@ class GeminiKind:
             streams=streams,
             tells_usage=wants_usage(body),
         )
-        return _Dialogue(ask, answer, situation, names, self.options)
+        place = Place.after((original or body).get("messages"))
+        return _Dialogue(ask, answer, place, situation, names, self.options)
 
     def models_ask(self) -> HttpAsk:
         return HttpAsk(method="GET", path="/models", query=(("pageSize", "1000"),))
@@ -163,11 +164,18 @@ class _Dialogue:
     may_be_void = False
 
     def __init__(
-        self, ask: HttpAsk, answer: Answer, situation: Situation, names: Names, options: GeminiOptions
+        self,
+        ask: HttpAsk,
+        answer: Answer,
+        place: Place,
+        situation: Situation,
+        names: Names,
+        options: GeminiOptions,
     ) -> None:
         self.ask = ask
         self._answer = answer
         self._model = answer.model
+        self._place = place
         self._situation = situation
         self._names = names
         self._options = options
@@ -200,7 +208,7 @@ class _Dialogue:
     def remember(self, delivered: Mapping[str, Any] | None = None) -> tuple[Memory, ...]:
         if not self._is_complete or not (self._signatures or self._text_signature):
             return ()
-        key = key_of_answer(KIND, delivered or self._answer.message(), scope=self._situation.scope)
+        key = key_of_answer(KIND, delivered or self._answer.message(), self._place, scope=self._situation.scope)
         if key is None:
             return ()
         value = {"model": self._model, "calls": self._signatures, "text": self._text_signature}

@@ -16,7 +16,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.wire.kinds.checks import above_zero
 from gateway.wire.kinds.decoding import dict_of, object_in, string_of
 from gateway.wire.kinds.downlevel import openapi_subset, rooted_object
-from gateway.wire.kinds.memories import key_of_answer, value_in
+from gateway.wire.kinds.memories import Place, key_of_answer, value_in
 from gateway.wire.kinds.requests import (
     BUDGETS,
     Function,
@@ -211,11 +211,16 @@ class _Conversation:
         """Results that are not yet among the contents, with the place of their call."""
         self._pictures: list[dict[str, Any]] = []
         self._places: dict[str, int] = {}
+        self._place = Place()
         self._called: dict[str, str] = {}
         """The names of all calls so far, by id."""
 
     def add(self, message: dict[str, Any], where: str) -> None:
         """One more message."""
+        self._add(message, where)
+        self._place.pass_by(message)
+
+    def _add(self, message: dict[str, Any], where: str) -> None:
         role = message["role"]
         if role in ("tool", "function"):
             self._result(message, where)
@@ -258,7 +263,7 @@ class _Conversation:
             self._contents.append({"role": role, "parts": parts})
 
     def _answer(self, message: dict[str, Any], where: str) -> list[dict[str, Any]]:
-        kept = value_in(self._known, key_of_answer(KIND, message, scope=self._scope))
+        kept = value_in(self._known, key_of_answer(KIND, message, self._place, scope=self._scope))
         kept = kept if kept.get("model") == self._model else {}
         parts = self._parts(message.get("content"), f"{where}.content", only_text=True)
         if signature := string_of(kept.get("text")):
