@@ -10,6 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml  # type: ignore[import-untyped]
 
@@ -53,7 +54,9 @@ def test_the_image_runs_as_nobody_in_particular_and_can_be_read_only() -> None:
 def test_the_health_check_is_a_command_of_ours() -> None:
     program, command, option = json.loads(instructions("HEALTHCHECK")[0].split(" CMD ")[1])
     assert program == "toolgate"
-    assert option in [name for parameter in cli.commands[command].params for name in parameter.opts]
+    found = cli.get_command(click.Context(cli), command)
+    assert found is not None
+    assert option in [name for parameter in found.params for name in parameter.opts]
 
 
 def test_what_is_copied_is_there_and_reaches_the_builder() -> None:
