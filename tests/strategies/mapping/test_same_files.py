@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from strategies.mapping import Refusal
-from tests.strategies.mapping.surfaces import CLIENTS, back
+from strategies.mapping import CallBack, Refusal
+from tests.strategies.mapping.surfaces import CLIENTS, Surface, back
 from tests.support.edit_tools import Files, ToolError, count, patch_tool, text_editor
 
 EDITS = 250
@@ -127,6 +127,7 @@ def test_text_editor(name: str, odd: bool) -> None:
         files: Files = {} if arguments["command"] == "create" else {"a.py": text}
         client.run(files, found)
         assert files == wanted or (name == "cline" and only_ends_differ(files, wanted)), (text, arguments, found)
+        assert_leads_back(client, "claude_text_editor", found)
         seen["same"] += 1
     assert seen["same"] > EDITS * (0.3 if odd or whole else 0.75), seen
 
@@ -173,8 +174,21 @@ def test_patch(name: str, odd: bool) -> None:
             seen["failed"] += 1
             continue
         assert files == wanted or only_ends_differ(files, wanted), (text, written, found)
+        assert_leads_back(client, "apply_patch", found)
         seen["same"] += 1
     assert seen["same"] > EDITS * (0.3 if odd else 0.6), seen
+
+
+def assert_leads_back(client: Surface, mapping: str, made: tuple[CallBack, ...]) -> None:
+    """What the client did is one call of the model in the past, and that call would be made the same again."""
+    past = [
+        {"id": call.id("c"), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in made
+    ]
+    mapped = client.mapped(mapping, [{"role": "assistant", "content": None, "tool_calls": past}])
+    (call,) = mapped.request.messages[0]["tool_calls"]
+    assert call["id"] == "c"
+    assert mapped.back(call["function"]["name"], call["function"]["arguments"]) == made
 
 
 def only_ends_differ(files: Files, wanted: Files) -> bool:
