@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from attrs import evolve
@@ -96,7 +96,7 @@ every_store = pytest.mark.parametrize("address", KINDS, indirect=True)
 shared_stores = pytest.mark.parametrize("address", SHARED, indirect=True)
 
 
-def a_request(at: float = 1.0, **fields: object) -> RequestRecord:
+def a_request(at: float = 1.0, **fields: Any) -> RequestRecord:
     return evolve(RequestRecord(id=f"r{at}", at=at, key="k", model="m", upstream="u"), **fields)
 
 
@@ -188,7 +188,9 @@ async def test_half_a_surrogate_pair_costs_one_character(store):
 
 @every_store
 async def test_numbers_of_a_decision_that_json_cannot_say_stay_readable(store):
-    decision = evolve(ALL_KINDS[4], numbers={"a": float("inf"), "b": float("-inf"), "c": float("nan"), "d": 1.0})
+    decision = ALL_KINDS[4]
+    assert isinstance(decision, DecisionRecord)
+    decision = evolve(decision, numbers={"a": float("inf"), "b": float("-inf"), "c": float("nan"), "d": 1.0})
     await store.append([decision])
     [found] = await all_of(store.scan(DecisionRecord))
     assert found.numbers.keys() == {"a", "b", "d"}

@@ -207,7 +207,7 @@ def test_where_the_rollout_stands_beats_where_the_settings_began(store, killed, 
 
 def first_call(path: Path) -> str:
     told = json.loads(run(*PERIOD, "--json", environ=settings(path)).stdout)
-    return next(each["id"] for each in told["review"]["sample"] if each["label"] is None)
+    return str(next(each["id"] for each in told["review"]["sample"] if each["label"] is None))
 
 
 def test_a_label_is_kept_and_counts_in_the_next_report(store):

@@ -114,7 +114,7 @@ async def test_a_sticky_header_tells_conversations_apart(gateway, upstream, clie
     running = await gateway(
         upstream.url, TRANSFORM_MODE="canary", CANARY_PERCENT="50", CANARY_STICKY_HEADER="X-Session"
     )
-    arms = {}
+    arms: dict[str, set[str]] = {}
     for number in range(40):
         session = f"s{number % 20}"
         got = await ask(client, running.url, request(user=str(number)), headers={"X-Session": session})

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from attrs import evolve, frozen
 
@@ -13,6 +13,7 @@ from gateway.core.records import (
     DecisionRecord,
     FeedbackRecord,
     LabelRecord,
+    Outcome,
     OutcomeRecord,
     Record,
     RequestRecord,
@@ -239,7 +240,7 @@ class _Maker:
                 strategy=request.strategy,
                 dialect=request.dialect,
                 epoch=1,
-                outcome=outcome,
+                outcome=cast("Outcome", outcome),
                 reason=self.random.choice(("missing_argument", "unknown_tool")) if outcome == "rejected" else "",
                 tool="read_file",
             )

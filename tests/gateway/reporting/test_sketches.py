@@ -1,6 +1,8 @@
 """Summaries of bounded size: what they promise, against the exact answer."""
 
 import math
+from functools import partial
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,9 +46,9 @@ def test_distinct_names_are_exact_and_then_close():
 @settings(max_examples=60)
 def test_the_chosen_do_not_depend_on_the_order(names, size):
     def chosen(given_):
-        found = Chosen(size)
+        found: Chosen[Any] = Chosen(size)
         for name in given_:
-            found.offer(draw(*name, has_text=bool(name[1])), lambda name=name: name)
+            found.offer(draw(*name, has_text=bool(name[1])), partial(_same, name))
         return found.items()
 
     assert chosen(names) == chosen(names[::-1])
@@ -57,15 +59,15 @@ def test_the_chosen_do_not_depend_on_the_order(names, size):
 def test_every_item_is_as_likely_as_any_other():
     hits = [0] * 10
     for trial in range(3000):
-        found = Chosen(1)
+        found: Chosen[int] = Chosen(1)
         for place in range(10):
-            found.offer(draw(f"{trial}", place, has_text=True), lambda place=place: place)
+            found.offer(draw(f"{trial}", place, has_text=True), partial(_same, place))
         hits[found.items()[0]] += 1
     assert all(220 < count < 380 for count in hits)
 
 
 def test_names_beyond_the_bound_share_one_place():
-    counts = Counts(list, limit=3)
+    counts: Counts[list[int]] = Counts(list, limit=3)
     for number in range(10):
         counts.at(f"n{number}").append(number)
     assert dict(counts.items()) == {"n0": [0], "n1": [1], "n2": [2], "other": [3, 4, 5, 6, 7, 8, 9]}
@@ -87,3 +89,7 @@ def test_an_interval_holds_its_share(hits, more):
     told = rate(hits, hits + more)
     assert 0 <= told.low <= told.high <= 1
     assert told.share is None or told.low - 1e-6 <= told.share <= told.high + 1e-6
+
+
+def _same(item: Any) -> Any:
+    return item

@@ -1,6 +1,7 @@
 """Addresses of stores."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -60,4 +61,7 @@ def test_an_address_of_no_store_is_refused_without_being_repeated(url):
 def test_three_slashes_are_a_relative_path_and_four_an_absolute_one():
     relative = open_store("sqlite:///a/b%20c.db", prefix="", timeout_ms=1)
     absolute = open_store("sqlite:////a/b.db", prefix="", timeout_ms=1)
-    assert [store._journal.path for store in (relative, absolute)] == [Path("a/b c.db"), Path("/a/b.db")]
+    assert [cast("SqliteStore", store)._journal.path for store in (relative, absolute)] == [
+        Path("a/b c.db"),
+        Path("/a/b.db"),
+    ]

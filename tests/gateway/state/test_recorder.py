@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def quick(monkeypatch):
 async def start(store, gauges, no_leaks: None) -> AsyncIterator[StartRecorder]:
     running: list[asyncio.Task[None]] = []
 
-    async def started(recorder: Recorder | None = None, **options: object) -> Recorder:
+    async def started(recorder: Recorder | None = None, **options: Any) -> Recorder:
         recorder = recorder or Recorder(store=store, telemetry=gauges, **options)
         running.append(asyncio.get_running_loop().create_task(recorder.run()))
         return recorder

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -40,7 +41,7 @@ async def fill(store: RedisStore) -> None:
 async def keys(server: RedisServer, store: RedisStore) -> dict[str, int]:
     """All keys, numbers and digests left out, and how long each lives in seconds; -1 for ever."""
     found = await store._client.keys("*")
-    return {re.sub(r"[0-9a-f]{10,}", "_", key.decode()): await store._client.ttl(key) for key in found}
+    return {re.sub(r"[0-9a-f]{10,}", "_", cast("bytes", key).decode()): await store._client.ttl(key) for key in found}
 
 
 async def test_every_key_begins_with_the_prefix_and_what_grows_has_an_end(server, store):

@@ -165,7 +165,7 @@ async def test_trimming_forgets_values_whose_time_is_over(store, path):
 
 
 @pytest.fixture
-async def wall(path: Path, no_leaks: None) -> AsyncIterator[list[float]]:
+async def wall(path: Path, no_leaks: None) -> list[float]:
     return [1000.0]
 
 
@@ -176,7 +176,7 @@ async def test_blocks_close_with_their_second(path, wall):
     wall[0] = 1001.0
     await store.tally({"a": 5}, [])
     [block] = await store.blocks(0)
-    assert (block.number, block.counts, block.marks) == (1000, {"a": 1}, {"x"})
+    assert (block.number, dict(block.counts), set(block.marks)) == (1000, {"a": 1}, {"x"})
     await store.close()
 
 
