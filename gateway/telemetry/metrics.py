@@ -2,22 +2,22 @@
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 from attrs import frozen
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 
 from gateway.telemetry.labels import LabelGuard
+from gateway.telemetry.series import Families, Family, HistogramFamily
 
 __all__ = ["CATALOGUE", "Metric", "Metrics", "metrics_table_markdown"]
 
 Kind = Literal["counter", "gauge", "histogram"]
 Zero = tuple[tuple[str, ...], ...]
-_M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _OVERHEAD = (50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 1.0)
 _FIRST_TOKEN = (0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 6.0, 12.0, 25.0, 60.0)
@@ -303,37 +303,35 @@ class Metrics:
         label_cap: int = 40,
         thresholds: Iterable[float] = (),
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # each would be one more series that nobody asks for
         self.registry = CollectorRegistry(auto_describe=True)
-        self._counters: dict[str, _Family[Counter]] = {}
-        self._gauges: dict[str, _Family[Gauge]] = {}
-        self._histograms: dict[str, _Family[Histogram]] = {}
+        self._counters: dict[str, Family] = {}
+        self._gauges: dict[str, Family] = {}
+        self._histograms: dict[str, HistogramFamily] = {}
         self._guard = LabelGuard({"model": models, "tool": tools}, cap=label_cap, on_overflow=self._overflowed)
-        for metric in CATALOGUE:
-            self._register(metric, thresholds)
+        self.registry.register(Families([self._family(metric, thresholds) for metric in CATALOGUE]))
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1) -> None:
         """Add to a counter."""
-        self._counters[name].child(labels).inc(amount)
+        self._counters[name].add(labels, amount)
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Put a value into a histogram."""
-        self._histograms[name].child(labels).observe(value)
+        self._histograms[name].observe(labels, value)
 
     def set(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Set a gauge."""
-        self._gauges[name].child(labels).set(value)
+        self._gauges[name].set(labels, value)
 
     def add(self, name: str, labels: Mapping[str, str], amount: float) -> None:
         """Move a gauge up or down."""
-        self._gauges[name].child(labels).inc(amount)
+        self._gauges[name].add(labels, amount)
 
     def inform(self, name: str, labels: Mapping[str, str]) -> None:
         """Make this the one fact that an `_info` gauge states."""
         self._gauges[name].clear()
-        self._gauges[name].child(labels).set(1)
+        self._gauges[name].set(labels, 1)
 
     def inform_build(self, version: str, revision: str = "unknown") -> None:
         """State what runs here."""
@@ -355,53 +353,22 @@ class Metrics:
             return data, openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
 
-    def _register(self, metric: Metric, thresholds: Iterable[float]) -> None:
-        match metric.kind:
-            case "counter":
-                counter = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
-                self._counters[metric.name] = _Family(counter, metric.labels, self._guard)
-                for values in metric.zero:
-                    self._counters[metric.name].child(dict(zip(metric.labels, values, strict=True)))
-            case "gauge":
-                gauge = Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
-                self._gauges[metric.name] = _Family(gauge, metric.labels, self._guard)
-            case "histogram":
-                buckets = metric.buckets
-                if buckets is _CONFIDENCE:  # a threshold between two edges could not be seen in the histogram
-                    buckets = tuple(sorted({*buckets, *thresholds}))
-                histogram = Histogram(metric.name, metric.help, metric.labels, buckets=buckets, registry=self.registry)
-                self._histograms[metric.name] = _Family(histogram, metric.labels, self._guard)
+    def _family(self, metric: Metric, thresholds: Iterable[float]) -> Family:
+        name, labels = metric.name, metric.labels
+        if metric.kind == "histogram":
+            edges = metric.buckets
+            if edges is _CONFIDENCE:  # a threshold between two edges could not be seen in the histogram
+                edges = tuple(sorted({*edges, *thresholds}))
+            self._histograms[name] = histogram = HistogramFamily(name, metric.help, labels, self._guard, edges)
+            return histogram
+        family = Family(name, metric.help, metric.kind, labels, self._guard)
+        for values in metric.zero:
+            family.series(dict(zip(labels, values, strict=True)))
+        (self._counters if metric.kind == "counter" else self._gauges)[name] = family
+        return family
 
     def _overflowed(self, label: str) -> None:
         self.count("toolgate_label_overflows_total", {"label": label})
-
-
-class _Family(Generic[_M]):
-    """One metric and its children, found by their label values without the library's look-up."""
-
-    __slots__ = ("_children", "_guard", "_labels", "_metric")
-
-    def __init__(self, metric: _M, labels: tuple[str, ...], guard: LabelGuard) -> None:
-        self._metric: _M = metric
-        self._labels = labels
-        self._guard = guard
-        self._children: dict[tuple[str, ...], _M] = {}
-
-    def child(self, labels: Mapping[str, str]) -> _M:
-        if not self._labels:
-            return self._metric
-        raw = tuple(labels[label] for label in self._labels)
-        child = self._children.get(raw)
-        if child is None:
-            values = tuple(self._guard.bounded(label, value) for label, value in zip(self._labels, raw, strict=True))
-            child = self._metric.labels(*values)
-            if values == raw:  # a hostile value must not make the cache grow either
-                self._children[raw] = child
-        return child
-
-    def clear(self) -> None:
-        self._children.clear()
-        self._metric.clear()
 
 
 def metrics_table_markdown() -> str:
