@@ -176,6 +176,12 @@ def roo_diff(body: str) -> dict[str, Any]:
         ("roo", roo_diff("<<<<<<< SEARCH\r\na\r\n=======\r\nb\r\n>>>>>>> REPLACE")),
         ("kilo", call("c1", "read_file", {"files": [{"path": "f", "line_ranges": [[1, 2], [5, 6]]}]})),
         ("kilo", call("c1", "read_file", {"files": []})),
+        ("kilo", call("c1", "read_file", {"files": ["f"]})),
+        ("kilo", call("c1", "read_file", {"files": [{"path": 3}]})),
+        ("pi", call("c1", "edit", {"path": "f", "edits": ["a"]})),
+        ("cline_sdk", call("c1", "editor", {"path": "f", "new_text": 3})),
+        ("cline_sdk", call("c1", "editor", {"path": "f", "new_text": "a", "insert_line": 0})),
+        ("roo", call("c1", "write_to_file", {"path": "f", "content": 3})),
         ("kilo", call("c1", "read_file", {"files": [{"path": "f", "line_ranges": ["1-2"]}]})),
     ],
 )

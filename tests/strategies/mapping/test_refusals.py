@@ -95,6 +95,7 @@ REFUSED_PATCHES: list[tuple[str, str, str]] = [
     ("opencode", patch("*** Delete File: f"), "no tool that deletes"),
     ("roo", patch(UPDATE, "@@ def f():", "-a", "+b"), "behind `@@`"),
     ("roo", patch(UPDATE, "@@", "-a", "+b", "*** End of File"), "`*** End of File`"),
+    ("roo", patch(UPDATE, "@@", "-a\rc", "+b"), "carriage return"),
     ("roo", patch(UPDATE, "@@", "-a", "+b "), "ends with white space"),
     ("roo", patch("*** Add File: g", "+x", UPDATE, "@@", "-a", "+b "), "ends with white space"),
 ]

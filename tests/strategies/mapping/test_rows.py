@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from strategies.mapping import MAPPINGS
+from strategies.mapping import MAPPINGS, Refusal
 from strategies.mapping.clients import ROWS
 from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, schema, shown, tool
 
@@ -298,3 +298,35 @@ def test_a_strict_schema_is_given_its_nulls() -> None:
 def test_a_choice_by_name_is_translated(choice: Any, expected: Any) -> None:
     mapped = CLIENTS["opencode"].mapped("claude_text_editor", tool_choice=choice)
     assert mapped.request.tool_choice == mapped.request.body["tool_choice"] == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, True),
+        ({"oneOf": [{"type": "null"}]}, True),
+        ({"type": "null"}, True),
+        ({"anyOf": "null"}, False),
+        ({"type": "string"}, False),
+        ("null", False),
+    ],
+)
+def test_a_parameter_that_must_be_given_and_may_be_null_is_null(mode: Any, expected: bool) -> None:
+    declared = tool("write", "content* filePath* mode*")
+    declared["function"]["parameters"]["properties"]["mode"] = mode
+    mapped = MAPPINGS["claude_text_editor"].of(Surface((declared,), {}).request())
+    assert (mapped is not None) is expected
+
+
+def test_both_ways_of_counting_named_at_once_name_none() -> None:
+    reader = tool("read", "filePath* offset:integer limit:integer", "0-based, or is it 1-based?")
+    mapped = Surface((reader, CLIENTS["opencode"].tools[2]), {}).mapped("claude_text_editor")
+    assert isinstance(back(mapped, RANGE), Refusal)
+    assert "view_range" not in shown(mapped).parameters["properties"]
+
+
+def test_the_description_of_the_parameter_may_tell_how_lines_are_counted() -> None:
+    reader = tool("read", "filePath* offset:integer limit:integer")
+    reader["function"]["parameters"]["properties"]["offset"]["description"] = "Where to start (0-based)"
+    mapped = Surface((reader, CLIENTS["opencode"].tools[2]), {}).mapped("claude_text_editor")
+    assert calls(back(mapped, RANGE))[0][1]["offset"] == 2
