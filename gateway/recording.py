@@ -133,7 +133,7 @@ def _record(number: int, entry: _Entry, showing: "_Showing", *, declared: Contai
     return CallRecord(
         number=number,
         dialect=verdict.dialect,
-        tool=showing.word(verdict.name),
+        tool=showing.word(verdict.name.strip("<>")),  # of a candidate that could not be read, its opener is known
         score=verdict.score,
         decision=entry.decision,
         stage=_stage(entry),
