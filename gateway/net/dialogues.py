@@ -5,7 +5,6 @@ its answers mean; this module sends and receives for it.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -30,8 +29,6 @@ MAX_STEPS = 4
 SCOPE_BYTES = 16
 FIRST_EVENT_S = 5.0
 """How long the first event of a stream that may turn out void is waited for, while a status is still free."""
-SETTLE_S = 1.0
-"""How long the end of an answer waits for the store; this process knows what was kept in any case."""
 ERROR_EVENT = b'data: {"error":'
 END = encode(DONE)
 
@@ -142,7 +139,7 @@ class TranslatedReply:
             return self._masked(out)
         end, self._end = self._end, b""
         if end:
-            await self._settle_soon()
+            await self.settle(_delivered(self._turn))
         return end
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
@@ -195,12 +192,6 @@ class TranslatedReply:
         other = await _converse(self._turn, self._dialogue, self._headers, first=ask, repeatable=False)
         self._inner, self._ended = other._inner, other._whole
         return body_to_stream(other._body or b"") if other._whole else b""
-
-    async def _settle_soon(self) -> None:
-        """Keep what there is to keep, as long as the answer's end can wait for it."""
-        turn = self._turn
-        with suppress(TimeoutError):
-            await turn.patience.within(turn.patience.now() + SETTLE_S, self.settle(_delivered(turn)))
 
     def _masked(self, out: bytes) -> bytes:
         """An error that ends the stream is in the server's own words, which may repeat what it was sent."""
