@@ -79,6 +79,7 @@ class Upkeep:
             telemetry=telemetry,
             retention_s=settings.retention_s,
             max_bytes=settings.store_max_bytes,
+            is_store_up=lambda: store.is_up,
         )
         conductor = Conductor(
             store=store,

@@ -54,6 +54,8 @@ class Recorder:
     max_bytes: int = 1 << 30
     max_queue: int = 10_000
     wall: Callable[[], float] = time.time
+    is_store_up: Callable[[], bool] = lambda: True
+    """Whether others who use the store find it there."""
     _queue: deque[_Waiting] = field(init=False, factory=deque)
     _chars: int = field(init=False, default=0)
     _accepted: int = field(init=False, default=0)
@@ -88,8 +90,8 @@ class Recorder:
 
     @property
     def healthy(self) -> bool:
-        """The last writing succeeded."""
-        return not self._failures
+        """The last writing succeeded, and nothing else speaks against the next one."""
+        return not self._failures and self.is_store_up()
 
     async def run(self) -> None:
         """Write what comes and trim what is old, until cancelled; `close` first."""
