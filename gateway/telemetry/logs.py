@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import queue
 import select
 import sys
 import threading
@@ -14,6 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
 
+import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -26,7 +26,7 @@ Format = Literal["json", "console"]
 OnDrop = Callable[[str, int], None]
 
 _MAX_QUEUED_LINES = 10_000
-_MAX_BATCH_LINES = 256
+_MAX_BATCH_LINES = 1024
 _MAX_BATCH_BYTES = 4096
 """What a pipe takes in one piece: the lines of several processes do not mix in it."""
 _GATHER_S = 0.02
@@ -50,46 +50,53 @@ class LineWriter:
         self._fd = fd
         self._on_drop = on_drop
         self._max_lines = max_lines
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lines: list[str] = []
+        self._is_open = True
+        self._sleeps = False
+        """The thread waits, or is about to wait, to be woken."""
+        self._wake = threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
     def write(self, line: str) -> None:
         """Queue one line, never waiting."""
-        if self._lines.qsize() >= self._max_lines:
+        if len(self._lines) >= self._max_lines:
             self._on_drop("queue_full", 1)
-        else:
-            self._lines.put(line.encode("utf-8", "backslashreplace") + b"\n")
+            return
+        self._lines.append(line)
+        if self._sleeps:
+            self._sleeps = False
+            self._wake.release()
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         """Write what is queued, as far as the time allows."""
-        self._lines.put(None)
+        self._is_open = False
+        self._wake.release()
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        is_open = True
-        while is_open:
-            batch, is_open = self._batch()
-            for lines in _portions(batch):
-                self._write_all(b"".join(lines), len(lines))
+        while self._is_open or self._lines:
+            self._wait()
+            # Lines are only ever added behind these, so that no lock is needed.
+            batch = self._lines[:_MAX_BATCH_LINES]
+            del self._lines[: len(batch)]
+            if batch:
+                self._write_all("\n".join((*batch, "")).encode("utf-8", "backslashreplace"))
 
-    def _batch(self) -> tuple[list[bytes], bool]:
-        """The lines that are there, at least one, and whether more may come."""
-        batch: list[bytes] = []
-        line = self._lines.get()
-        if line is not None:
+    def _wait(self) -> None:
+        """Until there are lines, and then for more of them."""
+        self._sleeps = True
+        if not self._lines and self._is_open:
+            self._wake.acquire()
+        self._sleeps = False
+        if self._is_open and len(self._lines) < _MAX_BATCH_LINES:
             time.sleep(_GATHER_S)
-        while line is not None:
-            batch.append(line)
-            if len(batch) == _MAX_BATCH_LINES:
-                return batch, True
-            try:
-                line = self._lines.get_nowait()
-            except queue.Empty:
-                return batch, True
-        return batch, False
 
-    def _write_all(self, data: bytes, lines: int) -> None:
+    def _write_all(self, lines: bytes) -> None:
+        for portion in _portions(lines):
+            self._write(portion)
+
+    def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             try:
@@ -97,22 +104,17 @@ class LineWriter:
             except BlockingIOError:
                 select.select([], [self._fd], [])
             except OSError:
-                self._on_drop("write_failed", lines)
+                self._on_drop("write_failed", data.count(b"\n"))
                 return
 
 
-def _portions(batch: list[bytes]) -> Iterator[list[bytes]]:
+def _portions(lines: bytes) -> Iterator[bytes]:
     """The lines in portions that are written in one piece, as far as single lines allow."""
-    portion: list[bytes] = []
-    size = 0
-    for line in batch:
-        if portion and size + len(line) > _MAX_BATCH_BYTES:
-            yield portion
-            portion, size = [], 0
-        portion.append(line)
-        size += len(line)
-    if portion:
-        yield portion
+    at = 0
+    while at < len(lines):
+        end = lines.rfind(b"\n", at, at + _MAX_BATCH_BYTES) + 1 or lines.find(b"\n", at) + 1
+        yield lines[at:end]
+        at = end
 
 
 def configure_logging(
@@ -130,11 +132,9 @@ def configure_logging(
     paint = os.isatty(target) and not os.environ.get("NO_COLOR") if colours is None else colours
     processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
         _with_traceback,
         _Redaction(Redactor(secrets)),
-        _json_line if form == "json" else _ConsoleLine(paint),
+        _JsonLine() if form == "json" else _ConsoleLine(paint),
     ]
     structlog.configure(
         processors=processors,
@@ -205,9 +205,42 @@ def _formatted(kind: type[BaseException], error: BaseException, trace: Traceback
         return kind.__name__
 
 
-def _json_line(logger: WrappedLogger, method: str, event: EventDict) -> str:
-    head = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
-    return json.dumps({**head, **event}, separators=(",", ":"))
+class _Stamp:
+    """The time of an event, in ISO's form; what a second has in common is written once."""
+
+    __slots__ = ("_second", "_written")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._written = ""
+
+    def now(self) -> str:
+        second, rest = divmod(time.time_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second, self._written = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._written}.{rest // 1000:06d}Z"
+
+
+class _JsonLine:
+    """A line for machines, in ASCII: no terminal or reader of lines can be led astray by what is in it."""
+
+    def __init__(self) -> None:
+        self._stamp = _Stamp()
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
+        whole = {"timestamp": "", "level": "", "event": "", **event}
+        whole["timestamp"], whole["level"] = self._stamp.now(), _level(method)
+        try:
+            line = msgspec.json.encode(whole).decode()
+        except (ValueError, OverflowError):  # lone surrogates; numbers of more than 64 bits
+            return json.dumps(whole, separators=(",", ":"))
+        if line.isascii() and "\x7f" not in line:
+            return line
+        return json.dumps(whole, separators=(",", ":"))
+
+
+def _level(method: str) -> str:
+    return "error" if method == "exception" else "warning" if method == "warn" else method
 
 
 class _ConsoleLine:
@@ -215,10 +248,11 @@ class _ConsoleLine:
 
     def __init__(self, paint: bool) -> None:
         self._paint = paint
+        self._stamp = _Stamp()
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
-        time = str(event.pop("timestamp", ""))[11:19]
-        level = str(event.pop("level", method))
+        time = self._stamp.now()[11:19]
+        level = _level(method)
         name = _escaped(event.pop("event", ""))
         trace = event.pop("exception", None)
         fields = "".join(f" {_escaped(key)}={_console_value(value)}" for key, value in event.items())

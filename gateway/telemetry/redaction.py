@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 __all__ = ["REDACTED", "Redactor"]
@@ -15,6 +15,7 @@ _MAX_CHARS = 1 << 13
 _MAX_DEPTH = 6
 _MAX_ITEMS = 100
 _MAX_INT_BITS = 256
+_PLAIN_INT = 1 << 63
 _SHORT = 64
 _MAX_KNOWN = 4096
 _SHORTEST_SECRET = 4
@@ -22,19 +23,23 @@ _SHORTEST_SECRET = 4
 _SECRET_KEYS = ("authorization", "apikey", "secret", "password", "cookie", "credential")
 _BEARER = re.compile(r"(\b(?:bearer|basic) +)[^\s\"',;]+", re.IGNORECASE)
 _VENDOR_KEY = re.compile(r"(?<![A-Za-z0-9])(?:sk|pk|ghp|hf|xai|gsk)[-_][A-Za-z0-9_-]{8,}")
-_SUSPECT = re.compile("bearer|basic|key|token|passw|secret|(?:sk|pk|ghp|hf|xai|gsk)[-_]", re.IGNORECASE)
-"""What any of the patterns needs; most texts have nothing of it."""
+_SUSPECT = re.compile(r"[btkpsghx](?:earer|asic|ey|oken|assw|ecret|[kf][-_]|hp[-_]|ai[-_]|sk[-_])", re.IGNORECASE)
+"""What any of the patterns needs, told by its first letters; most texts have nothing of it."""
+_SUSPECT_SMALL = re.compile(_SUSPECT.pattern)
+"""The same for small letters, five times as fast."""
 _PAIR = re.compile(r"((?:api[-_]?key|token|password|secret)[\"']?[=:] ?[\"']?)[^\s\"',;&]+", re.IGNORECASE)
 
 
 class Redactor:
     """Knows the secrets by value, the names they go by, and what keys look like."""
 
-    __slots__ = ("_known", "_secrets")
+    __slots__ = ("_keys", "_known", "_secrets")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: dict[str, str] = {}
         """Short texts that have been read before: most of a log line is the same each time."""
+        self._keys: dict[str, tuple[str, bool]] = {}
+        """Names of fields: how each is written, and whether it names a secret."""
         self._secrets = sorted({word for word in secrets if len(word) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
     def text(self, raw: str) -> str:
@@ -50,13 +55,20 @@ class Redactor:
 
     def mask(self, raw: str) -> str:
         """The text with every secret in it replaced, however long it is."""
-        if not _SUSPECT.search(raw) and not any(word in raw for word in self._secrets):
+        if not self._is_suspect(raw):
             return raw
         for word in self._secrets:
             raw = raw.replace(word, REDACTED)
         raw = _BEARER.sub(rf"\1{REDACTED}", raw)
         raw = _PAIR.sub(rf"\1{REDACTED}", raw)
         return _VENDOR_KEY.sub(REDACTED, raw)
+
+    def _is_suspect(self, raw: str) -> bool:
+        for word in self._secrets:
+            if word in raw:
+                return True
+        found = _SUSPECT_SMALL.search(raw.lower()) if raw.isascii() else _SUSPECT.search(raw)
+        return found is not None
 
     def _read(self, raw: str) -> str:
         clean = self.mask(raw[:_MAX_READ_CHARS])
@@ -66,10 +78,30 @@ class Redactor:
 
     def fields(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of an event, each safe to write."""
-        return {self.text(str(key)): self._field(key, value, 0) for key, value in event.items()}
+        return self._mapped(event.items(), 0)
 
-    def _field(self, key: object, value: Any, depth: int) -> Any:
-        return REDACTED if value and _is_secret_key(str(key)) else self._value(value, depth)
+    def _mapped(self, items: Iterable[tuple[object, Any]], depth: int) -> dict[str, Any]:
+        clean: dict[str, Any] = {}
+        for key, value in items:
+            name, is_secret = self._keys.get(key) or self._key(key)  # type: ignore[call-overload]
+            if is_secret and value:
+                clean[name] = REDACTED
+            elif (kind := type(value)) is str:
+                clean[name] = self.text(value)
+            elif value is None or kind is bool or (kind is int and -_PLAIN_INT < value < _PLAIN_INT):
+                clean[name] = value
+            else:
+                clean[name] = self._value(value, depth)
+        return clean
+
+    def _key(self, key: object) -> tuple[str, bool]:
+        raw = str(key)
+        known = self.text(raw), _is_secret_key(raw)
+        if type(key) is str and len(key) <= _SHORT:
+            if len(self._keys) >= _MAX_KNOWN:
+                self._keys.clear()
+            self._keys[key] = known
+        return known
 
     def _value(self, value: Any, depth: int) -> Any:
         match value:
@@ -84,8 +116,7 @@ class Redactor:
             case bytes() | bytearray():
                 return f"({len(value)} bytes)"
             case Mapping() if depth < _MAX_DEPTH:
-                items = list(value.items())[:_MAX_ITEMS]
-                return {self.text(str(key)): self._field(key, item, depth + 1) for key, item in items}
+                return self._mapped(islice(value.items(), _MAX_ITEMS), depth + 1)
             case Sequence() | set() | frozenset() if depth < _MAX_DEPTH:
                 return [self._value(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
             case Mapping() | Sequence() | set() | frozenset():
@@ -101,7 +132,6 @@ def _described(value: object) -> str:
         return f"({type(value).__name__})"
 
 
-@lru_cache(maxsize=1024)
 def _is_secret_key(key: str) -> bool:
     folded = key.lower().replace("-", "").replace("_", "")
     return folded.endswith("token") or any(word in folded for word in _SECRET_KEYS)

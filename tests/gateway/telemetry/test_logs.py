@@ -12,8 +12,8 @@ import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.telemetry.logs import LineWriter, configure_logging
-from gateway.telemetry.redaction import REDACTED, Redactor
+from gateway.telemetry.logs import LineWriter, _portions, configure_logging
+from gateway.telemetry.redaction import _BEARER, _PAIR, _VENDOR_KEY, REDACTED, Redactor
 
 SECRET = "canary-secret-value"
 
@@ -96,6 +96,34 @@ def test_a_secret_is_nowhere(pipe, form):
     lines = "\n".join(pipe.lines())
     assert "canary" not in lines
     assert lines.count(REDACTED) >= 10
+
+
+@pytest.mark.parametrize("text", ["ba\u017fic canary", "TO\u212aEN=canary", "gsk_canary1234567"])
+def test_a_secret_is_seen_however_its_name_is_written(text):
+    assert "canary" not in Redactor().mask(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("bearicktosnwpghfx-_= \u212a\u017f1234567890", max_size=40))
+def test_no_text_that_a_pattern_would_change_is_passed_over(text):
+    changed = _VENDOR_KEY.sub("", _PAIR.sub("", _BEARER.sub("", text)))
+    assert changed == text or Redactor()._is_suspect(text)
+
+
+def test_a_field_cannot_pass_for_the_time_or_the_level(pipe):
+    pipe.configure()
+    structlog.get_logger().warning("a", timestamp="never", level="none")
+    event = json.loads(pipe.lines()[0])
+    assert event["level"] == "warning"
+    assert event["timestamp"].startswith("20")
+
+
+def test_lines_that_fit_are_written_in_portions_that_do_not_mix():
+    lines = [b"x" * size + b"\n" for size in (10, 4000, 84, 5000, 1, 4095, 1)]
+    portions = list(_portions(b"".join(lines)))
+    assert b"".join(portions) == b"".join(lines)
+    assert all(portion.endswith(b"\n") for portion in portions)
+    assert [len(portion) for portion in portions] == [4012, 85, 5001, 2, 4096, 2]
 
 
 def test_counts_of_tokens_are_no_secret(pipe):
