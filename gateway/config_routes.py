@@ -27,6 +27,7 @@ from gateway.core.rules import ModelRule
 from gateway.wire.kinds import KindOptions
 from gateway.wire.kinds.anthropic_request import AnthropicOptions
 from gateway.wire.kinds.gemini_request import GeminiOptions
+from gateway.wire.kinds.lowering import LOWERABLE
 from gateway.wire.kinds.qwen_web import QwenWebOptions
 
 __all__ = ["Routes", "UpstreamSettings", "read_routes"]
@@ -69,6 +70,15 @@ _TIMES: dict[str, Reader] = {
 }
 
 
+def _keywords(raw: str) -> tuple[str, ...]:
+    """Keywords of JSON schema that can be done without."""
+    found = names(raw)
+    unknown = sorted(set(found) - LOWERABLE)
+    if unknown:
+        raise ValueError(f"{unknown[0][:64]!r} is none of {', '.join(sorted(LOWERABLE))}")
+    return found
+
+
 def _cookies(raw: str) -> str:
     """Text that can stand in a header."""
     if not raw.isascii() or not raw.isprintable():
@@ -82,7 +92,7 @@ _UPSTREAM: dict[str, Reader] = {
     "api_key": secret,
     "cookies": _cookies,
     "models": names,
-    "down_level": names,
+    "down_level": _keywords,
     **_TIMES,
 }
 _MODEL: dict[str, Reader] = {

@@ -9,21 +9,27 @@ from hashlib import blake2b
 from typing import Any, Self
 
 import msgspec
+import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected, UpstreamTimeout
+from gateway.fitting import Fitting, misfits
 from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.headers import bearer_token
 from gateway.net.turn import Turn
 from gateway.net.upstream import UpstreamReply, error_body
 from gateway.wire.chat_forms import body_to_stream, stream_to_body
 from gateway.wire.kinds.faults import waiting_time
+from gateway.wire.kinds.lowering import lowered
 from gateway.wire.kinds.port import Dialogue, HttpAsk, Reply, Situation
 from gateway.wire.openai_chat import ChatRequest
 from gateway.wire.sse import DONE, encode
+from strategies.base import Prepared
 
-__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "open_chat", "settle"]
+__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "note_misfits", "open_chat", "settle"]
 
+MAX_FAULTS = 16
+MAX_FAULT_CHARS = 200
 MAX_STEPS = 4
 """Requests that one dialogue may need; more would be a loop."""
 SCOPE_BYTES = 16
@@ -31,6 +37,8 @@ FIRST_EVENT_S = 5.0
 """How long the first event of a stream that may turn out void is waited for, while a status is still free."""
 ERROR_EVENT = b'data: {"error":'
 END = encode(DONE)
+
+log = structlog.get_logger("toolgate")
 
 
 def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
@@ -46,6 +54,9 @@ async def open_chat(
     turn: Turn, body: bytes, *, stream: bool, original: ChatRequest | None = None, repeatable: bool = True
 ) -> "ChatReply":
     """An answer to the request that `body` is, its head read; `original` is the client's own request."""
+    if turn.upstream.down_level:
+        body = lowered(body, turn.upstream.down_level)
+        turn.delivered = [] if turn.delivered is None else turn.delivered
     headers = chat_headers(turn, stream=stream)
     if turn.upstream.is_openai:
         return await open_reply(turn, "POST", turn.upstream.chat_url, headers=headers, body=body, repeatable=repeatable)
@@ -56,6 +67,15 @@ async def settle(turn: Turn, reply: "ChatReply", body: bytes | None = None) -> N
     """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
     if isinstance(reply, TranslatedReply):
         await reply.settle(_delivered(turn, body))
+
+
+def note_misfits(turn: Turn, prepared: Prepared) -> None:
+    """Take down structured calls that the client was given and that do not fit the schemas it declared."""
+    message = _delivered(turn) if isinstance(prepared.repair, Fitting) else None
+    found = misfits(prepared, message) if message is not None else []
+    if found:
+        told = [{"tool": name, "fault": fault[:MAX_FAULT_CHARS]} for name, fault in found[:MAX_FAULTS]]
+        log.warning("native_calls_misfit", upstream=turn.upstream.name, model=turn.model, calls=len(found), faults=told)
 
 
 class TranslatedReply:

@@ -12,10 +12,11 @@ from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.exchange import StreamExchange
+from gateway.fitting import held_to_schemas
 from gateway.net.again import repair, second_answer
 from gateway.net.arms import enrol, hear
 from gateway.net.audit import audit
-from gateway.net.dialogues import ChatReply, open_chat, settle
+from gateway.net.dialogues import ChatReply, note_misfits, open_chat, settle
 from gateway.net.failover import fail_over, may_fail_over
 from gateway.net.headers import client_of, response_headers
 from gateway.net.learning import fall_back, learn_from, may_fall_back
@@ -76,9 +77,11 @@ async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assign
     prepared = _prepare(turn, request, selection, client, route)
     try:
         reply, prepared = await _opened(turn, request, prepared, route)
+        prepared = held_to_schemas(prepared, turn.upstream.kind, turn.upstream.down_level)
         with reply:
             response = await (_stream if request.stream else _whole)(turn, reply, prepared)
             await settle(turn, reply)
+            note_misfits(turn, prepared)
             return response
     finally:
         learn_from(turn)

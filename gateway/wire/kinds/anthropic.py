@@ -16,6 +16,7 @@ from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
 from gateway.wire.kinds.anthropic_memory import KIND, Layout
 from gateway.wire.kinds.anthropic_request import AnthropicOptions, messages_request
 from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
+from gateway.wire.kinds.downlevel import is_rooted
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import Place, key_of_answer, keys_of_history
@@ -134,6 +135,9 @@ class AnthropicKind:
         )
         place = Place.after((original or body).get("messages"))
         return _Dialogue(ask, answer, place, situation, self.options)
+
+    def can_say(self, parameters: Mapping[str, Any]) -> bool:
+        return is_rooted(parameters)
 
     def models_ask(self) -> HttpAsk:
         return HttpAsk(method="GET", path="/models", query=(("limit", "1000"),))

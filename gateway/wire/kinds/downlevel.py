@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ["MAX_NODES", "openapi_subset", "rooted_object"]
+__all__ = ["MAX_DEPTH", "MAX_NODES", "Schema", "is_rooted", "openapi_subset", "referred", "rooted_object"]
 
 MAX_DEPTH = 64
 MAX_NODES = 10_000
@@ -50,13 +50,18 @@ def rooted_object(schema: Mapping[str, Any]) -> Schema:
     for _ in range(_MAX_HOPS):
         if "$ref" in root:
             reference = root.pop("$ref")
-            root = {**_at(root, reference), **root}
+            root = {**referred(root, reference), **root}
     root.pop("$ref", None)
     for union in ("allOf", "anyOf", "oneOf"):
         if union in root:
             root = _merged_root(root, union)
     root.pop("$schema", None)
     return {**root, "type": "object"}
+
+
+def is_rooted(schema: Mapping[str, Any]) -> bool:
+    """Whether `rooted_object` leaves a schema as it is, but for what says nothing of values."""
+    return rooted_object(schema) == {"type": "object", **{key: schema[key] for key in schema if key != "$schema"}}
 
 
 def _modern(schema: Any, depth: int) -> Any:
@@ -108,7 +113,7 @@ def _modernize_words(out: Schema) -> None:
 def _merged_root(root: Schema, union: str) -> Schema:
     """The root with the branches of a union put into it: all that any of them takes."""
     branches = [branch for branch in root[union] if isinstance(branch, dict)]
-    branches = [_at(root, branch["$ref"]) if "$ref" in branch else branch for branch in branches]
+    branches = [referred(root, branch["$ref"]) if "$ref" in branch else branch for branch in branches]
     properties: Schema = {}
     for branch in branches:
         properties.update(_objects(branch.get("properties")))
@@ -126,9 +131,9 @@ def _merged_root(root: Schema, union: str) -> Schema:
     return out
 
 
-def _at(root: Schema, reference: object) -> Schema:
+def referred(root: Schema, reference: object) -> Schema:
     """What a reference within the document points to; empty where it points nowhere."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return {}
     value: Any = root
     for step in reference[1:].split("/")[1:MAX_DEPTH]:
@@ -187,7 +192,7 @@ class _Lowering:
             return {"type": "object", **_words(beside)}
         self._open.append(reference)
         try:
-            return self.lowered({**_at(self._root, reference), **beside}, depth + 1)
+            return self.lowered({**referred(self._root, reference), **beside}, depth + 1)
         finally:
             self._open.pop()
 
@@ -224,7 +229,7 @@ class _Lowering:
             if not isinstance(branch, dict):
                 continue
             if "$ref" in branch and branch["$ref"] not in self._open:
-                branch = {**_at(self._root, branch["$ref"]), **{k: v for k, v in branch.items() if k != "$ref"}}
+                branch = {**referred(self._root, branch["$ref"]), **{k: v for k, v in branch.items() if k != "$ref"}}
             merged = _both(merged, {key: value for key, value in branch.items() if key not in ("$ref", "allOf")})
         return self.lowered(merged, depth + 1)
 

@@ -15,6 +15,7 @@ from attrs import field, frozen
 from gateway.core.errors import UpstreamBadReply
 from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
 from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
+from gateway.wire.kinds.downlevel import is_rooted, openapi_subset
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
 from gateway.wire.kinds.gemini_request import KIND, GeminiOptions, Names, content_request
 from gateway.wire.kinds.listings import listing
@@ -143,6 +144,11 @@ class GeminiKind:
         )
         place = Place.after((original or body).get("messages"))
         return _Dialogue(ask, answer, place, situation, names, self.options)
+
+    def can_say(self, parameters: Mapping[str, Any]) -> bool:
+        if self.options.schema_field == "parametersJsonSchema":
+            return is_rooted(parameters)
+        return (openapi_subset(parameters) or {"type": "object", "properties": {}}) == parameters
 
     def models_ask(self) -> HttpAsk:
         return HttpAsk(method="GET", path="/models", query=(("pageSize", "1000"),))

@@ -54,6 +54,9 @@ class OpenAiKind:
     ) -> _Through:
         return _Through(HttpAsk(path="/chat/completions", body=raw, streams=body.get("stream") is True))
 
+    def can_say(self, parameters: Mapping[str, Any]) -> bool:
+        return True
+
     def models_ask(self) -> HttpAsk:
         return HttpAsk(method="GET", path="/models")
 

@@ -134,6 +134,10 @@ class Kind(Protocol):
         """
         ...
 
+    def can_say(self, parameters: Mapping[str, Any]) -> bool:
+        """Whether a server of this kind can be told all of a tool's schema; without tools nothing is lost."""
+        ...
+
     def models_ask(self) -> HttpAsk:
         """Asks for the list of models."""
         ...

@@ -101,6 +101,9 @@ class QwenWebKind:
         session = value_in(known, _key(client, situation.scope))
         return _Dialogue(body, client, _Session.read(session), situation, self.options)
 
+    def can_say(self, parameters: Mapping[str, Any]) -> bool:
+        return True
+
     def models_ask(self) -> HttpAsk:
         return HttpAsk(method="GET", path=self.options.models_path)
 
