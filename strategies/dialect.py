@@ -246,7 +246,7 @@ class Dialect:
     """What starts a tool result in this dialect: at a line start after a call, everything from it on is invented."""
     models: tuple[str, ...] = ()
     """Globs of the models that write this dialect by training; evidence, never a condition."""
-    carriers: tuple[str, ...] = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function")
+    carriers: tuple[str, ...] = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function")
     """Info strings of code fences whose sole content may be a call of this dialect."""
     bodies: Callable[[Context], tuple[str, ...]] = _none
     """Info strings of code fences whose whole body this dialect reads itself; the opener is then empty."""

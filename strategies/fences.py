@@ -4,6 +4,7 @@ import re
 
 from strategies.cursor import Cursor, Sink, Steps
 from strategies.dialect import Fence
+from strategies.lexicon import END_TOKENS
 
 __all__ = ["closes_here", "read_line", "read_rest"]
 
@@ -22,6 +23,8 @@ def closes_here(cur: Cursor, fence: Fence) -> Steps:
         run = yield from cur.match(_RUNS[fence.mark], 256)
         if len(run) >= fence.size:
             yield from cur.match(_BLANKS, 256)
+            while (yield from cur.lits(END_TOKENS)):
+                yield from cur.match(_BLANKS, 256)
             closes = (yield from cur.peek(1)) in ("", "\n")
     cur.back(start)
     cur.anchor = outer

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-__all__ = ["LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
+__all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
 
 REASONING: Mapping[str, str] = {
     "<think>": "</think>",
@@ -24,6 +24,22 @@ REASONING: Mapping[str, str] = {
 """Openers of reasoning blocks inside the text, and what closes each."""
 REASONING_ENDS = tuple(REASONING.values())
 
+END_TOKENS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|call|>",
+    "<|end|>",
+    "<|return|>",
+    "<｜end▁of▁sentence｜>",
+    "<end_of_turn>",
+    "<seed:eos>",
+    "</s>",
+    "[e~[",
+)
+"""What ends a turn for the engine, and is text only by mistake."""
 LEFTOVERS = (
     "</tool_call>",
     "</tool_calls>",
@@ -42,19 +58,7 @@ LEFTOVERS = (
     "</invoke>",
     "</action>",
     "</xml>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|call|>",
-    "<|end|>",
-    "<|return|>",
-    "<｜end▁of▁sentence｜>",
-    "<end_of_turn>",
-    "<seed:eos>",
-    "</s>",
-    "[e~[",
+    *END_TOKENS,
 )
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
 

@@ -3,6 +3,7 @@
 import re
 
 from strategies.dialect import Opening
+from strategies.lexicon import END_TOKENS
 
 __all__ = [
     "FenceMark",
@@ -22,6 +23,7 @@ _TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
 _SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
+_CLOSER_RUN = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 _CLOSER_BEGUN = re.compile(r"[ \t]*(?:`*|~*)[ \t\r]*\Z")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
 _SENTENCE = re.compile(r"[.!?。！？\n]")
@@ -57,13 +59,29 @@ def opens_fence(info: str, mark: str) -> str | None:
 def closes_fence(line: str, fence: FenceMark, *, partial: bool = False) -> bool:
     """Whether a line closes the fence (`partial`: may still become one that does)."""
     mark, size, column = fence
+    line, is_partial = _without_end_tokens(line) if mark in line else (line, False)
     if partial:
         return _CLOSER_BEGUN.match(line) is not None and (not line.strip() or mark in line)
-    match = _CLOSER.match(line)
+    match = None if is_partial else _CLOSER.match(line)
     if match is None:
         return False
     indent, run = match.groups()
     return run[0] == mark and len(run) >= size and len(indent) <= column + 3
+
+
+def _without_end_tokens(line: str) -> tuple[str, bool]:
+    """The line of a fence without the tokens behind it, and whether the last of them has only begun."""
+    run = _CLOSER_RUN.match(line)
+    if run is None:
+        return line, False
+    rest = line[run.end() :].strip()
+    while rest:
+        token = next((token for token in END_TOKENS if rest.startswith(token)), None)
+        if token is None:
+            is_begun = any(token.startswith(rest) for token in END_TOKENS)
+            return (run.group(), True) if is_begun else (line, False)
+        rest = rest[len(token) :].strip()
+    return run.group(), False
 
 
 def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:

@@ -158,7 +158,7 @@ def _result(name: str, _call_id: str, content: str) -> str:
 
 
 _RESULTS = ("<function_results>",)
-_CARRIERS = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function")
+_CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function")
 CLAUDE_INVOKE = Dialect(
     id="claude_invoke",
     family="invoke",

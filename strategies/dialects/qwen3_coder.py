@@ -176,7 +176,7 @@ def _may_open_bare(_context: Context, opening: Opening) -> bool:
 
 
 _MODELS = ("qwen3-coder*", "qwen3-next-coder*", "qwen3.5*", "qwen3.6*", "nemotron*3*", "step-3.5*", "mimo-v2*")
-_CARRIERS = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function")
+_CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function")
 QWEN3_CODER = Dialect(
     id="qwen3_coder",
     family="tool_call",

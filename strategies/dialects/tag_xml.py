@@ -325,7 +325,7 @@ def _parse_prefixed(
     yield from call.drafts(cur.floor)
 
 
-_CARRIERS = ("", "xml", "tool_call", "tool_code", "tool", "tools", "function", "html")
+_CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function", "html")
 GENERIC = Dialect(
     id="generic_xml",
     family="tag XML",
