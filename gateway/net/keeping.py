@@ -97,10 +97,15 @@ def _calls(turn: Turn, request: ChatRequest, facts: Facts) -> tuple[tuple[CallRe
 def _transformed(turn: Turn, facts: Facts) -> bool | None:
     """Whether reading the answer worked; `None` where there was nothing to be made of it."""
     if not facts.read:
-        return None
+        return False if _is_unprepared(turn) else None
     if facts.broken or any(verdict.reasons[-1:] == ("internal",) for verdict in facts.refused):
         return False
     return True if facts.calls else None
+
+
+def _is_unprepared(turn: Turn) -> bool:
+    """The strategy failed before there was an answer to read, in earnest or beside."""
+    return turn.verdict == "would_fail" or (turn.reason or "").endswith("_failed")
 
 
 def _is_forced(request: ChatRequest) -> bool:

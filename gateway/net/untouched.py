@@ -76,7 +76,8 @@ async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
 
 
 def _read_beside(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
-    """How the answer is read beside; `None` where it is not, or where the strategy would have refused the request."""
+    """How the answer is read beside; `None` where it is not, or where the strategy refuses the request, or fails."""
+    turn.verdict = None  # of another upstream, which was asked before
     settings = turn.configuration.settings
     if turn.arm == "control" and settings.canary_rest == "control":
         return None
@@ -87,6 +88,7 @@ def _read_beside(turn: Turn, request: ChatRequest, selection: Selection, client:
         return reading.strategy.prepare(request, options_for(turn, reading, client))
     except Exception as error:  # noqa: BLE001 - what a strategy does here costs its verdict, never the answer
         log.info("dry_run_unprepared", strategy=reading.strategy.name, fault=type(error).__name__)
+        turn.verdict = "would_fail"
         return None
     finally:
         turn.prepare_s = time.perf_counter() - started
@@ -105,7 +107,7 @@ async def _whole(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResp
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
     turn.read_s += time.perf_counter() - started
-    turn.verdict, turn.noise = exchange.verdict, exchange.noise()
+    _conclude(turn, exchange)
     return response
 
 
@@ -118,7 +120,16 @@ async def _stream(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamRes
     try:
         return await pump(turn, reply, exchange, response, first=b"")
     finally:
-        turn.verdict, turn.noise = exchange.verdict, exchange.noise()
+        _conclude(turn, exchange)
+
+
+def _conclude(turn: Turn, exchange: UntouchedBody | UntouchedStream) -> None:
+    """Take down what the reading beside came to; where there was none, because of a fault, that is counted here."""
+    if turn.verdict is not None:
+        labels = {"dialect": "none", "verdict": turn.verdict}
+        turn.shared.telemetry.count("toolgate_dryrun_verdicts_total", labels)
+        return
+    turn.verdict, turn.noise = exchange.verdict, exchange.noise()
 
 
 def _headers(reply: ChatReply) -> dict[str, str]:

@@ -474,3 +474,22 @@ async def test_an_answer_is_rated_at_the_other_gateway(start: Start) -> None:
     [kept] = await pair.records(FeedbackRecord)
     [request] = await pair.records(RequestRecord)
     assert (kept.request_id, kept.arm) == (request.id, "live")
+
+
+async def test_a_strategy_that_cannot_prepare_requests_is_a_fault_of_the_live_arm(start: Start, tmp_path: Path) -> None:
+    """Clients notice nothing, as their requests go through untouched; but nothing is gained, either."""
+    site = tmp_path / "site"
+    info = site / "toolgate_stumbles-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toolgate-stumbles\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[toolgate.strategies]\nstumbles = toolgate_stumbles:Stumbles\n")
+    (site / "toolgate_stumbles.py").write_text(
+        "class Stumbles:\n    name = 'stumbles'\n    def prepare(self, request, options):\n        raise KeyError(1)\n"
+    )
+    pair: Pair = await start(PYTHONPATH=str(site), STRATEGY_RULES="*=stumbles", TRANSFORM_MODE="full")
+    async with pair.load():
+        await until(lambda: pair.logged("rollout_decided"))
+        await pair.until_arms({"dry_run"})
+    assert pair.faults == []
+    [decided] = pair.logged("rollout_decided")
+    assert (decided["decision"], decided["reason"]) == ("rollback", "transform_errors")

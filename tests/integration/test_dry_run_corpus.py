@@ -1,0 +1,281 @@
+"""The labelled answers of other engines through the untouched arms: every byte is the model server's own.
+
+Streamed and whole, in all dialects, in any cuts; also when the strategy that reads beside fails in every place, gives
+rubbish, or takes too long. The set is no part of the project; where it is missing these tests are skipped by name.
+"""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from attrs import frozen
+
+from gateway.core.records import RequestRecord
+from tests.support.client import Answer, ask, chat
+from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, completion, event, text
+from tests.support.reading import pieces
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+FILES = sorted(CORPUS.glob("*.jsonl")) if CORPUS.is_dir() else []
+
+pytestmark = pytest.mark.skipif(not FILES, reason="the labelled answers are not here")
+
+ARMS = {
+    "dry_run": {"TRANSFORM_MODE": "dry_run"},
+    "control": {"TRANSFORM_MODE": "canary", "CANARY_PERCENT": "0"},
+}
+MODELS = ("some-model", "qwen3-coder", "gpt-4o", "m:thinking")
+"""Of several strategies, and of none in particular."""
+CLIENTS = 8
+FEW = 20
+"""Every so many answers are enough for one way to fail."""
+
+PLUG_INS = """
+import time
+from strategies.base import Prepared
+
+def fail():
+    raise RuntimeError("broken")
+
+class Reader:
+    idle = True
+
+    def feed(self, text):
+        return []
+
+    def finish(self, reason):
+        return []
+
+class Strategy:
+    make_reader = Reader
+
+    def prepare(self, request, options):
+        return Prepared(strategy=self.name, body=b"{}", make_reader=self.make_reader)
+
+class Prepare(Strategy):
+    name = "fails_to_prepare"
+
+    def prepare(self, request, options):
+        fail()
+
+class Make(Strategy):
+    name = "fails_to_make"
+
+    def make_reader(self):
+        fail()
+
+class Feed(Strategy):
+    name = "fails_to_feed"
+
+    class make_reader(Reader):
+        def feed(self, text):
+            fail()
+
+class Finish(Strategy):
+    name = "fails_to_finish"
+
+    class make_reader(Reader):
+        def finish(self, reason):
+            fail()
+
+class Deep(Strategy):
+    name = "recurses"
+
+    class make_reader(Reader):
+        def feed(self, text):
+            return self.feed(text)
+
+class Idle(Strategy):
+    name = "fails_to_idle"
+
+    class make_reader(Reader):
+        @property
+        def idle(self):
+            fail()
+
+class Rubbish(Strategy):
+    name = "gives_rubbish"
+
+    class make_reader(Reader):
+        def feed(self, text):
+            return [None, text, 7]
+
+class Nothing(Strategy):
+    name = "gives_nothing"
+
+    class make_reader(Reader):
+        def feed(self, text):
+            return None
+
+class Slow(Strategy):
+    name = "is_slow"
+
+    class make_reader(Reader):
+        def feed(self, text):
+            due = time.perf_counter() + 0.003
+            while time.perf_counter() < due:
+                pass
+            return []
+"""
+BROKEN: dict[str, tuple[str, set[str | None]]] = {
+    "fails_to_prepare": ("Prepare", {"would_fail"}),
+    "fails_to_make": ("Make", {"would_fail"}),
+    "fails_to_feed": ("Feed", {"would_fail"}),
+    "fails_to_finish": ("Finish", {"would_fail"}),
+    "recurses": ("Deep", {"would_fail"}),
+    "fails_to_idle": ("Idle", {"identical"}),  # nobody asks where calls wait for the finish
+    "gives_rubbish": ("Rubbish", {"would_fail"}),
+    "gives_nothing": ("Nothing", {"would_fail"}),
+    "is_slow": ("Slow", {"dropped"}),
+}
+"""The class of each, and what its reading may come to."""
+
+
+@frozen(kw_only=True)
+class Case:
+    """One answer, as the model server sends it and as it was asked for."""
+
+    number: int
+    label: dict[str, Any]
+    streamed: bool
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return chat(
+            model=MODELS[self.number % len(MODELS)],
+            stream=self.streamed,
+            tools=self.label["tools"],
+            messages=[{"role": "user", "content": f"case {self.number}"}],
+        )
+
+    @property
+    def body(self) -> bytes:
+        rng = random.Random(self.label["id"])
+        if not self.streamed:
+            return json.dumps(completion(self.label["text"]), indent=rng.choice((None, 1))).encode() + b" \n"
+        written: str = self.label["text"]
+        cuts = sorted(rng.choices(range(len(written) + 1), k=rng.randint(0, 12)))
+        events = [event({"role": "assistant", "content": ""}), *map(text, pieces(written, cuts))]
+        events += [event(finish="stop"), *[b"data: [DONE]\n\n"] * (rng.random() < 0.8)]
+        if rng.random() < 0.3:
+            events.insert(rng.randrange(len(events)), b": a comment\n\n")
+        if rng.random() < 0.3:
+            events = [each.replace(b"\n", b"\r\n") for each in events]
+        return b"".join(events)
+
+    @property
+    def packets(self) -> list[bytes]:
+        rng = random.Random(self.number)
+        cuts = sorted(rng.choices(range(len(self.body) + 1), k=rng.randint(0, 20)))
+        ends = [*cuts, len(self.body)]
+        return [self.body[begin:end] for begin, end in zip([0, *cuts], ends, strict=True) if end > begin]
+
+
+def cases(*, streamed: bool, step: int = 1) -> list[Case]:
+    labels: Iterator[dict[str, Any]] = (json.loads(line) for file in FILES for line in file.read_bytes().splitlines())
+    return [
+        Case(number=number, label=label, streamed=streamed) for number, label in enumerate(labels) if not number % step
+    ]
+
+
+async def differing(client: aiohttp.ClientSession, url: str, upstream: FaultyUpstream, work: list[Case]) -> list[str]:
+    """Ask for all of them, several at a time; those whose answer is another one, or was asked for in other words."""
+    by_number = {case.number: case for case in work}
+    asked: dict[int, Any] = {}
+
+    async def script(connection: Connection, received: Received) -> None:
+        number = int(received.json["messages"][-1]["content"].split()[-1])
+        asked[number] = received.json
+        case = by_number[number]
+        head = STREAM_HEAD
+        if not case.streamed:
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(case.body)}\r\n".encode()
+            head += b"Connection: close\r\n\r\n"
+        await connection.send(head, *case.packets)
+
+    upstream.script = script
+    found: list[str] = []
+    left = iter(work)
+
+    async def one() -> None:
+        for case in left:
+            answer: Answer = await ask(client, url, case.request)
+            is_same = answer.status == 200 and answer.body == case.body and asked[case.number] == case.request
+            assert answer.headers["X-Toolgate-Arm"] in ARMS
+            if not is_same:
+                found.append(f"{case.label['id']}: {answer.status} {answer.body[:200]!r}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(CLIENTS):
+            tasks.create_task(one())
+    return found
+
+
+async def verdicts(running: Any) -> Counter[str | None]:
+    assert await running.upkeep.recorder.flush(10)
+    return Counter([record.verdict async for record in running.upkeep.store.scan(RequestRecord)])
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("arm", ARMS)
+async def test_every_answer_is_the_model_servers_byte_for_byte(
+    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, arm: str, streamed: bool
+) -> None:
+    running = await gateway(upstream.url, TRANSFORM_BUDGET_MS="60000", LOG_LEVEL="error", **ARMS[arm])
+    work = cases(streamed=streamed)
+    assert await differing(client, running.url, upstream, work) == []
+    found = await verdicts(running)
+    assert found.total() == len(work)
+    assert found["dropped"] == 0
+    assert found["would_change"] > len(work) // 4, "the answers were read beside"
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+async def test_a_budget_of_a_millisecond_harms_nothing(
+    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, streamed: bool
+) -> None:
+    running = await gateway(upstream.url, TRANSFORM_BUDGET_MS="1", LOG_LEVEL="error", **ARMS["dry_run"])
+    work = cases(streamed=streamed, step=4)
+    assert await differing(client, running.url, upstream, work) == []
+    assert (await verdicts(running))["dropped"] > 0
+
+
+@pytest.fixture
+def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strategies that fail, each in its way, installed as anybody's."""
+    (tmp_path / "toolgate_broken.py").write_text(PLUG_INS)
+    info = tmp_path / "toolgate_broken-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toolgate-broken\nVersion: 1\n")
+    points = [f"{name} = toolgate_broken:{where}" for name, (where, _) in BROKEN.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[toolgate.strategies]", *points, ""]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("plug_ins")
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_strategy_that_fails_beside_harms_nothing(
+    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, name: str
+) -> None:
+    running = await gateway(
+        upstream.url, STRATEGY_RULES=f"*={name}", TRANSFORM_BUDGET_MS="1", LOG_LEVEL="error", **ARMS["dry_run"]
+    )
+    for streamed in (True, False):
+        work = cases(streamed=streamed, step=FEW)
+        assert await differing(client, running.url, upstream, work) == []
+    found = await verdicts(running)
+    # A busy machine runs out of time first.
+    wanted = BROKEN[name][1]
+    assert set(found) <= wanted | {"dropped"}
+    assert any(found[verdict] for verdict in wanted)
+    exposition = running.shared.telemetry.render("")[0].decode()
+    counted = [line for line in exposition.splitlines() if line.startswith("toolgate_dryrun_verdicts_total{")]
+    for verdict in wanted:
+        [line] = [line for line in counted if f'verdict="{verdict}"' in line and not line.endswith(" 0.0")]
+        assert line.endswith(f" {found[verdict]}.0")
