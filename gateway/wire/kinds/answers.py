@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from attrs import define, field, frozen
 
-from gateway.core.errors import GatewayError, UpstreamBadReply
+from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamRejected, UpstreamTruncated
 from gateway.wire.chat_chunks import encode_object
+from gateway.wire.kinds.port import Reply
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, encode
 
-__all__ = ["Answer", "Feed", "Usage", "wants_usage"]
+__all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream", "wants_usage"]
 
 
 def wants_usage(body: Mapping[str, Any]) -> bool:
@@ -182,13 +183,15 @@ class Answer:
 class Feed:
     """Brings a server's events to `on_event`, which may raise `GatewayError`, and collects what `answer` says then."""
 
-    __slots__ = ("_answer", "_decoder", "_is_over", "_on_event")
+    __slots__ = ("_answer", "_decoder", "_is_over", "_on_event", "fault")
 
     def __init__(self, on_event: Callable[[bytes], None], answer: Answer, *, max_event_bytes: int) -> None:
         self._on_event = on_event
         self._answer = answer
         self._decoder = SseDecoder(max_event_bytes)
         self._is_over = False
+        self.fault: GatewayError | None = None
+        """What ended the stream early."""
 
     def feed(self, data: bytes) -> bytes:
         """What these bytes of the server's stream come to."""
@@ -224,4 +227,21 @@ class Feed:
 
     def _fail(self, error: GatewayError) -> bytes:
         self._is_over = True
+        self.fault = error
         return self._answer.take() + encode_object(error.body())
+
+
+def is_stream(body: bytes) -> bool:
+    """Whether a body that was read whole is a stream of events."""
+    return body[:64].lstrip(b"\xef\xbb\xbf\r\n ").startswith((b"data:", b"event:", b"id:", b":"))
+
+
+def gathered(feed: Feed, answer: Answer, body: bytes, at_end: Callable[[], None]) -> Reply:
+    """What a stream comes to that was read whole, from a server that streams whatever it is asked."""
+    feed.feed(body)
+    feed.finish(at_end)
+    if answer.is_ended:
+        return Reply(status=200, body=answer.body())
+    fault = feed.fault or UpstreamTruncated("the model server's answer ended too early")
+    status = fault.upstream_status if isinstance(fault, UpstreamRejected) else fault.status
+    return Reply(status=status, body=msgspec.json.encode(fault.body()), retry_after_s=fault.retry_after_s)

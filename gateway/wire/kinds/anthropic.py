@@ -12,7 +12,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
+from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream, wants_usage
 from gateway.wire.kinds.anthropic_memory import KIND, Layout
 from gateway.wire.kinds.anthropic_request import AnthropicOptions, messages_request
 from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
@@ -185,6 +185,8 @@ class _Dialogue:
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         if not 200 <= status < 300:
             return refused(status, body, _fault)
+        if is_stream(body):
+            return gathered(self._feed, self._answer, body, self._stop)
         try:
             self._whole(decoded(body, _MESSAGE))
         except UpstreamBadReply as error:

@@ -13,7 +13,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
+from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream, wants_usage
 from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
 from gateway.wire.kinds.downlevel import is_rooted, openapi_subset
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
@@ -195,6 +195,8 @@ class _Dialogue:
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         if not 200 <= status < 300:
             return refused(status, body, _fault)
+        if is_stream(body):
+            return gathered(self._feed, self._answer, body, self._stop)
         try:
             response = decoded(body, _RESPONSE)
             if response.candidates is None and not dict_of(response.prompt_feedback):

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from attrs import field, frozen
 
-from gateway.core.errors import InvalidRequest, UpstreamRejected, UpstreamTruncated
-from gateway.wire.kinds.answers import Answer, Feed, Usage, wants_usage
+from gateway.core.errors import InvalidRequest, UpstreamRejected
+from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream, wants_usage
 from gateway.wire.kinds.checks import above_zero, path
 from gateway.wire.kinds.decoding import count_of, decoded, dict_of, string_of
 from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, read_json, refused, reply_of
@@ -167,8 +167,6 @@ class _Dialogue:
         """The chat was made by this dialogue."""
         self._answer_id = ""
         self._is_complete = False
-        self._told_status = 502
-        """Of a fault within the stream."""
         self.again: HttpAsk | None = None
         self._renew()
         self.ask = self._create() if self._session is None else self._message(self._session, self._news)
@@ -181,7 +179,7 @@ class _Dialogue:
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         if self._session is None:
             return self._created(status, body)
-        if _is_stream(body):
+        if is_stream(body):
             return self._gathered(body)
         value = read_json(body)
         fault = self._fault(dict_of(value), status)
@@ -267,14 +265,9 @@ class _Dialogue:
 
     def _gathered(self, body: bytes) -> HttpAsk | Reply:
         """A stream that was read whole: the server knows no other form."""
-        fed = self.feed(body) + self.finish()
-        if self.again is not None:
-            ask, self.again = self.again, None
-            return ask
-        if self._is_complete:
-            return Reply(status=200, body=self._answer.body())
-        event = dict_of(read_json(fed.removeprefix(b"data: ")))
-        return Reply(status=self._told_status, body=msgspec.json.encode(event)) if event else reply_of(_truncated())
+        reply = gathered(self._feed, self._answer, body, self._stop)
+        ask, self.again = self.again, None
+        return ask or reply
 
     def _whole(self, value: dict[str, Any]) -> Reply:
         told = dict_of(self._of(value, "data")) or value
@@ -299,7 +292,6 @@ class _Dialogue:
             if self._is_gone(fault) and not self._answer.is_open:
                 self.again = self._create_again()
                 return
-            self._told_status = fault.status
             raise fault.error()
         created = self._of(event, "response.created")
         self._learn(created if isinstance(created, dict) else event)
@@ -373,11 +365,3 @@ class _Dialogue:
 
 
 _JSON = (("Content-Type", "application/json"),)
-
-
-def _truncated() -> UpstreamTruncated:
-    return UpstreamTruncated("the model server's answer ended too early")
-
-
-def _is_stream(body: bytes) -> bool:
-    return body[:64].lstrip(b"\xef\xbb\xbf\r\n ").startswith((b"data:", b"event:", b"id:", b":"))
