@@ -261,13 +261,14 @@ def _mend(
 class _Reader:
     """Walks the text once; each method reads one thing at the position and leaves it behind that thing."""
 
-    __slots__ = ("_at", "_closed", "_decoder", "_depth", "_loose_end", "_loose_key", "_max_depth", "_notes", "_text")
+    __slots__ = ("_at", "_closed", "_decoder", "_loose_end", "_loose_key", "_max_depth", "_notes", "_open", "_text")
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
         self._text = text
         self._at = start
         self._closed = closed
-        self._depth = 0
+        self._open: list[str] = []
+        """The brackets that are open here."""
         self._max_depth = max_depth
         self._notes: list[str] = []
         self._decoder = _decoder(self._notes, strict=True)
@@ -336,13 +337,13 @@ class _Reader:
         return self._number() if char and char in "-+.0123456789" else self._word()
 
     def _nested(self, read: Callable[[], Any]) -> Any:
-        self._depth += 1
-        if self._depth > self._max_depth:
+        self._open.append(self._text[self._at])
+        if len(self._open) > self._max_depth:
             raise JsonFault("too deep")
         self._at += 1
         self._space()
         value = read()
-        self._depth -= 1
+        self._open.pop()
         return value
 
     def _object(self) -> dict[str, Any]:
@@ -422,13 +423,17 @@ class _Reader:
             return True
         if self._at == len(self._text):
             return self._ends_unclosed()
+        if self._text[self._at] == "}" and "{" not in self._open:
+            _note(self._notes, "surplus_braces")
+            self._at += 1
+            return self._goes_on(closer)
         if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
             _note(self._notes, "missing_comma")
             return True
         raise JsonFault("missing comma or closing brace")
 
     def _ends_unclosed(self) -> bool:
-        if not self._closed:
+        if not self._closed or "surplus_braces" in self._notes:
             raise JsonFault("never closed")
         _note(self._notes, "missing_braces")
         return False

@@ -18,16 +18,29 @@ from strategies.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.jsonish import JsonFault, Parsed, parse
 from strategies.objects import drafts_of
 
-__all__ = ["STOPS", "Payload", "code_draft", "marked_json", "named_drafts", "read_end", "read_json", "with_mends"]
+__all__ = [
+    "FRAME",
+    "STOPS",
+    "Payload",
+    "code_draft",
+    "lacks_frame_only",
+    "marked_json",
+    "named_drafts",
+    "read_end",
+    "read_json",
+    "read_surplus",
+    "with_mends",
+]
 
 STOPS = ("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>")
 """Tokens that end a message: a payload does not go beyond them."""
 
 _MENDING = "mending"
-_FRAME = {"missing_braces": "frame_closer_missing"}
+FRAME = {"missing_braces": "frame_closer_missing"}
 """What is missing at the end of an answer is only ever the frame: there was nothing to choose."""
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NAMED = re.compile(r"""["'](?:name|tool_name|tool|function)["']\s*+:\s*+["']([^"'\n]{1,128})["']""")
+_BRACES = re.compile(r"[}\]]*")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
 _CODE_TOOLS = ("python", "code_interpreter", "ipython", "python_interpreter", "execute_python", "run_python")
 
@@ -76,12 +89,12 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
         raise Reject("cut", attempted=True)
     text = "".join(pieces)
     try:
-        parsed = _parse(text, context, tool, closed=ended or _lacks_frame_only(text, frame))
+        parsed = _parse(text, context, tool, closed=ended or lacks_frame_only(text, frame))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip(" \t\r\n`"):
         raise Reject("text after the object", attempted=True)
-    steps = parsed.steps if ended else tuple(_FRAME.get(step, step) for step in parsed.steps)
+    steps = parsed.steps if ended else tuple(FRAME.get(step, step) for step in parsed.steps)
     return Payload(value=parsed.value, steps=steps)
 
 
@@ -109,13 +122,24 @@ def _any_of(stops: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     return re.compile("|".join(map(re.escape, stops))), max(map(len, stops))
 
 
-def _lacks_frame_only(text: str, frame: int) -> bool:
+def lacks_frame_only(text: str, frame: int) -> bool:
     """Whether nothing but closers of the frame around complete arguments is missing."""
     bare = _STRING.sub("", text).strip()
     if '"' in bare or not bare.endswith(("}", "]")):
         return False
     missing = bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
     return 0 < missing <= frame + (frame and bare.startswith("["))
+
+
+def read_surplus(cur: Cursor) -> Steps:
+    """Consume braces that are left over behind a value; returns the mends."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    braces = yield from cur.match(_BRACES, 8)
+    if not braces:
+        cur.back(start)
+    cur.anchor = None
+    return ("surplus_braces",) if braces else ()
 
 
 def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:

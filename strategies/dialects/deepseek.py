@@ -17,7 +17,7 @@ from functools import partial
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
-from strategies.payload import STOPS, Payload, named_drafts, read_json, with_mends
+from strategies.payload import STOPS, Payload, named_drafts, read_json, read_surplus, with_mends
 
 __all__ = ["DEEPSEEK", "DEEPSEEK_V31", "STRIPPED"]
 
@@ -103,16 +103,17 @@ def _fence(cur: Cursor) -> Steps:
 
 def _end(cur: Cursor, *, fence: bool) -> Steps:
     """What closes the call: the fence, the token; returns the mends."""
+    surplus: tuple[str, ...] = yield from read_surplus(cur)
     yield from cur.ws()
     fenced = fence and (yield from cur.lit("```"))
     yield from cur.ws()
     if (yield from cur.lits(_CALL_END)):
-        return ()
+        return surplus
     if (yield from cur.at_end()) and cur.cut:
         raise Reject("cut", attempted=True)
     if not fenced and not (yield from cur.at_end()) and (yield from cur.peek(1)) != "<":
         raise Reject("text after the object", attempted=True)
-    return ("call_closer_missing",)
+    return (*surplus, "call_closer_missing")
 
 
 def _stripped(context: Context) -> tuple[str, ...]:

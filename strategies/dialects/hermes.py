@@ -22,6 +22,7 @@ from strategies.jsonish import JsonFault, parse
 from strategies.lexicon import LEFTOVERS
 from strategies.markerless import glance
 from strategies.objects import drafts_of
+from strategies.payload import read_surplus
 from strategies.rendering import Hermes
 from strategies.schema import ToolSchema
 
@@ -51,7 +52,6 @@ _SEPARATORS = (",", ";")
 _CALL_KEYS = frozenset({"name", "arguments", "parameters"})
 _NAME_RUN = re.compile(r"[A-Za-z0-9_.:/-]*")
 _BLANK_RUN = re.compile(r"[ \t\r\n\u00a0\ufeff]*")
-_SURPLUS_RUN = re.compile(r"[}\]]*")
 _MENTIONED = re.compile(
     r"""["'](?:name|tool|tool_name|function|function_name)["']\s{0,8}:\s{0,8}["']([\w.:/-]{1,64})["']"""
 )
@@ -117,23 +117,11 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
         cur.back(start)
         value, steps = yield from _mended(cur, context, closer, is_whole=is_whole)
     cur.anchor = None
-    if (yield from _surplus(cur)):
-        steps = (*steps, "surplus_braces")
+    steps = (*steps, *(yield from read_surplus(cur)))
     if (yield from _comment(cur)):
         steps = (*steps, "comment")
     code = yield from _code(cur)
     return drafts_of(value, context, form="hermes", steps=steps, name=name, code=code)
-
-
-def _surplus(cur: Cursor) -> Steps:
-    """Braces that are left over behind the object."""
-    cur.anchor = start = cur.offset
-    yield from cur.ws()
-    braces = yield from cur.match(_SURPLUS_RUN, 8)
-    if not braces:
-        cur.back(start)
-    cur.anchor = None
-    return bool(braces)
 
 
 def _comment(cur: Cursor) -> Steps:

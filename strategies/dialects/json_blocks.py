@@ -12,6 +12,8 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
+from attrs import evolve
+
 from strategies.block_renderer import BlockRenderer, listed
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
@@ -20,6 +22,7 @@ from strategies.json_renderer import json_text, named_object
 from strategies.jsonish import JsonFault, Parsed, parse
 from strategies.markerless import checked, ends_message, glance, in_prose, may_stand
 from strategies.objects import CONTAINER_KEYS, NAME_KEYS, drafts_of
+from strategies.payload import FRAME, lacks_frame_only, read_surplus
 
 __all__ = ["JSON_BARE", "JSON_FENCE", "XLAM"]
 
@@ -73,6 +76,8 @@ def _values(cur: Cursor) -> Steps:
         except JsonFault:
             raise Reject("JSON", again=True, hint=_MENDING) from None
         found.append(parsed)
+        surplus = yield from read_surplus(cur)
+        found[-1] = evolve(parsed, steps=(*parsed.steps, *surplus))
         if not (yield from _goes_on(cur)):
             return found
 
@@ -139,6 +144,8 @@ def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
         raise Reject(f"JSON: {fault.reason}", attempted=_names_tool(text, context)) from None
     if text[parsed.end :].strip():
         raise Reject("text after the object", attempted=True)
+    if closed and lacks_frame_only(text, 1):
+        parsed = evolve(parsed, steps=tuple(FRAME.get(step, step) for step in parsed.steps))
     return [Parsed(parsed.value, parsed.end, (*steps, *parsed.steps))]
 
 

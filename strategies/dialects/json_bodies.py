@@ -5,6 +5,7 @@ from typing import Protocol
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.jsonish import JsonFault, Parsed, parse
 from strategies.names import resolve_parameter
+from strategies.payload import read_surplus
 from strategies.schema import ToolSchema
 
 __all__ = ["LOOSELY", "Target", "json_arguments"]
@@ -27,6 +28,7 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     loosely = hint == LOOSELY
     complete = yield from (cur.until(closer, pieces.append) if loosely else cur.json(pieces.append))
     text = "".join(pieces)
+    call.mends += yield from read_surplus(cur)
     schema = call.schema
     parsed = _parsed(text, schema) if complete else None
     opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None

@@ -25,7 +25,7 @@ from strategies.jsonish import JsonFault, parse
 from strategies.lexicon import LEFTOVERS
 from strategies.literals import is_announced_example
 from strategies.objects import CONTAINER_KEYS, drafts_of
-from strategies.payload import read_json
+from strategies.payload import read_json, read_surplus
 from strategies.pythonic import PythonFault, bracketed, read_calls
 from strategies.rendering import CannotExpress
 from strategies.schema import ToolSchema
@@ -138,7 +138,7 @@ def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps
     first = yield from cur.peek(1)
     if first == "{":
         payload = yield from read_json(cur, context, opening, _STOPS, tool=tool)
-        return payload.value, payload.steps
+        return payload.value, (*payload.steps, *(yield from read_surplus(cur)))
     if first == "`" and (yield from cur.starts("```")):
         return (yield from _fenced(cur, context.schema(tool)))
     pieces: list[str] = []

@@ -12,6 +12,7 @@ from strategies.dialects.tag_call import TagCall, tag_parts
 from strategies.jsonish import JsonFault, parse
 from strategies.markerless import ends_message
 from strategies.names import resolve_parameter
+from strategies.payload import read_surplus
 from strategies.rawvalue import decode_entities
 from strategies.yamlish import NoMapping, read_mapping
 
@@ -80,6 +81,7 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
     pieces: list[str] = []
     if not (yield from cur.json(pieces.append)):
         raise Reject("value not closed", attempted=True)
+    call.mends += yield from read_surplus(cur)
     keys = tuple(call.schema.properties)
     try:
         parsed = parse("".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
