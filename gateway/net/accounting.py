@@ -121,8 +121,11 @@ def _measure_request(turn: Turn, ended: float) -> None:
             "health": "unhealthy" if turn.end_reason in UNHEALTHY_ENDS else "ok",
         },
     )
-    telemetry.observe(
-        "toolgate_request_duration_seconds", {"route": turn.route, "stream": stream, "arm": arm}, ended - turn.started
+    telemetry.observe_traced(
+        "toolgate_request_duration_seconds",
+        {"route": turn.route, "stream": stream, "arm": arm},
+        ended - turn.started,
+        turn.trace,
     )
 
 
@@ -147,10 +150,11 @@ def _measure_stream(turn: Turn, first_sent: float) -> None:
     arm = _arm(turn)
     telemetry.count("toolgate_stream_ends_total", {"reason": turn.end_reason, "arm": arm})
     telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, turn.longest_gap_s)
-    telemetry.observe(
+    telemetry.observe_traced(
         "toolgate_time_to_first_token_seconds",
         {"upstream": turn.upstream.name, "arm": arm},
         first_sent - turn.started,
+        turn.trace,
     )
 
 

@@ -1,6 +1,7 @@
 """Every metric of the gateway, declared once in `CATALOGUE`, and the registry that holds them."""
 
 import platform
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -319,6 +320,13 @@ class Metrics:
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Put a value into a histogram."""
         self._histograms[name].observe(labels, value)
+
+    def observe_traced(self, name: str, labels: Mapping[str, str], value: float, trace: str | None) -> None:
+        """Put a value into a histogram, and the trace it belongs to, if there is one, beside it."""
+        if trace is None:
+            self._histograms[name].observe(labels, value)
+        else:
+            self._histograms[name].observe_traced(labels, value, trace, time.time())
 
     def set(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Set a gauge."""

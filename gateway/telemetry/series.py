@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from prometheus_client.metrics_core import Metric as Sampled
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
 from gateway.telemetry.labels import LabelGuard
@@ -81,13 +82,15 @@ class Family:
 class HistogramFamily(Family):
     """One histogram and its series: the sum, then how many fell into each bucket, the last one without an edge."""
 
-    __slots__ = ("_edges", "_names")
+    __slots__ = ("_edges", "_exemplars", "_names")
 
     def __init__(
         self, name: str, help: str, labels: tuple[str, ...], guard: LabelGuard, edges: tuple[float, ...]
     ) -> None:
         self._edges = edges
         self._names = tuple(map(_written, (*edges, float("inf"))))
+        self._exemplars: dict[tuple[int, int], Exemplar] = {}
+        """The last traced value of each bucket, by the series and the bucket's place."""
         super().__init__(name, help, "histogram", labels, guard)
 
     def observe(self, labels: Mapping[str, str], value: float) -> None:
@@ -95,14 +98,22 @@ class HistogramFamily(Family):
         series[0] += value
         series[1 + bisect_left(self._edges, value)] += 1
 
+    def observe_traced(self, labels: Mapping[str, str], value: float, trace: str, now: float) -> None:
+        """Like `observe`, with the trace that the value belongs to."""
+        self.observe(labels, value)
+        at = bisect_left(self._edges, value)
+        self._exemplars[id(self.series(labels)), at] = Exemplar({"trace_id": trace}, value, now)
+
     def sampled(self) -> Sampled:
         sampled = Sampled(self._name, self._help, self._kind)
+        exemplars = self._exemplars
         for values, series in list(self._series.items()):
             labels = dict(zip(self._labels, values, strict=True))
             total, *buckets = series
             counts = list(accumulate(buckets))
-            for name, count in zip(self._names, counts, strict=True):
-                sampled.add_sample(f"{self._name}_bucket", {**labels, "le": name}, count)
+            for at, (name, count) in enumerate(zip(self._names, counts, strict=True)):
+                exemplar = exemplars.get((id(series), at)) if exemplars else None
+                sampled.add_sample(f"{self._name}_bucket", {**labels, "le": name}, count, exemplar=exemplar)
             sampled.add_sample(f"{self._name}_count", labels, counts[-1])
             sampled.add_sample(f"{self._name}_sum", labels, total)
         return sampled

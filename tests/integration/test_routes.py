@@ -271,3 +271,18 @@ async def test_the_openai_client_is_served(gateway, upstream):
             model="gpt-4o", messages=[{"role": "user", "content": "x"}], stream=True
         )
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in chunks]) == "hello"
+
+
+async def test_times_lead_to_their_traces(gateway, upstream, client):
+    upstream.script = stream(*ANSWER)
+    running = await gateway(upstream.url)
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    await ask(client, running.url, headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"})
+    asked = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    exposition = (await get(client, f"{running.url}/metrics", headers=asked)).body.decode()
+    for name in ("toolgate_request_duration_seconds", "toolgate_time_to_first_token_seconds"):
+        traced = [line for line in exposition.splitlines() if line.startswith(f"{name}_bucket{{") and trace in line]
+        assert len(traced) == 1
+        assert f'# {{trace_id="{trace}"}}' in traced[0]
+    plain = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert trace not in plain
