@@ -5,6 +5,7 @@ its answers mean; this module sends and receives for it.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -136,14 +137,12 @@ class TranslatedReply:
 
     async def begin(self) -> None:
         """Wait for the first event, if it may say that there must be another answer instead of this one."""
-        if not self._dialogue.may_be_void:
-            return
-        patience = self._turn.patience
-        first_due = self._turn.upstream_started + self._turn.upstream.first_byte_timeout_s
-        try:
-            self._first = await self._more(min(patience.now() + FIRST_EVENT_S, first_due))
-        except TimeoutError:
-            return
+        turn = self._turn
+        first_due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+        due = min(turn.patience.now() + FIRST_EVENT_S, first_due)
+        with suppress(TimeoutError):
+            while self._dialogue.may_be_void and not (self._first or self._ended):
+                self._first = await self._more(due)
 
     async def read(self, due: float) -> bytes:
         """What has come, in OpenAI's form; `b""` at the clean end."""

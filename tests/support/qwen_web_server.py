@@ -34,6 +34,7 @@ class QwenWebServer:
     chats: dict[str, dict[str, Message]] = field(factory=dict)
     token: str = "web-token"
     faults_as_events: bool = False
+    makes_chats: bool = True
     _made: int = 0
 
     def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:
@@ -47,6 +48,8 @@ class QwenWebServer:
         request = json.loads(body)
         self.requests.append((path, request))
         if path == "/api/v2/chats/new":
+            if not self.makes_chats:
+                return Answered.json(fault_body("RateLimited", "later"), 429)
             self._made += 1
             chat_id = f"chat-{self._made}"
             self.chats[chat_id] = {}

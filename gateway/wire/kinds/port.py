@@ -85,7 +85,7 @@ class Dialogue(Protocol):
 
     @property
     def may_be_void(self) -> bool:
-        """What is fed may yet turn out void: see `again`."""
+        """The first event may yet say that what is fed is void: see `again`."""
         ...
 
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:

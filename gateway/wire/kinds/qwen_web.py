@@ -165,6 +165,8 @@ class _Dialogue:
             self._news = msgspec.Raw(msgspec.json.encode(news))
         self._is_made = False
         """The chat was made by this dialogue."""
+        self._has_begun = False
+        """An event has come that was no fault."""
         self._answer_id = ""
         self._is_complete = False
         self.again: HttpAsk | None = None
@@ -174,7 +176,7 @@ class _Dialogue:
     @property
     def may_be_void(self) -> bool:
         """A chat of an earlier request may be gone."""
-        return not self._is_made
+        return not (self._is_made or self._has_begun)
 
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
         if self._session is None:
@@ -293,6 +295,7 @@ class _Dialogue:
                 self.again = self._create_again()
                 return
             raise fault.error()
+        self._has_begun = True
         created = self._of(event, "response.created")
         self._learn(created if isinstance(created, dict) else event)
         choices = event.get(self._name("choices"))
