@@ -29,6 +29,7 @@ from gateway.wire.kinds.anthropic_request import AnthropicOptions
 from gateway.wire.kinds.gemini_request import GeminiOptions
 from gateway.wire.kinds.lowering import LOWERABLE
 from gateway.wire.kinds.qwen_web import QwenWebOptions
+from strategies.mapping import MAPPINGS
 
 __all__ = ["Routes", "UpstreamSettings", "read_routes"]
 
@@ -101,7 +102,7 @@ _MODEL: dict[str, Reader] = {
     "fallback": text,
     "send_as": text,
     "strategy": text,
-    "tool_map": text,
+    "tool_map": choice(*sorted(MAPPINGS), "none"),
     "intent": choice("count", "deliver"),
     **{name: reader for name, reader in _TIMES.items() if name != "connect_timeout_s"},
 }

@@ -125,6 +125,7 @@ def test_another_table_is_another_configuration(given):
         ('[[models]]\nmatch = "*"\nupstream = "b"\n[upstreams.a]\nurl = "http://x/v1"', "no upstream named 'b'"),
         ('[[models]]\nmatch = "*"\nfallback = "b"\n[upstreams.a]\nurl = "http://x/v1"', "no upstream named 'b'"),
         ('[[models]]\nmatch = "*"\nintent = "maybe"\n[upstreams.a]\nurl = "http://x/v1"', "intent: must be"),
+        ('[[models]]\nmatch = "*"\ntool_map = "vim"\n[upstreams.a]\nurl = "http://x/v1"', "tool_map: must be"),
         ('models = [1]\n[upstreams.a]\nurl = "http://x/v1"', "must be a table: [[models]]"),
         ('models = 1\n[upstreams.a]\nurl = "http://x/v1"', "models must be a list"),
         ('[[models]]\nmatch = "*"\nstrategy = "native:hermes"\n[upstreams.a]\nurl = "http://x/v1"', "takes no dialect"),
