@@ -62,7 +62,7 @@ class Upstream:
 
     def _secrets(self) -> Iterator[bytes]:
         """The key, the cookies and each of their values that is long enough to be one, as they stand in JSON too."""
-        values = [value.partition("=")[2].strip() for value in (self.cookies or "").split(";")]
+        values = [value.partition("=")[2].strip(' "') for value in (self.cookies or "").split(";")]
         known = [self.api_key, self.cookies, *(value for value in values if len(value) >= MIN_SECRET_CHARS)]
         for secret in filter(None, known):
             yield secret.encode()

@@ -120,6 +120,8 @@ def test_another_table_is_another_configuration(given):
         (f'{CLOUD}[upstreams.a.anthropic]\nauth = "basic"', "upstreams.a.anthropic: "),
         (f'{CLOUD}[upstreams.a.anthropic]\nversion = "a\\nb"', "version: must be"),
         (f"{CLOUD}[upstreams.a.anthropic]\nmax_tokens = 0", "max_tokens: must be"),
+        (f'{CLOUD}down_level = ["patern"]', "down_level: 'patern' is none of"),
+        (f'{CLOUD}down_level = ["properties"]', "down_level: 'properties' is none of"),
         (f'{CLOUD}cookies = "a=b\\nc"', "cookies: must be printable ASCII"),
         ('[[models]]\nupstream = "default"\n[upstreams.a]\nurl = "http://x/v1"', "match is missing"),
         ('[[models]]\nmatch = "*"\nupstream = "b"\n[upstreams.a]\nurl = "http://x/v1"', "no upstream named 'b'"),

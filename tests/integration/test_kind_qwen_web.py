@@ -130,6 +130,18 @@ async def test_a_chat_that_cannot_be_made_again_leaves_the_status_free(start, se
     assert (got.status, got.json["error"]["message"]) == (429, "later")
 
 
+async def test_a_chat_made_again_may_answer_without_a_stream(start, server, client):
+    server.turns, server.faults_as_events = [Turn(text="A"), Turn(text="B"), Turn(text="C")], True
+    running = await start()
+    history = [asked("one"), await say(client, running, [asked("one")]), asked("two")]
+    server.chats.clear()
+    server.streams = False
+    history += [await say(client, running, history), asked("three")]
+    assert history[-2]["content"] == "B"
+    await say(client, running, history)
+    assert sent(server) == [(1, False), (1, True), (3, False), (1, True)]
+
+
 async def test_no_client_goes_on_with_the_chat_of_another(start, server, client):
     server.turns = [Turn(text=text) for text in ("A", "B")]
     running = await start(GATEWAY_API_KEYS="one,two")

@@ -35,6 +35,7 @@ class QwenWebServer:
     token: str = "web-token"
     faults_as_events: bool = False
     makes_chats: bool = True
+    streams: bool = True
     _made: int = 0
 
     def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:
@@ -71,6 +72,9 @@ class QwenWebServer:
         turn = self.turns.pop(0)
         answer_id = f"answer-{chat_id}-{len(chat) + 1}"
         chat[answer_id] = Message(parent, tuple(request["messages"]), turn.text)
+        if not self.streams:
+            message = {"role": "assistant", "content": turn.text}
+            return Answered.json({"choices": [{"message": message}], "response_id": answer_id})
         return Answered.stream(b"".join(sse(event) for event in self.events(turn, chat_id, parent, answer_id)))
 
     def _fault(self, value: dict[str, Any]) -> Answered:
