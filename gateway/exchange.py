@@ -250,7 +250,7 @@ class StreamExchange:
             self._choice(raw, data, choices[0])
         elif not choices:
             self._push(Slot(raw, data))
-        elif self._prepared.make_reader is None:
+        elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
             event = decode_object(data)
@@ -265,7 +265,7 @@ class StreamExchange:
             voice = self._voice(choice.index)
             if choice.delta and is_given(choice.delta.tool_calls):
                 self._native(voice, slot, at)
-            if choice.finish_reason is not None:
+            if choice.finish_reason:
                 self._finish(voice, slot, choice.finish_reason, at)
         self._push(slot)
 
@@ -274,7 +274,7 @@ class StreamExchange:
         delta = choice.delta
         text = (delta.content if delta else None) or ""
         called = delta is not None and is_given(delta.tool_calls)
-        ends = choice.finish_reason is not None
+        ends = bool(choice.finish_reason)  # some servers put an empty one into every chunk
         events = voice.feed(text) if text else []
         if text and not called and not ends and self._casts:
             self._casts -= 1
@@ -292,7 +292,7 @@ class StreamExchange:
         if called:
             self._apply(voice, voice.give_back(), slot)
             self._native(voice, slot, 0)
-        if choice.finish_reason is not None:
+        if choice.finish_reason:
             self._conclude(voice, slot, choice.finish_reason)
         voice.spoken = voice.spoken or (delta is not None and delta.role is not None)
         self._flush()
@@ -317,6 +317,10 @@ class StreamExchange:
 
     def _conclude(self, voice: Voice, slot: Slot, reason: str) -> None:
         """The end of a choice that is read; it waits where it is to be asked again."""
+        if voice.finished:  # some servers say it twice: what the choice held has been told
+            if self._due is None:
+                self._finish(voice, slot, reason, 0)
+            return
         self._apply(voice, voice.finish(reason), slot)
         translation = self._translation(voice)
         attempt = voice.attempt or self._refused(translation, reason)
@@ -353,7 +357,7 @@ class StreamExchange:
     def _finish(self, voice: Voice, slot: Slot, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
         voice.finished = True
-        self.facts.unusable_calls += voice.native.unusable
+        self.facts.unusable_calls = sum(known.native.unusable for known in self._voices.values())
         final = voice.final_reason(reason)
         if self._prepared.mend_native and final == reason:
             final = voice.native.finish_reason(reason) or reason
@@ -402,6 +406,7 @@ class StreamExchange:
                 slot = self._spare(voice)
                 self._apply(voice, voice.finish("stop"), slot)
                 self._apply(voice, voice.give_back(), slot)
+                self._tell_mapped(voice, slot, self._translation(voice))
                 voice.finished = True
                 slot.finish = voice.final_reason("stop") if voice.number >= 0 else None
         self._flush(everything=True)

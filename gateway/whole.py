@@ -135,7 +135,7 @@ class BodyExchange:
         hold = hold_of(self._prepared) if asks is not None else None
         voice = Voice(index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text)
         reason = choice.get("finish_reason")
-        finish = reason if isinstance(reason, str) else "stop"
+        finish = reason if isinstance(reason, str) and reason else "stop"
         self.facts.finish_reasons[index] = finish
         content = message.get("content")
         if message.get("tool_calls"):

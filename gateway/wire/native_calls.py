@@ -128,7 +128,7 @@ class NativeCalls:
         self._repair_name(function)
         name = function.get("name")
         call = _Call(index=delta["index"], id=delta["id"], name=name if isinstance(name, str) else "")
-        call.pieces.append(function.get("arguments") or "")
+        call.pieces.append(_text(function.get("arguments")))
         self._calls.append(call)
         self._at[index if isinstance(index, int) else call.index] = call
 
@@ -145,7 +145,7 @@ class NativeCalls:
             else:
                 del function["name"]
                 self.mended.append("name_repeated")
-        call.pieces.append(function.get("arguments") or "")
+        call.pieces.append(_text(function.get("arguments")))
 
     def _mend_whole(self, call: dict[str, Any]) -> None:
         if not isinstance(call.get("id"), str) or not call["id"]:
@@ -190,4 +190,9 @@ def _name_of(call: dict[str, Any]) -> str:
 def _arguments_of(call: dict[str, Any]) -> str:
     function = call.get("function")
     arguments = function.get("arguments") if isinstance(function, dict) else None
+    return _text(arguments)
+
+
+def _text(arguments: object) -> str:
+    """A piece of arguments; what is neither text nor an object is passed on, and is no piece of any."""
     return arguments if isinstance(arguments, str) else ""

@@ -386,3 +386,27 @@ def test_long_whole_answer_is_read_in_steps():
 
     assert len(list(working())) > 3
     assert hear_body(results[0]).calls
+
+
+def structured(arguments, **more):
+    call = {"index": 0, "id": "call_x", "type": "function", "function": {"name": "read", "arguments": arguments}}
+    return event({"role": "assistant", "content": None, "tool_calls": [call]}, **more)
+
+
+@pytest.mark.parametrize("odd", [5, True, 1.5])
+@pytest.mark.parametrize("how", [prepared(tools=None), prepared(wait=True)])
+def test_arguments_of_an_unheard_of_kind_are_the_upstreams_affair(odd, how):
+    parts = [structured(odd), event({}, "tool_calls"), DONE]
+    out, exchange = stream(parts, how)
+    assert out == b"".join(parts)
+    assert exchange.facts.native_calls == 1
+
+
+def test_an_empty_finish_reason_is_none():
+    parts = [event({"role": "assistant", "content": CALL[:9]}, ""), event({"content": CALL[9:]}, ""), event({}, "stop")]
+    heard = hear_stream(stream([*parts, DONE], prepared())[0])
+    assert ([call["name"] for call in heard.calls], heard.finish) == (["read"], "tool_calls")
+    cut = hear_stream(stream(parts[:1], prepared())[0])
+    assert (cut.content, cut.calls, cut.error["code"]) == (CALL[:9], [], "upstream_truncated")
+    whole_one = hear_body(whole(answer_body(CALL, ""), prepared())[0])
+    assert ([call["name"] for call in whole_one.calls], whole_one.finish) == (["read"], "tool_calls")

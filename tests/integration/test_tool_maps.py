@@ -12,7 +12,7 @@ from tests.support.faulty_upstream import DONE, answer_json, completion, event, 
 def tool(name, *optional, **properties):
     schema = {
         "type": "object",
-        "properties": {**properties, **dict.fromkeys(optional, {"type": "number"})},
+        "properties": {**properties, **{name: {"type": "number"} for name in optional}},
         "required": list(properties),
     }
     return {"type": "function", "function": {"name": name, "parameters": schema}}
@@ -198,3 +198,37 @@ async def test_a_cut_call_is_never_told(gateway, upstream, client):
     told = hear_stream((await ask(client, running.url, request())).body)
     assert (told.finish, [each["name"] for each in told.calls]) == ("length", [EDITOR])
     assert len(upstream.requests) == 1
+
+
+def edit_call(arguments=None):
+    function = {"name": EDITOR, "arguments": json.dumps(REPLACE) if arguments is None else arguments}
+    return event({"role": "assistant", "tool_calls": [{"index": 0, "id": "toolu_1", "function": function}]})
+
+
+async def test_a_call_is_told_when_the_server_names_no_finish(gateway, upstream, client):
+    upstream.script = stream(edit_call(), DONE)
+    running = await gateway(upstream.url, TOOL_MAP="claude_text_editor")
+    told = hear_stream((await ask(client, running.url, request())).body)
+    assert ([call["name"] for call in told.calls], told.finish) == (["edit"], "tool_calls")
+
+
+@pytest.mark.parametrize("again", ["tool_calls", "stop"])
+async def test_a_call_is_told_once_when_the_server_finishes_twice(gateway, upstream, client, again):
+    upstream.script = stream(edit_call(), event(finish="tool_calls"), event(finish=again), DONE)
+    running = await gateway(upstream.url, TOOL_MAP="claude_text_editor")
+    got = await ask(client, running.url, request())
+    pieces = [call for chunk in got.chunks for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
+    begun = [call for call in pieces if "id" in call]
+    assert [call["function"]["name"] for call in begun] == ["edit"]
+    assert got.is_done
+
+
+async def test_choices_that_nobody_asked_for_are_told_beside_the_mapped_call(gateway, upstream, client):
+    chunk = json.loads(edit_call().removeprefix(b"data: "))
+    chunk["choices"].insert(0, {"index": 1, "delta": {"content": "or not"}, "finish_reason": None})
+    both = b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    upstream.script = stream(both, event(finish="tool_calls"), DONE)
+    running = await gateway(upstream.url, TOOL_MAP="claude_text_editor")
+    got = await ask(client, running.url, request(model="gpt-5"))
+    assert [call["name"] for call in hear_stream(got.body).calls] == ["edit"]
+    assert hear_stream(got.body, index=1).content == "or not"
