@@ -45,7 +45,9 @@ def start(gateway, address, tmp_path):
     path = tmp_path / "toolgate.toml"
     path.write_text(
         f'[upstreams.web]\nkind = "qwen_web"\nurl = "{address}"\napi_key = "web-token"\n'
-        f'[upstreams.other]\nkind = "qwen_web"\nurl = "{address}/v1"\napi_key = "web-token"\nmodels = ["other*"]\n'
+        f'[upstreams.other]\nkind = "qwen_web"\nurl = "{address}/v1"\napi_key = "web-token"\n'
+        '[[models]]\nmatch = "here"\nupstream = "web"\nsend_as = "qwen3-max"\n'
+        '[[models]]\nmatch = "there"\nupstream = "other"\nsend_as = "qwen3-max"\n'
     )
 
     async def started(**environ):
@@ -155,9 +157,10 @@ async def test_no_server_is_asked_for_the_chat_of_another(start, server, client)
     server.turns = [Turn(text=text) for text in ("A", "B", "C")]
     running = await start()
     history = [asked("one")]
-    history += [await say(client, running, history, model="other"), asked("two")]
-    await say(client, running, history, model="other-than-that")
-    assert len(server.chats) == 2
+    history += [await say(client, running, history, model="here"), asked("two")]
+    await say(client, running, history, model="there")
+    await say(client, running, history, model="here")
+    assert sent(server) == [(1, False), (3, False), (1, True)]
 
 
 async def test_a_repaired_answer_begins_a_chat_in_which_it_was_right(start, server, client):
