@@ -1,8 +1,11 @@
 """The record of a request of the main job: put together when it has ended, and handed to the store."""
 
+from collections.abc import Callable
+
 from gateway import __version__
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.facts import Facts
+from gateway.net.headers import bearer_token
 from gateway.net.turn import Turn
 from gateway.recording import Audit, call_records, dialect_of
 from gateway.wire.openai_chat import ChatRequest
@@ -13,6 +16,8 @@ MAX_NAME_CHARS = 256
 MAX_ID_CHARS = 128
 MAX_KEPT_CHARS = 1 << 18
 """Of a whole request or answer, where records keep them."""
+MIN_KEY_CHARS = 16
+"""Of a client's own key, to be taken for one in a text: many a client has to send some word, and sends any."""
 
 
 def keep(turn: Turn, ended: float, *, healthy: bool) -> None:
@@ -89,7 +94,7 @@ def _calls(turn: Turn, request: ChatRequest, facts: Facts) -> tuple[tuple[CallRe
             audit = "none"
     declared = frozenset(request.tools.names)
     records = call_records(
-        facts, declared=declared, audit=audit, mask=turn.shared.mask, is_beside=turn.arm in ("control", "dry_run")
+        facts, declared=declared, audit=audit, mask=_mask(turn), is_beside=turn.arm in ("control", "dry_run")
     )
     return records, audit
 
@@ -114,7 +119,15 @@ def _is_forced(request: ChatRequest) -> bool:
 
 
 def _masked(turn: Turn, text: str) -> str:
-    return turn.shared.mask(text)[:MAX_KEPT_CHARS]
+    return _mask(turn)(text)[:MAX_KEPT_CHARS]
+
+
+def _mask(turn: Turn) -> Callable[[str], str]:
+    """Takes credentials out of a text, and the one that the request came with, whatever it looks like."""
+    mask, own = turn.shared.mask, bearer_token(turn.http.headers) or ""
+    if len(own) < MIN_KEY_CHARS:
+        return mask
+    return lambda text: mask(text.replace(own, "[redacted]"))
 
 
 def _since(turn: Turn, moment: float | None) -> float | None:
