@@ -13,6 +13,7 @@ from gateway.wire.chat_chunks import (
     BadChunk,
     decode_object,
     encode_object,
+    holds_half_a_character,
     token_counts,
 )
 from gateway.wire.usage import summed_usage
@@ -60,6 +61,8 @@ class BodyExchange:
         try:
             answer = decode_object(body)
         except BadChunk as error:
+            if holds_half_a_character(body):
+                return body
             raise UpstreamBadReply("the model server's answer is not a JSON object") from error
         self._body, self._answer = body, answer
         self.facts.usage = token_counts(answer.get("usage"))

@@ -233,7 +233,7 @@ class _GoOn(Exception):
 
 async def _begun(turn: Turn, raw: bytes, original: ChatRequest | None) -> Dialogue:
     kind = turn.upstream.kind
-    body = msgspec.json.decode(raw)
+    body = original.body if original is not None and raw is original.raw else msgspec.json.decode(raw)
     scope = _scope(turn)
     client = original.body if original is not None else None
     known = await turn.shared.sessions.recall(*kind.keys(client or body, scope=scope))

@@ -23,6 +23,7 @@ __all__ = [
     "encode_object",
     "finish_chunk",
     "has_more_than_content",
+    "holds_half_a_character",
     "is_given",
     "rebuilt_chunk",
     "string_in",
@@ -86,12 +87,12 @@ def decode_chunk(data: bytes) -> Chunk | None:
         decode_object(data)
         return None
     except (ValueError, RecursionError) as error:
-        if _holds_half_a_character(data):
+        if holds_half_a_character(data):
             return None
         raise BadChunk("not a JSON event") from error
 
 
-def _holds_half_a_character(data: bytes) -> bool:
+def holds_half_a_character(data: bytes) -> bool:
     """Whether all that is wrong is an escaped surrogate without its other half, which clients can read."""
     try:
         value = json.loads(data)

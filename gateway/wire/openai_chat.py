@@ -1,5 +1,7 @@
 """The OpenAI chat wire: requests in, answers and chunks through. Unknown fields are kept and passed on."""
 
+import json
+import re
 from typing import Any, cast
 
 import msgspec
@@ -10,10 +12,15 @@ from gateway.core.tools import Tool, ToolSet
 
 __all__ = ["ChatRequest", "parse_request"]
 
+_HALF = re.compile("[\ud800-\udfff]")
+
 
 @frozen(kw_only=True)
 class ChatRequest:
-    """One chat completion request; `raw` is what the client sent, `body` the same decoded."""
+    """One chat completion request; `raw` is what the client sent, `body` the same decoded.
+
+    Half a character, as a text that was cut leaves it, is U+FFFD in `body` and stays what it is in `raw`.
+    """
 
     raw: bytes
     body: dict[str, Any]
@@ -75,10 +82,21 @@ def _decode(raw: bytes) -> dict[str, Any]:
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise InvalidRequest("the body is not valid JSON") from error
+        body = _decode_halves(raw)
+        if body is None:
+            raise InvalidRequest("the body is not valid JSON") from error
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     return body
+
+
+def _decode_halves(raw: bytes) -> Any:
+    """The value of a text with escapes of half a character and no other fault, else `None`."""
+    try:
+        text = json.dumps(json.loads(raw), ensure_ascii=False)
+        return msgspec.json.decode(_HALF.sub("\ufffd", text)) if _HALF.search(text) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _tools(value: Any) -> list[Tool]:

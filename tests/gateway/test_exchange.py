@@ -410,3 +410,9 @@ def test_an_empty_finish_reason_is_none():
     assert (cut.content, cut.calls, cut.error["code"]) == (CALL[:9], [], "upstream_truncated")
     whole_one = hear_body(whole(answer_body(CALL, ""), prepared())[0])
     assert ([call["name"] for call in whole_one.calls], whole_one.finish) == (["read"], "tool_calls")
+
+
+@pytest.mark.parametrize("how", [prepared(tools=None), prepared()])
+def test_half_a_character_in_a_whole_answer_is_passed_on(how):
+    body = b'{"choices":[{"message":{"role":"assistant","content":"a \\ud83d"},"finish_reason":"stop"}]}'
+    assert whole(body, how)[0] == body

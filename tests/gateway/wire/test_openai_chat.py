@@ -55,3 +55,17 @@ def test_what_is_no_function_with_a_name_is_no_tool() -> None:
 @pytest.mark.parametrize("value", [None, True, False])
 def test_parallel_calls_are_allowed_forbidden_or_left_open(value: bool | None) -> None:
     assert parse_request(raw(parallel_tool_calls=value)).parallel is value
+
+
+def test_half_a_character_is_told_as_such_and_stays_in_the_bytes() -> None:
+    raw = b'{"model":"m","messages":[{"role":"user","content":"a \\ud83d b \\ud83d\\ude00 \\\\ud83d"}]}'
+    request = parse_request(raw)
+    assert request.raw == raw
+    assert request.messages[0]["content"] == "a \ufffd b \U0001f600 \\ud83d"
+    assert json.loads(request.replace(model="n")) == {**request.body, "model": "n"}
+
+
+@pytest.mark.parametrize("fault", [b"NaN", b"1e999", b'"\\udc00', b"[" * 5000 + b"]" * 5000, b'"\xff"'])
+def test_half_a_character_excuses_no_other_fault(fault: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_request(b'{"model":"m","messages":[{"role":"user","content":"\\ud83d"}],"x":' + fault + b"}")
