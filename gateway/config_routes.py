@@ -17,6 +17,7 @@ from gateway.config_values import (
     UPSTREAM_KINDS,
     Reader,
     choice,
+    cookies,
     http_url,
     names,
     seconds,
@@ -80,18 +81,11 @@ def _keywords(raw: str) -> tuple[str, ...]:
     return found
 
 
-def _cookies(raw: str) -> str:
-    """Text that can stand in a header."""
-    if not raw.isascii() or not raw.isprintable():
-        raise ValueError("must be printable ASCII, as a Cookie header holds them")
-    return raw
-
-
 _UPSTREAM: dict[str, Reader] = {
     "url": http_url,
     "kind": choice(*UPSTREAM_KINDS),
     "api_key": secret,
-    "cookies": _cookies,
+    "cookies": cookies,
     "models": names,
     "down_level": _keywords,
     **_TIMES,

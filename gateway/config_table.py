@@ -20,6 +20,7 @@ from gateway.config_values import (
     aliases,
     boolean,
     choice,
+    cookies,
     host_name,
     http_url,
     hundredths,
@@ -206,7 +207,7 @@ class Settings:
         "What the model server speaks: " + ", ".join(UPSTREAM_KINDS) + ".",
     )
     upstream_cookies: str | None = _upstream(
-        "UPSTREAM_COOKIES", text, None, "Cookies for a qwen_web server, as the header holds them.", is_secret=True
+        "UPSTREAM_COOKIES", cookies, None, "Cookies for a qwen_web server, as the header holds them.", is_secret=True
     )
     connect_timeout_s: float = _upstream(
         "UPSTREAM_CONNECT_TIMEOUT_S", seconds(), 5.0, "How long connecting to the model server may take."

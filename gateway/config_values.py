@@ -21,6 +21,7 @@ __all__ = [
     "aliases",
     "boolean",
     "choice",
+    "cookies",
     "host_name",
     "http_url",
     "hundredths",
@@ -68,6 +69,13 @@ def secret(raw: str) -> str:
     """Text that can stand in a header: printable ASCII without white space."""
     if not raw.isascii() or not raw.isprintable() or " " in raw:
         raise ValueError("must be printable ASCII without white space")
+    return raw
+
+
+def cookies(raw: str) -> str:
+    """Text that can stand in a Cookie header."""
+    if not raw.isascii() or not raw.isprintable():
+        raise ValueError("must be printable ASCII, as a Cookie header holds them")
     return raw
 
 
@@ -193,23 +201,11 @@ def networks(raw: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 def store_url(raw: str) -> str:
     """Where state is kept: a SQLite file, a Redis server, or this process alone."""
-    words = "must be sqlite:///file, redis://host:port/0, rediss://..., unix://... or memory://"
     try:
-        parts = urlsplit(raw)
-        _ = parts.port
-    except ValueError:
-        raise ValueError(words) from None
-    match parts.scheme:
-        case "memory" if raw == "memory://":
-            return raw
-        case "sqlite" if not parts.netloc and len(parts.path) > 1:
-            return raw
-        case "redis" | "rediss" if parts.hostname:
-            return raw
-        case "unix" if parts.path:
-            return raw
-        case _:
-            raise ValueError(words)
+        open_store(raw, prefix="", timeout_ms=1)  # connects to nothing, and makes no file
+    except ValueError as error:
+        raise ValueError(str(error)) from None
+    return raw
 
 
 def host_name(raw: str) -> str:
@@ -217,7 +213,7 @@ def host_name(raw: str) -> str:
     try:
         return str(ip_address(raw.removeprefix("[").removesuffix("]")))
     except ValueError:
-        if _HOST.fullmatch(raw):
+        if _HOST.fullmatch(raw) and not raw.replace(".", "").isdecimal():  # 300.1.1.1 is neither
             return raw
         raise ValueError("must be a host name or an IP address, without a port") from None
 

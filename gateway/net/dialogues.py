@@ -75,6 +75,8 @@ def note_misfits(turn: Turn, prepared: Prepared) -> None:
     message = _delivered(turn) if isinstance(prepared.repair, Fitting) else None
     found = misfits(prepared, message) if message is not None else []
     if found:
+        labels = {"upstream": turn.upstream.name}
+        turn.shared.telemetry.count("toolgate_native_misfits_total", labels, len(found))
         told = [{"tool": name, "fault": fault[:MAX_FAULT_CHARS]} for name, fault in found[:MAX_FAULTS]]
         log.warning("native_calls_misfit", upstream=turn.upstream.name, model=turn.model, calls=len(found), faults=told)
 
@@ -181,8 +183,11 @@ class TranslatedReply:
         if self._is_settled or delivered is None or (facts is not None and facts.repaired):
             return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
         self._is_settled = True
-        for memory in self._dialogue.remember(delivered):
-            await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
+        try:
+            for memory in self._dialogue.remember(delivered):
+                await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
+        except Exception:  # the answer is there: that the next one lacks its past is the smaller harm
+            log.exception("conversation_not_kept", upstream=self._turn.upstream.name)
 
     def close(self) -> None:
         """Let go of the connection."""

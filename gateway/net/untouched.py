@@ -103,6 +103,7 @@ async def _whole(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResp
     turn.upstream_first = turn.patience.now()
     exchange = UntouchedBody(beside)
     turn.facts = exchange.facts
+    await settle(turn, reply, body)  # before the client can ask again, perhaps of another process
     response = await turn.send(web.Response(body=body, headers=_headers(reply)))
     started = time.perf_counter()
     await in_turns(exchange.steps(body))

@@ -245,6 +245,12 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     _counter("toolgate_feedback_total", "Ratings of answers that clients gave.", "rating", zero=(("good",), ("bad",))),
     _counter(
+        "toolgate_native_misfits_total",
+        "Structured calls delivered although they do not fit the schema that their tool was declared with.",
+        "upstream",
+        zero=(("default",),),
+    ),
+    _counter(
         "toolgate_mapped_calls_total",
         "Structured calls of a mapped tool, by what became of them (translated, refused).",
         "result",
