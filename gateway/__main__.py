@@ -3,15 +3,18 @@
 import errno
 import os
 import platform
+import socket
 import sys
 from importlib import import_module
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
 from gateway import __version__
-from gateway.config import Settings, load
-from gateway.core.errors import ConfigError
+
+# What else a command needs it imports itself: help is there at once, and `main` catches Ctrl-C during an import.
+if TYPE_CHECKING:
+    from gateway.config import Settings
 
 __all__ = ["cli", "main"]
 
@@ -59,6 +62,9 @@ def cli(context: click.Context) -> None:
       toolgate dialects                                   which forms of calls are read?
       toolgate rollout status                             who is live, and how does it fare?
       toolgate report --days 7                            what would have been done, and was it right?
+
+    Exit codes: 0 done, 1 failed, 2 wrong use, 3 a gate of --fail-on or of the rollout is not met, 4 not enough data,
+    5 the gateway or its store cannot be reached, 78 a fault in the settings, 130 interrupted.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -79,25 +85,27 @@ def serve(context: click.Context) -> None:
       UPSTREAM_URL=http://127.0.0.1:11434/v1 GATEWAY_PORT=9000 toolgate serve
       GATEWAY_ENV_FILE=/etc/toolgate/env toolgate serve
     """
+    from gateway.config import load
+    from gateway.core.errors import ConfigError
+
     try:
         settings = load(os.environ, default_log_format="console" if sys.stderr.isatty() else "json")
-        from gateway.app import serve as run  # here: the other commands need no server
+        from gateway.app import serve as run
 
         context.exit(run(settings))
     except ConfigError as error:
-        for fault in error.faults:
+        for fault in _all_faults(error.faults):
             click.echo(f"fault: {fault}", err=True)
         context.exit(EXIT_SETTINGS)
-    except KeyboardInterrupt:
-        context.exit(0)
     except OSError as error:
-        if error.errno not in _CANNOT_LISTEN:
+        reason = _cannot_listen(settings, error)
+        if reason is None:
             raise
-        click.echo(_cannot_listen(settings, error), err=True)
+        click.echo(reason, err=True)
         context.exit(EXIT_FAILED)
 
 
-@cli.command()
+@cli.command(short_help="Print the settings in force, and every fault in them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--color/--no-color", "colour", default=None, help="Use colours; by default on a terminal.")
 @click.pass_context
@@ -135,7 +143,7 @@ def settings(markdown: bool, colour: bool | None) -> None:
     show_reference(markdown=markdown, colour=colour)
 
 
-@cli.command(name="try")
+@cli.command(name="try", short_help="Show the calls in a model's answer, with scores and reasons.")
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--tools", "tools_file", type=click.File("rb"), help="JSON file with the request's tools.")
 @click.option("--model", default="unknown", show_default=True, help="Model that wrote the answer.")
@@ -184,7 +192,7 @@ def try_(
     show(reading, as_json=as_json)
 
 
-@cli.command()
+@cli.command(short_help="List the forms of tool calls that are read.")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def dialects(name: str | None, as_json: bool) -> None:
@@ -238,8 +246,18 @@ def _answer_text(file: BinaryIO) -> str:
         raise click.ClickException("the answer is not UTF-8 text") from error
 
 
-def _cannot_listen(settings: Settings, error: OSError) -> str:
-    return f"port {settings.port} on {settings.host} {_CANNOT_LISTEN[error.errno or 0]}"
+def _all_faults(found: list[str]) -> dict[str, None]:
+    """With those that the strategies find, so that nobody mends one fault only to be told of the next."""
+    from gateway.cli_check import check
+
+    return dict.fromkeys((*found, *check(os.environ).faults))
+
+
+def _cannot_listen(settings: "Settings", error: OSError) -> str | None:
+    if isinstance(error, socket.gaierror):
+        return f"GATEWAY_HOST: {settings.host} has no address: is it spelt right?"
+    reason = _CANNOT_LISTEN.get(error.errno or 0)
+    return None if reason is None else f"port {settings.port} on {settings.host} {reason}"
 
 
 if __name__ == "__main__":

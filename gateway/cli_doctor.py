@@ -32,7 +32,7 @@ class Finding:
     advice: str = ""
 
 
-@click.command()
+@click.command(short_help="See whether everything that the gateway needs is there.")
 @click.option("--probe", "only_probe", is_flag=True, help="Ask only whether the running gateway takes requests.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context

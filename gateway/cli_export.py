@@ -24,7 +24,7 @@ _SCHEMA_VERSION = 1
 _ASKED = ("messages", "tools", "tool_choice", "parallel_tool_calls")
 
 
-@click.command()
+@click.command(short_help="Write recorded answers as training pairs or as fixtures.")
 @click.option("--pairs", "kind", flag_value="pairs", default=True, help="Conversations with the right calls (default).")
 @click.option("--fixtures", "kind", flag_value="fixtures", help="Answers with the calls that they are read as.")
 @period_options

@@ -35,7 +35,7 @@ class Outcome:
     pid: int | None = None
 
 
-@click.command()
+@click.command(short_help="Have the running gateway read its settings anew.")
 @click.option("--restart", is_flag=True, help="Replace the worker processes, one after the other, without a cut.")
 @click.option(
     "--pid-file",

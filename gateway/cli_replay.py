@@ -33,7 +33,7 @@ _MAX_SHOWN = 1000
 _UNTOUCHED = frozenset({"control", "dry_run"})
 
 
-@click.command()
+@click.command(short_help="Read answers again, and show what is read differently.")
 @click.argument("file", type=click.File("rb"), required=False)
 @click.option("--store", "from_store", is_flag=True, help="Take the answers of the store (needs AUDIT_BODIES=full).")
 @period_options
@@ -106,7 +106,7 @@ class Rereader:
     @classmethod
     def of(cls, settings: Settings) -> "Rereader":
         strategies = load_strategies().strategies
-        factory = ToolExecutionFactory(strategies, rules=settings.strategy_rules, auto_detect=settings.auto_detect)
+        factory = ToolExecutionFactory(strategies, rules=settings.all_rules(), auto_detect=settings.auto_detect)
         return cls(settings, factory, strategies, Redactor(settings.secrets()))
 
     def mask(self, text: str) -> str:

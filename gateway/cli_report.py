@@ -38,7 +38,7 @@ _NOT_READY = "not-ready"
 _FAIL_ON = (_NOT_READY, *(gate.replace("_", "-") for gate in GATES))
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, short_help="Say what the records show: is the next step safe?")
 @period_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
@@ -98,7 +98,7 @@ def report(
     context.exit(exit_code(figures, fail_on))
 
 
-@report.command()
+@report.command(short_help="Say whether a candidate was read rightly.")
 @click.argument("candidate", required=False)
 @click.argument("verdict", required=False, type=click.Choice(["right", "wrong"]))
 @click.option("--sample", type=click.IntRange(1, 50), help="Ask for this many calls of the report's random sample.")

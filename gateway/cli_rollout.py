@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 from attrs import evolve, frozen
 
+from gateway.cli_store import no_store
 from gateway.config import Settings, load
 from gateway.core.errors import ConfigError
 from gateway.core.ports import Store, StoreError
@@ -83,7 +84,6 @@ def rollout() -> None:
       toolgate rollout resume --reason "fixed in 1.4.2" --yes
       toolgate rollout kill --yes
 
-    \b
     Exit codes: 0 done, 1 not possible in this state, 2 wrong use, 3 a gate is not met, 5 the store cannot be reached,
     78 a fault in the settings.
     """
@@ -101,7 +101,7 @@ def _reason(default: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return click.option("--reason", default=default, show_default=True, help=text)
 
 
-@rollout.command()
+@rollout.command(short_help="Print where the rollout stands, and what the next step needs.")
 @_json
 def status(as_json: bool) -> None:
     """Print where the rollout stands, the judge's evidence, and the gates before the next step.
@@ -120,7 +120,7 @@ def status(as_json: bool) -> None:
     _show(_document(shared, settings), as_json=as_json)
 
 
-@rollout.command()
+@rollout.command(short_help="Freeze the share; nothing is promoted until `resume`.")
 @_reason("paused by hand")
 @_yes
 @_dry
@@ -141,7 +141,7 @@ def pause(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
     )
 
 
-@rollout.command()
+@rollout.command(short_help="End a pause or a rollback, or switch slices on again.")
 @_reason("")
 @_yes
 @_dry
@@ -164,7 +164,7 @@ def resume(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
     )
 
 
-@rollout.command()
+@rollout.command(short_help="Go on to the next step, and after the last one to full.")
 @_reason("promoted by hand")
 @click.option("--force", is_flag=True, help="Go on though gates are not met.")
 @_yes
@@ -194,7 +194,7 @@ def promote(reason: str, force: bool, yes: bool, dry_run: bool, as_json: bool) -
     _change(decide, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
-@rollout.command()
+@rollout.command(short_help="Let nobody be live any more, until `resume`.")
 @_reason("rolled back by hand")
 @_yes
 @_dry
@@ -215,7 +215,7 @@ def rollback(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
     )
 
 
-@rollout.command()
+@rollout.command(short_help="Relay everything untouched, from within a second on.")
 @_reason("killed by hand")
 @_yes
 @_dry
@@ -348,6 +348,9 @@ def _run(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
             "its rollout. Give the gateway and this command a sqlite:/// or redis:// address.",
             EXIT_USAGE,
         )
+    missing = no_store(settings.store_url)
+    if missing is not None:
+        _leave(missing, EXIT_STORE)
 
     async def with_store() -> T:
         store = open_store(

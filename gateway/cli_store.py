@@ -25,6 +25,7 @@ __all__ = [
     "Progress",
     "StoreUnreachable",
     "effective_settings",
+    "no_store",
     "period_options",
     "run",
     "stored",
@@ -111,7 +112,11 @@ def period_options(command: F) -> F:
         click.option(
             "--since", type=Moment(), help="Begin of the period: 2026-01-31T12:00 (UTC) or an age such as 24h."
         ),
-        click.option("--days", type=click.FloatRange(0, _MAX_DAYS, min_open=True), help="Its length; 7 by default."),
+        click.option(
+            "--days",
+            type=click.FloatRange(0, _MAX_DAYS, min_open=True),
+            help="Length of the period in days; 7 by default.",
+        ),
     ):
         command = option(command)
     return command
@@ -148,8 +153,19 @@ def _check_is_there(url: str) -> None:
         raise click.UsageError(
             "STORE_URL=memory:// keeps records within one gateway process: nothing can be read from here"
         )
-    if url.startswith("sqlite:///") and not Path(unquote(url.removeprefix("sqlite:///"))).is_file():
-        raise StoreUnreachable("there is no store at STORE_URL: has a gateway run with it, and in this folder?")
+    missing = no_store(url)
+    if missing is not None:
+        raise StoreUnreachable(missing)
+
+
+def no_store(url: str) -> str | None:
+    """What to say of a SQLite file that is not there: to make one would answer for a gateway that has another."""
+    if not url.startswith("sqlite:///"):
+        return None
+    path = Path(unquote(url.removeprefix("sqlite:///")))
+    if path.is_file():
+        return None
+    return f"there is no store {path.absolute()}: has a gateway run with this STORE_URL, and in this folder?"
 
 
 def run(work: Awaitable[T]) -> T:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
 from gateway.config_names import OWN_PREFIXES, is_injected, nearest
 from gateway.config_routes import Routes, UpstreamSettings, read_routes
@@ -64,6 +64,15 @@ class _Given:
     source: str
 
 
+@frozen(kw_only=True)
+class _Tables:
+    """What stands in the TOML file beside settings."""
+
+    routes: Routes = field(factory=Routes)
+    name_server: bool = False
+    """They name a model server, with a fault perhaps; or the file cannot be read, and might."""
+
+
 def _checked(read: tuple[Settings, list[str]]) -> Settings:
     settings, faults = read
     if faults:
@@ -75,7 +84,7 @@ def _read_all(
     environ: Mapping[str, str], *, file_wins: bool, default_log_format: LogFormat
 ) -> tuple[Settings, list[str]]:
     faults: list[str] = []
-    given, routes = _gather(environ, faults, file_wins=file_wins)
+    given, tables = _gather(environ, faults, file_wins=file_wins)
     _check_names(given, faults)
     values: dict[str, Any] = {"log_format": default_log_format}
     for entry in DECLARED:
@@ -89,17 +98,17 @@ def _read_all(
     _check_later(given, faults)
     sources = {name: found.source for name, found in given.items() if name in _BY_NAME}
     sources |= {_FILE_NAMES[name]: found.source for name, found in given.items() if name in _FILE_NAMES}
-    settings = Settings(**values, routes=routes, sources=sources)
-    faults += _contradictions(settings, given)
+    settings = Settings(**values, routes=tables.routes, sources=sources)
+    faults += _contradictions(settings, given, names_server=tables.name_server)
     return attrs.evolve(settings, warnings=_warnings(settings)), faults
 
 
-def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -> tuple[dict[str, _Given], Routes]:
+def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -> tuple[dict[str, _Given], _Tables]:
     """Everything that was set, by name, and the tables beside it; an empty value counts as not set."""
     process = _layer(environ, "environment", strict=False)
     env_file = _env_file_layer(process, faults)
     layers = [process, env_file] if file_wins else [env_file, process]
-    toml, routes = _toml_layer(layers, faults)
+    toml, tables = _toml_layer(layers, faults)
     merged: dict[str, _Given] = {}
     for layer in (toml, *layers):
         for name, found in layer.items():
@@ -107,7 +116,7 @@ def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -
             if name in _TWINS and _TWINS[name] not in layer:
                 merged.pop(_TWINS[name], None)
             merged[name] = found
-    return merged, routes
+    return merged, tables
 
 
 def _layer(values: Mapping[str, str], source: str, *, strict: bool) -> dict[str, _Given]:
@@ -134,23 +143,27 @@ def _env_file_layer(process: Mapping[str, _Given], faults: list[str]) -> dict[st
     return _layer(values, f"file {named.raw}", strict=True)
 
 
-def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> tuple[dict[str, _Given], Routes]:
+def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> tuple[dict[str, _Given], _Tables]:
     named = next((layer["GATEWAY_CONFIG"] for layer in reversed(layers) if "GATEWAY_CONFIG" in layer), None)
     if named is None:
-        return {}, Routes()
+        return {}, _Tables()
     try:
         content = read_text(named.raw)
     except ValueError as error:
         faults.append(f"GATEWAY_CONFIG: {error}")
-        return {}, Routes()
+        return {}, _Tables(name_server=True)
+    found = len(faults)
     values, tables = parse_toml(content, faults, path=named.raw, tables=("upstreams", "models"))
+    is_unread = len(faults) > found and not values and not tables
     for name in ("GATEWAY_ENV_FILE", "GATEWAY_CONFIG"):
         if values.pop(name, None) is not None:
             faults.append(f"{named.raw}: {name} cannot be set in the TOML file")
     for name in [name for name in values if name not in _KNOWN and not _is_suspect(name)]:
         faults.append(f"{named.raw}: {name[:64]!r} is not a setting")
         del values[name]
-    return _layer(values, f"file {named.raw}", strict=True), read_routes(tables, faults, path=named.raw)
+    routes = read_routes(tables, faults, path=named.raw)
+    name_server = is_unread or bool(tables.get("upstreams"))
+    return _layer(values, f"file {named.raw}", strict=True), _Tables(routes=routes, name_server=name_server)
 
 
 def _is_suspect(name: str) -> bool:
@@ -239,9 +252,9 @@ def _fault(entry: Declared, found: _Given, error: ValueError) -> str:
     return f"{entry.name}: {error}{value}"
 
 
-def _contradictions(settings: Settings, given: Mapping[str, _Given]) -> Iterator[str]:
+def _contradictions(settings: Settings, given: Mapping[str, _Given], *, names_server: bool) -> Iterator[str]:
     loopback = is_loopback(settings.host)
-    if "UPSTREAM_URL" not in given and not settings.routes.upstreams:
+    if "UPSTREAM_URL" not in given and not names_server:
         if settings.config_file is not None:
             yield "UPSTREAM_URL: is missing; with GATEWAY_CONFIG there is no embedded demo"
         elif not loopback:

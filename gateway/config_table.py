@@ -166,7 +166,8 @@ class Settings:
         "GATEWAY_CONFIG",
         text,
         None,
-        "TOML file with the same settings as top-level keys; everything else wins over it.",
+        "TOML file with the same settings as top-level keys, over which everything else wins, and with tables for "
+        "several model servers ([upstreams.NAME]) and rules for models ([[models]]).",
     )
     max_body_bytes: int = _serve(
         "GATEWAY_MAX_BODY_BYTES", size(1024), 32 * _MIB, "Largest request body; a larger one is answered with 413."

@@ -205,6 +205,38 @@ def process_environment(**settings: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "METRICS_PORT": "0", **settings}
 
 
+NOT_LOADED = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "gateway.config":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from gateway.__main__ import main
+main()
+"""
+
+
+def test_an_interrupt_while_the_program_still_loads_is_no_fault_of_it():
+    result = subprocess.run(
+        [sys.executable, "-c", NOT_LOADED, "serve"], env=process_environment(), capture_output=True, text=True
+    )
+    assert result.returncode == 130
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_serve_says_in_one_line_that_its_host_has_no_address(count):
+    environ = process_environment(GATEWAY_HOST="host.invalid", GATEWAY_WORKERS=count, UPSTREAM_URL="http://h/v1")
+    environ |= {"STORE_URL": "redis://127.0.0.1:1/0", "GATEWAY_PORT": "0"}
+    result = subprocess.run(
+        [sys.executable, "-m", "gateway", "serve"], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == "GATEWAY_HOST: host.invalid has no address: is it spelt right?"
+    assert "Traceback" not in result.stderr
+
+
 @contextmanager
 def served(**settings: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A gateway in a process of its own, and its address."""
@@ -229,9 +261,16 @@ def served(**settings: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
 
 
 def test_serve_lists_every_fault_and_exits_with_78():
-    result = run("serve", environ={"GATEWAY_PORT": "x", "GATEWAY_PROT": "1"})
+    result = run("serve", environ={"GATEWAY_PORT": "x", "GATEWAY_PROT": "1", "STRATEGY_RULES": "*=nosuch"})
     assert result.exit_code == 78
-    assert len(re.findall("^fault: ", result.stderr, re.MULTILINE)) == 2
+    assert len(re.findall("^fault: ", result.stderr, re.MULTILINE)) == 3
+
+
+def test_the_commands_are_told_in_whole_sentences():
+    for arguments in ((), ("rollout", "--help"), ("report", "--help")):
+        _, _, listed = run(*arguments).stdout.partition("Commands:")
+        assert listed
+        assert "..." not in listed
 
 
 def test_serve_says_in_one_line_that_its_port_is_taken():

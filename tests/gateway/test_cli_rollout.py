@@ -93,7 +93,17 @@ def proven(state: RolloutState) -> Evidence:
     )
 
 
+@pytest.mark.parametrize("verb", [["status"], ["kill", "--yes"], ["promote", "--dry-run"]])
+def test_of_a_store_that_is_not_there_nothing_is_said_and_none_is_made(shell: Shell, verb: list[str]) -> None:
+    result = shell.run(*verb)
+    assert result.exit_code == 5
+    assert shell.url.removeprefix("sqlite:///") in result.stderr
+    assert result.stdout == ""
+    assert not Path(shell.url.removeprefix("sqlite:///")).exists()
+
+
 def test_status_of_a_new_store_says_what_would_begin(shell: Shell) -> None:
+    assert shell.state is None
     result = shell.run("status", TRANSFORM_MODE="canary", CANARY_PERCENT="2.5")
     assert result.exit_code == 0
     assert "no gateway has used this store yet" in result.stderr
@@ -240,6 +250,7 @@ def test_what_the_state_does_not_allow_is_refused(shell: Shell, verb: tuple[str,
 
 
 def test_kill_works_before_any_gateway_has_begun(shell: Shell) -> None:
+    assert shell.state is None
     assert shell.json("kill", "--yes")["state"] == "off"
     assert shell.state is not None
     assert shell.state.killed

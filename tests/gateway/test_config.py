@@ -12,6 +12,7 @@ from gateway.config import DECLARED, LATER, Settings, describe, inspect, load, r
 from gateway.config_names import distance_within, nearest
 from gateway.core.errors import ConfigError
 from gateway.core.rules import Rule
+from gateway.state.opening import open_store
 
 UPSTREAM = {"UPSTREAM_URL": "http://127.0.0.1:8000/v1"}
 NAMES = [entry.name for entry in DECLARED]
@@ -67,6 +68,8 @@ def test_a_value_is_read_into_its_type(name, raw, attribute, value):
         ("GATEWAY_PORT", "9" * 5000),
         ("GATEWAY_HOST", "127.0.0.1:80"),
         ("GATEWAY_HOST", "bad host"),
+        ("GATEWAY_HOST", "300.1.1.1"),
+        ("GATEWAY_HOST", "127.1"),
         ("GATEWAY_MAX_BODY_BYTES", "10MB"),
         ("GATEWAY_MAX_BODY_BYTES", "-5"),
         ("GATEWAY_MAX_BODY_BYTES", "1"),
@@ -197,10 +200,38 @@ def test_a_store_address_is_never_shown_with_its_password():
     assert "hunter22" in settings.secrets()
 
 
-@pytest.mark.parametrize("url", ["sqlite://x", "sqlite:///", "redis://", "unix://", "memory://x", "postgres://h", "x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("sqlite://x", "sqlite:///", "sqlite:/x", "sqlite:///x?mode=ro", "sqlite:///x#y", "sqlite:///:memory:"),
+        *(
+            "redis://",
+            "redis://h/abc",
+            "redis://h/1/2",
+            "redis://h/0?retry=1",
+            "rediss://h?protocol=3",
+            "redis://h:p/0",
+        ),
+        *("unix://", "unix:///s?timeout=1", "memory://x", "postgres://h", "x"),
+    ],
+)
 def test_a_store_that_cannot_be_is_refused(url):
     [fault] = faults_of({"STORE_URL": url})
-    assert fault.startswith("STORE_URL: must be")
+    assert fault.startswith("STORE_URL: must ")
+    with pytest.raises(ValueError, match="must "):
+        open_store(url, prefix="", timeout_ms=1)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("memory://", "sqlite:///x.db", "sqlite:////var/lib/x.db", "sqlite:///a%20b.db"),
+        *("redis://h", "redis://h/", "redis://u:p@h:1/5", "rediss://h/0?ssl_cert_reqs=none", "unix:///run/redis.sock"),
+    ],
+)
+def test_what_names_a_store_is_taken_by_it(url):
+    settings = load({"STORE_URL": url})
+    assert open_store(settings.store_url, prefix="", timeout_ms=1)
 
 
 @pytest.mark.parametrize("percent", ["0", "0.01", "0.5", "50", "99.99", "100"])
@@ -424,6 +455,15 @@ def test_the_demo_answers_on_loopback_only_and_not_beside_a_toml_file(tmp_path: 
 
 def test_a_faulty_upstream_url_is_not_also_called_missing():
     assert len(faults_of({"GATEWAY_HOST": "10.0.0.1", "UPSTREAM_URL": "nonsense"})) == 1
+
+
+@pytest.mark.parametrize("content", [None, "url = \n", "[upstreams.a]\nurl = 'x'\n"])
+def test_a_server_that_a_faulty_file_may_name_is_not_also_called_missing(tmp_path: Path, content):
+    toml = tmp_path / "toolgate.toml"
+    if content is not None:
+        toml.write_text(content)
+    [fault] = faults_of({"GATEWAY_CONFIG": str(toml)})
+    assert str(toml) in fault
 
 
 def test_an_address_without_v1_is_a_warning():
