@@ -7,6 +7,7 @@ belongs to the next one, or is dropped markup when it returns.
 
 from collections.abc import Callable, Generator, Mapping
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
@@ -74,7 +75,7 @@ class Opening:
     earlier: frozenset[str] = frozenset()
     """The info strings of the fences before this one, as far as a dialect reads whole bodies of such fences."""
 
-    @property
+    @cached_property
     def line(self) -> str:
         """What stands before the opener on its own line; the line that opens a fence is none of its body."""
         line = line_of(self.before)

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Draft, Opening, Parse
-from strategies.literals import is_announced_example, stands_in_words
+from strategies.literals import is_announced_example, last_sentence, stands_in_words
 from strategies.markerless import ends_message
 
 __all__ = ["in_line"]
@@ -19,7 +19,6 @@ __all__ = ["in_line"]
 IN_WORDS = "in_line_of_words"
 """The mend of a call that stands in running text."""
 _LEAD_IN = 160
-_SENTENCE = re.compile(r"[.!?。！？\n]")
 _STRUCTURE = re.compile(r"\s*(?:[-*+•#|>]|[0-9]{1,9}[.)])")
 _TALK = re.compile(
     r"\b(?:us(?:e[ds]?|ing|age)|calls?|called|calling|invok\w+|writ(?:e[sn]?|ing)|wrote|typ(?:e[ds]?|ing)|say(?:s|ing)?"
@@ -58,8 +57,7 @@ def _is_talk(opening: Opening) -> bool:
     is_glued = not opening.before[-1:].isspace()
     if is_glued or _STRUCTURE.match(opening.line) or is_announced_example(opening.before):
         return True
-    sentence = _SENTENCE.split(opening.before[-_LEAD_IN:])[-1]
-    return _TALK.search(sentence) is not None
+    return _TALK.search(last_sentence(opening.before[-_LEAD_IN:])) is not None
 
 
 def _demanding(parse: Parse, cur: Cursor, context: Context, opening: Opening) -> Steps:

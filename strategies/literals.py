@@ -10,6 +10,7 @@ __all__ = [
     "closes_fence",
     "is_announced_example",
     "is_quoted",
+    "last_sentence",
     "may_open_fence",
     "opens_fence",
     "stands_in_words",
@@ -26,7 +27,7 @@ _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
 _CLOSER_RUN = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 _CLOSER_BEGUN = re.compile(r"[ \t]*(?:`*|~*)[ \t\r]*\Z")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
-_SENTENCE = re.compile(r"[.!?。！？\n]")
+_ENDS = ".!?。！？\n"
 _ANNOUNCED = re.compile(
     r"\b(?:examples?|for instance|such as|(?:would|will|might|could) look like"
     r"|looks? like (?:this|so|that|the following)|looks? like\Z|schema|response is|syntax|format|template"
@@ -109,6 +110,11 @@ def stands_in_words(opening: Opening) -> bool:
 def is_announced_example(before: str) -> bool:
     """Whether the last sentence before a block announces an example, a quotation or a schema."""
     text = before.rstrip()[-_LEAD_IN:].rstrip(":：.。")
-    text = _SHORT_FORMS.sub("such as", text)
-    sentence = _SENTENCE.split(text.rstrip())[-1]
-    return _ANNOUNCED.search(sentence) is not None
+    if "." in text:
+        text = _SHORT_FORMS.sub("such as", text).rstrip()
+    return _ANNOUNCED.search(last_sentence(text)) is not None
+
+
+def last_sentence(text: str) -> str:
+    """What stands behind the last end of a sentence."""
+    return text[max(map(text.rfind, _ENDS)) + 1 :]

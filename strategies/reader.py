@@ -296,13 +296,17 @@ class Reader:
         """
         if self._vain > _VAIN_FLOOR + (self._offset + at) // _VAIN_RATE:
             return ()
-        return tuple(
-            row
-            for row in rows
-            if (row.level == "A" or not is_quoted(opening, row.level, inline=row.inline))
-            and (row.level in "AB" or not self._callers or row.family in self._callers)
-            and row.may_open(self._context, opening)
-        )
+        quoted: dict[tuple[str, bool], bool] = {}
+        found: list[Dialect] = []
+        for row in rows:
+            if row.level not in "AB" and self._callers and row.family not in self._callers:
+                continue
+            kind = (row.level, row.inline)
+            if kind not in quoted:
+                quoted[kind] = row.level != "A" and is_quoted(opening, row.level, inline=row.inline)
+            if not quoted[kind] and row.may_open(self._context, opening):
+                found.append(row)
+        return tuple(found)
 
     def _openable_now(self, fence: Fence | None = None) -> tuple[tuple[Dialect, ...], Opening]:
         """The dialects that may open a call at the start of the buffer, inside a fence or reasoning."""

@@ -36,6 +36,7 @@ _PARAMETER = re.compile(
     r"""<(?:parameter|param|arg|argument)(?:\s+name\s*)?\s*=\s*(["']?)([A-Za-z_][\w.:-]*)\1\s*(/?)>\Z"""
 )
 _OPENED = re.compile(r"<([A-Za-z_][\w.:-]*)>")
+_MAX_RESOLVED = 64
 PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 """What no parameter is called that was not declared."""
 
@@ -88,6 +89,8 @@ class TagCall:
     ends: tuple[str, ...] = field(init=False)
     name_run: re.Pattern[str] | None = None
     _faults: dict[str, str] = field(factory=dict)
+    _resolved: dict[str, str] = field(factory=dict)
+    """What names of tags came to, as long as no parameter has been added."""
 
     def __attrs_post_init__(self) -> None:
         self.ends = (f"</{self.tag}>",)
@@ -95,6 +98,7 @@ class TagCall:
     def mean(self, tool: Tool) -> None:
         """The tag turns out to mean this tool."""
         self.tool, self.schema = tool, self.context.schema(tool)
+        self._resolved.clear()
 
     # As `Markup`
 
@@ -139,7 +143,12 @@ class TagCall:
         """The schema's name of a parameter written as `name`."""
         if name in self.schema.properties:
             return name
-        return resolve_parameter(name, self.schema, self.texts)[0]
+        found = self._resolved.get(name)
+        if found is None:
+            found = resolve_parameter(name, self.schema, self.texts)[0]
+            if len(self._resolved) < _MAX_RESOLVED:
+                self._resolved[name] = found
+        return found
 
     def is_parameter(self, name: str) -> bool:
         return self.parameter(name) in self.schema.properties
@@ -159,6 +168,7 @@ class TagCall:
         if key in PROTOTYPE_KEYS and key not in self.schema.properties:
             self.mends.append("prototype_key")
             return
+        self._resolved.clear()
         texts = self.texts.setdefault(key, [])
         prop = self.schema.prop(key)
         if not texts or "array" in prop.types:
@@ -194,6 +204,7 @@ class TagCall:
         """Keep values that have their types already."""
         self.values.update(arguments)
         self.texts.update({key: [""] for key in arguments})
+        self._resolved.clear()
 
     @property
     def is_spoilt(self) -> bool:
