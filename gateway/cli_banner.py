@@ -7,7 +7,10 @@ from gateway import __version__
 from gateway.config_table import Settings
 from gateway.demo_script import MODELS
 
-__all__ = ["banner", "listening_url"]
+__all__ = ["PATIENCE_S", "banner", "listening_url", "patience"]
+
+PATIENCE_S = 1.0
+"""After so long somebody at a terminal wonders why the gateway has not ended."""
 
 _WEATHER = {
     "type": "function",
@@ -28,6 +31,11 @@ def listening_url(settings: Settings, port: int | None = None) -> str:
 def banner(settings: Settings, url: str) -> str:
     """The lines for a terminal; no secret is in them."""
     return "\n".join(_lines(settings, url)) + "\n"
+
+
+def patience(drain_s: float) -> str:
+    """Why the gateway has not ended yet, and what can be done about it."""
+    return f"Answers under way may take up to {drain_s:g} s more. Ctrl-C again ends them at once.\n"
 
 
 def _lines(settings: Settings, url: str) -> Iterator[str]:

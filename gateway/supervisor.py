@@ -8,7 +8,8 @@ of a request that ends with an error event instead of a cut, and starts a replac
   import hurts that worker alone. It gets the settings in force from here, not from the files: those may have changed,
   or be wrong, since the last reload.
 - A lane is a listening socket that the supervisor keeps (`supervisor_lanes` says why); a slot is the place of a
-  worker's metrics port. A replacement takes the lane of its predecessor at once, and the lowest slot that is free.
+  worker's metrics port. A replacement takes the lane of its predecessor at once, and the lowest slot that is free:
+  of a worker of ours and, as far as can be told, of other programs.
 - While the worker of a lane is away, or says nothing for `late_s`, another one accepts what comes on that lane too.
 - The channel of a worker is a socket pair, one JSON document per line in both directions. Its end tells the supervisor
   that the worker has gone, and a worker that the supervisor has: it then ends by itself.
@@ -28,11 +29,11 @@ import structlog
 from attrs import define, frozen
 
 from gateway import config
-from gateway.cli_banner import banner, listening_url
+from gateway.cli_banner import PATIENCE_S, banner, listening_url, patience
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.notify import Notifier
-from gateway.supervisor_lanes import Lanes, open_lanes
+from gateway.supervisor_lanes import Lanes, is_taken, open_lanes
 from gateway.supervisor_process import Worker, emptied, worker_command
 from gateway.supervisor_status import PidFile, Status, write_targets
 from gateway.telemetry.logs import configure_logging
@@ -44,6 +45,7 @@ EXIT_SETTINGS = 78
 FIXED = ("host", "port", "workers", "pid_file", "metrics_sd_file")
 """Settings that even new workers cannot change: they are the supervisor's own."""
 
+_LAST_PORT = 65535
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
 
 log = structlog.get_logger("toolgate")
@@ -111,11 +113,13 @@ class Supervisor:
         self._now = clock
         self._lanes = [Lane(start_at=0.0) for _ in lanes.sockets]
         self._workers: list[Worker] = []
+        self._passed_over: set[int] = set()
         self._selector = selectors.DefaultSelector()
         self._restart: _Restart | None = None
         self._candidate: Settings | None = None
         self._reload_due: float | None = None
         self._stopping = False
+        self._explain_at: float | None = None
         self._ever_ready = False
         self._announced = False
         self._exit_code = 0
@@ -154,6 +158,7 @@ class Supervisor:
         self._end_reload()
         self._share_lanes()
         self._announce_once()
+        self._explain_once()
         self._tell_systemd()
 
     def _patience_s(self) -> float:
@@ -199,6 +204,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
+        self._explain_at = self._now() + PATIENCE_S if sys.stderr.isatty() else None
         self._notifier.stopping()
         self._open.close()
         log.info("supervisor_stopping", workers=len(self._workers))
@@ -234,8 +240,7 @@ class Supervisor:
 
     def _start(self, lane: int, settings: Settings, *, replaces: Worker | None = None) -> bool:
         """Whether there is a process; without room for one the lane waits, as after a failure."""
-        used = {worker.slot for worker in self._workers}
-        slot = next(number for number in range(len(used) + 1) if number not in used)
+        slot = self._free_slot(settings)
         lanes = self._open.filenos()
         try:
             worker = Worker.start(
@@ -250,6 +255,23 @@ class Supervisor:
         self._workers.append(worker)
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
         log.info("worker_started", slot=slot, lane=lane, pid=worker.pid)
+        return True
+
+    def _free_slot(self, settings: Settings) -> int:
+        """The lowest whose metrics port nobody has; a port that another program took is passed over, and told once."""
+        used = {worker.slot for worker in self._workers}
+        slot = 0
+        while slot in used or self._is_passed_over(settings, slot):
+            slot += 1
+        return slot
+
+    def _is_passed_over(self, settings: Settings, slot: int) -> bool:
+        port = settings.metrics_port + slot
+        if not settings.metrics_port or port > _LAST_PORT or not is_taken(settings.metrics_host, port):
+            return False
+        if slot not in self._passed_over:
+            self._passed_over.add(slot)
+            log.warning("metrics_port_taken", host=settings.metrics_host, port=port)
         return True
 
     def _wait_longer(self, lane: Lane) -> float:
@@ -328,7 +350,9 @@ class Supervisor:
         if served_s >= self._pace.stable_s:
             lane.failures = 0
         wait_s = self._wait_longer(lane)
-        log.warning("worker_replaced", lane=worker.lane, failures=lane.failures, wait_s=wait_s)
+        log.warning(
+            "worker_replaced", lane=worker.lane, failures=lane.failures, wait_s=wait_s, faults=list(worker.faults)
+        )
         if not self._ever_ready and all(lane.failures >= self._pace.hopeless for lane in self._lanes):
             self._give_up(EXIT_FAILED, worker.faults)
 
@@ -482,6 +506,12 @@ class Supervisor:
             sys.stderr.write(banner(self._settings, url))
             sys.stderr.flush()
         self._notifier.ready(self._summary())
+
+    def _explain_once(self) -> None:
+        if self._explain_at is not None and self._workers and self._now() >= self._explain_at:
+            self._explain_at = None
+            sys.stderr.write(patience(self._settings.drain_s))
+            sys.stderr.flush()
 
     def _summary(self) -> str:
         return f"{len(self._lanes)} workers on {listening_url(self._settings, self._open.port)}"

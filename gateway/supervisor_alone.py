@@ -11,7 +11,7 @@ import structlog
 from attrs import define, field
 
 from gateway.app import Gateway, Orders
-from gateway.cli_banner import banner
+from gateway.cli_banner import PATIENCE_S, banner, patience
 from gateway.config import Settings
 from gateway.net.context import Shared
 from gateway.net.server import Server
@@ -32,6 +32,8 @@ class LonePost:
     _targets_file: str | None
     _url: str = ""
     _watchdog: asyncio.TimerHandle | None = None
+    _patience: asyncio.TimerHandle | None = None
+    _gateway: Gateway | None = None
     fields: Mapping[str, Any] = field(factory=dict)
 
     @classmethod
@@ -54,7 +56,7 @@ class LonePost:
     def begin(self, gateway: Gateway, orders: Orders) -> None:
         """Say so to whoever started it."""
         settings = gateway.settings
-        self._url = gateway.url
+        self._url, self._gateway = gateway.url, gateway
         for warning in settings.warnings:
             log.warning("setting_doubtful", warning=warning)
         if settings.log_format == "console" or settings.is_demo or sys.stderr.isatty():
@@ -79,11 +81,15 @@ class LonePost:
     def leaving(self) -> None:
         """Nothing new is accepted."""
         self._notifier.stopping()
+        if self._gateway is not None and sys.stderr.isatty():
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(PATIENCE_S, sys.stderr.write, patience(self._gateway.settings.drain_s))
 
     def end(self) -> None:
         """Nothing is left to tell."""
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        for timer in (self._watchdog, self._patience):
+            if timer is not None:
+                timer.cancel()
         asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR2)
         self._pid_file.remove()
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 
 from attrs import frozen
 
-__all__ = ["Lanes", "open_lanes"]
+__all__ = ["Lanes", "is_taken", "open_lanes"]
 
 _SKIPPED = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """A name may resolve to an address of a family that this machine does not have; the others will do."""
@@ -49,6 +49,17 @@ def open_lanes(host: str, port: int, count: int) -> Lanes:
         lanes = tuple(tuple(_bound(addresses, number, opened, shared=True)) for _ in range(count))
         opened.pop_all()
     return Lanes(number, lanes)
+
+
+def is_taken(host: str, port: int) -> bool:
+    """Another program listens there; a host that cannot be used is for whoever listens to find out."""
+    try:
+        addresses = _addresses(host, port)
+        with ExitStack() as opened:
+            _bound(addresses, port, opened, shared=False)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, str]]:

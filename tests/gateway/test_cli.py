@@ -1,5 +1,6 @@
 """The command line: what it prints, where, and with which exit code."""
 
+import http.client
 import json
 import os
 import re
@@ -303,3 +304,32 @@ def test_serve_answers_as_its_banner_says_and_ends_cleanly(number):
         assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
         process.send_signal(number)
         assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("count", ["1", "2"])
+def test_on_a_terminal_it_says_why_it_has_not_ended_yet(count, tmp_path: Path):
+    terminal, its_end = os.openpty()
+    environ = process_environment(GATEWAY_PORT="0", GATEWAY_WORKERS=count, STORE_URL=f"sqlite:///{tmp_path}/store.db")
+    shown = ""
+
+    def shows(pattern: str) -> str:
+        nonlocal shown
+        while not (found := re.search(pattern, shown)):
+            shown += os.read(terminal, 65536).decode(errors="replace")
+        return found[0]
+
+    with subprocess.Popen([sys.executable, "-m", "gateway", "serve"], env=environ, stderr=its_end) as process:
+        os.close(its_end)
+        address = shows(r"listens on http://\S+").removeprefix("listens on http://")
+        client = http.client.HTTPConnection(address, timeout=30)
+        question = {"role": "user", "content": "What is the weather in Paris?"}
+        body = {"model": "demo-slow", "stream": True, "messages": [question], "tools": TOOLS}
+        client.request("POST", "/v1/chat/completions", json.dumps(body))
+        answer = client.getresponse()
+        process.send_signal(signal.SIGINT)
+        shows("may take up to 60 s more. Ctrl-C again ends them at once")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        answer.close()
+        client.close()
+    os.close(terminal)

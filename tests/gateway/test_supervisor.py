@@ -7,7 +7,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,44 @@ async def test_without_descriptors_nothing_is_started_and_nothing_lost(fake: Cal
         resource.prlimit(program.pid, resource.RLIMIT_NOFILE, (1024, hard))
         await program.logged("worker_ready", count=3)
         await program.restarted(1)
+
+
+@pytest.fixture
+def neighbour() -> Iterator[int]:
+    """The first of three ports, the second of which another program has."""
+    while True:
+        with ExitStack() as opened:
+            sockets = [opened.enter_context(socket.socket()) for _ in range(3)]
+            try:
+                sockets[0].bind(("127.0.0.1", 0))
+                first = sockets[0].getsockname()[1]
+                for number in (1, 2):
+                    sockets[number].bind(("127.0.0.1", first + number))
+            except (OSError, OverflowError):
+                continue
+            sockets[0].close()
+            sockets[2].close()
+            sockets[1].listen()
+            yield first
+            return
+
+
+async def test_a_metrics_port_that_another_program_has_is_passed_over(
+    fake: Callable[..., Fake], neighbour: int
+) -> None:
+    async with fake(METRICS_PORT=str(neighbour)) as program:
+        await program.logged("supervisor_started")
+        assert sorted(each["slot"] for each in program.events("worker_ready")) == [0, 2]
+        [told] = program.events("metrics_port_taken")
+        assert told["port"] == neighbour + 1
+
+
+async def test_why_a_worker_was_replaced_is_told(fake: Callable[..., Fake]) -> None:
+    async with fake("fine", pace={"longest_backoff_s": 0.05}) as program:
+        await program.logged("supervisor_started")
+        program.mode.write_text("faulty")
+        os.kill(program.workers[0], signal.SIGKILL)
+        assert (await program.logged("worker_replaced", count=2))["faults"] == ["SOME_SETTING: is wrong"]
 
 
 async def test_a_fault_in_the_settings_ends_the_start_with_its_words(fake: Callable[..., Fake]) -> None:
