@@ -1,7 +1,8 @@
 """How long one request waits, for whatever it waits for: a deadline per wait, and an end from outside (draining).
 
 A timer per wait would cost more than most waits are worth. One timer serves a whole request: it is armed when the
-first wait needs it and, having fired too early, asks again for the time that is left.
+first wait needs it and, having fired too early, asks again for the time that is left. As it never sleeps for long, a
+wait that is to end far away, like most, need not move it.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from gateway.core.errors import GatewayError
 __all__ = ["Patience"]
 
 T = TypeVar("T")
+
+LONGEST_SLEEP_S = 5.0
 
 
 class Patience:
@@ -75,8 +78,9 @@ class Patience:
     def _arm(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._fires_at = due
-        self._timer = self._loop.call_later(max(0.0, due - self.now()), self._fire)
+        now = time.monotonic()
+        self._fires_at = min(due, now + LONGEST_SLEEP_S)
+        self._timer = self._loop.call_later(max(0.0, self._fires_at - now), self._fire)
 
     def _fire(self) -> None:
         self._timer = None

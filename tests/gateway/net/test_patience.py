@@ -4,6 +4,7 @@ import time
 import pytest
 
 from gateway.core.errors import Draining
+from gateway.net import patience as patience_module
 from gateway.net.patience import Patience
 
 
@@ -135,3 +136,23 @@ async def test_a_cancellation_from_outside_wins_over_an_interruption(never):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_wait_far_from_its_end_moves_no_timer():
+    patience = Patience()
+    await patience.within(patience.now() + 600, soon(1))
+    timer = patience._timer
+    for seconds in (300, 600, 30, patience_module.LONGEST_SLEEP_S + 1):
+        await patience.within(patience.now() + seconds, soon(1))
+    assert patience._timer is timer
+    patience.close()
+
+
+async def test_a_wait_longer_than_the_timers_sleep_still_ends_in_time(never, monkeypatch):
+    monkeypatch.setattr(patience_module, "LONGEST_SLEEP_S", 0.01)
+    patience = Patience()
+    started = patience.now()
+    with pytest.raises(TimeoutError):
+        await patience.within(started + 0.05, never)
+    assert 0.05 <= patience.now() - started < 1
+    patience.close()
