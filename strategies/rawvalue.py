@@ -212,12 +212,17 @@ def _trailing(text: str, *, body: bool) -> int:
     return 2 if text.endswith("\r\n") else 1 if text.endswith(("\n", "\r")) else 0
 
 
-def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, sink: Sink) -> Steps:
+def read_value(
+    cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, sink: Sink, nests: bool = False
+) -> Steps:
     """Read one value into `sink`; returns how it ended: `closed`, `loose`, `by_call` or `by_next`.
+
+    In a value that is markup and `nests`, an opener like its own has a closer of its own.
 
     The cursor then stands behind the parameter's closer, or at the tag that ended the value in its place.
     """
-    nested = skipped = 0
+    nested = skipped = inner = 0
+    nests = nests and (yield from _begins_markup(cur))
     next_opened = False
     seen_nested = seen_call_close = False
     while True:
@@ -227,6 +232,10 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
         if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
             tag = markup.stub
         kind, name = markup.kind(tag, key) if tag else ("other", "")
+        if nests and tag == f"<{key}>":
+            kind, inner = "other", inner + 1
+        elif inner and tag == f"</{key}>":
+            kind, inner = "other", inner - 1
         if kind in ("close", "loose"):
             end = yield from _closed(cur, markup, key, tag, body=body)
             if end is not None and kind == "loose" and end == "end":
@@ -264,6 +273,16 @@ def read_value(cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, s
         size = len(tag) if tag and kind != "other" else 1
         sink(cur.text[cur.pos : cur.pos + size])
         cur.pos += size
+
+
+def _begins_markup(cur: Cursor) -> Steps:
+    """Whether a tag comes next."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    begins = (yield from cur.peek(1)) == "<"
+    cur.back(start)
+    cur.anchor = None
+    return begins
 
 
 def _unclosed(cur: Cursor, way: Way, *, body: bool, nested: bool, call_close: bool) -> Reject:

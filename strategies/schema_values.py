@@ -30,6 +30,8 @@ _MAX_NESTING = 64
 _MAX_WORK = 20_000
 """Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
 
+_LISTED = re.compile(r"[,;|\n\r]|\band\b")
+"""What may part the items of a list that is written as words."""
 _ELEMENT = re.compile(r"<(item|value)>([^<>]{0,400})</\1>")
 """An element that only says that it holds a value."""
 _MAX_DIGITS = 308
@@ -93,7 +95,7 @@ def _convert(prop: Prop, text: str) -> Value | None:
     if value is not _NOTHING:
         return Value(value)
     if prop.types & {"object", "array"}:
-        return _container(prop, trimmed)
+        return _container(prop, trimmed) or _sole_item(prop, trimmed)
     inner = _ELEMENT.fullmatch(trimmed)
     value = _scalar(prop.types, inner[2].strip()) if inner else _NOTHING
     return None if value is _NOTHING else Value(value, ("element_unwrapped",))
@@ -136,6 +138,18 @@ def _container(prop: Prop, text: str) -> Value | None:
     if isinstance(parsed.value, str):
         return _unstrung(prop, parsed.value)
     return _finished(prop, parsed.value, parsed.steps) if has_type(parsed.value, prop.types) else None
+
+
+def _sole_item(prop: Prop, text: str) -> Value | None:
+    """The one item of an array that is given as often as there are items, unless the text may itself be a list."""
+    if prop.types != {"array"} or not text or text[0] in "<[{-*" or _LISTED.search(text):
+        return None
+    item = prop.item(0)
+    if not item.schema or "array" in item.types:
+        return None
+    found = read_text(item, text)
+    is_item = item.is_string or not isinstance(found.value, str)
+    return Value([found.value], (*found.mends, "item_unwrapped")) if is_item else None
 
 
 def _unstrung(prop: Prop, text: str) -> Value | None:

@@ -67,7 +67,8 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     if (yield from read_cdata(cur, sink, closers)):
         how = "closed"
     else:
-        how = yield from read_value(cur, call, written, body=prop.body, way=way, sink=sink)
+        nests = not prop.is_string and not way.lenient and bool(prop.types & {"object", "array"})
+        how = yield from read_value(cur, call, written, body=prop.body, way=way, sink=sink, nests=nests)
     call.last_body = written if prop.body else None
     if how != "closed":
         call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else _MEND_OF_END[how])

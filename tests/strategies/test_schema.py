@@ -205,7 +205,11 @@ def test_text_becomes_the_type_the_schema_asks_for(name, text, value):
         ("flag", "yes", "`flag` must be true or false"),
         ("mode", "warp", "`mode` must be one of slow, fast"),
         ("size", "d", "`size` must be one of a b, c"),
-        ("files", "a.py", "`files` must be an array"),
+        ("files", "a.py, b.py", "`files` must be an array"),
+        ("files", "a.py\nb.py", "`files` must be an array"),
+        ("files", "- a.py", "`files` must be an array"),
+        ("files", "", "`files` must be an array"),
+        ("counts", "many", "`counts` must be an array"),
         ("files", '{"a":1}', "`files` must be an array"),
         ("files", '["a"] and more', "`files` must be an array"),
         ("counts", '["x"]', "`counts[0]` must be a number"),
@@ -216,6 +220,11 @@ def test_text_becomes_the_type_the_schema_asks_for(name, text, value):
 )
 def test_text_that_cannot_fit_stays_text_with_the_fault_named(name, text, fault):
     assert schema().from_text(name, text) == Value(text, (), fault)
+
+
+@pytest.mark.parametrize(("name", "text", "value"), [("files", " a.py ", ["a.py"]), ("counts", "3", [3])])
+def test_a_single_item_may_stand_for_its_array(name, text, value):
+    assert schema().from_text(name, text) == Value(value, ("item_unwrapped",))
 
 
 @pytest.mark.parametrize(
