@@ -144,11 +144,15 @@ class Turn:
             raise BodyTooLarge(f"the body is larger than {cap} bytes")
         await self._permit_body()
         waited_s, window_bytes = 0.0, 0
+        content = self.http.content
         while True:
             asked = self.patience.now()
             try:
-                async with asyncio.timeout(BODY_WINDOW_S - waited_s):
-                    data = await self.http.content.readany()
+                if content.is_eof():  # all that is left is here: no need to watch the time
+                    data = content.read_nowait(-1)
+                else:
+                    async with asyncio.timeout(BODY_WINDOW_S - waited_s):
+                        data = await content.readany()
             except TimeoutError:
                 raise InvalidRequest("the body did not arrive in time") from None
             except web.RequestPayloadError as error:
