@@ -45,8 +45,9 @@ class TagReader:
         opener = self._opener()
         if opener is None:
             raise NoMarkup
-        if "array" in prop.types and ("object" not in prop.types or _is_item(opener, prop.name, 0)):
-            if not _is_item(opener, prop.name, 0):
+        is_item = _is_item(opener, prop, 0)
+        if "array" in prop.types and ("object" not in prop.types or is_item):
+            if not is_item:
                 return [self._sole_item(prop.item(0), opener, closer, depth)]
             return self._array(prop, closer, depth)
         if "object" not in prop.types:
@@ -81,7 +82,7 @@ class TagReader:
         result: list[Any] = []
         names: set[str] = set()
         for name in self._children(closer):
-            if not _is_item(name, prop.name, len(result)):
+            if not _is_item(name, prop, len(result)):
                 raise NoMarkup
             names.add("0" if name.isdecimal() else name)
             result.append(self._child(prop.item(len(result)), name, closer, depth))
@@ -113,7 +114,7 @@ class TagReader:
             child = prop.document.prop(name, declared.get(name, prop.schema.get("additionalProperties")))
             if name in lists:
                 result[name].append(self._child(child.item(len(result[name])), name, closer, depth))
-            elif self._is_sibling_list(child, name):
+            elif self._is_sibling_list(child):
                 lists.add(name)
                 result[name] = [self._child(child.item(0), name, closer, depth)]
             elif name in result:
@@ -135,7 +136,7 @@ class TagReader:
         self._at = start
         return self._leaf(prop, name, outer_closer)
 
-    def _is_sibling_list(self, prop: Prop, name: str) -> bool:
+    def _is_sibling_list(self, prop: Prop) -> bool:
         """An array whose items are the repeated tags themselves, not children of one tag."""
         if prop.types != {"array"}:
             return False
@@ -144,7 +145,7 @@ class TagReader:
         if self._text.startswith("[", start):
             return False
         opener = _OPENER.match(self._text, start)
-        return opener is None or not _is_item(opener.group(1), name, 0)
+        return opener is None or not _is_item(opener.group(1), prop, 0)
 
     def _child(self, prop: Prop, name: str, outer_closer: str, depth: int) -> Any:
         if not prop.is_string and prop.types & {"array", "object"}:
@@ -182,8 +183,11 @@ class TagReader:
         return position == len(self._text) or _OPENER.match(self._text, position) is not None
 
 
-def _is_item(name: str, key: str, index: int) -> bool:
-    return name in _ITEM_NAMES or name in _singulars(key) or name == str(index)
+def _is_item(name: str, prop: Prop, index: int) -> bool:
+    """Whether an item of the array may be called this; by the array's own name, unless its items have such a member."""
+    if name in _ITEM_NAMES or name in _singulars(prop.name) or name == str(index):
+        return True
+    return name == prop.name and name not in prop.document.every_property(prop.item(0).schema)
 
 
 def _singulars(key: str) -> set[str]:
