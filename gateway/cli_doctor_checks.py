@@ -21,6 +21,8 @@ from gateway.config import Settings
 from gateway.core.errors import GatewayError
 from gateway.core.ports import StoreError
 from gateway.net.server import KEEPALIVE_TIMEOUT_S
+from gateway.net.upstreams import Upstream, upstreams_of
+from gateway.policy.routing import DEFAULT_UPSTREAM
 from gateway.state.opening import open_store
 
 __all__ = ["examine"]
@@ -82,65 +84,69 @@ def _port(about: str, host: str, port: int, setting: str, otherwise: str) -> Fin
 
 async def _reached(settings: Settings) -> list[Finding]:
     async with asyncio.TaskGroup() as group:
-        upstream = group.create_task(_upstream(settings))
+        asking = [group.create_task(_upstream(each)) for each in upstreams_of(settings, None).values()]
         store = group.create_task(_store(settings))
-    return [*upstream.result(), *store.result()]
+    if not asking:
+        demo = Finding(about="upstream", level="ok", message="the embedded demo; set UPSTREAM_URL for a real one")
+        return [demo, *store.result()]
+    return [*(finding for each in asking for finding in each.result()), *store.result()]
 
 
-async def _upstream(settings: Settings) -> list[Finding]:
-    if settings.upstream_url is None:
-        return [Finding(about="upstream", level="ok", message="the embedded demo; set UPSTREAM_URL for a real one")]
+async def _upstream(upstream: Upstream) -> list[Finding]:
     try:
         async with asyncio.timeout(LONGEST_S):
-            return await _asked(settings, settings.upstream_url)
+            return await _asked(upstream)
     except TimeoutError:
         message, advice = f"does not answer within {LONGEST_S:g} s", "is it busy loading a model? is it a firewall?"
     except aiohttp.ClientConnectorDNSError:
-        message, advice = "has no address", "is the host in UPSTREAM_URL spelt right?"
+        message, advice = "has no address", f"is the host in {_setting(upstream, 'url')} spelt right?"
     except (aiohttp.ClientSSLError, ssl.SSLError):
         message, advice = "has no TLS certificate that can be trusted", "is it http:// instead of https://?"
     except aiohttp.ClientConnectorError as error:
         number = error.os_error.errno
         message = f"cannot be reached: {os.strerror(number) if number else 'connection failed'}"
-        advice = "is it running, and does UPSTREAM_URL name its host and port?"
+        advice = f"is it running, and does {_setting(upstream, 'url')} name its host and port?"
     except (aiohttp.ClientError, OSError, ValueError) as error:
         message, advice = f"does not speak HTTP as expected: {type(error).__name__}", "see what listens there"
-    return [Finding(about="upstream", level="fault", message=f"{_shown(settings)} {message}", advice=advice)]
+    return [Finding(about="upstream", level="fault", message=f"{_shown(upstream)} {message}", advice=advice)]
 
 
-async def _asked(settings: Settings, url: str) -> list[Finding]:
-    headers = {"Accept": "application/json"}
-    if settings.upstream_api_key:
-        headers |= {"Authorization": f"Bearer {settings.upstream_api_key}"}
+async def _asked(upstream: Upstream) -> list[Finding]:
+    ask = upstream.kind.models_ask()
+    headers = dict((*upstream.kind.credentials(upstream.api_key, upstream.cookies), *ask.headers))
+    headers["Accept"] = "application/json"
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"{url.rstrip('/')}/models", headers=headers, allow_redirects=False) as response,
+        session.request(
+            ask.method, upstream.url(ask), headers=headers, data=ask.body or None, allow_redirects=False
+        ) as response,
     ):
         body = await response.content.read(MAX_LISTING_BYTES)
-        found = [_answered(settings, response.status, body)]
+        found = [_answered(upstream, response.status, body)]
         found += _clock(response.headers.get("Date"))
         return found
 
 
-def _answered(settings: Settings, status: int, body: bytes) -> Finding:
-    where = _shown(settings)
-    kind = getattr(settings, "upstream_kind", "openai")
-    if status in (401, 403) and settings.upstream_api_key and kind == "openai":
-        message, advice = f"{where} refuses UPSTREAM_API_KEY ({status})", "set the key that it wants"
+def _answered(upstream: Upstream, status: int, body: bytes) -> Finding:
+    where = _shown(upstream)
+    key = _setting(upstream, "api_key")
+    if status in (401, 403) and (upstream.api_key or upstream.cookies):
+        message, advice = f"{where} refuses {key} ({status})", "set the key that it wants"
         return Finding(about="upstream", level="fault", message=message, advice=advice)
     if status in (401, 403):
         message = f"{where} is there and wants a key ({status})"
-        advice = "" if kind != "openai" else "set UPSTREAM_API_KEY, or let clients send their own"
-        return Finding(about="upstream", level="ok" if kind != "openai" else "warning", message=message, advice=advice)
+        advice = f"set {key}" + (", or let clients send their own" if upstream.forwards_credentials else "")
+        return Finding(about="upstream", level="warning", message=message, advice=advice)
     if 300 <= status < 400:
         message = f"{where} sends elsewhere ({status}), which is not followed"
-        return Finding(about="upstream", level="fault", message=message, advice="set UPSTREAM_URL to where it sends")
+        advice = f"set {_setting(upstream, 'url')} to where it sends"
+        return Finding(about="upstream", level="fault", message=message, advice=advice)
     if status >= 500:
         return Finding(about="upstream", level="fault", message=f"{where} answers {status}", advice="see its log")
-    models = _models(body) if status == 200 else None
+    models = _models(upstream, body) if status == 200 else None
     if models is None:
         message = f"{where} is there and has no list of models ({status})"
-        advice = "most servers answer below /v1: does UPSTREAM_URL include it?"
+        advice = f"most servers answer below /v1: does {_setting(upstream, 'url')} include it?"
         return Finding(about="upstream", level="warning", message=message, advice=advice)
     if not models:
         message, advice = f"{where} has no model", "load one"
@@ -149,16 +155,28 @@ def _answered(settings: Settings, status: int, body: bytes) -> Finding:
     return Finding(about="upstream", level="ok", message=f"{where} has {', '.join(models[:3])}{more}")
 
 
-def _models(body: bytes) -> list[str] | None:
+def _models(upstream: Upstream, body: bytes) -> list[str] | None:
     try:
-        listing = json.loads(body)
-    except (ValueError, RecursionError):
+        listing = json.loads(upstream.kind.models(body))
+    except (ValueError, RecursionError, GatewayError):
         return None
     entries = listing.get("data") if isinstance(listing, dict) else None
     if not isinstance(entries, list):
         return None
     names = (entry.get("id") for entry in entries if isinstance(entry, dict))
     return [name[:64] if name.isprintable() else "?" for name in names if isinstance(name, str)]
+
+
+def _shown(upstream: Upstream) -> str:
+    name = "" if upstream.name == DEFAULT_UPSTREAM else f"{upstream.name}: "
+    return f"{name}{upstream.base_url.with_user(None)}"
+
+
+def _setting(upstream: Upstream, key: str) -> str:
+    """What has to be changed for this server."""
+    if upstream.name == DEFAULT_UPSTREAM:
+        return f"UPSTREAM_{key.upper()}"
+    return f"{key} of [upstreams.{upstream.name}]"
 
 
 def _clock(date: str | None) -> Iterator[Finding]:
@@ -172,11 +190,6 @@ def _clock(date: str | None) -> Iterator[Finding]:
     advice = "" if level == "ok" else "keys that expire and the age of records go by this machine's clock: use NTP"
     message = f"{apart_s:.0f} s from the model server's"
     yield Finding(about="clock", level=level, message=message, advice=advice)  # type: ignore[arg-type]
-
-
-def _shown(settings: Settings) -> str:
-    parts = urlsplit(settings.upstream_url or "")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 async def _store(settings: Settings) -> list[Finding]:

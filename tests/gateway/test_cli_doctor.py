@@ -106,6 +106,37 @@ async def test_a_key_that_is_refused_is_a_fault(environ: dict[str, str], upstrea
     assert (code, found["upstream"][0]["advice"]) == (1, "set the key that it wants")
 
 
+async def test_every_upstream_of_the_tables_is_asked_in_its_own_way(
+    environ: dict[str, str], upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    upstream.script = answer_json({"models": [{"name": "models/gemini-3"}]})
+    toml = tmp_path / "toolgate.toml"
+    toml.write_text(
+        f"[upstreams.cloud]\nurl = '{upstream.url}'\nkind = 'gemini'\napi_key = 'AIza-canary-77'\n"
+        "[upstreams.gone]\nurl = 'http://127.0.0.1:9/v1'\n"
+    )
+    code, found = await examined({**environ, "GATEWAY_CONFIG": str(toml)})
+    assert upstream.last.headers["x-goog-api-key"] == "AIza-canary-77"
+    assert [each["level"] for each in found["upstream"]] == ["ok", "fault"]
+    assert found["upstream"][0]["message"] == f"cloud: {upstream.url} has gemini-3"
+    assert "url of [upstreams.gone]" in found["upstream"][1]["advice"]
+    assert code == 1
+
+
+@pytest.mark.parametrize(("key", "level", "advice"), [("sk-x", "fault", "wants"), (None, "warning", "api_key of [up")])
+async def test_of_a_named_upstream_its_own_key_is_meant(
+    environ: dict[str, str], upstream: FaultyUpstream, tmp_path: Path, key: str | None, level: str, advice: str
+) -> None:
+    upstream.script = answer_json({}, status="401 Unauthorized")
+    toml = tmp_path / "toolgate.toml"
+    toml.write_text(
+        f"[upstreams.a]\nurl = '{upstream.url}'\nkind = 'anthropic'\n" + (f"api_key = '{key}'" if key else "")
+    )
+    _, found = await examined({**environ, "GATEWAY_CONFIG": str(toml)})
+    assert found["upstream"][0]["level"] == level
+    assert advice in found["upstream"][0]["advice"]
+
+
 def test_an_upstream_that_is_not_there_is_a_fault(environ: dict[str, str]) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
