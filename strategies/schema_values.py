@@ -30,7 +30,7 @@ _MAX_NESTING = 64
 _MAX_WORK = 20_000
 """Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
 
-_LISTED = re.compile(r"[,;|\n\r]|\band\b")
+_LISTED = re.compile(r"\A[-*]|[,;|\n\r]|\band\b")
 """What may part the items of a list that is written as words."""
 _ELEMENT = re.compile(r"<(item|value)>([^<>]{0,400})</\1>")
 """An element that only says that it holds a value."""
@@ -142,10 +142,10 @@ def _container(prop: Prop, text: str) -> Value | None:
 
 def _sole_item(prop: Prop, text: str) -> Value | None:
     """The one item of an array that is given as often as there are items, unless the text may itself be a list."""
-    if prop.types != {"array"} or not text or text[0] in "<[{-*" or _LISTED.search(text):
+    item = prop.item(0) if prop.types == {"array"} else None
+    if item is None or not item.schema or "array" in item.types or not text or text[0] in "<[{":
         return None
-    item = prop.item(0)
-    if not item.schema or "array" in item.types:
+    if item.is_string and _LISTED.search(text):
         return None
     found = read_text(item, text)
     is_item = item.is_string or not isinstance(found.value, str)
