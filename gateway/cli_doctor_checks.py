@@ -86,7 +86,7 @@ async def _reached(settings: Settings) -> list[Finding]:
     async with asyncio.TaskGroup() as group:
         asking = [group.create_task(_upstream(each)) for each in upstreams_of(settings, None).values()]
         store = group.create_task(_store(settings))
-    if not asking:
+    if settings.is_demo and settings.config_file is None:
         demo = Finding(about="upstream", level="ok", message="the embedded demo; set UPSTREAM_URL for a real one")
         return [demo, *store.result()]
     return [*(finding for each in asking for finding in each.result()), *store.result()]

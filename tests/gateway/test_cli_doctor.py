@@ -106,6 +106,12 @@ async def test_a_key_that_is_refused_is_a_fault(environ: dict[str, str], upstrea
     assert (code, found["upstream"][0]["advice"]) == (1, "set the key that it wants")
 
 
+def test_where_no_demo_would_answer_none_is_told(environ: dict[str, str], tmp_path: Path) -> None:
+    result = run({**environ, "GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
+    assert result.exit_code == 78
+    assert "demo" not in result.stdout
+
+
 async def test_every_upstream_of_the_tables_is_asked_in_its_own_way(
     environ: dict[str, str], upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
@@ -129,9 +135,8 @@ async def test_of_a_named_upstream_its_own_key_is_meant(
 ) -> None:
     upstream.script = answer_json({}, status="401 Unauthorized")
     toml = tmp_path / "toolgate.toml"
-    toml.write_text(
-        f"[upstreams.a]\nurl = '{upstream.url}'\nkind = 'anthropic'\n" + (f"api_key = '{key}'" if key else "")
-    )
+    credential = f"api_key = '{key}'" if key else ""
+    toml.write_text(f"[upstreams.a]\nurl = '{upstream.url}'\nkind = 'anthropic'\n{credential}\n")
     _, found = await examined({**environ, "GATEWAY_CONFIG": str(toml)})
     assert found["upstream"][0]["level"] == level
     assert advice in found["upstream"][0]["advice"]
