@@ -14,6 +14,8 @@ from strategies.factory import ToolExecutionFactory, load_strategies
 __all__ = ["Checked", "check", "report", "show_reference"]
 
 _SCHEMA_VERSION = 1
+_NARROW = 72
+"""Below so many columns there is no room for three beside each other."""
 
 
 @frozen(kw_only=True)
@@ -85,18 +87,27 @@ def show_reference(*, markdown: bool, colour: bool | None) -> None:
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[str, str, str]], *, colour: bool | None) -> None:
-    """A table on a terminal, one line of tab-separated fields per row elsewhere."""
+    """A table on a terminal, a list on a narrow one, one line of tab-separated fields per row elsewhere."""
     if not sys.stdout.isatty():
         for row in rows:
             click.echo("\t".join(row))
         return
     from rich.console import Console  # here: only a terminal needs it, and it is slow to import
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(no_color=colour is False or None)
+    if console.width < _NARROW:
+        for name, *cells in rows:
+            console.print(Text(name, style="bold"))
+            for title, cell in zip(head[1:], cells, strict=True):
+                if cell:
+                    console.print(Padding(Text(f"{title}: {cell}", overflow="fold"), (0, 0, 0, 2)))
+        return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in head:
         table.add_column(title, overflow="fold", no_wrap=title == "setting")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console(no_color=colour is False or None).print(table)
+    console.print(table)

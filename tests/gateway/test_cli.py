@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -333,3 +333,22 @@ def test_on_a_terminal_it_says_why_it_has_not_ended_yet(count, tmp_path: Path):
         answer.close()
         client.close()
     os.close(terminal)
+
+
+@pytest.mark.parametrize("columns", [40, 100])
+@pytest.mark.parametrize("command", ["check", "settings"])
+def test_a_table_fits_the_terminal_and_loses_no_word(command, columns):
+    terminal, its_end = os.openpty()
+    environ = process_environment(COLUMNS=str(columns), TERM="xterm", NO_COLOR="1")
+    shown = bytearray()
+    with subprocess.Popen([sys.executable, "-m", "gateway", command], env=environ, stdout=its_end) as process:
+        os.close(its_end)
+        with suppress(OSError):
+            while data := os.read(terminal, 65536):
+                shown += data
+        assert process.wait(20) == 0
+    os.close(terminal)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r", "").split("\n")
+    assert max(map(len, lines)) <= columns
+    assert {entry.name for entry in DECLARED} <= {line.split()[0] for line in lines if line.strip()}
+    assert not re.search(r"\x1b\[[0-9;]*[34][0-7]", shown.decode()), "no colour was wanted"

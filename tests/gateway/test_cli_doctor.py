@@ -109,7 +109,7 @@ async def test_a_key_that_is_refused_is_a_fault(environ: dict[str, str], upstrea
 def test_where_no_demo_would_answer_none_is_told(environ: dict[str, str], tmp_path: Path) -> None:
     result = run({**environ, "GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
     assert result.exit_code == 78
-    assert "demo" not in result.stdout
+    assert "embedded demo" not in result.stdout
 
 
 async def test_every_upstream_of_the_tables_is_asked_in_its_own_way(
