@@ -1,7 +1,7 @@
 """Calls that a model writes into a line of words without ending the sentence first.
 
-Such an opener may as well be talked about, so more is asked of the call: every tag is there, one argument at least, and
-nothing follows it in the answer. A sentence that speaks of writing, of tags or of calls makes it an example.
+Such an opener may as well be talked about, so more is asked of it: the sentence says what the model does next and does
+not speak of showing or of markup, every tag of the call is there, one argument at least, and nothing follows.
 """
 
 import re
@@ -14,24 +14,33 @@ from strategies.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.literals import is_announced_example, last_sentence, stands_in_words
 from strategies.markerless import ends_message
 
-__all__ = ["in_line"]
+__all__ = ["in_line", "leads_to_call"]
 
 IN_WORDS = "in_line_of_words"
 """The mend of a call that stands in running text."""
 _LEAD_IN = 160
 _STRUCTURE = re.compile(r"\s*(?:[-*+•#|>]|[0-9]{1,9}[.)])")
+_INTENT = re.compile(
+    r"\A\W*(?:(?:ok|okay|sure|great|good|right|alright|now|first|next|then|so|well|yes|and|but)\b\W*){0,3}"
+    r"(?:i['’]ll|i will|i(?:['’]m| am) (?:now )?(?:going|about) to|i (?:now )?(?:need|have|want) to"
+    r"|i['’]d like to|i shall|let me|let us|let['’]s"
+    r"|here(?:['’]s| is| are) (?:a |the |my )?(?:(?:tool|function) )?calls?)\b"
+    r"|\A\W*(?:(?:gut|also|nun|jetzt|zuerst|dann|als nächstes)\b\W*){0,2}"
+    r"(?:ich (?:werde|will|muss|möchte)|(?:werde|will|muss|möchte) ich|lass(?:en sie)? mich)\b"
+    r"|\A\W*(?:(?:bien|vale|bueno|ahora|primero|luego)\b\W*){0,2}(?:voy a|vamos a|déjame|permíteme|tengo que)\b"
+    r"|\A\W*(?:(?:bien|bon|maintenant|d['’]abord|ensuite)\b\W*){0,2}(?:je vais|je dois|laisse[zs]?-moi|permettez-moi)\b"
+    r"|\A\W*(?:(?:bem|certo|agora|primeiro|depois)\b\W*){0,2}(?:vou|deixe-me|deixa eu)\b"
+    r"|\A\W*(?:(?:bene|ora|prima|poi)\b\W*){0,2}(?:vado a|devo|lasciami|fammi)\b"
+    r"|\A\W*(?:(?:хорошо|сейчас|теперь|сначала)\b\W*){0,2}(?:я (?:сейчас )?\w+ю|давайте|позвольте)\b"
+    r"|\A\W*(?:好的?|现在|首先|接下来)?\W*(?:我来|我将|我会|我先|我要|让我)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that says what is done next."""
 _TALK = re.compile(
-    r"\b(?:us(?:e[ds]?|ing|age)|calls?|called|calling|invok\w+|writ(?:e[sn]?|ing)|wrote|typ(?:e[ds]?|ing)|say(?:s|ing)?"
-    r"|said|emit\w*|output\w*|print\w*|produc\w+|generat\w+|return\w*|contain\w*|show(?:s|n|ed|ing)?|mean(?:s|t|ing)?"
-    r"|look(?:s|ed|ing)?|tags?|markup|xml|element\w*|prompt\w*|log|logs|logged|instead|like|as|is|was|are|were|had|has"
-    r"|via|with|by|not|never|avoid|without|or|than|if|when|whether|would|could|should|might|may|must|can"
-    r"|\w+n['’]t"
-    r"|benutz\w*|verwend\w*|nutz\w*|schreib\w*|schrieb\w*|stand|steht|wie|als|mit|statt|aufruf\w*|hei(?:ß|ss)\w*"
-    r"|nicht|nie|oder|wenn|ist|war|kann|sollte"
-    r"|us[ao]\w*|utili[sz]\w*|escrib\w*|escrit\w*|escrev\w*|écri\w*|etiqueta\w*|balise\w*|llama\w*|appel\w*|chama\w*"
-    r"|con|com|como|avec|comme|no|ne|pas|não|nunca|jamais|si|est|es|é|era|était|puede\w*|peut|pode"
-    r"|usa\w*|scriv\w*|scritt\w*|chiam\w*|come|non|использ\w*|пиш\w*|напис\w*|тег\w*|вызов\w*|как|не|или|если)\b"
-    r"|用|写|寫|标签|標籤|标记|调用|呼叫|像|如|是|不|有|使|書|タグ|呼|よう|という|쓰|사용|태그|호출",
+    r"\b(?:show\w*|explain\w*|demonstrat\w*|illustrat\w*|quot\w+|compar\w+|describ\w+|teach\w*|mean\w*|tell\w*"
+    r"|tags?|markup|xml|element\w*|prompt\w*|look like|instead|not|never|if|would|could|such|e\.g"
+    r"|\w+n['’]t|zeig\w*|erklär\w*|nicht|nie|statt|wenn|würde\w*|muestr\w*|mostr\w*|explic\w*|montr\w*|expliqu\w*"
+    r"|spieg\w*|no|ne|pas|não|non|si|se|показ\w*|объясн\w*|не|если)\b|展示|说明|解释|示|标签|不|如果",
     re.IGNORECASE,
 )
 
@@ -45,19 +54,19 @@ def in_line(parse: Parse) -> Parse:
         if not stands_in_words(opening):
             yield from parse(cur, context, opening, arguments)
             return
-        if _is_talk(opening):
+        if not opening.before[-1:].isspace() or not leads_to_call(opening):
             raise Reject("in a line of words")
         yield from _demanding(parse, cur, context, opening)
 
     return parse_anywhere
 
 
-def _is_talk(opening: Opening) -> bool:
-    """Whether the words before the opener speak of calls, rather than lead to one."""
-    is_glued = not opening.before[-1:].isspace()
-    if is_glued or _STRUCTURE.match(opening.line) or is_announced_example(opening.before):
-        return True
-    return _TALK.search(last_sentence(opening.before[-_LEAD_IN:])) is not None
+def leads_to_call(opening: Opening) -> bool:
+    """Whether the words before an opener say what their writer does next, and do not speak of showing it."""
+    if _STRUCTURE.match(opening.line) or is_announced_example(opening.before):
+        return False
+    sentence = last_sentence(opening.before[-_LEAD_IN:])
+    return _INTENT.match(sentence) is not None and _TALK.search(sentence) is None
 
 
 def _demanding(parse: Parse, cur: Cursor, context: Context, opening: Opening) -> Steps:

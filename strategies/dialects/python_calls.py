@@ -19,7 +19,7 @@ from strategies.block_renderer import BlockRenderer, listed, python_call
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import closes_here
-from strategies.literals import is_announced_example
+from strategies.inline import leads_to_call
 from strategies.markerless import checked, ends_message, in_prose, may_stand
 from strategies.objects import drafts_of
 from strategies.pythonic import PythonCall, PythonFault, bracketed, read_calls
@@ -32,8 +32,6 @@ _TAG, _TAG_END = "<tool_code>", "</tool_code>"
 _CALLEE = re.compile(r"[\w.-]*")
 _HEAD = re.compile(r"[\w.= \t-]*")
 _LIST = re.compile(r"\[[\w.-]+\(")
-_STEP = re.compile(r"\s*(?:[-*+•]|[0-9]{1,9}[.):])\s")
-"""The beginning of a line that is one of several, as in a plan."""
 _PREFIXES = ("functions.", "tools.")
 _OWN_PREFIX = "default_api."
 
@@ -169,9 +167,7 @@ def _may_open(_context: Context, opening: Opening) -> bool:
     if may_stand(opening):
         return True
     is_led_in = opening.marker[0] == "[" and opening.line.rstrip().endswith((":", "："))
-    return is_led_in and not (
-        _STEP.match(opening.line) or _LIST.search(opening.before) or is_announced_example(opening.before)
-    )
+    return is_led_in and not _LIST.search(opening.before) and leads_to_call(opening)
 
 
 def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
