@@ -33,7 +33,8 @@ __all__ = ["Upkeep"]
 
 TICK_S = 0.25
 LESSONS_S = 1.0
-SECRET_S = 30.0
+SECRET_S = 2.0
+"""Whoever starts while a store has lost the secret makes another one for all."""
 CLOSE_S = 5.0
 SALT_NAME = "salt"
 SALT_BYTES = 32

@@ -11,20 +11,25 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import aiohttp
 import pytest
 from attrs import define, field, frozen
 
+from gateway.config import load
 from gateway.core.records import DecisionRecord, FeedbackRecord, OutcomeRecord, Record, RequestRecord
+from gateway.policy.codec import STATE_KEY, encoded
 from gateway.policy.rollout import InForce, assign
+from gateway.policy.stages import RolloutRules, begun, rolled_back
 from gateway.state.opening import open_store
+from gateway.upkeep import Upkeep
 from tests.support.chat import Heard, hear_stream
 from tests.support.client import TOOLS, Answer, ask, chat, get
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, FaultyUpstream, Received, event, text
 from tests.support.processes import Program, until
 from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import Gauges
 
 pytestmark = needs_redis
 
@@ -107,12 +112,13 @@ class Pair:
         return (await self.ask(program, conversation)).arm
 
     async def until_arms(self, wanted: set[str], seconds: float = OBEYED_S + SLACK_S) -> None:
-        """Both gateways put every conversation into these arms, from some moment within this time on."""
+        """Each of the gateways puts conversations into these arms, and no others, within this time."""
         due = time.monotonic() + seconds
         while True:
-            asked = [self.ask(program, f"probe {number}") for program in (0, 1) for number in range(8)]
-            arms = {seen.arm for seen in await asyncio.gather(*asked)}
-            if arms == wanted:
+            asked = [self.ask(program, f"probe {number}") for program in (0, 1) for number in range(16)]
+            seen = await asyncio.gather(*asked)
+            arms = [{one.arm for one in seen if one.program == program} for program in (0, 1)]
+            if arms == [wanted] * 2:
                 return
             assert time.monotonic() < due, (arms, wanted)
 
@@ -243,10 +249,10 @@ async def start(upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_pat
     upstream.script = model.script
     async with AsyncExitStack() as closing:
 
-        async def started(**settings: str) -> Pair:
+        async def started(**settings: str | None) -> Pair:
             redis = await RedisServer(tmp_path).start()
             closing.push_async_callback(redis.close)
-            environ = {
+            wanted = {
                 "STORE_URL": redis.url,
                 "UPSTREAM_URL": upstream.url,
                 "TRANSFORM_MODE": "canary",
@@ -257,6 +263,7 @@ async def start(upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_pat
                 "LOG_LEVEL": "info",
                 **settings,
             }
+            environ = {name: value for name, value in wanted.items() if value is not None}
             programs, files = [], []
             for name in ("one", "two"):
                 folder = tmp_path / name
@@ -493,3 +500,38 @@ async def test_a_strategy_that_cannot_prepare_requests_is_a_fault_of_the_live_ar
     assert pair.faults == []
     [decided] = pair.logged("rollout_decided")
     assert (decided["decision"], decided["reason"]) == ("rollback", "transform_errors")
+
+
+async def test_a_redis_that_lost_everything_is_given_it_back(start: Start) -> None:
+    """The secret that says who is live is made once; all processes keep to it, and so do those that come later."""
+    pair: Pair = await start(CANARY_SALT=None, CANARY_PERCENT="1", CANARY_STEPS="50,95")
+    await pair.changed("promote", "--force")
+    await pair.until_arms({"live", "control"})
+    names = [f"conversation {number}" for number in range(40)]
+    before = [await pair.arm(0, name) for name in names]
+    assert before == [await pair.arm(1, name) for name in names]
+    await pair.redis.command("FLUSHALL")
+    async with asyncio.timeout(5):
+        for key in ("secret:salt", "rollout"):
+            while await pair.redis.command("EXISTS", f"toolgate:value:{key}") != b":1":  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+    await pair.restart(1)
+    for program in (0, 1):
+        assert before == [await pair.arm(program, name) for name in names]
+    assert pair.logged("salt_replaced") == []
+    found = await pair.status()
+    assert (found["state"], found["percent"], found["epoch"]) == ("canary", 50, 2)
+
+
+async def test_a_gateway_knows_of_a_rollback_before_it_serves(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    store = open_store(url, prefix="", timeout_ms=2000)
+    rules = RolloutRules(transform_mode="full")
+    change = rolled_back(begun(rules, 0.0, "test"), rules, now=time.time(), by="test", reason="evidence", numbers={})
+    await store.put(STATE_KEY, encoded(change.state))
+    await store.close()
+    settings = load({"STORE_URL": url, "TRANSFORM_MODE": "full"})
+    upkeep = await Upkeep.begin(settings, cast("Any", Gauges()), names=frozenset())
+    arm = upkeep.conductor.assign("anybody").arm
+    await upkeep.close()
+    assert arm == "dry_run"
