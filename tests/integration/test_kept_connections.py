@@ -48,8 +48,9 @@ async def test_no_answer_reaches_another_request(gateway, keeping, client):
         got = await ask(client, running.url, chat(model="m", tools=TOOLS, stream=bool(number % 2), messages=message))
         assert got.status == 200, got.body
         told = hear_stream(got.body) if number % 2 else hear_body(got.body)
-        [call] = told.calls
-        return str(json.loads(call["arguments"])["path"])
+        # Only so many are asked again at a time; the others get their broken call as the text that it is.
+        paths = [json.loads(call["arguments"])["path"] for call in told.calls]
+        return str(paths[0] if paths else (told.content or "").rpartition(">")[2])
 
     for _ in range(4):
         told = await asyncio.gather(*(one(number) for number in range(60)))
