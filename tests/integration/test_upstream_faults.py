@@ -344,6 +344,15 @@ async def test_u17_a_last_event_without_its_blank_line_is_completed(gateway, ups
     assert got.body.endswith(b"\n\n")
 
 
+@STREAMS
+async def test_u17_a_finish_without_its_blank_line_is_read(gateway, upstream, client, tools):
+    upstream.script = stream(text("hello") + FINISH.rstrip())
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, asked(tools))
+    assert (got.content, got.error, got.is_done) == ("hello", None, True)
+    assert FINISH in got.body
+
+
 PLAIN = b"".join((text("hello "), text("world"), FINISH, DONE))
 
 
@@ -586,6 +595,14 @@ async def test_u27_one_byte_at_a_time_is_the_same_stream(gateway, upstream, clie
     whole = await ask(client, running.url, asked(tools))
     upstream.script = stream(*(PLAIN[at : at + 1] for at in range(len(PLAIN))))
     assert (await ask(client, running.url, asked(tools))).chunks == whole.chunks
+
+
+@STREAMS
+async def test_u27_reads_that_end_within_events_are_the_same_stream(gateway, upstream, client, tools):
+    whole = b"".join(text(f"word {number} ") for number in range(400)) + FINISH + DONE
+    upstream.script = stream(*(whole[at : at + 7001] for at in range(0, len(whole), 7001)))
+    running = await gateway(upstream.url)
+    assert (await ask(client, running.url, asked(tools))).body == whole
 
 
 @STREAMS
