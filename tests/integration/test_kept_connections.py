@@ -40,7 +40,7 @@ async def keeping(no_leaks: None) -> AsyncIterator[str]:
 
 
 async def test_no_answer_reaches_another_request(gateway, keeping, client):
-    running = await gateway(keeping)
+    running = await gateway(keeping, NATIVE_FALLBACK="false")
     client.connector._limit = 0
 
     async def one(number: int) -> str:
