@@ -19,7 +19,7 @@ async def keeping(no_leaks: None) -> AsyncIterator[str]:
     async def answer(request: web.Request) -> web.StreamResponse:
         asked = await request.json()
         number = asked["messages"][0]["content"]
-        is_broken = len(asked["messages"]) == 1 and int(number) % 10 == 0
+        is_broken = len(asked["messages"]) == 1 and int(number) % 10 in (0, 5)
         written = f"<read_file>\n<path>{number}.py" + ("" if is_broken else "</path>\n</read_file>")
         if not asked.get("stream"):
             return web.json_response(completion(written))
