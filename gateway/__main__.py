@@ -44,6 +44,19 @@ class _Commands(click.Group):
         return cast("click.Command", command)
 
 
+def _colours(context: click.Context, _: click.Parameter, wanted: bool | None) -> None:
+    context.color = context.color if wanted is None else wanted
+
+
+_colour = click.option(
+    "--color/--no-color",
+    default=None,
+    expose_value=False,
+    callback=_colours,
+    help="Use colours; by default on a terminal.",
+)
+
+
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="toolgate", message="%(prog)s %(version)s")
 @click.pass_context
@@ -66,6 +79,8 @@ def cli(context: click.Context) -> None:
     Exit codes: 0 done, 1 failed, 2 wrong use, 3 a gate of --fail-on or of the rollout is not met, 4 not enough data,
     5 the gateway or its store cannot be reached, 78 a fault in the settings, 130 interrupted.
     """
+    if os.environ.get("NO_COLOR"):
+        context.color = False
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -152,6 +167,7 @@ def settings(markdown: bool, colour: bool | None) -> None:
 @click.option("--min-confidence", default="0.90", show_default=True, help="Score below which a candidate is text.")
 @click.option("--finish", default="stop", show_default=True, help="Finish reason of the answer, such as length.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_colour
 def try_(
     file: BinaryIO,
     tools_file: BinaryIO | None,
@@ -195,6 +211,7 @@ def try_(
 @cli.command(short_help="List the forms of tool calls that are read.")
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_colour
 def dialects(name: str | None, as_json: bool) -> None:
     """List the forms of tool calls that are read, with an example each; NAME narrows the list.
 

@@ -75,6 +75,7 @@ def report(
       toolgate report label --sample 50
     """
     if context.invoked_subcommand is not None:
+        context.color = context.color if colour is None else colour
         return
     if as_json + as_markdown + (html_file == "-") > 1:
         raise click.UsageError("only one document goes to stdout: --json, --markdown or --html -")

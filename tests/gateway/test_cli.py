@@ -169,6 +169,21 @@ def test_try_refuses_a_threshold_that_is_none(value):
     assert run("try", "--min-confidence", value, text=CALL).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "variable", "is_coloured"),
+    [
+        ((), None, False),
+        (("--color",), None, True),
+        (("--color",), "1", True),
+        (("--no-color",), None, False),
+        ((), "1", False),
+    ],
+)
+def test_try_has_colours_where_they_are_wanted(arguments, variable, is_coloured):
+    result = run("try", *arguments, "-", text=CALL, environ={"NO_COLOR": variable})
+    assert ("\x1b[" in result.stdout) == is_coloured
+
+
 def test_try_refuses_what_is_not_text():
     result = run("try", text=b"\xff\xfe")
     assert result.exit_code == 1
