@@ -6,6 +6,7 @@ from gateway.core.errors import UpstreamRejected
 from gateway.facts import Facts
 from gateway.net.turn import Turn
 from gateway.policy.capability import Fault, refuses_tools
+from gateway.recording import attempts
 from strategies.factory import NATIVE_STRATEGIES
 
 __all__ = ["fall_back", "learn_from", "may_fall_back"]
@@ -46,7 +47,7 @@ def learn_from(turn: Turn) -> None:
     ):
         return
     fault = _fault(facts)
-    if fault is None and not facts.native_calls:
+    if fault is None and not facts.native_calls and not facts.calls:
         return
     learned = turn.shared.native_record.observe(
         turn.upstream.name,
@@ -61,8 +62,8 @@ def learn_from(turn: Turn) -> None:
 
 
 def _fault(facts: Facts) -> Fault | None:
-    """What was wrong with an answer's calls; a recovered shell block was never meant as one."""
+    """What was wrong with an answer's calls; one that was recovered from text arrived as it should."""
     if facts.unusable_calls:
         return "bad_arguments"
-    written = any(call.verdict.dialect != "shell" for call in facts.calls)
-    return "as_text" if written or facts.attempts else None
+    is_lost = not facts.calls and not facts.repaired
+    return "as_text" if is_lost and (facts.attempts or attempts(facts)) else None

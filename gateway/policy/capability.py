@@ -1,7 +1,8 @@
 """What was learned of a model at its upstream: that it does not take native tools, or makes nothing usable of them.
 
-A refusal teaches at once; calls that keep coming as text, or with arguments that are no JSON object, teach when their
-share among the last answers with calls is too large. A lesson is forgotten after an hour, as servers change.
+A refusal teaches at once; calls that keep coming as text which cannot be recovered, or with arguments that are no JSON
+object, teach when their share among the last answers with calls is too large. A lesson is forgotten after an hour, as
+servers change.
 """
 
 import re

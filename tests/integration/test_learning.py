@@ -148,13 +148,14 @@ async def test_a_rule_stands_and_its_requests_are_still_answered(gateway, upstre
     assert ["tools" in received.json for received in upstream.requests] == [True, False, True, False]
 
 
+OPEN = GOOD.removesuffix("</path>\n</read_file>")
 NATIVE = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path":"a"}'}}
 BROKEN = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path'}}
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [(completion(GOOD), "as_text"), (completion(None, tool_calls=[BROKEN]), "bad_arguments")],
+    [(completion(OPEN), "as_text"), (completion(None, tool_calls=[BROKEN]), "bad_arguments")],
 )
 async def test_calls_that_keep_coming_wrong_are_learned_from(gateway, upstream, client, log, answer, reason):
     upstream.script = answer_json(answer)
@@ -178,13 +179,22 @@ async def test_unusable_arguments_in_streams_count_too(gateway, upstream, client
 
 @pytest.mark.parametrize("rate", ["0.8", "0"])
 async def test_the_rate_is_the_operators(gateway, upstream, client, rate):
-    good, text_call = completion(None, tool_calls=[NATIVE]), completion(GOOD)
+    good, text_call = completion(None, tool_calls=[NATIVE]), completion(OPEN)
     answers = [answer_json(one) for one in (good, good, text_call, text_call, text_call, good)]
     upstream.script = in_turn(*answers)
     running = await gateway(upstream.url, NATIVE_FALLBACK_WINDOW="5", NATIVE_FALLBACK_RATE=rate)
     for _ in answers:
         await ask(client, running.url, chat(model="some-model", stream=False, tools=TOOLS))
     assert running.shared.lessons.recall("default", "some-model", 0.0) is None
+
+
+async def test_a_model_whose_calls_are_recovered_goes_on_as_it_does(gateway, upstream, client):
+    upstream.script = answer_json(completion(GOOD))
+    running = await gateway(upstream.url, NATIVE_FALLBACK_WINDOW="5")
+    for _ in range(12):
+        got = await ask(client, running.url, chat(model="some-model", stream=False, tools=TOOLS))
+        assert got.headers["X-Toolgate-Strategy"] == "recovery"
+        assert got.json["choices"][0]["message"]["tool_calls"]
 
 
 async def test_answers_without_calls_teach_nothing(gateway, upstream, client):
