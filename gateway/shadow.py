@@ -255,12 +255,15 @@ class _Reading:
 
     def noise(self, heard: dict[int, Heard]) -> bool | None:
         prepared = self._beside.prepared
+        make_reader = prepared.make_reader if prepared is not None else None
         whole = [each for each in heard.values() if each.finish is not None and each.size <= MAX_TEXT]
-        if prepared is None or prepared.make_reader is None or not whole or not self.goes_on:
+        if make_reader is None or not whole or not self.goes_on:
             return None
         differs = False
         for each in whole:
-            again = HearingReader(GuardedReader(prepared.make_reader()))
+            again = self.run(lambda: HearingReader(GuardedReader(make_reader())))
+            if again is None:
+                return None
             for piece in _pieces(each.text):
                 self.run(partial(again.feed, piece))
                 if not self.goes_on:

@@ -19,15 +19,23 @@ log = structlog.get_logger("toolgate")
 
 
 def enrol(turn: Turn, request: ChatRequest) -> Assignment:
-    """Give the request its conversation and its arm, for as long as it lasts."""
+    """Give the request its conversation and its arm, for as long as it lasts; a fault in it leaves both alone."""
+    try:
+        turn.assignment = _enrolled(turn, request)
+    except Exception:
+        log.exception("enrolment_failed")
+        turn.assignment = Assignment(arm="off", epoch=0, forced=True)
+    turn.arm = turn.assignment.arm
+    return turn.assignment
+
+
+def _enrolled(turn: Turn, request: ChatRequest) -> Assignment:
     settings = turn.configuration.settings
     sticky = turn.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
     turn.key = conversation_key(
         turn.shared.secret, sticky=sticky, credential=bearer_token(turn.http.headers), request=request
     )
-    turn.assignment = turn.shared.rollout.assign(turn.key, _forced(turn))
-    turn.arm = turn.assignment.arm
-    return turn.assignment
+    return turn.shared.rollout.assign(turn.key, _forced(turn))
 
 
 def hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
@@ -35,6 +43,13 @@ def hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
     if turn.is_heard:
         return  # the request is asked of another upstream, and tells what it told before
     turn.is_heard = True
+    try:
+        _hear(turn, request, assignment)
+    except Exception:
+        log.exception("outcome_unread")
+
+
+def _hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
     told = last_answer(request.messages)
     turn.follows = told.follows
     if not told.outcomes:
@@ -46,16 +61,17 @@ def hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
         told, shared.call_ids, at=shared.wall(), key=turn.key, fallback=fallback, reported_by=turn.id
     )
     for record in records:
-        _take(turn, record)
+        _take(turn, record, counts=not assignment.forced)
 
 
-def _take(turn: Turn, record: OutcomeRecord) -> None:
+def _take(turn: Turn, record: OutcomeRecord, *, counts: bool) -> None:
     labels = {"arm": record.arm, "strategy": record.strategy, "dialect": record.dialect, "outcome": record.outcome}
     turn.shared.telemetry.count("toolgate_outcomes_total", labels)
     turn.shared.keeps.put(record)
     mark = CallMark(arm=record.arm, strategy=record.strategy, dialect=record.dialect, epoch=record.epoch)
     bad = record.outcome != "accepted"
-    turn.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by)
+    if counts:  # where somebody chose the arm, nothing is said about the arms
+        turn.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by)
     if bad:
         log.info("answer_rejected", tool=record.tool, reason=record.reason, **labels)
 

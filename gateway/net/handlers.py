@@ -1,8 +1,9 @@
 """The main job: a chat request in, the answer of its model server out, read by the strategy that was chosen."""
 
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TypedDict
+from typing import ParamSpec, TypedDict
 
 import structlog
 from aiohttp import web
@@ -40,6 +41,7 @@ __all__ = ["chat"]
 OWN_HEADERS = frozenset({"content-type", "content-encoding"})
 
 log = structlog.get_logger("toolgate")
+P = ParamSpec("P")
 
 
 async def chat(turn: Turn) -> web.StreamResponse:
@@ -73,7 +75,10 @@ async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assign
     turn.reason, turn.strategy = selection.reason, selection.strategy.name
     hear(turn, asked, assignment)
     if assignment.arm in UNTOUCHED_ARMS:
-        return await untouched(turn, request, selection, client)
+        try:
+            return await untouched(turn, request, selection, client)
+        finally:
+            _afterwards(learn_from, turn)
     prepared = _prepare(turn, request, selection, client, route)
     try:
         reply, prepared = await _opened(turn, request, prepared, route)
@@ -81,11 +86,19 @@ async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assign
         with reply:
             response = await (_stream if request.stream else _whole)(turn, reply, prepared)
             await settle(turn, reply)
-            note_misfits(turn, prepared)
+            _afterwards(note_misfits, turn, prepared)
             return response
     finally:
-        learn_from(turn)
-        audit(turn)
+        _afterwards(learn_from, turn)
+        _afterwards(audit, turn)
+
+
+def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Do what is left to do when the client has its answer: a fault in it must not cut that off."""
+    try:
+        work(*args, **kwargs)
+    except Exception:
+        log.exception("afterwork_failed")
 
 
 async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared, route: Route) -> tuple[ChatReply, Prepared]:
@@ -107,7 +120,7 @@ def _prepare_prompted(turn: Turn, request: ChatRequest, route: Route) -> Prepare
     selection = turn.configuration.factory.prompted("refused")
     started = time.perf_counter()
     try:
-        options = turn.configuration.options(selection.dialect)
+        options = options_for(turn, selection, client_of(turn.http.headers))
         prepared = with_tools(turn, request, selection, options, route.rule)
     except GatewayError as error:
         log.info("native_fallback_impossible", error=error.code, message=error.message)

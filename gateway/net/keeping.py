@@ -16,6 +16,8 @@ MAX_NAME_CHARS = 256
 MAX_ID_CHARS = 128
 MAX_KEPT_CHARS = 1 << 18
 """Of a whole request or answer, where records keep them."""
+MARGIN_CHARS = 1 << 12
+"""Behind it, where a credential may begin that must not be cut in two before it is seen; the rest is not looked at."""
 MIN_KEY_CHARS = 16
 """Of a client's own key, to be taken for one in a text: many a client has to send some word, and sends any."""
 
@@ -58,7 +60,7 @@ def keep(turn: Turn, ended: float, *, healthy: bool) -> None:
             status=turn.status or 499,
             end=turn.end_reason,
             healthy=healthy,
-            error=turn.error.code if turn.error is not None else facts.failure,
+            error=_fault(turn, facts),
             finish_reason=next(iter(facts.finish_reasons.values()), None),
             completion_id=facts.completion_id[:MAX_ID_CHARS] if facts.completion_id else None,
             bytes_in=turn.bytes_in,
@@ -75,7 +77,7 @@ def keep(turn: Turn, ended: float, *, healthy: bool) -> None:
             calls=calls,
             version=__version__,
             config=turn.configuration.digest,
-            request_body=_masked(turn, request.raw.decode("utf-8", "replace")) if keeps_all else None,
+            request_body=_masked(turn, _beginning(request.raw)) if keeps_all else None,
             answer_text=_masked(turn, facts.heard[min(facts.heard)].text) if keeps_all and facts.heard else None,
         )
     )
@@ -113,13 +115,25 @@ def _is_unprepared(turn: Turn) -> bool:
     return turn.verdict == "would_fail" or (turn.reason or "").endswith("_failed")
 
 
+def _fault(turn: Turn, facts: Facts) -> str | None:
+    """The code of the error that ended the answer; a client that left is none."""
+    if turn.error is not None:
+        return turn.error.code
+    return None if turn.client_gone else facts.failure
+
+
 def _is_forced(request: ChatRequest) -> bool:
     choice = request.body.get("tool_choice")
     return choice == "required" or isinstance(choice, dict)
 
 
 def _masked(turn: Turn, text: str) -> str:
-    return _mask(turn)(text)[:MAX_KEPT_CHARS]
+    return _mask(turn)(text[: MAX_KEPT_CHARS + MARGIN_CHARS])[:MAX_KEPT_CHARS]
+
+
+def _beginning(raw: bytes) -> str:
+    """As much of a body as can be kept, and no less."""
+    return raw[: 4 * (MAX_KEPT_CHARS + MARGIN_CHARS)].decode("utf-8", "replace")
 
 
 def _mask(turn: Turn) -> Callable[[str], str]:

@@ -31,7 +31,7 @@ async def run(handler: Handler, http: web.BaseRequest, shared: Shared, *, route:
     try:
         return await _answer(handler, turn)
     except (asyncio.CancelledError, ClientGone) as error:
-        turn.client_gone = True
+        turn.client_gone = not turn.is_told
         if isinstance(error, ClientGone):
             return _nothing_more(turn)
         raise

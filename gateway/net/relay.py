@@ -9,7 +9,7 @@ from gateway.core.errors import NotFound, UpstreamTimeout
 from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.headers import response_headers
 from gateway.net.turn import Turn
-from gateway.net.upstream import MASK, UpstreamReply, error_body
+from gateway.net.upstream import UpstreamReply, error_body
 
 __all__ = ["relay"]
 
@@ -49,12 +49,11 @@ def _url(base_url: URL, http: web.BaseRequest) -> URL:
 
 
 async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
-    """The upstream's error as it is, the gateway's own secret masked."""
+    """The upstream's error as it is, the gateway's own secrets masked."""
     body = await error_body(reply, turn.patience)
-    secret = turn.upstream.api_key
     response = web.Response(
         status=reply.status,
-        body=body.replace(secret.encode(), MASK) if secret else body,
+        body=turn.upstream.masked(body),
         headers=response_headers(reply.headers, also_dropped=frozenset({"content-length"})),
     )
     return await turn.send(response)

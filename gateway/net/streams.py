@@ -172,6 +172,7 @@ class _Stream:
     async def _lingering(self) -> bytes:
         if self._exchange.repair is not None:
             return b""
+        self._turn.is_told = True
         if self._linger_due is None:
             self._linger_due = self._turn.patience.now() + LINGER_S
         if self._turn.patience.now() >= self._linger_due:

@@ -90,6 +90,8 @@ class Turn:
     bytes_out: int = 0
     error: GatewayError | None = None
     client_gone: bool = False
+    is_told: bool = False
+    """The client has all of its answer: that it leaves now is no abort."""
     facts: "Facts | None" = None
     notes: list[str] = field(factory=list)
 
@@ -207,6 +209,7 @@ class Turn:
     async def end(self, response: web.StreamResponse) -> None:
         """Send the end of the answer."""
         await self._to_client(response.write_eof())
+        self.is_told = True
 
     async def send(self, response: web.Response) -> web.Response:
         """Send a whole answer."""

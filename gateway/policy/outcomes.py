@@ -23,6 +23,8 @@ _HEAD = 1 << 11
 _HEADINGS = 6
 """How many headings may stand before a report."""
 _MAX_OUTCOMES = 128
+_MAX_MESSAGES = 2 * _MAX_OUTCOMES
+"""How many of the new messages are looked at: a client may send a million."""
 _MAX_PARTS = 64
 _MAX_ID = 128
 _COMPLAINT = 300
@@ -131,8 +133,8 @@ def last_answer(messages: Sequence[Mapping[str, Any]]) -> LastAnswer:
     names = _called(messages[last])
     outcomes: dict[object, Fared] = {}
     follows: Follows = "nothing"
-    for at in range(last + 1, len(messages)):
-        found, fared = _told(messages[at], names)
+    for message in messages[last + 1 : last + 1 + _MAX_MESSAGES]:
+        found, fared = _told(message, names)
         follows = found if _WEIGHT[found] > _WEIGHT[follows] else follows
         for one in fared:
             if len(outcomes) < _MAX_OUTCOMES:

@@ -228,6 +228,8 @@ class Recorder:
                     await self.trim()
             except StoreError:
                 continue
+            except Exception:
+                log.exception("trim_failed")
 
     async def trim(self) -> int:
         """Have the store forget what is too old or too much; says how many records."""

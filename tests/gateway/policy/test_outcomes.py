@@ -289,3 +289,10 @@ def test_hostile_results_cost_no_time() -> None:
         assert fault_in_call(text * 1000) == ""
         last_answer([ANSWERED, user(text[:300]), user("[a for " + text * 1000)])
     assert time.process_time() - started < 1
+
+
+def test_only_the_first_of_very_many_new_messages_are_looked_at():
+    assistant, result = {"role": "assistant", "content": ""}, {"role": "tool", "content": "fine"}
+    other = {"role": "system", "content": ""}
+    assert last_answer([assistant, *[other] * 200, result]).follows == "tool_result"
+    assert last_answer([assistant, *[other] * 200_000, result]).follows == "nothing"
