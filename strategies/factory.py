@@ -159,14 +159,21 @@ class ToolExecutionFactory:
         return self.decide(provider, model, client, request, capability).strategy
 
     def decide(
-        self, provider: str, model: str, client: ClientStyle, request: ChatRequest, capability: Capability
+        self,
+        provider: str,
+        model: str,
+        client: ClientStyle,
+        request: ChatRequest,
+        capability: Capability,
+        *,
+        asked: str | None = None,
     ) -> Selection:
-        """The strategy for this request, with the dialect and the reason."""
+        """The strategy for this request, with the dialect and the reason; `asked` is another name for the model."""
         if not self.enabled:
             return Selection(strategy=Stripped(), dialect=None, reason="disabled")
         if client == "xml_text" and not request.tools:
             return Selection(strategy=self._text(), dialect=None, reason="client")
-        chosen = self.of_model(provider, model, capability)
+        chosen = self.of_model(provider, model, capability, asked)
         if request.wants_tools:
             return chosen
         if chosen.strategy.name == PROMPTED and (len(request.tools) > 0 or _has_tool_history(request)):
@@ -188,14 +195,15 @@ class ToolExecutionFactory:
             return selection
         return self._named(FALLBACK, selection.reason)
 
-    def of_model(self, provider: str, model: str, capability: Capability) -> Selection:
-        """What a request with tools for this model gets."""
-        return self._by_model(provider, model, capability)
+    def of_model(self, provider: str, model: str, capability: Capability, asked: str | None = None) -> Selection:
+        """What a request with tools for this model gets, whom clients may know by another name."""
+        return self._by_model(provider, model, capability, asked)
 
-    def _choose(self, provider: str, model: str, capability: Capability) -> Selection:
+    def _choose(self, provider: str, model: str, capability: Capability, asked: str | None) -> Selection:
         names = _names_of(model)
+        given = names if asked is None else (*_names_of(asked), *names)
         for matches, rule in self._rules:
-            if any(matches(name) for name in names):
+            if any(matches(name) for name in given):
                 return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
         if capability.native_tools is False:
             return self._named(PROMPTED, "learned")

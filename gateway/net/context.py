@@ -149,20 +149,20 @@ class Configuration:
         )
 
     def decide(
-        self, request: ChatRequest, capability: Capability, client: Client, arm: Arm, provider: str
+        self, request: ChatRequest, capability: Capability, client: Client, arm: Arm, provider: str, *, asked: str
     ) -> Selection:
-        """The strategy for a request; in the arm `off` every request passes through."""
+        """The strategy for a request, whose model was `asked` for by this name; in the arm `off` all pass through."""
         if arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
         reads_tags = self.factory.auto_detect and recognise(request, client) is not None
         style: ClientStyle = "xml_text" if reads_tags else "native"
-        return self.factory.decide(provider, request.model, style, request, capability)
+        return self.factory.decide(provider, request.model, style, request, capability, asked=asked)
 
-    def strategy_of(self, model: str, capability: Capability, provider: str) -> str:
-        """The name of the strategy that requests with tools for this model get."""
+    def strategy_of(self, model: str, capability: Capability, provider: str, *, asked: str) -> str:
+        """The name of the strategy that requests with tools for this model get, when it is asked for by this name."""
         if self.settings.transform_mode == "off" or not self.factory.enabled:
             return Passthrough.name
-        return self.factory.of_model(provider, model, capability).strategy.name
+        return self.factory.of_model(provider, model, capability, asked).strategy.name
 
     def options(self, dialect: str | None) -> Options:
         """What a strategy may look at, for the dialect that a rule named."""

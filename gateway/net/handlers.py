@@ -68,7 +68,7 @@ async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assign
     client = client_of(turn.http.headers)
     turn.delivered = None if turn.upstream.is_openai else []
     selection = turn.configuration.decide(
-        request, turn.capability(asked.model), client, assignment.arm, turn.upstream.kind.name
+        request, turn.capability(asked.model), client, assignment.arm, turn.upstream.kind.name, asked=asked.model
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
         selection = evolve(selection, strategy=Obliging())

@@ -16,6 +16,7 @@ from gateway.net.middleware import json_response
 from gateway.net.patience import Patience
 from gateway.net.turn import Turn
 from gateway.net.upstreams import Upstream
+from gateway.policy.routing import Route
 
 __all__ = ["list_models", "one_model"]
 
@@ -112,12 +113,13 @@ def _described(turn: Turn, entry: Listing) -> Listing:
     given = entry.get("id")
     model = given if isinstance(given, str) else ""
     try:
-        name = turn.configuration.router.route(model).upstreams[0]
+        route = turn.configuration.router.route(model)
     except UnknownModel:
-        name = turn.configuration.default.name
+        route = Route(upstreams=(turn.configuration.default.name,))
+    name, sent = route.upstreams[0], route.send_as or model
     upstream = turn.upstream = turn.configuration.upstreams[name]
     told: dict[str, Any] = {
-        "strategy": turn.configuration.strategy_of(model, turn.capability(model), upstream.kind.name),
+        "strategy": turn.configuration.strategy_of(sent, turn.capability(model), upstream.kind.name, asked=model),
         "upstream": name,
     }
     if len(turn.configuration.upstreams) > 1 or upstream.kind.name != "openai":

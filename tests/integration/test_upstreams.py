@@ -203,3 +203,28 @@ async def test_no_key_of_an_upstream_is_ever_told(gateway, second, client, table
     got = await ask(client, running.url, chat())
     assert b"finch" not in got.body
     assert "finch" not in await log.until("request_ended")
+
+
+async def test_the_strategy_of_a_rule_holds_for_a_model_that_is_sent_under_another_name(
+    gateway, upstream, client, tables
+):
+    upstream.script = stream(*WHOLE)
+    rules = """
+[[models]]
+match = "fast"
+upstream = "a"
+send_as = "llama-3-8b"
+strategy = "xml_prompt"
+[[models]]
+match = "clever"
+upstream = "a"
+send_as = "qwen3-max"
+"""
+    running = await gateway(None, **tables(TWO + rules))
+    tool = {"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}
+    for model in ("fast", "clever"):
+        got = await ask(client, running.url, chat(model=model, tools=[tool]))
+        assert got.headers["X-Toolgate-Strategy"] == "xml_prompt"
+    upstream.script = listing()
+    told = (await get(client, f"{running.url}/v1/models/clever")).json
+    assert told["toolgate"]["strategy"] == "xml_prompt"
