@@ -63,8 +63,7 @@ def _servers(settings: Settings) -> str:
 def _metrics(settings: Settings, url: str) -> str:
     if settings.workers == 1:
         return f"{url}/metrics"
-    last = settings.metrics_port + settings.workers - 1
-    return f"http://{settings.metrics_host}:{settings.metrics_port} to :{last}, one port for each worker"
+    return f"http://{settings.metrics_host}:{settings.metrics_port}/metrics and up, a port for each worker"
 
 
 def _keys(settings: Settings) -> str:

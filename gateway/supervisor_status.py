@@ -84,13 +84,15 @@ def write_targets(path: str | None, targets: Iterable[tuple[int, str]]) -> None:
     if path is None:
         return
     document = [{"targets": [address], "labels": {"slot": str(slot)}} for slot, address in sorted(targets)]
-    _replace(path, json.dumps(document, indent=1) + "\n")
+    _replace(path, json.dumps(document, indent=1) + "\n", mode=0o644)  # Prometheus is another user
 
 
-def _replace(path: str, content: str) -> None:
+def _replace(path: str, content: str, *, mode: int | None = None) -> None:
     beside = f"{path}.{os.getpid()}.new"
     try:
         Path(beside).write_text(content, encoding="utf-8")
+        if mode is not None:
+            Path(beside).chmod(mode)
         Path(beside).replace(path)
     except OSError as error:
         log.error("file_not_written", path=path, fault=error.strerror)

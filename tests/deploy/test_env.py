@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gateway.config import Settings, inspect, reload
 from gateway.config_sources import parse_env_file
@@ -65,7 +66,7 @@ def test_stages_differ_in_the_rollout_and_the_records_alone(tmp_path: Path) -> N
     differing = {name for each in values for name in each} - shared
     prefixes = ("TRANSFORM_", "CANARY_", "ROLLOUT_", "ROLLBACK_", "DRY_RUN_", "AUDIT_", "TRUSTED_")
     assert {name for name in differing if not name.startswith(prefixes)} == set()
-    assert {"STORE_URL", "KILL_SWITCH_FILE", "GATEWAY_PID_FILE", "UPSTREAM_URL"} <= shared
+    assert {"STORE_URL", "KILL_SWITCH_FILE", "GATEWAY_PID_FILE", "METRICS_SD_FILE", "UPSTREAM_URL"} <= shared
 
 
 def test_the_canary_begins_with_one_percent_and_is_judged(tmp_path: Path) -> None:
@@ -78,3 +79,10 @@ def test_the_canary_begins_with_one_percent_and_is_judged(tmp_path: Path) -> Non
 def test_full_leaves_a_share_to_compare_with(tmp_path: Path) -> None:
     settings, _ = loaded(DEPLOY / "env" / "full.env", tmp_path)
     assert settings.canary_holdback_percent == 5 * PERCENT
+
+
+def test_prometheus_looks_where_the_gateway_writes(tmp_path: Path) -> None:
+    scrapes = yaml.safe_load((DEPLOY.parent / "grafana" / "prometheus" / "prometheus.yml").read_text())
+    [job] = [each for each in scrapes["scrape_configs"] if each["job_name"] == "toolgate"]
+    named = [file for each in job["file_sd_configs"] for file in each["files"]]
+    assert named == [loaded(path, tmp_path)[0].metrics_sd_file for path in FILES[:1]]

@@ -275,6 +275,18 @@ def test_targets_of_all_workers_are_where_prometheus_looks(tmp_path: Path) -> No
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["targets.json"]
 
 
+def test_prometheus_may_read_them_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "targets.json"
+    before = os.umask(0o077)
+    try:
+        write_targets(str(path), [(0, "127.0.0.1:9464")])
+        PidFile(str(tmp_path / "pid"), Status(pid=os.getpid())).write()
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o600
+
+
 async def test_systemd_hears_of_every_turn(fake: Callable[..., Fake], tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:

@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gateway.supervisor_status import write_targets
 from tests.grafana.queries import DASHBOARDS, METRICS, ROOT, filled, panels
 from tests.support.client import TOOLS, ask, chat
 from tests.support.faulty_upstream import (
@@ -158,7 +159,8 @@ async def prometheus(
     port = free_port()
     shutil.copytree(ROOT / "prometheus" / "rules", folder / "rules")
     target = metrics_url.removeprefix("http://").removesuffix("/metrics")
-    text = CONFIGURATION.replace("_interval: 15s", "_interval: 1s").replace("127.0.0.1:9464", target)
+    write_targets(str(folder / "metrics.json"), [(0, target)])
+    text = CONFIGURATION.replace("_interval: 15s", "_interval: 1s").replace("/run/toolgate/", f"{folder}/")
     text = text.replace("127.0.0.1:9093", f"127.0.0.1:{alertmanager}").replace("127.0.0.1:9090", f"127.0.0.1:{port}")
     (folder / "prometheus.yml").write_text(text)
     options = (
