@@ -21,13 +21,16 @@ _MAX_KNOWN = 4096
 _SHORTEST_SECRET = 4
 
 _SECRET_KEYS = ("authorization", "apikey", "secret", "password", "cookie", "credential")
-_BEARER = re.compile(r"(\b(?:bearer|basic) +)[^\s\"',;]+", re.IGNORECASE)
-_VENDOR_KEY = re.compile(r"(?<![A-Za-z0-9])(?:sk|pk|ghp|hf|xai|gsk)[-_][A-Za-z0-9_-]{8,}")
+_VALUE = r"(?:[^\s\"',;&\\]|\\(?![\\\"nrt]))+"
+"""A secret ends where JSON, which may be nested in JSON, goes on: at an escaped quote or the end of a line."""
+_QUOTE = r"(?:\\{1,7}[\"']|[\"'])?"
+_BEARER = re.compile(rf"(\b(?:bearer|basic) +){_VALUE}", re.IGNORECASE)
+_VENDOR_KEY = re.compile(r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))(?:sk|pk|ghp|hf|xai|gsk)[-_][A-Za-z0-9_-]{8,}")
 _SUSPECT = re.compile(r"[btkpsghx](?:earer|asic|ey|oken|assw|ecret|[kf][-_]|hp[-_]|ai[-_]|sk[-_])", re.IGNORECASE)
 """What any of the patterns needs, told by its first letters; most texts have nothing of it."""
 _SUSPECT_SMALL = re.compile(_SUSPECT.pattern)
 """The same for small letters, five times as fast."""
-_PAIR = re.compile(r"((?:api[-_]?key|token|password|secret)[\"']?[=:] ?[\"']?)[^\s\"',;&]+", re.IGNORECASE)
+_PAIR = re.compile(rf"((?:api[-_]?key|token|password|secret){_QUOTE}[=:] ?{_QUOTE}){_VALUE}", re.IGNORECASE)
 
 
 class Redactor:

@@ -58,8 +58,9 @@ SAID = "\n".join(
     [
         f"Authorization: Bearer {BEARER}",
         *(f"{name}={value}" for name, value in PAIRS.items()),
-        f"the token: {TOKEN}",
-        *(f"a key {key}" for key in VENDORS),
+        json.dumps({"token": TOKEN}),
+        f"token: {TOKEN}",
+        *VENDORS,
         f"I came in with {GATE}; the server's is {OURS}.",
         HARMLESS,
     ]
