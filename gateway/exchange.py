@@ -22,6 +22,7 @@ from gateway.wire.chat_chunks import (
     BadChunk,
     Choice,
     Chunk,
+    any_in,
     args_chunk,
     decode_chunk,
     decode_object,
@@ -241,7 +242,7 @@ class StreamExchange:
 
     def _chunk(self, raw: bytes, data: bytes, chunk: Chunk) -> None:
         if is_given(chunk.usage):
-            self.facts.usage = token_counts(decode_object(bytes(chunk.usage)))
+            self.facts.usage = token_counts(any_in(chunk.usage))
             self._withheld_usage = None
         if self.facts.completion_id is None:
             self.facts.completion_id = string_in(chunk.id)

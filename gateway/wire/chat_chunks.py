@@ -15,6 +15,7 @@ __all__ = [
     "Choice",
     "Chunk",
     "Delta",
+    "any_in",
     "args_chunk",
     "args_mould",
     "call_start_chunk",
@@ -64,6 +65,7 @@ class BadChunk(ValueError):
 
 
 _CHUNK = msgspec.json.Decoder(Chunk)
+_MOST_TOKENS = 1 << 53
 _NOTHING = (b"", b"null", b"[]", b"{}")
 
 
@@ -75,6 +77,14 @@ def is_given(raw: msgspec.Raw) -> bool:
 def string_in(raw: msgspec.Raw) -> str | None:
     """The string that a field holds."""
     return msgspec.json.decode(raw, type=str) if bytes(raw).startswith(b'"') else None
+
+
+def any_in(raw: msgspec.Raw) -> Any:
+    """What a field holds; None for what cannot be told."""
+    try:
+        return msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return None
 
 
 def decode_chunk(data: bytes) -> Chunk | None:
@@ -182,8 +192,8 @@ def usage_chunk(event: dict[str, Any], usage: Any) -> bytes:
 
 
 def token_counts(usage: object) -> dict[str, int]:
-    """The token counts of a usage object."""
+    """The token counts of a usage object, as far as they can be any."""
     if not isinstance(usage, dict):
         return {}
     named = {"input": usage.get("prompt_tokens"), "output": usage.get("completion_tokens")}
-    return {key: value for key, value in named.items() if isinstance(value, int) and not isinstance(value, bool)}
+    return {key: value for key, value in named.items() if type(value) is int and 0 <= value < _MOST_TOKENS}

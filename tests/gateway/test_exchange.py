@@ -416,3 +416,12 @@ def test_an_empty_finish_reason_is_none():
 def test_half_a_character_in_a_whole_answer_is_passed_on(how):
     body = b'{"choices":[{"message":{"role":"assistant","content":"a \\ud83d"},"finish_reason":"stop"}]}'
     assert whole(body, how)[0] == body
+
+
+@pytest.mark.parametrize("usage", [5, "", "none", [1], True, 10**400, {"prompt_tokens": 10**400}])
+@pytest.mark.parametrize("how", [prepared(tools=None), prepared()])
+def test_a_usage_that_is_none_is_the_upstreams_affair(usage, how):
+    parts = [event({"content": "hello"}), event({}, "stop", usage=usage), DONE]
+    out, exchange = stream(parts, how)
+    assert out == b"".join(parts)
+    assert exchange.facts.usage == {}
