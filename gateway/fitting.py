@@ -22,7 +22,7 @@ __all__ = ["Fitting", "held_to_schemas", "misfits"]
 
 def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> Prepared:
     """The same, its structured calls held against those schemas that a server of this kind is not told whole."""
-    if prepared.repair is None:
+    if prepared.repair is None or (kind.name == "openai" and not keywords):
         return prepared
     schemas = {
         tool.name: schema_of(tool)

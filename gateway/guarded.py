@@ -1,5 +1,7 @@
 """A reader that may fail without harm: what it has not accounted for comes back as the text it was."""
 
+from collections.abc import Callable
+
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from strategies.base import AnswerReader, FinishReason
 from strategies.pieces import Pieces
@@ -13,18 +15,24 @@ _ROOM = 4096
 class GuardedReader:
     """Passes text to a reader until it raises; from then on all text is text."""
 
-    __slots__ = ("_in_call", "_kept", "_pieces", "_reader", "_size", "fault")
+    __slots__ = ("_in_call", "_kept", "_pieces", "_reader", "_size", "_untold", "fault")
 
-    def __init__(self, reader: AnswerReader) -> None:
-        self._reader: AnswerReader | None = reader
+    def __init__(self, make_reader: Callable[[], AnswerReader]) -> None:
+        self._reader: AnswerReader | None = None
+        self.fault: str | None = None
+        """The exception that ended the reading."""
+        self._untold: list[Event] = []
+        """That there is no reader at all."""
+        try:
+            self._reader = make_reader()
+        except Exception as error:  # noqa: BLE001 - as below
+            self._untold = [self._note(error)]
         self._pieces = Pieces()
         self._kept = 0
         """Characters that the pieces hold."""
         self._size = 0
         """Characters fed that no event accounts for yet; they are the last ones of the pieces."""
         self._in_call = False
-        self.fault: str | None = None
-        """The exception that ended the reading."""
 
     @property
     def idle(self) -> bool:
@@ -32,7 +40,7 @@ class GuardedReader:
 
     def feed(self, text: str) -> list[Event]:
         if self._reader is None:
-            return [Text(text)]
+            return [*self._told(), Text(text)]
         self._pieces.add(text)
         self._size += len(text)
         self._kept += len(text)
@@ -43,7 +51,7 @@ class GuardedReader:
 
     def finish(self, reason: FinishReason) -> list[Event]:
         if self._reader is None:
-            return []
+            return self._told()
         try:
             return self._passed(self._reader.finish(reason))
         except Exception as error:  # noqa: BLE001 - as above
@@ -66,10 +74,16 @@ class GuardedReader:
 
     def _failed(self, error: Exception) -> list[Event]:
         self._reader = None
-        self.fault = type(error).__name__
         rest = self._rest()
         self._pieces, self._size = Pieces(), 0
-        reasons = (f"the reader failed: {self.fault}", "internal")
-        verdict = Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons)
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
-        return [Note(verdict), *told]
+        return [self._note(error), *told]
+
+    def _told(self) -> list[Event]:
+        untold, self._untold = self._untold, []
+        return untold
+
+    def _note(self, error: Exception) -> Note:
+        self.fault = type(error).__name__
+        reasons = (f"the reader failed: {self.fault}", "internal")
+        return Note(Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons))

@@ -155,7 +155,7 @@ def _mapped(
 def _text_calls(text: str, reason: str, prepared: Prepared, ask: AsksAgain) -> tuple[list[SecondCall], Attempt | None]:
     if prepared.make_reader is None:
         return [], None
-    reader = GuardedReader(prepared.make_reader())
+    reader = GuardedReader(prepared.make_reader)
     events = [*reader.feed(text), *reader.finish(reason)]
     parts = [event.part for event in events if isinstance(event, Start)]
     ends = [event for event in events if isinstance(event, End)]

@@ -261,7 +261,7 @@ class _Reading:
             return None
         differs = False
         for each in whole:
-            again = self.run(lambda: HearingReader(GuardedReader(make_reader())))
+            again = self.run(lambda: HearingReader(GuardedReader(make_reader)))
             if again is None:
                 return None
             for piece in _pieces(each.text):

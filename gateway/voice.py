@@ -57,7 +57,7 @@ class Voice:
         keep_text: bool = False,
     ) -> None:
         self.index = index
-        self._reader: AnswerReader | None = GuardedReader(prepared.make_reader()) if prepared.make_reader else None
+        self._reader: AnswerReader | None = GuardedReader(prepared.make_reader) if prepared.make_reader else None
         if keep_text and self._reader is not None:
             self._reader = hearing = HearingReader(self._reader)
             facts.heard[index] = hearing.heard

@@ -102,7 +102,7 @@ def test_a_guarded_reader_is_idle_when_its_reader_is_or_is_gone() -> None:
         def finish(self, reason: str) -> list[Any]:
             return []
 
-    reader = GuardedReader(Once())
+    reader = GuardedReader(Once)
     assert not reader.idle
     assert "".join(found.raw for found in reader.feed("x")) == "x"
     assert reader.idle

@@ -2,11 +2,12 @@
 
 import pytest
 
-from gateway.core.events import Drop, Event, Start, Text
+from gateway.core.events import Drop, Event, Note, Start, Text
 from gateway.core.limits import Limits
 from gateway.exchange import StreamExchange
+from gateway.guarded import GuardedReader
 from gateway.whole import BodyExchange
-from strategies.base import Prepared, Shape
+from strategies.base import AnswerReader, Prepared, Shape
 from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, numbered_ids
 
 
@@ -78,3 +79,28 @@ def test_dropped_text_is_not_given_back_twice() -> None:
     exchange = StreamExchange(prepared, make_id=numbered_ids(), limits=Limits())
     out = b"".join([*(exchange.feed(event) for event in answer_events(["a", "b", "c"])), exchange.finish()])
     assert hear_stream(out).content == "bc"
+
+
+def test_a_reader_that_cannot_be_made_leaves_all_as_text() -> None:
+    def make() -> AnswerReader:
+        raise LookupError("no table")
+
+    reader = GuardedReader(make)
+    assert reader.idle
+    events = [*reader.feed("<read_file>"), *reader.feed("x"), *reader.finish("stop")]
+    assert "".join(event.raw for event in events) == "<read_file>x"
+    [note] = [event for event in events if isinstance(event, Note)]
+    assert note.verdict.reasons == ("the reader failed: LookupError", "internal")
+    assert reader.fault == "LookupError"
+    assert [type(event) for event in GuardedReader(make).finish("stop")] == [Note]
+
+
+def test_an_answer_whose_reader_cannot_be_made_is_the_upstreams() -> None:
+    def make() -> AnswerReader:
+        raise LookupError("no table")
+
+    how = Prepared(strategy="s", body=b"", make_reader=make)
+    whole = answer_body("<read_file>\n<path>a</path>\n</read_file>")
+    exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits())
+    assert exchange.transform(whole) == whole
+    assert [verdict.reasons[-1] for verdict in exchange.facts.refused] == ["internal"]
