@@ -32,9 +32,8 @@ def enrol(turn: Turn, request: ChatRequest) -> Assignment:
 def _enrolled(turn: Turn, request: ChatRequest) -> Assignment:
     settings = turn.configuration.settings
     sticky = turn.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
-    turn.key = conversation_key(
-        turn.shared.secret, sticky=sticky, credential=bearer_token(turn.http.headers), request=request
-    )
+    credential = bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key")
+    turn.key = conversation_key(turn.shared.secret, sticky=sticky, credential=credential, request=request)
     return turn.shared.rollout.assign(turn.key, _forced(turn))
 
 

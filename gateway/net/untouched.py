@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import structlog
 from aiohttp import web
 from attrs import evolve
+from multidict import CIMultiDict
 
 from gateway.core.client import Client
 from gateway.net.dialogues import ChatReply, open_chat, settle
@@ -133,7 +134,9 @@ def _conclude(turn: Turn, exchange: UntouchedBody | UntouchedStream) -> None:
     turn.verdict, turn.noise = exchange.verdict, exchange.noise()
 
 
-def _headers(reply: ChatReply) -> dict[str, str]:
+def _headers(reply: ChatReply) -> CIMultiDict[str]:
     """The upstream's own, but for the encoding: the body has been decoded."""
-    headers = dict(response_headers(reply.headers, also_dropped=frozenset({"content-encoding"})))
-    return headers if isinstance(reply, UpstreamReply) else {**headers, "Content-Type": reply.content_type}
+    headers = response_headers(reply.headers, also_dropped=frozenset({"content-encoding"}))
+    if not isinstance(reply, UpstreamReply):
+        headers["Content-Type"] = reply.content_type
+    return headers

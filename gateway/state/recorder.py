@@ -255,4 +255,5 @@ def _chars(record: Record) -> int:
     if not isinstance(record, RequestRecord):
         return 0
     texts = len(record.request_body or "") + len(record.answer_text or "")
-    return texts + sum(len(call.before) + len(call.after) for call in record.calls)
+    calls = sum(len(call.before) + len(call.after) + sum(map(len, call.reasons)) for call in record.calls)
+    return texts + calls

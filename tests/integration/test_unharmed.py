@@ -187,3 +187,42 @@ async def test_the_metrics_of_ids_and_names_from_outside_stay_few(gateway, upstr
     assert sum(f"model-{number}" in exposition for number in range(40)) <= 5
     assert "tool39" not in exposition
     assert "call_0000" not in exposition
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("status", ["400 Bad Request", "404 Not Found", "429 Slow", "500 Oops", "401 No"])
+async def test_an_error_of_the_upstream_is_the_same_in_every_arm(gateway, upstream, client, status, streamed):
+    fault = {"error": {"message": "too long", "code": "context_length_exceeded"}}
+    upstream.script = answer_json(fault, status=status, headers={"Retry-After": "37"})
+    told = set()
+    for mode in MODES:
+        running = await gateway(upstream.url, **mode)
+        got = await ask(client, running.url, chat(stream=streamed, tools=TOOLS))
+        told.add((got.status, got.body, got.headers["Content-Type"], got.headers.get("Retry-After")))
+        assert got.headers["X-Toolgate-Strategy"] == (
+            "passthrough" if mode.get("TRANSFORM_MODE") == "off" else "native"
+        )
+    [(code, body, _, wait)] = told
+    assert b"context_length_exceeded" in body
+    assert (str(code), wait) == (status[:3] if status[0] == "4" else "502", "37")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_headers_that_come_twice_go_on_twice(gateway, upstream, client, mode):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nLink: a\r\nLink: b\r\nConnection: close\r\n\r\n"
+    upstream.script = stream(*ANSWER, head=head)
+    running = await gateway(upstream.url, **mode)
+    got = await ask(client, running.url)
+    assert got.headers.getall("Link") == ["a", "b"]
+
+
+async def test_clients_of_different_keys_hold_different_conversations(gateway, upstream, client):
+    upstream.script = stream(*ANSWER)
+    running = await gateway(upstream.url, GATEWAY_API_KEYS="finch-one-key,finch-two-key")
+    for headers in ({"X-Api-Key": "finch-one-key"}, {"X-Api-Key": "finch-two-key"}):
+        for _ in range(2):
+            await ask(client, running.url, headers=headers)
+    keys = [record.key for record in await records(running, RequestRecord)]
+    assert len(set(keys)) == 2
+    await ask(client, running.url, headers={"Authorization": "Bearer finch-one-key"})
+    assert (await records(running, RequestRecord))[-1].key in keys
