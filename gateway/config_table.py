@@ -312,8 +312,8 @@ class Settings:
         "NATIVE_FALLBACK_RATE",
         hundredths,
         80,
-        "Share of the last answers with calls, from 0 to 1, whose calls came as text that could not be recovered, or with "
-        "unusable arguments, from which on a model counts as one without native tools; 0 never does.",
+        "Share of the last answers with calls, from 0 to 1, whose calls came as text that could not be recovered, or "
+        "with unusable arguments, from which on a model counts as one without native tools; 0 never does.",
     )
     native_fallback_window: int = _calls(
         "NATIVE_FALLBACK_WINDOW", whole(5, 1000), 50, "How many answers with calls that share is taken of."
