@@ -17,8 +17,7 @@ from strategies.cursor import Reject
 from strategies.dialect import Context
 from strategies.documentation import json_lines
 from strategies.objects import drafts_of
-from strategies.prompts import shielded
-from strategies.rendering import CannotExpress
+from strategies.rendering import CannotExpress, in_one_frame, without_tokens
 from strategies.samples import sample_arguments
 
 __all__ = ["JsonRenderer", "Result", "family_section", "json_text", "named_object", "reads_back"]
@@ -123,9 +122,7 @@ class JsonRenderer:
         return text
 
     def calls(self, rendered: Sequence[str]) -> str:
-        bodies = (text.removeprefix(self.opening).removesuffix(self.closing) for text in rendered)
-        return self.opening + self.between.join(bodies) + self.closing if rendered else ""
+        return in_one_frame(rendered, self.opening, self.between, self.closing)
 
     def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
-        broken = tuple(re.compile(f"{re.escape(token[:1])}(\u200b*{re.escape(token[1:])})") for token in self.tokens)
-        return self.answer(name, call_id, shielded(content, *broken))
+        return self.answer(name, call_id, without_tokens(content, self.tokens))

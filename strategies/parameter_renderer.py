@@ -17,8 +17,7 @@ from strategies.confidence import judge
 from strategies.cursor import Cursor, Reject
 from strategies.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.json_renderer import Result, family_section, json_text
-from strategies.prompts import shielded
-from strategies.rendering import CannotExpress
+from strategies.rendering import CannotExpress, in_one_frame, without_tokens
 
 __all__ = ["ParameterRenderer", "in_lines", "inline"]
 
@@ -71,12 +70,10 @@ class ParameterRenderer:
         return text
 
     def calls(self, rendered: Sequence[str]) -> str:
-        bodies = (text.removeprefix(self.opening).removesuffix(self.closing) for text in rendered)
-        return self.opening + self.between.join(bodies) + self.closing if rendered else ""
+        return in_one_frame(rendered, self.opening, self.between, self.closing)
 
     def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
-        broken = tuple(re.compile(f"{re.escape(token[:1])}(\u200b*{re.escape(token[1:])})") for token in self.tokens)
-        return self.answer(name, call_id, shielded(content, *broken))
+        return self.answer(name, call_id, without_tokens(content, self.tokens))
 
     def _fault(self, text: str, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str | None:
         if not _NAME.fullmatch(name) or not all(_KEY.fullmatch(key) for key in arguments):

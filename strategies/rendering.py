@@ -9,7 +9,7 @@ form: good enough to be looked at in a history, not to be read back.
 """
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from json import dumps
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from strategies.prompts import shielded
 from strategies.samples import sample_arguments
 from strategies.schema import ToolSchema, schema_of
 
-__all__ = ["CannotExpress", "GenericTags", "Hermes", "Renderer", "labelled_result"]
+__all__ = ["CannotExpress", "GenericTags", "Hermes", "Renderer", "in_one_frame", "labelled_result", "without_tokens"]
 
 _NOTHING_DECLARED = Tool(name="undeclared")
 _TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
@@ -287,3 +287,15 @@ def _hermes_rules(parallel: bool) -> list[str]:
         "End your message after the call and wait for the result.",
         *_CALL_RULES_END,
     ]
+
+
+def in_one_frame(rendered: Sequence[str], opening: str, between: str, closing: str) -> str:
+    """Several calls, each in a frame of its own, as the family frames them together."""
+    bodies = (text.removeprefix(opening).removesuffix(closing) for text in rendered)
+    return opening + between.join(bodies) + closing if rendered else ""
+
+
+def without_tokens(content: str, tokens: Iterable[str]) -> str:
+    """A result that cannot write the family's own tokens."""
+    broken = (re.compile(f"{re.escape(token[:1])}(\u200b*{re.escape(token[1:])})") for token in tokens)
+    return shielded(content, *broken)

@@ -5,7 +5,7 @@ the clients' tools take it (`clients`). Between them stand a few operations on f
 read into and written from. What a client's tools cannot do exactly is refused, in words for the model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,7 @@ from strategies.mapping.apply_patch import APPLY_PATCH
 from strategies.mapping.clients import Client, ClientCall
 from strategies.mapping.conversation import base_id, decoded, part_id, translated
 from strategies.mapping.operations import Create, Lines, Refusal
-from strategies.mapping.seen import cut_line
+from strategies.mapping.seen import Seen
 from strategies.mapping.surface import Surface
 from strategies.mapping.text_editor import TEXT_EDITOR
 
@@ -48,10 +48,8 @@ class Mapped:
     """What the model is sent; its tools are what a text answer is read against."""
     surface: Surface
     tools_of_client: Client = field(repr=False)
-    reading: Client = field(repr=False)
-    """The same with the tools that the model sees as they are."""
-    past: Sequence[Mapping[str, Any]] = field(repr=False)
-    """The conversation as the client has it."""
+    seen: Seen = field(repr=False)
+    """What the conversation, as the client has it, shows of files."""
 
     @property
     def tools(self) -> ToolSet:
@@ -82,7 +80,7 @@ class Mapped:
         operations = self.surface.read(given)
         if isinstance(operations, Refusal):
             return operations
-        return cut_line(operations, self.reading, self.past) or self.tools_of_client.calls(operations)
+        return self.seen.cut_line(operations) or self.tools_of_client.calls(operations)
 
 
 @frozen(kw_only=True, eq=False)
@@ -120,7 +118,10 @@ class ToolMapping:
             tool_choice=choice,
         )
         return Mapped(
-            request=shown, surface=self.surface, tools_of_client=client, reading=everything, past=request.messages
+            request=shown,
+            surface=self.surface,
+            tools_of_client=client,
+            seen=Seen(client=everything, messages=request.messages),
         )
 
 

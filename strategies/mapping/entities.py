@@ -6,21 +6,11 @@ is written is right for them too, as all of them undo `&amp;` last.
 
 import re
 
+from strategies.clients.sight import ENTITIES
+
 __all__ = ["undone", "written"]
 
-_ENTITIES = (
-    ("&lt;", "<"),
-    ("&gt;", ">"),
-    ("&quot;", '"'),
-    ("&#39;", "'"),
-    ("&apos;", "'"),
-    ("&#91;", "["),
-    ("&#93;", "]"),
-    ("&lsqb;", "["),
-    ("&rsqb;", "]"),
-    ("&amp;", "&"),
-)
-_AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in _ENTITIES)})")
+_AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in ENTITIES)})")
 
 
 def written(text: str) -> str:
@@ -30,6 +20,6 @@ def written(text: str) -> str:
 
 def undone(text: str) -> str:
     """The text as the tool takes it."""
-    for entity, char in _ENTITIES:
+    for entity, char in ENTITIES:
         text = text.replace(entity, char)
     return text

@@ -9,34 +9,57 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attrs import define, field
+
 from strategies.mapping.clients import Client
 from strategies.mapping.conversation import decoded
 from strategies.mapping.forms import BlockText
 from strategies.mapping.operations import Lines, Operation, Refusal, Replace, View, as_lines
 
-__all__ = ["cut_line"]
+__all__ = ["Seen"]
 
 Shown = dict[str, set[str]]
 """The indentations of each line."""
 _NUMBER = re.compile(r"[ \t]*[0-9]+ ?[|:] ?")
 
 
-def cut_line(operations: Sequence[Operation], client: Client, messages: Sequence[Mapping[str, Any]]) -> Refusal | None:
-    """Why a change of lines would move others, going by how its file was shown."""
-    if not isinstance(client.form(Lines), BlockText):
+@define(kw_only=True, eq=False)
+class Seen:
+    """What a conversation shows of files; it is gone through once, and every file once."""
+
+    client: Client = field(repr=False)
+    messages: Sequence[Mapping[str, Any]] = field(repr=False)
+    _contents: dict[str, list[Any]] | None = field(default=None, init=False, repr=False)
+    """By path, what was read."""
+    _shown: dict[str, Shown] = field(factory=dict, init=False, repr=False)
+
+    def cut_line(self, operations: Sequence[Operation]) -> Refusal | None:
+        """Why a change of lines would move others, going by how its file was shown."""
+        if not isinstance(self.client.form(Lines), BlockText):
+            return None
+        for operation in operations:
+            change = as_lines(operation) if isinstance(operation, Replace) else operation
+            if not isinstance(change, Lines) or not change.old or len(change.old) + len(change.new) < 3:
+                continue
+            own, rest = _parted(change.old[0])
+            shown = self._lines_of(change.path).get(rest, set())
+            if own not in shown and any(indentation.endswith(own) for indentation in shown):
+                return Refusal(
+                    f"The old text must be whole lines: begin it with the indentation of `{rest.strip()[:60]}`."
+                )
         return None
-    seen: dict[str, Shown] = {}
-    for operation in operations:
-        change = as_lines(operation) if isinstance(operation, Replace) else operation
-        if not isinstance(change, Lines) or not change.old or len(change.old) + len(change.new) < 3:
-            continue
-        own, rest = _parted(change.old[0])
-        if change.path not in seen:
-            seen[change.path] = _shown(change.path, client, messages)
-        shown = seen[change.path].get(rest, set())
-        if own not in shown and any(indentation.endswith(own) for indentation in shown):
-            return Refusal(f"The old text must be whole lines: begin it with the indentation of `{rest.strip()[:60]}`.")
-    return None
+
+    def _lines_of(self, path: str) -> Shown:
+        """The lines of a file wherever it was read, with and without what may be their numbers."""
+        if path not in self._shown:
+            if self._contents is None:
+                self._contents = _contents(self.client, self.messages)
+            shown: Shown = {}
+            for content in self._contents.get(path, ()):
+                for indentation, rest in map(_parted, _lines(content)):
+                    shown.setdefault(rest, set()).add(indentation)
+            self._shown[path] = shown
+        return self._shown[path]
 
 
 def _parted(line: str) -> tuple[str, str]:
@@ -45,17 +68,19 @@ def _parted(line: str) -> tuple[str, str]:
     return line[: len(line) - len(rest)], rest
 
 
-def _shown(path: str, client: Client, messages: Sequence[Mapping[str, Any]]) -> Shown:
-    """The lines of a file wherever it was read, with and without what may be their numbers."""
-    reading: set[str] = set()
-    shown: Shown = {}
+def _contents(client: Client, messages: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The results of reading each file."""
+    reading: dict[str, frozenset[str]] = {}
+    contents: dict[str, list[Any]] = {}
     for message in messages:
         if message.get("role") == "assistant":
-            reading = {call_id for call_id, paths in _reads(client, message.get("tool_calls")) if path in paths}
-        elif message.get("role") == "tool" and _id(message.get("tool_call_id")) in reading:
-            for indentation, rest in map(_parted, _lines(message.get("content"))):
-                shown.setdefault(rest, set()).add(indentation)
-    return shown
+            reading = {}
+            for call_id, paths in _reads(client, message.get("tool_calls")):
+                reading[call_id] = paths | reading.get(call_id, frozenset())
+        elif message.get("role") == "tool":
+            for path in reading.get(_id(message.get("tool_call_id")), ()):
+                contents.setdefault(path, []).append(message.get("content"))
+    return contents
 
 
 def _reads(client: Client, calls: object) -> Iterator[tuple[str, frozenset[str]]]:
