@@ -1,9 +1,11 @@
 """A change that lost the indentation of its first line is refused where the conversation shows that it did."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from strategies.mapping import Refusal
 from tests.strategies.mapping.surfaces import CLIENTS, back
@@ -69,3 +71,20 @@ def test_a_client_of_exact_text_takes_parts_of_lines() -> None:
         {"role": "tool", "tool_call_id": "c1", "content": FILE},
     ]
     assert not isinstance(back(CLIENTS["opencode"].mapped("claude_text_editor", messages), CUT), Refusal)
+
+
+def test_a_long_history_is_gone_through_once_for_any_number_of_calls() -> None:
+    class Counted(list[dict[str, Any]]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            Counted.walks += 1
+            return super().__iter__()
+
+    mapped = CLIENTS["roo"].mapped("claude_text_editor", past(FILE))
+    seen = evolve(mapped.seen, messages=Counted(past(FILE)))
+    mapped = evolve(mapped, seen=seen)
+    assert isinstance(back(mapped, CUT), Refusal)
+    for number in range(50):
+        back(mapped, {**CUT, "path": f"f{number}"})
+    assert Counted.walks == 1
