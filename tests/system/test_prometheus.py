@@ -66,6 +66,7 @@ STREAMED: dict[str, Script] = {
     "misfit": said("<tool_call>\n", '{"name": "read_file", "arguments": {}}', "\n</tool_call>"),
     "doubtful": said('I would say {"name": "read_file", "arguments": {"path": "a.py"}} here.'),
     "twice": said(HERMES, "\n", HERMES, "\nand more"),
+    "qwen-twice": said(HERMES, "\n", HERMES),
     "gpt-nameless": stream(event(NAMELESS), event(finish="stop"), event(**USAGE), DONE),
     "cut": stream(text("half an ans")),
     "failing": answer_json({"error": {"message": "no", "code": "oops"}}, status="500 Internal Server Error"),
