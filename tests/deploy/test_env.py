@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from gateway.config import Settings, inspect, reload
 from gateway.config_sources import parse_env_file

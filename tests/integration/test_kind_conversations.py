@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -50,7 +50,7 @@ DIALECT = "hermes"
 """Carries every argument; tags would lose white space at the ends of one."""
 DECLARED = {
     function["name"]: Tool(name=function["name"], parameters=function["parameters"])
-    for function in (tool["function"] for tool in TOOLS)
+    for function in (cast("dict[str, Any]", tool["function"]) for tool in TOOLS)
 }
 
 
@@ -177,9 +177,9 @@ async def test_every_kind_says_the_same(
         for kind, seed, exchanges in asked:
             group.create_task(one(url, kind, seed, exchanges))
     assert not wrong, wrong[0]
-    for seed, server in servers["qwen_web"].items():
+    for name, server in servers["qwen_web"].items():
         assert isinstance(server, QwenWebServer)
-        assert_each_message_was_sent_once(server, conversation(int(seed)))
+        assert_each_message_was_sent_once(server, conversation(int(name)))
 
 
 def assert_each_message_was_sent_once(server: QwenWebServer, exchanges: list[Exchange]) -> None:

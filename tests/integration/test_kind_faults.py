@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -40,7 +41,7 @@ class Wire:
                 data = b"".join(sse(event) for event in QwenWebServer().events(TURN, "c", None, "a"))
         return [event + b"\n\n" for event in data.split(b"\n\n") if event]
 
-    def fault(self, status: int, message: str) -> dict:
+    def fault(self, status: int, message: str) -> dict[str, Any]:
         """An error body."""
         match self.name:
             case "anthropic":

@@ -2,6 +2,8 @@
 
 import json
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from attrs import define, field
@@ -57,10 +59,10 @@ class Refusing:
 class Start:
     """Starts a gateway before servers, each in a table of its own."""
 
-    gateway: object
-    folder: object
+    gateway: Any
+    folder: Path
     tables: str = ""
-    servers: list = field(factory=list)
+    servers: list[Any] = field(factory=list)
 
     @asynccontextmanager
     async def before(self, kind, server, more="", **environ):
@@ -225,4 +227,4 @@ async def test_gemini_may_be_told_schemas_whole(start, client):
     async with start("gemini", server, options) as running:
         await ask(client, running.url, asking("gemini-3-flash", True))
     [declared] = server.requests[0]["tools"][0]["functionDeclarations"]
-    assert declared["parametersJsonSchema"] == TOOLS[0]["function"]["parameters"]
+    assert declared["parametersJsonSchema"] == cast("dict[str, Any]", TOOLS[0]["function"])["parameters"]

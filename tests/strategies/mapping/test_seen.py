@@ -66,7 +66,7 @@ def test_one_line_for_another_may_leave_its_indentation_out() -> None:
 
 def test_a_client_of_exact_text_takes_parts_of_lines() -> None:
     call = {"id": "c1", "function": {"name": "read", "arguments": '{"filePath": "f"}'}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": FILE},
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from gateway.wire.kinds.lowering import LOWERABLE, lowered, without
 from tests.support.openai_server import keywords_of
@@ -149,7 +149,7 @@ def bigger(child: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-schemas_of_any_kind = st.recursive(st.just({}), bigger, max_leaves=8)
+schemas_of_any_kind: st.SearchStrategy[dict[str, Any]] = st.recursive(st.just({}), bigger, max_leaves=8)
 some_keywords = st.sets(st.sampled_from(sorted(LOWERABLE)), min_size=1, max_size=6)
 
 
@@ -168,6 +168,6 @@ def test_what_was_allowed_stays_allowed(schema: dict[str, Any], keywords: set[st
 
 def is_valid(schema: dict[str, Any], value: Any) -> bool:
     try:
-        return Draft202012Validator(schema).is_valid(value)
+        return bool(Draft202012Validator(schema).is_valid(value))
     except RecursionError:  # a reference to itself
         return False
