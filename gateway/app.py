@@ -330,8 +330,8 @@ async def _start_metrics(settings: Settings, shared: Shared, closing: AsyncExitS
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
         if settings.is_set("METRICS_PORT"):
-            raise ConfigError([f"METRICS_PORT: cannot listen on {where}: {error.strerror}"]) from error
-        log.warning("metrics_port_unavailable", address=where, fault=error.strerror)
+            raise ConfigError([f"METRICS_PORT: cannot listen on {where}: {os.strerror(error.errno or 0)}"]) from error
+        log.warning("metrics_port_unavailable", address=where, fault=os.strerror(error.errno or 0))
         return None
     return f"http://{_in_url(settings.metrics_host)}:{port}/metrics"
 
