@@ -15,6 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.grafana.queries import DASHBOARDS, FOREIGN, METRICS, ROOT, SHIPPED, filled, panels, selectors, targets
+from tests.grafana.strictness import mistyped
 
 GENERATE = ROOT / "generate.py"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -123,6 +124,36 @@ def test_a_misspelt_field_would_be_found(path: tuple[Any, ...]):
         place = place[step]
     place[path[-1]] = "x"
     assert misread(dashboard) == ["/" + "/".join(map(str, path))]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_value_has_the_type_that_grafana_declares(name: str):
+    assert mistyped(DASHBOARDS[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("title",), 5),
+        (("schemaVersion",), "41"),
+        (("editable",), "yes"),
+        (("panels", 1, "gridPos", "w"), "12"),
+        (("panels", 1, "targets", 0, "refId"), 1),
+        (("panels", 1, "targets", 0, "instant"), "true"),
+        (("panels", 1, "fieldConfig", "defaults", "decimals"), "two"),
+        (("panels", 1, "options", "graphMode"), "bars"),
+        (("templating", "list", 1, "multi"), 1),
+        (("tags",), "toolgate"),
+    ],
+)
+def test_a_value_of_another_type_is_found(path: tuple[Any, ...], wrong: object):
+    dashboard = copy.deepcopy(DASHBOARDS["overview"])
+    *way, last = path
+    place: Any = dashboard
+    for step in way:
+        place = place[step]
+    place[last] = wrong
+    assert len(mistyped(dashboard)) == 1
 
 
 @each_dashboard
