@@ -35,7 +35,8 @@ def _faults(value: Any, hint: Any, path: str) -> Iterator[str]:
     elif origin is dict:
         yield from _all(value, dict, value.items() if isinstance(value, dict) else (), inner[1], path)
     elif isinstance(hint, enum.EnumMeta):
-        if value not in [*hint, *(member.value for member in hint)]:
+        members: list[Any] = list(hint)
+        if value not in [*members, *(member.value for member in members)]:
             yield f"{path}: {value!r} is no {hint.__name__}"
     elif isinstance(value, dict) and getattr(hint, "__module__", "").startswith(SDK):
         yield from _fields(hint.from_json(value), path)
