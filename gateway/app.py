@@ -44,6 +44,8 @@ _FIXED = (
     "metrics_models",
     "metrics_tools",
     "metrics_label_cap",
+    "metrics_sd_file",
+    "pid_file",
     "workers",
     "store_url",
     "store_prefix",
