@@ -13,12 +13,12 @@ import msgspec
 import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected, UpstreamTimeout
+from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
 from gateway.fitting import Fitting, misfits
 from gateway.net.attempts import open_reply, upstream_headers
 from gateway.net.headers import bearer_token
 from gateway.net.turn import Turn
-from gateway.net.upstream import UpstreamReply, error_body
+from gateway.net.upstream import UpstreamReply, error_body, gathered
 from gateway.wire.chat_forms import body_to_stream, stream_to_body
 from gateway.wire.kinds.faults import waiting_time
 from gateway.wire.kinds.lowering import lowered
@@ -165,17 +165,8 @@ class TranslatedReply:
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole answer."""
-        pieces: list[bytes] = []
-        due = min(first_due, total_due)
-        while True:
-            try:
-                data = await self.read(due)
-            except TimeoutError:
-                raise UpstreamTimeout("the model server took too long to answer") from None
-            if not data:
-                return b"".join(pieces)
-            pieces.append(data)
-            due = min(self._turn.patience.now() + idle_s, total_due)
+        patience = self._turn.patience
+        return await gathered(self.read, patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     async def settle(self, delivered: Mapping[str, Any] | None) -> None:
         """Keep what the dialogue wants kept; `delivered` is the message that the client was given."""

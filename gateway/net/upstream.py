@@ -1,7 +1,7 @@
 """The client of the model server: deadlines, no redirects, byte caps, and every library fault translated once."""
 
 import errno
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
@@ -24,7 +24,7 @@ from gateway.core.errors import (
 )
 from gateway.net.patience import Patience
 
-__all__ = ["MASK", "UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "rejection"]
+__all__ = ["MASK", "UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
@@ -94,17 +94,7 @@ class UpstreamReply:
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole body; raises `UpstreamTimeout` when it stops coming."""
-        pieces: list[bytes] = []
-        due = min(first_due, total_due)
-        while True:
-            try:
-                data = await self.read(due)
-            except TimeoutError:
-                raise UpstreamTimeout("the model server took too long to answer") from None
-            if not data:
-                return b"".join(pieces)
-            pieces.append(data)
-            due = min(self._patience.now() + idle_s, total_due)
+        return await gathered(self.read, self._patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     def close(self) -> None:
         """Let go of the connection: it is kept for the next call only when the body was read to its end."""
@@ -115,6 +105,23 @@ class UpstreamReply:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+async def gathered(
+    read: Callable[[float], Awaitable[bytes]], patience: Patience, *, first_due: float, idle_s: float, total_due: float
+) -> bytes:
+    """Everything that `read` gives until its end; raises `UpstreamTimeout` when it stops coming."""
+    pieces: list[bytes] = []
+    due = min(first_due, total_due)
+    while True:
+        try:
+            data = await read(due)
+        except TimeoutError:
+            raise UpstreamTimeout("the model server took too long to answer") from None
+        if not data:
+            return b"".join(pieces)
+        pieces.append(data)
+        due = min(patience.now() + idle_s, total_due)
 
 
 @frozen
