@@ -254,6 +254,7 @@ async def start(upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_pat
             closing.push_async_callback(redis.close)
             wanted = {
                 "STORE_URL": redis.url,
+                "STORE_TIMEOUT_MS": "2000",  # a busy machine is not what is tested here
                 "UPSTREAM_URL": upstream.url,
                 "TRANSFORM_MODE": "canary",
                 "CANARY_PERCENT": "50",
