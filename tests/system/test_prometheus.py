@@ -125,10 +125,14 @@ class Prometheus:
         self.url = f"http://127.0.0.1:{port}"
 
     async def _get(self, path: str, **parameters: str) -> Any:
-        async with self._client.get(f"{self.url}/api/v1/{path}", params=parameters) as response:
-            document = await response.json()
-        assert document["status"] == "success", document
-        return document["data"]
+        for _ in range(40):
+            async with self._client.get(f"{self.url}/api/v1/{path}", params=parameters) as response:
+                if response.status != 503:  # that one says that it has only begun, or has no time now
+                    document = await response.json()
+                    assert document["status"] == "success", document
+                    return document["data"]
+            await asyncio.sleep(0.25)
+        raise aiohttp.ClientConnectionError("Prometheus has no time")
 
     async def value(self, query: str) -> float:
         """The one number that a query has, or 0."""
