@@ -1,17 +1,15 @@
 """What has to be shown before the next share of conversations is live."""
 
-import math
-
 from attrs import frozen
 
 from gateway.policy.evidence import Evidence, conversations
+from gateway.policy.intervals import wilson
 from gateway.policy.stages import RolloutRules, RolloutState
 
-__all__ = ["Gate", "gates", "numbers", "wilson_upper"]
+__all__ = ["Gate", "gates", "numbers"]
 
 MARGIN = 0.005
 """How much larger than the control's share of bad requests the live one may be, with certainty."""
-_Z = 1.959964
 
 
 @frozen(kw_only=True)
@@ -45,22 +43,13 @@ def numbers(found: tuple[Gate, ...]) -> dict[str, float]:
     return {gate.name: gate.have for gate in found} | {f"{gate.name}_needed": gate.need for gate in found}
 
 
-def wilson_upper(bad: int, total: int) -> float:
-    """The upper end of the 95 % interval of a share."""
-    if total <= 0:
-        return 1.0
-    share, z2 = min(bad / total, 1.0), _Z * _Z
-    middle = share + z2 / (2 * total)
-    spread = _Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total))
-    return min(1.0, (middle + spread) / (1 + z2 / total))
-
-
 def _share_gate(state: RolloutState, rules: RolloutRules, evidence: Evidence) -> Gate:
     if state.state == "dry_run":
         read = evidence.arm("dry_run")
         return _at_most("failed_share", read.failed / max(1, read.attempts), rules.rollback_transform_budget)
     live, control = evidence.arm("live"), evidence.arm("control")
-    return _at_most("bad_share", wilson_upper(live.bad, live.seen), control.bad / max(1, control.seen) + MARGIN)
+    _, upper = wilson(live.bad, live.seen)
+    return _at_most("bad_share", upper, control.bad / max(1, control.seen) + MARGIN)
 
 
 def _at_least(name: str, have: float, need: float) -> Gate:

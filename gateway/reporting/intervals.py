@@ -1,14 +1,13 @@
-"""Shares with their 95 % intervals after Wilson: honest for few cases and for shares near 0 or 1."""
-
-import math
+"""Shares with their 95 % intervals, as a report says them."""
 
 from attrs import frozen
 
-__all__ = ["TOO_FEW", "Rate", "rate", "wilson"]
+from gateway.policy.intervals import wilson
+
+__all__ = ["TOO_FEW", "Rate", "rate"]
 
 TOO_FEW = 30
 """Below this many cases a share says next to nothing: 29 of 30 is anything from 83 to 99 %."""
-_Z = 1.959963984540054
 
 
 @frozen(kw_only=True)
@@ -21,18 +20,6 @@ class Rate:
     low: float
     high: float
     too_few: bool
-
-
-def wilson(hits: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share."""
-    if of <= 0:
-        return 0.0, 1.0
-    share = hits / of
-    square = _Z * _Z
-    middle = share + square / (2 * of)
-    reach = _Z * math.sqrt(share * (1 - share) / of + square / (4 * of * of))
-    scale = 1 + square / of
-    return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
 
 
 def rate(hits: int, of: int) -> Rate:

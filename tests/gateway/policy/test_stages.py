@@ -14,7 +14,8 @@ from gateway.core.records import DecisionRecord
 from gateway.policy.advance import CLEAR_S, advanced, refreshed
 from gateway.policy.codec import encoded, evidence_of, state_of
 from gateway.policy.evidence import ArmTotals, Evidence, Overhead, after, conversations
-from gateway.policy.gates import gates, wilson_upper
+from gateway.policy.gates import gates
+from gateway.policy.intervals import wilson
 from gateway.policy.rollout import WHOLE
 from gateway.policy.stages import (
     Change,
@@ -214,10 +215,10 @@ class TestPromotion:
         assert change.state.state == "canary"
 
     def test_bound_is_that_of_wilson(self) -> None:
-        assert wilson_upper(0, 300) == pytest.approx(0.01264, abs=1e-4)
-        assert wilson_upper(0, 3000) == pytest.approx(0.00128, abs=1e-5)
-        assert wilson_upper(0, 0) == 1
-        assert wilson_upper(9, 5) == 1
+        assert wilson(0, 300)[1] == pytest.approx(0.01264, abs=1e-4)
+        assert wilson(0, 3000)[1] == pytest.approx(0.00128, abs=1e-5)
+        assert wilson(0, 0)[1] == 1
+        assert wilson(9, 5)[1] == 1
 
 
 class TestRollback:

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.reporting.intervals import rate, wilson
+from gateway.policy.intervals import wilson
+from gateway.reporting.intervals import rate
 from gateway.reporting.sketches import Chosen, Counts, Distinct, Quantiles, draw
 
 
