@@ -2,12 +2,9 @@
 
 import math
 
-__all__ = ["hours_until_seen"]
+from gateway.policy.judge import MIN_REQUESTS, RATIOS
 
-_RISK_RATIOS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""The alternatives that the judge weighs, as multiples of the risk that is still no fault."""
-_MIN_REQUESTS = 200
-"""The judge compares shares over at least as many requests of each arm."""
+__all__ = ["hours_until_seen"]
 
 
 def hours_until_seen(
@@ -20,12 +17,12 @@ def hours_until_seen(
     """
     if not 0 < share < 1 or base <= 0 or requests_per_hour <= 0:
         return None
-    gain = max(_gain(share, risk_ratio, ratio) for ratio in _RISK_RATIOS)
+    gain = max(_gain(share, risk_ratio, ratio) for ratio in RATIOS)
     if gain <= 0:
         return None
-    bad = (math.log(evidence) + math.log(len(_RISK_RATIOS))) / gain
+    bad = (math.log(evidence) + math.log(len(RATIOS))) / gain
     bad_per_request = min(1.0, base * (2 * share + (1 - share)))
-    requests = max(bad / bad_per_request, _MIN_REQUESTS / share, _MIN_REQUESTS / (1 - share))
+    requests = max(bad / bad_per_request, MIN_REQUESTS / share, MIN_REQUESTS / (1 - share))
     return round(requests / requests_per_hour, 2)
 
 
