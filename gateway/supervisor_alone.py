@@ -1,7 +1,6 @@
 """The gateway as one process without a supervisor: it tells systemd and its pid file itself how it fares."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from gateway.config import Settings
 from gateway.net.context import Shared
 from gateway.net.server import Server
 from gateway.notify import Notifier
-from gateway.supervisor_status import PidFile, Status, write_targets
+from gateway.supervisor_status import PidFile, target_of, write_targets
 
 __all__ = ["LonePost"]
 
@@ -41,7 +40,7 @@ class LonePost:
         """As the settings and systemd say."""
         return cls(
             notifier=Notifier.from_environ(environ),
-            pid_file=PidFile(settings.pid_file, Status(pid=os.getpid())),
+            pid_file=PidFile(settings.pid_file),
             targets_file=settings.metrics_sd_file,
         )
 
@@ -65,9 +64,8 @@ class LonePost:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR2, self._refuse_restart)
         self._pid_file.write()
-        if gateway.metrics_url is not None:
-            address = gateway.metrics_url.removeprefix("http://").removesuffix("/metrics")
-            write_targets(self._targets_file, [(0, address)])
+        if (target := target_of(gateway.metrics_url)) is not None:
+            write_targets(self._targets_file, [(0, target)])
         self._notifier.ready(f"listens on {self._url}")
         if self._notifier.watchdog_s is not None:
             self._beat(loop, self._notifier.watchdog_s / 3)

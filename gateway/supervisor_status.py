@@ -6,6 +6,7 @@ reads to say what became of its request.
 
 import json
 import os
+import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import structlog
 from attrs import asdict, define, evolve, field, frozen
 
-__all__ = ["PidFile", "Status", "read_status", "write_targets"]
+__all__ = ["PidFile", "Status", "read_status", "target_of", "write_targets"]
 
 log = structlog.get_logger("toolgate")
 
@@ -77,6 +78,15 @@ def read_status(path: str) -> Status:
         )
     except (AttributeError, TypeError, ValueError, RecursionError):
         return Status(pid=pid, workers=0)
+
+
+def target_of(metrics_url: str | None) -> str | None:
+    """The address that Prometheus is told: one that listens everywhere goes by the name of this machine."""
+    if metrics_url is None:
+        return None
+    address = metrics_url.removeprefix("http://").removesuffix("/metrics")
+    host, _, port = address.rpartition(":")
+    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104 - compared
 
 
 def write_targets(path: str | None, targets: Iterable[tuple[int, str]]) -> None:

@@ -27,6 +27,7 @@ from gateway.config import Settings
 from gateway.core.errors import ConfigError, Draining
 from gateway.net.context import Shared
 from gateway.net.server import Server
+from gateway.supervisor_status import target_of
 
 __all__ = ["LaneServer", "Part", "WorkerPost", "main"]
 
@@ -158,7 +159,7 @@ class WorkerPost:
         self._orders = orders
         loop = asyncio.get_running_loop()
         loop.add_reader(self._channel.fileno(), self._read)
-        self._say(**{"is": "ready", "metrics": _address(gateway)})
+        self._say(**{"is": "ready", "metrics": target_of(gateway.metrics_url)})
         self._beat(loop)
 
     def leaving(self) -> None:
@@ -256,14 +257,6 @@ def _end_with_the_supervisor(channel: int) -> None:
         os._exit(EXIT_FAILED)
 
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
-
-
-def _address(gateway: Gateway) -> str | None:
-    if gateway.metrics_url is None:
-        return None
-    address = gateway.metrics_url.removeprefix("http://").removesuffix("/metrics")
-    host, _, port = address.rpartition(":")
-    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else address  # noqa: S104 - compared
 
 
 def _duplicate(number: int) -> socket.socket:

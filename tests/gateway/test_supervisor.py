@@ -19,7 +19,7 @@ from gateway.config import load
 from gateway.supervisor import Pace
 from gateway.supervisor_lanes import open_lanes
 from gateway.supervisor_process import worker_command
-from gateway.supervisor_status import PidFile, Status, read_status, write_targets
+from gateway.supervisor_status import PidFile, Status, read_status, target_of, write_targets
 from gateway.supervisor_worker import Part
 from tests.support.processes import Program, is_alive, takes_connections, until
 
@@ -360,6 +360,14 @@ def test_a_worker_has_its_own_metrics_port_and_its_share_of_the_places() -> None
     assert evolve(own, metrics_port=9000, max_concurrency=10) == settings
     assert part.own(load({"METRICS_PORT": "0"})).metrics_port == 0
     assert part.own(load({})).is_set("METRICS_PORT"), "its port is the only way to the metrics: it must be free"
+
+
+def test_metrics_that_listen_everywhere_are_sought_under_the_name_of_the_machine() -> None:
+    assert target_of("http://127.0.0.1:9464/metrics") == "127.0.0.1:9464"
+    assert target_of("http://[::1]:9464/metrics") == "[::1]:9464"
+    for everywhere in ("0.0.0.0", "[::]"):  # noqa: S104 - not bound
+        assert target_of(f"http://{everywhere}:9464/metrics") == f"{socket.gethostname()}:9464"
+    assert target_of(None) is None
 
 
 def test_the_pid_file_holds_the_pid_and_how_it_went(tmp_path: Path) -> None:
