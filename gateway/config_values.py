@@ -10,8 +10,9 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from gateway.core.addresses import store_address
 from gateway.core.rules import IgnoreRule, Rule
 from strategies.mapping import MAPPINGS
 
@@ -57,9 +58,6 @@ _SIZE = re.compile(r"([0-9]{1,18}) ?(B|KiB|MiB|GiB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
-_REDIS_OPTIONS = frozenset(
-    {"db", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile", "client_name"}
-)
 _MAX_WAIT_S = 7 * 24 * 3600
 
 
@@ -204,25 +202,7 @@ def networks(raw: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 def store_url(raw: str) -> str:
     """Where state is kept: a SQLite file, a Redis server, or this process alone."""
-    words = "must be sqlite:///file, redis://host:port/0, rediss://..., unix://... or memory://"
-    try:
-        parts = urlsplit(raw)
-        _ = parts.port
-    except ValueError:
-        raise ValueError(words) from None
-    match parts.scheme:
-        case "memory" if raw == "memory://":
-            pass
-        case "sqlite" if not parts.netloc and len(parts.path) > 1:
-            _check_sqlite(raw)
-        case "redis" | "rediss" if parts.hostname:
-            _check_redis(parts.query)
-            if not re.fullmatch(r"(?:/[0-9]*)?", parts.path):
-                raise ValueError("must end with the database's number, such as redis://host:6379/0")
-        case "unix" if parts.path:
-            _check_redis(parts.query)
-        case _:
-            raise ValueError(words)
+    store_address(raw)
     return raw
 
 
@@ -338,22 +318,6 @@ def shown_size(value: int) -> str:
         if value and value % factor == 0:
             return f"{value // factor} {unit}"
     return str(value)
-
-
-def _check_sqlite(raw: str) -> None:
-    """What follows the third slash is a path and nothing else."""
-    path = raw.removeprefix("sqlite:///")
-    if path == raw or "\0" in unquote(path):
-        raise ValueError("must name a file: sqlite:///toolgate.db, or sqlite:////var/lib/toolgate/toolgate.db")
-    if "?" in path or "#" in path:
-        raise ValueError("must be a file's path alone, without ? and #")
-    if unquote(path) == ":memory:":
-        raise ValueError("must be memory:// for a store in memory")
-
-
-def _check_redis(query: str) -> None:
-    if not parse_qs(query, keep_blank_values=True).keys() <= _REDIS_OPTIONS:
-        raise ValueError(f"must have no other options than {', '.join(sorted(_REDIS_OPTIONS))}")
 
 
 def _rule(part: str) -> Rule:

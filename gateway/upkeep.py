@@ -15,6 +15,7 @@ import structlog
 from attrs import define, field
 
 from gateway.config import Settings
+from gateway.core.addresses import store_address
 from gateway.core.ports import StoreError
 from gateway.core.records import DecisionRecord
 from gateway.net.context import Telemetry
@@ -212,16 +213,13 @@ async def _salt(settings: Settings, store: WatchedStore) -> Secret:
     made = secrets.token_bytes(SALT_BYTES)
     salt = await kept_secret(store, SALT_NAME, lambda: made)
     # A server that is merely slow must not have this process begin with arms of its own.
-    for _ in range(SALT_TRIES if _is_remote(settings) else 0):
+    is_remote = store_address(settings.store_url).kind == "redis"
+    for _ in range(SALT_TRIES if is_remote else 0):
         if salt.is_shared:
             break
         await asyncio.sleep(SALT_PAUSE_S)
         salt = await kept_secret(store, SALT_NAME, lambda: made)
     return salt
-
-
-def _is_remote(settings: Settings) -> bool:
-    return not settings.store_url.startswith(("sqlite:", "memory:"))
 
 
 def _derived(salt: bytes, purpose: bytes) -> bytes:
