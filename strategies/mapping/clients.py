@@ -14,8 +14,8 @@ from typing import Any
 from attrs import Factory, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
+from strategies.clients.sight import undo_entities
 from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS
-from strategies.mapping.entities import undone
 from strategies.mapping.entities import written as entities_written
 from strategies.mapping.forms import (
     BlockText,
@@ -153,7 +153,7 @@ class ClientTool:
         }
         text = given.get(self.undone) if self.undone is not None else None
         if self.undone is not None and isinstance(text, str):
-            given[self.undone] = undone(text)
+            given[self.undone] = undo_entities(text)
         if self.path is None:
             return self.form.read("", given)
         path = given.pop(self.path, None)

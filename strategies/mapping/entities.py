@@ -8,7 +8,7 @@ import re
 
 from strategies.clients.sight import ENTITIES
 
-__all__ = ["undone", "written"]
+__all__ = ["written"]
 
 _AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in ENTITIES)})")
 
@@ -16,10 +16,3 @@ _AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in ENTITIES)})"
 def written(text: str) -> str:
     """The text as it must be given."""
     return _AMPERSAND.sub("&amp;", text)
-
-
-def undone(text: str) -> str:
-    """The text as the tool takes it."""
-    for entity, char in ENTITIES:
-        text = text.replace(entity, char)
-    return text
