@@ -14,7 +14,6 @@ from attrs import evolve, field, fields, frozen
 
 from gateway.config_sources import as_text, read_text
 from gateway.config_values import (
-    UPSTREAM_KINDS,
     Reader,
     choice,
     cookies,
@@ -25,7 +24,7 @@ from gateway.config_values import (
     text,
 )
 from gateway.core.rules import ModelRule
-from gateway.wire.kinds import KindOptions
+from gateway.wire.kinds import KINDS, KindOptions
 from gateway.wire.kinds.anthropic_request import AnthropicOptions
 from gateway.wire.kinds.gemini_request import GeminiOptions
 from gateway.wire.kinds.lowering import LOWERABLE
@@ -83,7 +82,7 @@ def _keywords(raw: str) -> tuple[str, ...]:
 
 _UPSTREAM: dict[str, Reader] = {
     "url": http_url,
-    "kind": choice(*UPSTREAM_KINDS),
+    "kind": choice(*KINDS),
     "api_key": secret,
     "cookies": cookies,
     "models": names,

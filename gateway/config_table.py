@@ -15,7 +15,6 @@ from attrs import field, frozen
 
 from gateway.config_routes import Routes
 from gateway.config_values import (
-    UPSTREAM_KINDS,
     Reader,
     aliases,
     boolean,
@@ -48,6 +47,7 @@ from gateway.core.limits import Limits
 from gateway.core.rules import IgnoreRule, ModelRule, Rule
 from gateway.keys import KeyRing
 from gateway.policy.stages import RolloutRules
+from gateway.wire.kinds import KINDS
 from strategies.base import Options
 
 __all__ = ["DECLARED", "LATER", "Declared", "Later", "Settings", "describe", "settings_table_markdown"]
@@ -203,9 +203,9 @@ class Settings:
     )
     upstream_kind: str = _upstream(
         "UPSTREAM_KIND",
-        choice(*UPSTREAM_KINDS),
+        choice(*KINDS),
         "openai",
-        "What the model server speaks: " + ", ".join(UPSTREAM_KINDS) + ".",
+        "What the model server speaks: " + ", ".join(KINDS) + ".",
     )
     upstream_cookies: str | None = _upstream(
         "UPSTREAM_COOKIES", cookies, None, "Cookies for a qwen_web server, as the header holds them.", is_secret=True

@@ -17,7 +17,6 @@ from gateway.core.rules import IgnoreRule, Rule
 from strategies.mapping import MAPPINGS
 
 __all__ = [
-    "UPSTREAM_KINDS",
     "Reader",
     "aliases",
     "boolean",
@@ -49,8 +48,6 @@ __all__ = [
 ]
 
 Reader = Callable[[str], Any]
-
-UPSTREAM_KINDS = ("openai", "anthropic", "gemini", "qwen_web")
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
