@@ -143,26 +143,12 @@ def seconds(*, zero: bool = False) -> Reader:
 
 def hundredths(raw: str) -> int:
     """A share from 0 to 1 with at most two decimals, as whole hundredths."""
-    words = "must be a number from 0 to 1 with at most two decimals"
-    try:
-        value = Decimal(raw)
-    except InvalidOperation:
-        raise ValueError(words) from None
-    if not value.is_finite() or not 0 <= value <= 1 or value * 100 != int(value * 100):
-        raise ValueError(words)
-    return int(value * 100)
+    return _hundredths(raw, 1)
 
 
 def percent(raw: str) -> int:
     """A share from 0 to 100 with at most two decimals, as whole hundredths of a percent."""
-    words = "must be a number from 0 to 100 with at most two decimals"
-    try:
-        value = Decimal(raw)
-    except InvalidOperation:
-        raise ValueError(words) from None
-    if not value.is_finite() or not 0 <= value <= 100 or value * 100 != int(value * 100):
-        raise ValueError(words)
-    return int(value * 100)
+    return _hundredths(raw, 100)
 
 
 def percents(raw: str) -> tuple[int, ...]:
@@ -315,6 +301,17 @@ def shown_size(value: int) -> str:
         if value and value % factor == 0:
             return f"{value // factor} {unit}"
     return str(value)
+
+
+def _hundredths(raw: str, most: int) -> int:
+    words = f"must be a number from 0 to {most} with at most two decimals"
+    try:
+        value = Decimal(raw)
+    except InvalidOperation:
+        raise ValueError(words) from None
+    if not value.is_finite() or not 0 <= value <= most or value * 100 != int(value * 100):
+        raise ValueError(words)
+    return int(value * 100)
 
 
 def _rule(part: str) -> Rule:
