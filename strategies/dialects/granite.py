@@ -34,6 +34,5 @@ GRANITE_FC = Dialect(
     openers=lambda _context: ("<function_call>",),
     parse=marked_json(form="hermes", optional=("</function_call>",)),
     models=("granite-20b*",),
-    carriers=("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function"),
     example='<function_call> {"name": "read", "arguments": {"filePath": "src/app.py"}}',
 )

@@ -254,7 +254,6 @@ HERMES = Dialect(
     parse=_parse,
     results=("<tool_response>",),
     models=("qwen2.5*", "qwen3*", "qwq*", "hermes*", "granite-4*", "ernie*", "mimo*", "jan*"),
-    carriers=("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function"),
     renderer=Hermes(),
     example='<tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
 )
@@ -265,6 +264,5 @@ UNOPENED = Dialect(
     line_openers=lambda _context: ("{",),
     parse=_parse_unopened,
     models=HERMES.models,
-    carriers=HERMES.carriers,
     example='{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
 )

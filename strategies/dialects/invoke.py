@@ -158,7 +158,6 @@ def _result(name: str, _call_id: str, content: str) -> str:
 
 
 _RESULTS = ("<function_results>",)
-_CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function")
 CLAUDE_INVOKE = Dialect(
     id="claude_invoke",
     family="invoke",
@@ -167,7 +166,6 @@ CLAUDE_INVOKE = Dialect(
     parse=_parse,
     results=_RESULTS,
     models=("claude-2*", "claude-instant*"),
-    carriers=_CARRIERS,
     renderer=ParameterRenderer(
         id="claude_invoke",
         marker="<function_calls>",
@@ -193,7 +191,6 @@ BARE_INVOKE = Dialect(
     parse=in_line(_parse_bare),
     inline=True,
     results=(*_RESULTS, "<response>"),
-    carriers=_CARRIERS,
     example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',
 )
 DOTS = Dialect(
@@ -203,7 +200,6 @@ DOTS = Dialect(
     openers=lambda _context: ("<dots_function_call>",),
     parse=_parse_dots,
     models=("dots*",),
-    carriers=_CARRIERS,
     example=(
         '<dots_function_call><invoke name="read"><parameter name="filePath">a.py</parameter></invoke>'
         "</dots_function_call>"

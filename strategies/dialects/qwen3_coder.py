@@ -176,7 +176,6 @@ def _may_open_bare(_context: Context, opening: Opening) -> bool:
 
 
 _MODELS = ("qwen3-coder*", "qwen3-next-coder*", "qwen3.5*", "qwen3.6*", "nemotron*3*", "step-3.5*", "mimo-v2*")
-_CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function")
 QWEN3_CODER = Dialect(
     id="qwen3_coder",
     family="tool_call",
@@ -185,7 +184,6 @@ QWEN3_CODER = Dialect(
     parse=_parse,
     results=("<tool_response>",),
     models=_MODELS,
-    carriers=_CARRIERS,
     renderer=ParameterRenderer(
         id="qwen3_coder",
         marker="<tool_call>",
@@ -205,7 +203,6 @@ SEED_OSS = Dialect(
     openers=lambda _context: ("<seed:tool_call>",),
     parse=_parse_seed,
     models=("seed-oss*", "*seed*oss*"),
-    carriers=_CARRIERS,
     renderer=ParameterRenderer(
         id="seed_oss",
         marker="<seed:tool_call>",
@@ -230,6 +227,5 @@ BARE_FUNCTION = Dialect(
     may_open=_may_open_bare,
     results=("<tool_response>",),
     models=_MODELS,
-    carriers=_CARRIERS,
     example="<function=read>\n<parameter=filePath>\nsrc/app.py\n</parameter>\n</function>",
 )

@@ -28,8 +28,6 @@ from strategies.pythonic import PythonFault, bracketed, read_calls
 
 __all__ = ["APERTUS", "GIGACHAT", "INKLING", "LFM2", "LONGCAT", "NEMOTRON_NANO", "OLMO3", "SMOLLM3"]
 
-_CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function")
-
 
 # Around JSON
 
@@ -90,7 +88,6 @@ NEMOTRON_NANO = Dialect(
     parse=marked_json(("</TOOLCALL>",)),
     results=("<TOOL_RESPONSE>",),
     models=("nvidia-nemotron-nano*", "nemotron-nano*"),
-    carriers=_CARRIERS,
     renderer=JsonRenderer(
         id="nemotron_nano",
         opening="<TOOLCALL>[",
@@ -125,7 +122,6 @@ LONGCAT = Dialect(
     openers=lambda _context: ("<longcat_tool_call>",),
     parse=marked_json(("</longcat_tool_call>",)),
     models=("longcat*",),
-    carriers=_CARRIERS,
     renderer=JsonRenderer(
         id="longcat",
         body=lambda name, arguments: f"<longcat_tool_call>\n{named_object(name, arguments)}\n</longcat_tool_call>",
