@@ -9,7 +9,7 @@ from attrs import field, frozen
 from gateway.config_names import OWN_PREFIXES, is_injected, nearest
 from gateway.config_routes import Routes, UpstreamSettings, read_routes
 from gateway.config_sources import parse_env_file, parse_toml, read_text
-from gateway.config_table import DECLARED, LATER, Declared, Later, Settings, describe, settings_table_markdown
+from gateway.config_table import DECLARED, LATER, Declared, Settings, describe, settings_table_markdown
 from gateway.config_values import is_loopback
 from gateway.core.errors import ConfigError
 from gateway.keys import KeyRing
@@ -89,7 +89,7 @@ def _read_all(
     values: dict[str, Any] = {"log_format": default_log_format}
     for entry in DECLARED:
         found = _resolve_secret_file(entry, given, faults) if entry.is_secret else given.get(entry.name)
-        if found is None or not _is_available(entry.name, found, faults):
+        if found is None:
             continue
         try:
             values[entry.attribute] = _read(entry, found)
@@ -203,28 +203,13 @@ def _resolve_secret_file(entry: Declared, given: Mapping[str, _Given], faults: l
     return _Given(value, named.source)
 
 
-def _is_available(name: str, found: _Given, faults: list[str]) -> bool:
-    """The value of a setting, part of which is for a later version, is in this one."""
-    later = _LATER.get(name)
-    if later is None or found.raw.lower() in later.accepts:
-        return True
-    faults.append(_unavailable(later, found))
-    return False
-
-
 def _check_later(given: Mapping[str, _Given], faults: list[str]) -> None:
     for name, later in _LATER.items():
         found = given.get(name)
-        if found is not None and name not in _BY_NAME and found.raw.lower() not in later.accepts:
-            faults.append(_unavailable(later, found))
-
-
-def _unavailable(later: Later, found: _Given) -> str:
-    if not later.accepts:
-        return f"{later.name}: is not available in this version; leave it unset"
-    value = f" {found.raw[:64]!r}" if "://" not in found.raw else ""
-    accepted = " or ".join(later.accepts)
-    return f"{later.name}:{value} is not available in this version; leave it unset or set it to {accepted}"
+        if found is not None and found.raw.lower() not in later.accepts:
+            value = f" {found.raw[:64]!r}" if "://" not in found.raw else ""
+            accepted = " or ".join(later.accepts)
+            faults.append(f"{name}:{value} is not available in this version; leave it unset or set it to {accepted}")
 
 
 def _read(entry: Declared, found: _Given) -> Any:

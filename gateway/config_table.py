@@ -90,10 +90,10 @@ class Declared:
 
 @frozen(kw_only=True)
 class Later:
-    """A setting, or values of one, whose feature is not in this version; `accepts` are the values that mean off."""
+    """A setting whose feature is not in this version; `accepts` are the values that mean off."""
 
     name: str
-    accepts: tuple[str, ...] = ()
+    accepts: tuple[str, ...]
 
 
 LATER: tuple[Later, ...] = (Later(name="METRICS_MODE", accepts=("ports",)),)
