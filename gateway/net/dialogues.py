@@ -67,7 +67,7 @@ async def open_chat(
 async def settle(turn: Turn, reply: "ChatReply", body: bytes | None = None) -> None:
     """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
     if isinstance(reply, TranslatedReply):
-        await reply.settle(_delivered(turn, body))
+        await reply.settle(body)
 
 
 def note_misfits(turn: Turn, prepared: Prepared) -> None:
@@ -160,7 +160,7 @@ class TranslatedReply:
             return self._masked(out)
         end, self._end = self._end, b""
         if end:
-            await self.settle(_delivered(self._turn))
+            await self.settle()
         return end
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
@@ -168,11 +168,14 @@ class TranslatedReply:
         patience = self._turn.patience
         return await gathered(self.read, patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
-    async def settle(self, delivered: Mapping[str, Any] | None) -> None:
-        """Keep what the dialogue wants kept; `delivered` is the message that the client was given."""
+    async def settle(self, body: bytes | None = None) -> None:
+        """Keep what the dialogue wants kept, once; `body` is what the client is about to be given whole."""
         facts = self._turn.facts
-        if self._is_settled or delivered is None or (facts is not None and facts.repaired):
+        if self._is_settled or (facts is not None and facts.repaired):
             return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
+        delivered = _delivered(self._turn, body)
+        if delivered is None:
+            return
         self._is_settled = True
         try:
             for memory in self._dialogue.remember(delivered):
