@@ -1,5 +1,6 @@
 """`toolgate export`: records as training pairs or as regression fixtures, one JSON document per line."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import msgspec
 from attrs import define
 
 from gateway.cli_replay import Rereader
-from gateway.cli_store import EXIT_NOT_ENOUGH, Period, Progress, effective_settings, period_options, run, stored
+from gateway.cli_store import EXIT_NOT_ENOUGH, Period, Progress, effective_settings, period_options, stored
 from gateway.config import Settings
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.reporting.cases import Case, case_of, fixture, is_confirmed, is_doubted, masked
@@ -146,7 +147,7 @@ def _write(settings: Settings, period: Period, exporter: _Exporter, file: Binary
                     file.write(line)
 
     with Progress(period) as progress:
-        run(work())
+        asyncio.run(work())
 
 
 @contextmanager

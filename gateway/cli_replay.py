@@ -1,5 +1,6 @@
 """`toolgate replay`: answers of the past through today's readers, and what has changed in how they are read."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
@@ -9,7 +10,7 @@ import click
 import msgspec
 from attrs import define, evolve, field, frozen
 
-from gateway.cli_store import EXIT_FINDINGS, Period, Progress, effective_settings, period_options, run, stored
+from gateway.cli_store import EXIT_FINDINGS, Period, Progress, effective_settings, period_options, stored
 from gateway.cli_try import Reading, declared_tools, pieces, read, read_with, well_known_tools
 from gateway.config import Settings
 from gateway.core.client import Client
@@ -192,7 +193,7 @@ def _from_store(settings: Settings, period: Period, rereader: Rereader, result: 
                     result.add(rereader.read(case))
 
     with Progress(period) as progress:
-        run(work())
+        asyncio.run(work())
 
 
 def _is_plain(case: Case) -> bool:

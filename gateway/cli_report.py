@@ -1,5 +1,6 @@
 """`toolgate report`: what a period of records says, and `toolgate report label`: what people say of single calls."""
 
+import asyncio
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -18,7 +19,6 @@ from gateway.cli_store import (
     Progress,
     effective_settings,
     period_options,
-    run,
     stored,
     written,
 )
@@ -140,7 +140,7 @@ def label(
     if since is not None or until is not None or days is not None:
         raise click.UsageError("a period goes with --sample only")
     said = _Said(is_right=verdict == "right", by=by, note=note, dry_run=dry_run)
-    run(_label_one(settings, candidate, said))
+    asyncio.run(_label_one(settings, candidate, said))
 
 
 def rules_of(settings: Settings, shared: RolloutState | None = None) -> Rules:
@@ -211,7 +211,7 @@ def _figures(settings: Settings, period: Period) -> Figures:
             )
 
     with Progress(period) as progress:
-        return run(work())
+        return asyncio.run(work())
 
 
 @frozen(kw_only=True)
@@ -276,7 +276,7 @@ def _label_sample(settings: Settings, period: Period, count: int, *, by: str, dr
                     request_id, _, place = item.id.rpartition(":")
                     await _Said(is_right=answer == "r", by=by, dry_run=dry_run).keep(store, request_id, int(place))
 
-    run(work())
+    asyncio.run(work())
 
 
 def _show(item: Example, place: str) -> None:

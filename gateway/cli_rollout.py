@@ -13,9 +13,8 @@ from typing import Any, NoReturn, TypeVar
 import click
 from attrs import evolve, frozen
 
-from gateway.cli_store import no_store
-from gateway.config import Settings, load
-from gateway.core.errors import ConfigError
+from gateway.cli_store import EXIT_FINDINGS, effective_settings, stored
+from gateway.config import Settings
 from gateway.core.ports import Store, StoreError
 from gateway.core.records import DecisionRecord
 from gateway.policy.codec import EVIDENCE_KEY, STATE_KEY, encoded, evidence_of, state_of
@@ -36,15 +35,11 @@ from gateway.policy.stages import (
     rolled_back,
     unkilled,
 )
-from gateway.state.opening import open_store
 
 __all__ = ["rollout"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-EXIT_GATE = 3
-EXIT_STORE = 5
-EXIT_SETTINGS = 78
 
 _SCHEMA_VERSION = 1
 _ATTEMPTS = 50
@@ -111,8 +106,8 @@ def status(as_json: bool) -> None:
       toolgate rollout status
       toolgate rollout status --json | jq .state
     """
-    settings = _settings()
-    shared = _run(settings, _read(settings))
+    settings = effective_settings()
+    shared = _run(settings, lambda store: _read(store, settings))
     if not shared.is_known:
         click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
     elif shared.state.digest != settings.rollout_rules().digest():
@@ -264,15 +259,15 @@ class _GatesUnmet(Exception):
 
 def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Decide on what the store holds, ask, and swap; others may change it meanwhile, so decide anew each time."""
-    settings = _settings()
-    shared = _run(settings, _read(settings))
+    settings = effective_settings()
+    shared = _run(settings, lambda store: _read(store, settings))
     change = _decided(decide, shared)
     if dry_run:
         click.echo(f"would change: {_in_words(shared.state, change.state)}", err=True)
         _show(_document(_after(shared, change), settings), as_json=as_json)
         return
     _ask(shared.state, change.state, yes=yes)
-    changed = _run(settings, _swapped(settings, decide))
+    changed = _run(settings, lambda store: _swapped(store, settings, decide))
     click.echo(f"changed: {_in_words(shared.state, changed.state)}", err=True)
     _show(_document(changed, settings), as_json=as_json)
 
@@ -283,9 +278,9 @@ def _decided(decide: Decide, shared: _Shared) -> Change:
     except _GatesUnmet as error:
         for gate in error.unmet:
             click.echo(f"gate not met: {gate.name} is {gate.have:g}, needed {gate.need:g}", err=True)
-        _leave("not promoted; --force goes on all the same", EXIT_GATE)
+        _leave("not promoted; --force goes on all the same", EXIT_FINDINGS)
     except Cooling as error:
-        _leave(str(error), EXIT_GATE)
+        _leave(str(error), EXIT_FINDINGS)
     except Refused as error:
         _leave(str(error), EXIT_FAILED)
 
@@ -299,17 +294,14 @@ def _ask(before: RolloutState, after: RolloutState, *, yes: bool) -> None:
         _leave("nothing was changed", EXIT_FAILED)
 
 
-def _swapped(settings: Settings, decide: Decide) -> Callable[[Store], Awaitable[_Shared]]:
-    async def work(store: Store) -> _Shared:
-        for _ in range(_ATTEMPTS):
-            shared = await _read(settings)(store)
-            change = _decided(decide, shared)
-            if await store.swap(STATE_KEY, shared.raw, encoded(change.state)):
-                await _write_down(store, change.decision)
-                return _after(shared, change)
-        _leave("others keep changing the rollout; try again", EXIT_FAILED)
-
-    return work
+async def _swapped(store: Store, settings: Settings, decide: Decide) -> _Shared:
+    for _ in range(_ATTEMPTS):
+        shared = await _read(store, settings)
+        change = _decided(decide, shared)
+        if await store.swap(STATE_KEY, shared.raw, encoded(change.state)):
+            await _write_down(store, change.decision)
+            return _after(shared, change)
+    _leave("others keep changing the rollout; try again", EXIT_FAILED)
 
 
 async def _write_down(store: Store, decision: DecisionRecord) -> None:
@@ -319,21 +311,18 @@ async def _write_down(store: Store, decision: DecisionRecord) -> None:
         click.echo(f"warning: it is in force, but could not be recorded: {error}", err=True)
 
 
-def _read(settings: Settings) -> Callable[[Store], Awaitable[_Shared]]:
-    async def work(store: Store) -> _Shared:
-        values = await store.get(STATE_KEY, EVIDENCE_KEY)
-        raw = values.get(STATE_KEY)
-        found = state_of(raw)
-        state = found or begun(settings.rollout_rules(), time.time(), _OPERATOR)
-        return _Shared(
-            raw=raw,
-            state=state,
-            rules=state.rules or settings.rollout_rules(),
-            evidence=evidence_of(values.get(EVIDENCE_KEY)) or Evidence(epoch=state.epoch),
-            is_known=found is not None,
-        )
-
-    return work
+async def _read(store: Store, settings: Settings) -> _Shared:
+    values = await store.get(STATE_KEY, EVIDENCE_KEY)
+    raw = values.get(STATE_KEY)
+    found = state_of(raw)
+    state = found or begun(settings.rollout_rules(), time.time(), _OPERATOR)
+    return _Shared(
+        raw=raw,
+        state=state,
+        rules=state.rules or settings.rollout_rules(),
+        evidence=evidence_of(values.get(EVIDENCE_KEY)) or Evidence(epoch=state.epoch),
+        is_known=found is not None,
+    )
 
 
 def _after(shared: _Shared, change: Change) -> _Shared:
@@ -342,39 +331,12 @@ def _after(shared: _Shared, change: Change) -> _Shared:
 
 def _run(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
     """Do it with the store open."""
-    if settings.store_url == "memory://":
-        _leave(
-            "STORE_URL is memory://, which lives inside the gateway's own process: nothing outside can see or change "
-            "its rollout. Give the gateway and this command a sqlite:/// or redis:// address.",
-            EXIT_USAGE,
-        )
-    missing = no_store(settings.store_url)
-    if missing is not None:
-        _leave(missing, EXIT_STORE)
 
     async def with_store() -> T:
-        store = open_store(
-            settings.store_url, prefix=settings.store_prefix, timeout_ms=max(settings.store_timeout_ms, 2000)
-        )
-        await store.open()
-        try:
+        async with stored(settings) as store:
             return await work(store)
-        finally:
-            await store.close()
 
-    try:
-        return asyncio.run(with_store())
-    except StoreError as error:
-        _leave(f"STORE_URL: {error}", EXIT_STORE)
-
-
-def _settings() -> Settings:
-    try:
-        return load(os.environ)
-    except ConfigError as error:
-        for fault in error.faults:
-            click.echo(f"fault: {fault}", err=True)
-        raise click.exceptions.Exit(EXIT_SETTINGS) from None
+    return asyncio.run(with_store())
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -1,9 +1,8 @@
-"""What the commands that read the store have in common: its opening, the period, and their exit codes."""
+"""What the commands on the store have in common: its opening, the period, and their exit codes."""
 
-import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,11 +22,8 @@ __all__ = [
     "Moment",
     "Period",
     "Progress",
-    "StoreUnreachable",
     "effective_settings",
-    "no_store",
     "period_options",
-    "run",
     "stored",
     "written",
 ]
@@ -37,13 +33,14 @@ EXIT_NOT_ENOUGH = 4
 EXIT_UNREACHABLE = 5
 EXIT_SETTINGS = 78
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
 _OLDEST_S = 50 * 365 * 86_400.0
 _DEFAULT_DAYS = 7.0
 _MAX_DAYS = 36_500.0
+_PATIENCE_MS = 2000
+"""Whoever types a command waits longer for the store than a request may."""
 
 
 class StoreUnreachable(click.ClickException):
@@ -136,7 +133,8 @@ async def stored(settings: Settings) -> AsyncIterator[Store]:
     from gateway.state.opening import open_store  # here: the store's libraries are slow to import
 
     _check_is_there(settings.store_url)
-    store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
+    timeout_ms = max(settings.store_timeout_ms, _PATIENCE_MS)
+    store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=timeout_ms)
     try:
         await store.open()
         try:
@@ -148,33 +146,19 @@ async def stored(settings: Settings) -> AsyncIterator[Store]:
 
 
 def _check_is_there(url: str) -> None:
-    """A command that reads makes no store of its own."""
+    """A command makes no store of its own: that would answer for a gateway that has another."""
     if url == "memory://":
         raise click.UsageError(
-            "STORE_URL=memory:// keeps records within one gateway process: nothing can be read from here"
+            "STORE_URL is memory://, which lives inside the gateway's own process: nothing outside can read or change "
+            "it. Give the gateway and this command a sqlite:/// or redis:// address."
         )
-    missing = no_store(url)
-    if missing is not None:
-        raise StoreUnreachable(missing)
-
-
-def no_store(url: str) -> str | None:
-    """What to say of a SQLite file that is not there: to make one would answer for a gateway that has another."""
     if not url.startswith("sqlite:///"):
-        return None
+        return
     path = Path(unquote(url.removeprefix("sqlite:///")))
-    if path.is_file():
-        return None
-    return f"there is no store {path.absolute()}: has a gateway run with this STORE_URL, and in this folder?"
-
-
-def run(work: Awaitable[T]) -> T:
-    """Do the asynchronous part of a command."""
-
-    async def wait() -> T:
-        return await work
-
-    return asyncio.run(wait())
+    if not path.is_file():
+        raise StoreUnreachable(
+            f"there is no store {path.absolute()}: has a gateway run with this STORE_URL, and in this folder?"
+        )
 
 
 class Progress:
