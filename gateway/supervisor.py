@@ -11,8 +11,8 @@ of a request that ends with an error event instead of a cut, and starts a replac
   worker's metrics port. A replacement takes the lane of its predecessor at once, and the lowest slot that is free:
   of a worker of ours and, as far as can be told, of other programs.
 - While the worker of a lane is away, or says nothing for `late_s`, another one accepts what comes on that lane too.
-- The channel of a worker is a socket pair, one JSON document per line in both directions. Its end tells the supervisor
-  that the worker has gone, and a worker that the supervisor has: it then ends by itself.
+- The end of a worker's channel tells the supervisor that the worker has gone, and the worker that the supervisor has:
+  it then ends by itself.
 """
 
 import os
@@ -33,8 +33,9 @@ from gateway.cli_banner import PATIENCE_S, banner, listening_url, patience
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.notify import Notifier
+from gateway.supervisor_channel import emptied
 from gateway.supervisor_lanes import Lanes, is_taken, open_lanes
-from gateway.supervisor_process import Worker, emptied, worker_command
+from gateway.supervisor_process import Worker, worker_command
 from gateway.supervisor_status import PidFile, Status, write_targets
 from gateway.telemetry.logs import configure_logging
 
@@ -223,7 +224,7 @@ class Supervisor:
         if worker.state == "starting":
             worker.kill(signal.SIGKILL)  # it has no request yet, and no handler for anything milder
         else:
-            worker.tell(do="retire" if patient else "stop")
+            worker.channel.say(do="retire" if patient else "stop")
         worker.state = "leaving"
         if worker.kill_at is None:
             worker.kill_at = self._now() + worker.settings.drain_s + self._pace.end_s
@@ -281,10 +282,10 @@ class Supervisor:
         return wait_s
 
     def _listen_to(self, worker: Worker) -> None:
-        if worker.is_closed:
+        if worker.channel.is_closed:
             return
-        words = list(worker.words())
-        if worker.is_closed:
+        words = worker.channel.words()
+        if worker.channel.is_closed:
             self._selector.unregister(worker.channel)
         for word in words:
             worker.heard = self._now()
@@ -309,7 +310,7 @@ class Supervisor:
             self._dismiss(worker.replaces, patient=True)
             worker.replaces = None
         if worker.reload_pending:
-            worker.tell(do="reload")
+            worker.channel.say(do="reload")
         self._publish()
 
     def _leaves_unasked(self, worker: Worker) -> None:
@@ -326,7 +327,7 @@ class Supervisor:
                 continue
             self._listen_to(worker)
             self._workers.remove(worker)
-            if not worker.is_closed:
+            if not worker.channel.is_closed:
                 self._selector.unregister(worker.channel)
             worker.channel.close()
             self._publish()
@@ -399,9 +400,9 @@ class Supervisor:
         for worker in attentive:
             lanes = {lane for lane, other in wanted.items() if other is worker}
             for lane in lanes - worker.also:
-                worker.tell(do="listen", lane=lane)
+                worker.channel.say(do="listen", lane=lane)
             for lane in worker.also - lanes:
-                worker.tell(do="leave", lane=lane)
+                worker.channel.say(do="leave", lane=lane)
             worker.also = lanes
 
     # Reload and restart -------------------------------------------------------------------------------------------
@@ -417,7 +418,7 @@ class Supervisor:
         for worker in self._workers:
             worker.reload_pending = worker.state != "leaving"
             if worker.state == "serving":
-                worker.tell(do="reload")
+                worker.channel.say(do="reload")
 
     def _has_reloaded(self, worker: Worker, faults: tuple[str, ...]) -> None:
         worker.reload_pending, worker.faults = False, faults

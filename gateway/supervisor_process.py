@@ -6,15 +6,16 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from typing import IO, Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import IO, Literal, Self
 
 from attrs import define, field
 
 from gateway.config import Settings
+from gateway.supervisor_channel import Channel
 
-__all__ = ["Worker", "emptied", "worker_command"]
+__all__ = ["Worker", "worker_command"]
 
 
 def worker_command() -> tuple[str, ...]:
@@ -28,7 +29,7 @@ class Worker:
     """One process, as the supervisor sees it."""
 
     process: "subprocess.Popen[bytes]"
-    channel: socket.socket
+    channel: Channel
     lane: int
     slot: int
     settings: Settings
@@ -44,9 +45,6 @@ class Worker:
     faults: tuple[str, ...] = ()
     replaces: "Worker | None" = None
     reload_pending: bool = False
-    is_closed: bool = False
-    """Its end of the channel is; the process ends, or has ended."""
-    _received: bytearray = field(factory=bytearray)
 
     @classmethod
     def start(
@@ -63,7 +61,6 @@ class Worker:
         """Start the process; it inherits its end of the channel and the sockets of every lane."""
         with ExitStack() as opened:
             ours, theirs = map(opened.enter_context, socket.socketpair())
-            ours.setblocking(False)
             number = theirs.fileno()
             part = {"lane": lane, "slot": slot, "workers": len(lanes), "channel": number, "lanes": lanes}
             with _sealed(pickle.dumps(settings)) as handed:
@@ -76,43 +73,18 @@ class Worker:
                 )
             opened.pop_all()
             theirs.close()
-        return cls(process=process, channel=ours, lane=lane, slot=slot, settings=settings, started=now, heard=now)
+        return cls(
+            process=process, channel=Channel(ours), lane=lane, slot=slot, settings=settings, started=now, heard=now
+        )
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def tell(self, **order: Any) -> None:
-        """Give an order; a worker that is gone, or reads nothing, is found out by its silence."""
-        with suppress(OSError):
-            self.channel.send(json.dumps(order, separators=(",", ":")).encode() + b"\n")
-
-    def words(self) -> Iterator[dict[str, Any]]:
-        """Every whole message that has come."""
-        data, self.is_closed = emptied(self.channel)
-        self._received += data
-        *lines, rest = self._received.split(b"\n")
-        self._received = bytearray(rest)
-        for line in lines:
-            yield json.loads(line)
-
     def kill(self, number: int) -> None:
         """Signal it, if it is still there."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-
-
-def emptied(sock: socket.socket) -> tuple[bytes, bool]:
-    """What has come, and whether the other end has closed."""
-    pieces = []
-    try:
-        while data := sock.recv(1 << 16):
-            pieces.append(data)
-    except BlockingIOError:
-        return b"".join(pieces), False
-    except OSError:
-        pass
-    return b"".join(pieces), True
 
 
 def _sealed(data: bytes) -> IO[bytes]:

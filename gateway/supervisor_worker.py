@@ -14,19 +14,19 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import attrs
 import structlog
 from aiohttp import web
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from gateway.app import Gateway, Orders, run
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, Draining
 from gateway.net.context import Shared
 from gateway.net.server import Server
+from gateway.supervisor_channel import Channel
 from gateway.supervisor_status import target_of
 
 __all__ = ["LaneServer", "Part", "WorkerPost", "main"]
@@ -135,10 +135,9 @@ class WorkerPost:
     """The worker's end of the channel."""
 
     part: Part
-    _channel: socket.socket
+    _channel: Channel
     _server: LaneServer | None = None
     _orders: Orders | None = None
-    _received: bytearray = field(factory=bytearray)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -159,16 +158,16 @@ class WorkerPost:
         self._orders = orders
         loop = asyncio.get_running_loop()
         loop.add_reader(self._channel.fileno(), self._read)
-        self._say(**{"is": "ready", "metrics": target_of(gateway.metrics_url)})
+        self._channel.say(**{"is": "ready", "metrics": target_of(gateway.metrics_url)})
         self._beat(loop)
 
     def leaving(self) -> None:
         """Say that nothing new is accepted any more."""
-        self._say(**{"is": "leaving"})
+        self._channel.say(**{"is": "leaving"})
 
     def reloaded(self, faults: Sequence[str]) -> None:
         """Say how a reload went."""
-        self._say(**{"is": "reloaded", "faults": list(faults)})
+        self._channel.say(**{"is": "reloaded", "faults": list(faults)})
 
     def end(self) -> None:
         """Orders are obeyed no more."""
@@ -176,31 +175,17 @@ class WorkerPost:
 
     def faulty(self, faults: Sequence[str]) -> None:
         """Say why there will be no worker."""
-        self._say(**{"is": "faulty", "faults": list(faults)})
+        self._channel.say(**{"is": "faulty", "faults": list(faults)})
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._say(**{"is": "alive"})
+        self._channel.say(**{"is": "alive"})
         loop.call_later(BEAT_S, self._beat, loop)
 
-    def _say(self, **word: Any) -> None:
-        with suppress(OSError):
-            self._channel.send(json.dumps(word, separators=(",", ":")).encode() + b"\n")
-
     def _read(self) -> None:
-        try:
-            data = self._channel.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
+        for order in self._channel.words():
+            self._obey(order)
+        if self._channel.is_closed:
             self._orphaned()
-            return
-        self._received += data
-        *lines, rest = self._received.split(b"\n")
-        self._received = bytearray(rest)
-        for line in lines:
-            self._obey(json.loads(line))
 
     def _obey(self, order: dict[str, Any]) -> None:
         if self._server is None or self._orders is None:
@@ -232,8 +217,7 @@ def main(arguments: Sequence[str]) -> int:
     part = Part(**json.loads(arguments[0]))
     # From our parent, through an anonymous file: nobody else can write it.
     settings: Settings = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
-    channel = socket.socket(fileno=part.channel)
-    channel.setblocking(False)
+    channel = Channel(socket.socket(fileno=part.channel))
     _end_with_the_supervisor(part.channel)
     post = WorkerPost(part=part, channel=channel)
     try:
