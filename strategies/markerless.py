@@ -16,7 +16,7 @@ from strategies.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.literals import is_announced_example
 from strategies.objects import CONTAINER_KEYS, NAME_KEYS
 
-__all__ = ["checked", "ends_message", "glance", "in_prose", "may_stand"]
+__all__ = ["checked", "ends_message", "glance", "in_prose", "is_on", "may_stand"]
 
 _TRAILERS = (*LEFTOVERS, "```", "~~~")
 _INSIDE = frozenset("[{(,=+&|\\")
@@ -43,6 +43,11 @@ _FIRST_KEYS = frozenset(
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
 _KEY_RUN = re.compile(r"[\w.-]*")
 _NAME_RUN = re.compile(r"[\w.:/ -]*")
+
+
+def is_on(context: Context, dialect: str) -> bool:
+    """Whether bare data is looked at: it can be switched off where the model was not asked for it."""
+    return context.options.recovery_json or not context.restricted or context.prompted == dialect
 
 
 def may_stand(opening: Opening) -> bool:

@@ -20,7 +20,7 @@ from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import read_rest
 from strategies.json_renderer import json_text, named_object
 from strategies.jsonish import JsonFault, Parsed, parse
-from strategies.markerless import checked, ends_message, glance, in_prose, may_stand
+from strategies.markerless import checked, ends_message, glance, in_prose, is_on, may_stand
 from strategies.objects import CONTAINER_KEYS, NAME_KEYS, drafts_of
 from strategies.payload import FRAME, lacks_frame_only, read_surplus
 
@@ -32,11 +32,6 @@ _LABELS = ("Tool call:", "Tool Call:", "tool call:", "tool_call:", "Function cal
 _GLUED = ("json{", "json[", "JSON{", "json\n{", "json\n[")
 _ENTITIES = (("&quot;", '"'), ("&#34;", '"'), ("&#39;", "'"), ("&apos;", "'"), ("&lt;", "<"), ("&gt;", ">"))
 _MENDING, _ESCAPED = "mending", "escaped"
-
-
-def _is_on(context: Context, dialect: str) -> bool:
-    """The family can be switched off where the model was not asked for it."""
-    return context.options.recovery_json or not context.restricted or context.prompted == dialect
 
 
 def _parse(
@@ -222,7 +217,7 @@ JSON_FENCE = Dialect(
     id="json_fence",
     family="json",
     level="D",
-    line_openers=lambda context: ("{", "[") if _is_on(context, "json_fence") else (),
+    line_openers=lambda context: ("{", "[") if is_on(context, "json_fence") else (),
     may_open=lambda _context, opening: opening.fence is not None,
     parse=_parse,
     models=("qwen2.5-coder*", "llama-3.2*"),
@@ -235,7 +230,7 @@ JSON_BARE = Dialect(
     id="json_bare",
     family="json",
     level="D",
-    line_openers=lambda context: ("{", *_GLUED, *_LABELS) if _is_on(context, "json_bare") else (),
+    line_openers=lambda context: ("{", *_GLUED, *_LABELS) if is_on(context, "json_bare") else (),
     may_open=lambda _context, opening: opening.fence is None and may_stand(opening),
     parse=_parse,
     models=("llama-3*",),
@@ -247,7 +242,7 @@ XLAM = Dialect(
     id="xlam",
     family="json",
     level="D",
-    line_openers=lambda context: ("[",) if _is_on(context, "xlam") else (),
+    line_openers=lambda context: ("[",) if is_on(context, "xlam") else (),
     may_open=lambda _context, opening: opening.fence is None and may_stand(opening),
     parse=_parse,
     models=("xlam*",),

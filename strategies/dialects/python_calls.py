@@ -20,7 +20,7 @@ from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.fences import closes_here
 from strategies.inline import leads_to_call
-from strategies.markerless import checked, ends_message, in_prose, may_stand
+from strategies.markerless import checked, ends_message, in_prose, is_on, may_stand
 from strategies.objects import drafts_of
 from strategies.pythonic import PythonCall, PythonFault, bracketed, read_calls
 from strategies.rendering import CannotExpress
@@ -146,12 +146,8 @@ def _expressions(cur: Cursor, pieces: list[str]) -> Steps:
 _SEPARATORS = re.compile(r"[ \t\r\n;,]*")
 
 
-def _is_on(context: Context, dialect: str) -> bool:
-    return context.options.recovery_json or not context.restricted or context.prompted == dialect
-
-
 def _openers(context: Context) -> tuple[str, ...]:
-    if not _is_on(context, "pythonic"):
+    if not is_on(context, "pythonic"):
         return ()
     names = [f"{name}(" for name in context.tools.names]
     names += [f"{prefix}{name}" for name in names for prefix in _PREFIXES]
@@ -160,7 +156,7 @@ def _openers(context: Context) -> tuple[str, ...]:
 
 def _inline_openers(context: Context) -> tuple[str, ...]:
     """A list that begins with the call of a declared tool may stand behind a colon, too."""
-    return tuple(f"[{name}(" for name in context.tools.names) if _is_on(context, "pythonic") else ()
+    return tuple(f"[{name}(" for name in context.tools.names) if is_on(context, "pythonic") else ()
 
 
 def _may_open(_context: Context, opening: Opening) -> bool:
@@ -313,9 +309,9 @@ TOOL_CODE = Dialect(
     id="tool_code",
     family="python",
     level="D",
-    openers=lambda context: (_TAG,) if _is_on(context, "tool_code") else (),
-    line_openers=lambda context: _BARE if _is_on(context, "tool_code") else (),
-    bodies=lambda context: ("tool_code",) if _is_on(context, "tool_code") else (),
+    openers=lambda context: (_TAG,) if is_on(context, "tool_code") else (),
+    line_openers=lambda context: _BARE if is_on(context, "tool_code") else (),
+    bodies=lambda context: ("tool_code",) if is_on(context, "tool_code") else (),
     may_open=lambda _context, opening: opening.marker in (_TAG, "") or may_stand(opening),
     parse=_parse_tool_code,
     results=("```tool_output", "<tool_output>"),
