@@ -22,6 +22,7 @@ from strategies.fences import closes_here
 from strategies.inline import leads_to_call
 from strategies.markerless import checked, ends_message, in_prose, is_on, may_stand
 from strategies.objects import drafts_of
+from strategies.payload import with_mends
 from strategies.pythonic import PythonCall, PythonFault, bracketed, read_calls
 from strategies.rendering import CannotExpress
 
@@ -246,7 +247,7 @@ def _parse_tool_code(
     end = cur.offset
     if bare and not (yield from ends_message(cur)):
         found = in_prose(found, end)
-    yield from _mended(found, mends)
+    yield from with_mends(found, mends)
 
 
 def _statements(cur: Cursor, opening: Opening, pieces: list[str], *, bare: bool) -> Steps:
@@ -296,10 +297,6 @@ def _comments(cur: Cursor) -> Steps:
 
 def _ignored(_text: str) -> None:
     pass
-
-
-def _mended(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:
-    return [evolve(draft, mends=(*draft.mends, *mends)) for draft in drafts] if mends else list(drafts)
 
 
 _BARE = ("print(default_api.", "default_api.")
