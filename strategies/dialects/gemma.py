@@ -22,9 +22,8 @@ from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import family_section, json_text, reads_back
 from strategies.jsonish import JsonFault, loads_strict, parse
 from strategies.payload import read_end
-from strategies.prompts import shielded
 from strategies.rawvalue import Sink
-from strategies.rendering import CannotExpress
+from strategies.rendering import CannotExpress, without_tokens
 from strategies.schema import Prop, ToolSchema
 
 __all__ = ["FUNCTION_GEMMA", "GEMMA", "GEMMA_STRIPPED"]
@@ -311,7 +310,7 @@ class _Writer:
 
     def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
         opening, closing = self.response
-        text = shielded(content, *(_breakable(token) for token in (opening, closing, self.quote)))
+        text = without_tokens(content, (opening, closing, self.quote))
         return f"{opening}response:{name}{{value:{self.quote}{text}{self.quote}}}{closing}"
 
     def _value(self, value: Any) -> str:
@@ -338,10 +337,6 @@ class _Writer:
             elif isinstance(held, list | tuple):
                 left += held
         return None
-
-
-def _breakable(token: str) -> re.Pattern[str]:
-    return re.compile(f"{re.escape(token[:1])}(\u200b*{re.escape(token[1:])})")
 
 
 GEMMA = Dialect(
