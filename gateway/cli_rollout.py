@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -85,15 +86,23 @@ def rollout() -> None:
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 _dry = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+_yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
-def _reason(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    text = "Why; kept in the record of the decision."
-    if not default:
-        return click.option("--reason", required=True, help=text)
-    return click.option("--reason", default=default, show_default=True, help=text)
+def _changing(default_reason: str) -> Callable[[Callable[..., Decide]], Callable[..., None]]:
+    """Makes a command of a function that says how to decide; without a default, `--reason` has to be given."""
+    known: dict[str, Any] = {"default": default_reason, "show_default": True} if default_reason else {"required": True}
+    reason = click.option("--reason", help="Why; kept in the record of the decision.", **known)
+
+    def command_of(decision: Callable[..., Decide]) -> Callable[..., None]:
+        @wraps(decision)
+        def command(*, yes: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
+            _change(decision(by=_who(), **given), yes=yes, dry_run=dry_run, as_json=as_json)
+
+        return reason(_yes(_dry(_json(command))))
+
+    return command_of
 
 
 @rollout.command(short_help="Print where the rollout stands, and what the next step needs.")
@@ -116,32 +125,20 @@ def status(as_json: bool) -> None:
 
 
 @rollout.command(short_help="Freeze the share; nothing is promoted until `resume`.")
-@_reason("paused by hand")
-@_yes
-@_dry
-@_json
-def pause(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+@_changing("paused by hand")
+def pause(by: str, reason: str) -> Decide:
     """Freeze the share; nothing is promoted until `resume`. The judge goes on.
 
     \b
     Example:
       toolgate rollout pause --reason "upstream maintenance" --yes
     """
-    by = _who()
-    _change(
-        lambda shared, now: paused(shared.state, now=now, by=by, reason=reason),
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    return lambda shared, now: paused(shared.state, now=now, by=by, reason=reason)
 
 
 @rollout.command(short_help="End a pause or a rollback, or switch slices on again.")
-@_reason("")
-@_yes
-@_dry
-@_json
-def resume(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+@_changing("")
+def resume(by: str, reason: str) -> Decide:
     """End a pause or, once it has cooled down, a rollback; or switch slices on again.
 
     A rolled back rollout begins again with a dry run or the first step of the canary.
@@ -150,22 +147,13 @@ def resume(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
     Example:
       toolgate rollout resume --reason "fixed in 1.4.2" --yes
     """
-    by = _who()
-    _change(
-        lambda shared, now: resumed(shared.state, shared.rules, now=now, by=by, reason=reason),
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    return lambda shared, now: resumed(shared.state, shared.rules, now=now, by=by, reason=reason)
 
 
 @rollout.command(short_help="Go on to the next step, and after the last one to full.")
-@_reason("promoted by hand")
 @click.option("--force", is_flag=True, help="Go on though gates are not met.")
-@_yes
-@_dry
-@_json
-def promote(reason: str, force: bool, yes: bool, dry_run: bool, as_json: bool) -> None:
+@_changing("promoted by hand")
+def promote(by: str, reason: str, force: bool) -> Decide:
     """Go on to the next step of CANARY_STEPS, and after the last one to full.
 
     Names the gates that are not met and exits with 3, unless --force is given.
@@ -176,7 +164,6 @@ def promote(reason: str, force: bool, yes: bool, dry_run: bool, as_json: bool) -
       toolgate rollout promote --yes
       toolgate rollout promote --force --reason "tested elsewhere" --yes
     """
-    by = _who()
 
     def decide(shared: _Shared, now: float) -> Change:
         found = gates(shared.state, shared.rules, shared.evidence, now)
@@ -186,70 +173,43 @@ def promote(reason: str, force: bool, yes: bool, dry_run: bool, as_json: bool) -
             raise _GatesUnmet(unmet)
         return change
 
-    _change(decide, yes=yes, dry_run=dry_run, as_json=as_json)
+    return decide
 
 
 @rollout.command(short_help="Let nobody be live any more, until `resume`.")
-@_reason("rolled back by hand")
-@_yes
-@_dry
-@_json
-def rollback(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+@_changing("rolled back by hand")
+def rollback(by: str, reason: str) -> Decide:
     """Let nobody be live any more; what holds then is ROLLBACK_MODE, until `resume`.
 
     \b
     Example:
       toolgate rollout rollback --reason "wrong paths in edits" --yes
     """
-    by = _who()
-    _change(
-        lambda shared, now: rolled_back(shared.state, shared.rules, now=now, by=by, reason=reason, numbers={}),
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    return lambda shared, now: rolled_back(shared.state, shared.rules, now=now, by=by, reason=reason, numbers={})
 
 
 @rollout.command(short_help="Relay everything untouched, from within a second on.")
-@_reason("killed by hand")
-@_yes
-@_dry
-@_json
-def kill(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+@_changing("killed by hand")
+def kill(by: str, reason: str) -> Decide:
     """Relay everything untouched, from within a second on, in every gateway of the store.
 
     \b
     Example:
       toolgate rollout kill --yes
     """
-    by = _who()
-    _change(
-        lambda shared, now: killed(shared.state, now=now, by=by, reason=reason),
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    return lambda shared, now: killed(shared.state, now=now, by=by, reason=reason)
 
 
 @rollout.command()
-@_reason("switch turned off by hand")
-@_yes
-@_dry
-@_json
-def unkill(reason: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+@_changing("switch turned off by hand")
+def unkill(by: str, reason: str) -> Decide:
     """Turn the kill switch off again: what held before holds again.
 
     \b
     Example:
       toolgate rollout unkill --reason "false alarm" --yes
     """
-    by = _who()
-    _change(
-        lambda shared, now: unkilled(shared.state, now=now, by=by, reason=reason),
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
+    return lambda shared, now: unkilled(shared.state, now=now, by=by, reason=reason)
 
 
 class _GatesUnmet(Exception):
