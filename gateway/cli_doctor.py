@@ -3,14 +3,17 @@
 import http.client
 import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 import click
 from attrs import asdict, frozen
 
 from gateway.cli_banner import listening_url
 from gateway.config import Settings, inspect
+
+if TYPE_CHECKING:
+    from gateway.cli_check import Checked
 
 __all__ = ["Finding", "doctor", "probe"]
 
@@ -49,13 +52,14 @@ def doctor(context: click.Context, only_probe: bool, as_json: bool) -> None:
       toolgate doctor --json
       toolgate doctor --probe
     """
-    settings, faults = inspect(os.environ)
     if only_probe:
-        findings = [probe(settings)]
+        findings = [probe(inspect(os.environ)[0])]
     else:
-        from gateway.cli_doctor_checks import examine  # here: a health check has no time for it
+        from gateway.cli_check import check  # here: a health check has no time for them
+        from gateway.cli_doctor_checks import examine
 
-        findings = [*_of_settings(os.environ, faults), *examine(settings)]
+        checked = check(os.environ)
+        findings = [*_of_settings(checked), *examine(checked.settings)]
     _report(findings, as_json=as_json)
     context.exit(_exit_code(findings))
 
@@ -91,13 +95,10 @@ def _status(address: str, path: str) -> int:
         connection.close()
 
 
-def _of_settings(environ: Mapping[str, str], faults: Iterable[str]) -> list[Finding]:
-    from gateway.cli_check import check
-
-    checked = check(environ)
+def _of_settings(checked: "Checked") -> list[Finding]:
     found = [
         Finding(about="settings", level="fault", message=fault, advice="see `toolgate settings`")
-        for fault in dict.fromkeys((*faults, *checked.faults))
+        for fault in dict.fromkeys(checked.faults)
     ]
     found += [Finding(about="settings", level="warning", message=warning) for warning in checked.warnings]
     return found or [Finding(about="settings", level="ok", message=f"no fault ({checked.settings.digest()})")]

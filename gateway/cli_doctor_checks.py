@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shutil
-import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from gateway.net.server import KEEPALIVE_TIMEOUT_S
 from gateway.net.upstreams import Upstream, upstreams_of
 from gateway.policy.routing import DEFAULT_UPSTREAM
 from gateway.state.opening import open_store
+from gateway.supervisor_lanes import open_lanes
 
 __all__ = ["examine"]
 
@@ -67,10 +67,7 @@ def _listening(settings: Settings) -> Iterator[Finding]:
 def _port(about: str, host: str, port: int, setting: str, otherwise: str) -> Finding:
     where = f"{host}:{port}"
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
+        open_lanes(host, port, 1).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             message = f"{where} is taken" + (f" ({otherwise})" if otherwise else "")

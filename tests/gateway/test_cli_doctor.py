@@ -202,6 +202,8 @@ def test_ports_that_others_hold_are_faults(environ: dict[str, str], port: int, m
     taken = run({**environ, "GATEWAY_PORT": str(port)})
     assert taken.exit_code == 1
     assert f"127.0.0.1:{port} is taken" in taken.stdout
+    any_address = run({**environ, "GATEWAY_HOST": "localhost", "GATEWAY_PORT": str(port)})
+    assert f"localhost:{port} is taken" in any_address.stdout, "whichever of its addresses comes first"
     second = run({**environ, "METRICS_PORT": str(port - 1), "GATEWAY_WORKERS": "2"})
     assert second.exit_code == 1
     assert f"127.0.0.1:{port} is taken" in second.stdout
