@@ -264,7 +264,7 @@ async def _converse(
         if ask.streams and inner.content_type == "text/event-stream":
             return await _begun_reply(TranslatedReply(turn, dialogue, inner, headers=headers))
         with inner:
-            body = await _read_all(turn, inner)
+            body = await inner.read_all(**turn.deadlines)
         outcome = dialogue.answered(inner.status, inner.headers, body)
         if isinstance(outcome, HttpAsk):
             ask = outcome
@@ -303,15 +303,6 @@ async def _sent(
         body=ask.body or None,
         repeatable=repeatable,
         refused=refused,
-    )
-
-
-async def _read_all(turn: Turn, reply: UpstreamReply) -> bytes:
-    upstream, started = turn.upstream, turn.upstream_started
-    return await reply.read_all(
-        first_due=started + upstream.first_byte_timeout_s,
-        idle_s=upstream.idle_timeout_s,
-        total_due=started + upstream.total_timeout_s,
     )
 
 

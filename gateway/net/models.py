@@ -89,11 +89,7 @@ async def _listing(turn: Turn, upstream: Upstream) -> Listing:
     headers["Accept-Encoding"] = "identity"
     reply = await open_reply(turn, ask.method, upstream.url(ask), headers=headers, body=ask.body or None)
     with reply:
-        body = await reply.read_all(
-            first_due=turn.upstream_started + upstream.first_byte_timeout_s,
-            idle_s=upstream.idle_timeout_s,
-            total_due=turn.upstream_started + upstream.total_timeout_s,
-        )
+        body = await reply.read_all(**turn.deadlines)
     try:
         listing = msgspec.json.decode(upstream.kind.models(body))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

@@ -41,11 +41,7 @@ async def stream_opening(turn: Turn, reply: ChatReply) -> bytes:
 
 
 async def _read_all(turn: Turn, reply: ChatReply) -> bytes:
-    body = await reply.read_all(
-        first_due=turn.upstream_started + turn.upstream.first_byte_timeout_s,
-        idle_s=turn.upstream.idle_timeout_s,
-        total_due=turn.upstream_started + turn.upstream.total_timeout_s,
-    )
+    body = await reply.read_all(**turn.deadlines)
     if turn.upstream_first is None:
         turn.upstream_first = turn.patience.now()
     return body

@@ -37,6 +37,8 @@ async def pump(
     telemetry.add("toolgate_active_streams", {}, 1)
     stream = _Stream(turn, reply, exchange, response)
     closed = False
+    response.headers["Cache-Control"] = "no-cache, no-transform"
+    response.headers["X-Accel-Buffering"] = "no"
     try:
         await turn.start(response)
         error = await stream.run(first)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import structlog
 from aiohttp import web
@@ -42,6 +42,14 @@ BODY_WINDOW_BYTES = 16 << 10
 
 class ClientGone(Exception):
     """The client has left, or has not read its answer for too long: nothing more can be said to it."""
+
+
+class Deadlines(TypedDict):
+    """How long a whole answer may take, as the reading of it asks."""
+
+    first_due: float
+    idle_s: float
+    total_due: float
 
 
 @define(kw_only=True)
@@ -232,6 +240,15 @@ class Turn:
         self.patience.close()
         self.shared.under_way.discard(self.patience)
         self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Those of the answer that the upstream was asked for last."""
+        return Deadlines(
+            first_due=self.upstream_started + self.upstream.first_byte_timeout_s,
+            idle_s=self.upstream.idle_timeout_s,
+            total_due=self.upstream_started + self.upstream.total_timeout_s,
+        )
 
     @property
     def upstream_code(self) -> str:

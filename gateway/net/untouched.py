@@ -96,11 +96,7 @@ def _read_beside(turn: Turn, request: ChatRequest, selection: Selection, client:
 
 
 async def _whole(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
-    body = await reply.read_all(
-        first_due=turn.upstream_started + turn.upstream.first_byte_timeout_s,
-        idle_s=turn.upstream.idle_timeout_s,
-        total_due=turn.upstream_started + turn.upstream.total_timeout_s,
-    )
+    body = await reply.read_all(**turn.deadlines)
     turn.upstream_first = turn.patience.now()
     exchange = UntouchedBody(beside)
     turn.facts = exchange.facts
@@ -117,8 +113,6 @@ async def _stream(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamRes
     exchange = UntouchedStream(beside)
     turn.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
-    response.headers["Cache-Control"] = "no-cache, no-transform"
-    response.headers["X-Accel-Buffering"] = "no"
     try:
         return await pump(turn, reply, exchange, response, first=b"")
     finally:
