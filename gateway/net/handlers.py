@@ -64,7 +64,7 @@ async def chat(turn: Turn) -> web.StreamResponse:
 
 async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
     """Answer by the upstream that the turn names now."""
-    request = parse_request(asked.replace(model=route.send_as)) if route.send_as else asked
+    request = asked.renamed(route.send_as) if route.send_as else asked
     client = client_of(turn.http.headers)
     turn.delivered = None if turn.upstream.is_openai else []
     selection = turn.configuration.decide(
@@ -176,8 +176,6 @@ async def _stream(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.Strea
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(turn, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"
-    response.headers["Cache-Control"] = "no-cache, no-transform"
-    response.headers["X-Accel-Buffering"] = "no"
     return await pump(turn, reply, exchange, response, first=first)
 
 

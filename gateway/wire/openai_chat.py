@@ -5,7 +5,7 @@ import re
 from typing import Any, cast
 
 import msgspec
-from attrs import frozen
+from attrs import evolve, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
@@ -43,15 +43,16 @@ class ChatRequest:
             {key: value for key, value in body.items() if value is not None or key not in fields}
         )
 
+    def renamed(self, model: str) -> "ChatRequest":
+        """The request as if the client had asked for this model."""
+        body = {**self.body, "model": _model(model)}
+        return evolve(self, raw=msgspec.json.encode(body), body=body, model=model)
+
 
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
     body = _decode(raw)
-    model = body.get("model")
-    if not isinstance(model, str) or not model.strip():
-        raise InvalidRequest("model must be a non-empty string", param="model")
-    if any(ord(char) < 32 or ord(char) == 127 for char in model):
-        raise InvalidRequest("model must not hold control characters", param="model")
+    model = _model(body.get("model"))
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
         raise InvalidRequest("stream must be true or false", param="stream")
@@ -97,6 +98,14 @@ def _decode_halves(raw: bytes) -> Any:
         return msgspec.json.decode(_HALF.sub("\ufffd", text)) if _HALF.search(text) else None
     except (ValueError, RecursionError):
         return None
+
+
+def _model(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidRequest("model must be a non-empty string", param="model")
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise InvalidRequest("model must not hold control characters", param="model")
+    return value
 
 
 def _tools(value: Any) -> list[Tool]:

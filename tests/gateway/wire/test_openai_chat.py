@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from gateway.core.errors import InvalidRequest
 from gateway.wire.openai_chat import parse_request
@@ -69,3 +70,20 @@ def test_half_a_character_is_told_as_such_and_stays_in_the_bytes() -> None:
 def test_half_a_character_excuses_no_other_fault(fault: bytes) -> None:
     with pytest.raises(InvalidRequest):
         parse_request(b'{"model":"m","messages":[{"role":"user","content":"\\ud83d"}],"x":' + fault + b"}")
+
+
+def test_a_renamed_request_is_what_its_bytes_say() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    asked = parse_request(raw(tools=tools, tool_choice="auto", stream=True, user=None, parallel_tool_calls=False))
+    renamed = asked.renamed("other")
+    again = parse_request(renamed.raw)
+    assert again.body == renamed.body == {**asked.body, "model": "other"}
+    assert [*again.tools] == [*renamed.tools]
+    assert evolve(again, tools=asked.tools) == renamed
+    assert asked.model == asked.body["model"] == "m"
+
+
+@pytest.mark.parametrize("model", [" ", "a\nb"])
+def test_no_request_is_renamed_to_what_is_no_name(model: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_request(raw()).renamed(model)
