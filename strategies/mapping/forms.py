@@ -21,6 +21,7 @@ from strategies.mapping.operations import (
     View,
     as_lines,
     as_text,
+    is_number,
     view,
 )
 
@@ -141,10 +142,10 @@ class Offset:
         first, limit = 1, given.get(self.limit)
         if self.start in given:
             offset = given[self.start]
-            if self.base is None or not _is_number(offset) or offset < self.base:
+            if self.base is None or not is_number(offset) or offset < self.base:
                 return None
             first = offset - self.base + 1
-        if limit is not None and (not _is_number(limit) or limit < 1):
+        if limit is not None and (not is_number(limit) or limit < 1):
             return None
         return (view(path, first, None if limit is None else first + limit - 1),)
 
@@ -363,7 +364,7 @@ class LineBefore:
         if given.keys() != {self.line, self.content}:
             return None
         line, content = given[self.line], given[self.content]
-        if not _is_number(line) or line < 1 or not isinstance(content, str):
+        if not is_number(line) or line < 1 or not isinstance(content, str):
             return None
         return (Insert(path, line - 1, content),)
 
@@ -411,10 +412,6 @@ def _one(operations: Sequence[Operation], kind: type[Kind]) -> Kind:
     return operation
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _lines_of(content: str) -> int:
     return content.count("\n") + 1
 
@@ -423,7 +420,7 @@ def _window(path: str, given: Given, start: str, end: str) -> View | None:
     if not given.keys() <= {start, end}:
         return None
     first, last = given.get(start, 1), given.get(end)
-    if not _is_number(first) or first < 1 or (last is not None and (not _is_number(last) or last < first)):
+    if not is_number(first) or first < 1 or (last is not None and (not is_number(last) or last < first)):
         return None
     return view(path, first, last)
 

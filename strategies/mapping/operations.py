@@ -1,5 +1,7 @@
 """What the tools of clients and of models do to files, said once for all of them."""
 
+from typing import TypeGuard
+
 from attrs import frozen
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "as_bare_text",
     "as_lines",
     "as_text",
+    "is_number",
     "of_text",
     "view",
 ]
@@ -95,6 +98,11 @@ def view(path: str, first: int | None, last: int | None) -> View:
     if last is None:
         return View(path, None if first == 1 else first)
     return View(path, first or 1, last)
+
+
+def is_number(value: object) -> TypeGuard[int]:
+    """Whether this is a whole number; `true` is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def as_lines(change: Replace) -> Lines | Refusal:

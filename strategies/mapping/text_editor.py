@@ -31,6 +31,7 @@ from strategies.mapping.operations import (
     Replace,
     View,
     as_bare_text,
+    is_number,
     view,
 )
 
@@ -137,7 +138,7 @@ def _view(path: str, given: Arguments) -> Operation | Refusal:
         return Listing(path if path in _HERE or not path.endswith("/") else path[:-1])
     if lines is None or lines == []:
         return View(path)
-    if not isinstance(lines, list) or len(lines) != 2 or not all(map(_is_number, lines)):
+    if not isinstance(lines, list) or len(lines) != 2 or not all(map(is_number, lines)):
         return Refusal("`view_range` must be two line numbers, the first and the last.")
     first, last = lines
     if first < 1 or (last != -1 and last < first):
@@ -165,7 +166,7 @@ def _insert(path: str, given: Arguments) -> Operation | Refusal:
     after, text = given.get("insert_line"), given.get("insert_text", given.get("new_str"))
     if not isinstance(text, str) or not text or ("insert_text" in given and "new_str" in given):
         return Refusal("`insert` needs `insert_text`, the lines to insert.")
-    if not isinstance(after, int) or isinstance(after, bool) or after < 0:
+    if not is_number(after) or after < 0:
         return Refusal("`insert_line` must be the number of a line, or 0 for the start of the file.")
     return Insert(path, after, text.removesuffix("\n"))
 
@@ -194,10 +195,6 @@ def _written(operation: Operation) -> Arguments | None:
             return {"command": "insert", "path": path, "insert_line": after, "insert_text": f"{text}\n"}
         case _:
             return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _shown(key: str) -> str:
