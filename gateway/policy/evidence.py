@@ -144,13 +144,12 @@ class _Tally:
 def _after(evidence: Evidence, block: Block, rules: JudgeRules) -> Evidence:
     tally, settings = _read(evidence.epoch, block)
     on = tally.slices.difference(evidence.slices_off)
-    overall, _ = step(evidence.overall, _judged(tally, on), rules)
     return evolve(
         _with_settings(evidence, block.number, settings),
         block=block.number,
         totals=_totals(evidence.totals, tally),
         sketch=_sketch(evidence.sketch, tally),
-        overall=overall,
+        overall=step(evidence.overall, _judged(tally, on), rules),
         slices=_slices(evidence.slices, tally, on, rules),
         overhead=_overhead(evidence.overhead, block.number, tally),
         examples=_examples(evidence.examples, tally),
@@ -212,7 +211,7 @@ def _slices(
             continue
         state = states.get(name) or SliceState()
         counts = _judged(tally, (name,))
-        states[name] = SliceState(judge=step(state.judge, counts, rules)[0], live=state.live + counts.live)
+        states[name] = SliceState(judge=step(state.judge, counts, rules), live=state.live + counts.live)
     return states
 
 

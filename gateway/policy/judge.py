@@ -143,14 +143,13 @@ class Finding:
     numbers: Mapping[str, float]
 
 
-def step(state: JudgeState, block: Counts, rules: JudgeRules) -> tuple[JudgeState, Finding | None]:
-    """Take in one block; a finding stands for as long as the state shows it."""
-    state = JudgeState(arms=_arms(state.arms, block, rules), budget=_budget(state.budget, block, rules))
-    return state, finding(state, rules)
+def step(state: JudgeState, block: Counts, rules: JudgeRules) -> JudgeState:
+    """Take in one block."""
+    return JudgeState(arms=_arms(state.arms, block, rules), budget=_budget(state.budget, block, rules))
 
 
 def finding(state: JudgeState, rules: JudgeRules) -> Finding | None:
-    """What the state shows."""
+    """What the state shows; a finding stands for as long as it does."""
     return _arms_finding(state.arms, rules) or _budget_finding(state.budget, rules)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from gateway.policy.judge import Counts, JudgeRules, JudgeState, step
+from gateway.policy.judge import Counts, JudgeRules, JudgeState, finding, step
 
 __all__ = ["SCENARIOS", "Result", "Scenario", "simulate"]
 
@@ -66,8 +66,8 @@ def _trial(scenario: Scenario, rng: random.Random, rules: JudgeRules) -> int | N
     seen = 0
     for block in _blocks(scenario, rng):
         seen += block.live
-        state, finding = step(state, block, rules)
-        if finding is not None:
+        state = step(state, block, rules)
+        if finding(state, rules) is not None:
             return seen - scenario.since
     return None
 

@@ -14,10 +14,10 @@ RULES = JudgeRules()
 
 
 def run(*blocks: Counts, rules: JudgeRules = RULES) -> tuple[JudgeState, Finding | None]:
-    state, found = JudgeState(), None
+    state = JudgeState()
     for block in blocks:
-        state, found = step(state, block, rules)
-    return state, found
+        state = step(state, block, rules)
+    return state, finding(state, rules)
 
 
 def keys(count: int, prefix: str = "k") -> frozenset[str]:
@@ -75,7 +75,8 @@ def test_a_block_without_one_arm_waits_for_the_next() -> None:
     state, found = run(alone)
     assert found is None
     assert state.evidence["arms"] == 0
-    state, found = step(state, Counts(control=90), RULES)
+    state = step(state, Counts(control=90), RULES)
+    found = finding(state, RULES)
     together, also_found = run(Counts(live=10, live_bad=keys(10), control=90))
     assert state.arms.scores == together.arms.scores
     assert found == also_found
@@ -86,7 +87,7 @@ def test_an_arm_that_stays_empty_finds_nothing() -> None:
     state, found = run(*[Counts(live=50, live_bad=keys(50))] * 50)
     assert found is None
     assert state.arms.waiting.live == 2500
-    assert step(state, Counts(control=1), RULES)[1] is None
+    assert finding(step(state, Counts(control=1), RULES), RULES) is None
 
 
 def test_evidence_is_the_mean_of_the_likelihood_ratios() -> None:
@@ -110,12 +111,12 @@ def test_fewer_conversations_than_asked_for_are_no_fault() -> None:
 def test_conversations_that_failed_before_the_evidence_was_nil_are_forgotten() -> None:
     state, _ = run(Counts(live=10, control=90, live_bad=keys(3)))
     assert len(state.arms.live_keys) == 3
-    state, _ = step(state, Counts(live=10, control=90, control_bad=keys(80)), RULES)
+    state = step(state, Counts(live=10, control=90, control_bad=keys(80)), RULES)
     assert state.evidence["arms"] == 0
     assert state.arms.live_keys == {}
     for _ in range(200):
-        state, found = step(state, Counts(live=10, control=90, live_bad=keys(2, "tenant")), RULES)
-        assert found is None
+        state = step(state, Counts(live=10, control=90, live_bad=keys(2, "tenant")), RULES)
+        assert finding(state, RULES) is None
 
 
 def test_a_small_difference_in_points_is_no_fault() -> None:
@@ -143,7 +144,7 @@ def test_a_fault_that_is_over_is_not_found_by_what_it_left() -> None:
     assert found is None
     good = Counts(live=50, control=450)
     for _ in range(10):
-        state, _ = step(state, good, rules)
+        state = step(state, good, rules)
     assert finding(state, JudgeRules(evidence=10)) is None
 
 
