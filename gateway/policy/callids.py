@@ -14,7 +14,7 @@ from attrs import frozen
 
 from gateway.core.records import Arm
 
-__all__ = ["ID_LENGTH", "Arm", "CallIds", "CallMark"]
+__all__ = ["EPOCHS", "ID_LENGTH", "Arm", "CallIds", "CallMark"]
 
 
 PREFIX = "call_"
@@ -29,7 +29,8 @@ _CHECK_BYTES = 4
 _ALL_BYTES = _NONCE_BYTES + _FACT_BYTES + _CHECK_BYTES
 _EPOCH_BITS = 10
 _MARK_BITS = 18
-_EPOCHS = 1 << _EPOCH_BITS
+EPOCHS = 1 << _EPOCH_BITS
+"""Ids carry the remainder of the epoch by this."""
 _MARKS = 1 << _MARK_BITS
 
 
@@ -59,7 +60,7 @@ class CallIds:
 
     def make(self, *, arm: Arm, strategy: str, dialect: str, epoch: int = 0) -> str:
         """The id of the next call."""
-        facts = _ARMS.index(arm) << _EPOCH_BITS | epoch % _EPOCHS
+        facts = _ARMS.index(arm) << _EPOCH_BITS | epoch % EPOCHS
         facts = (facts << _MARK_BITS | self._known(strategy)) << _MARK_BITS | self._known(dialect)
         nonce = self._draw(_NONCE_BYTES)
         body = nonce + _xor(facts.to_bytes(_FACT_BYTES, "big"), self._digest(nonce, b"mask", _FACT_BYTES))
@@ -77,7 +78,7 @@ class CallIds:
         facts = int.from_bytes(_xor(hidden, self._digest(nonce, b"mask", _FACT_BYTES)), "big")
         facts, dialect = divmod(facts, _MARKS)
         facts, strategy = divmod(facts, _MARKS)
-        arm, epoch = divmod(facts, _EPOCHS)
+        arm, epoch = divmod(facts, EPOCHS)
         return CallMark(
             arm=_ARMS[arm], epoch=epoch, strategy=self._names.get(strategy), dialect=self._names.get(dialect)
         )

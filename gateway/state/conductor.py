@@ -19,11 +19,11 @@ from attrs import define, field
 from gateway.core.ports import Block, Store, StoreError
 from gateway.core.records import Decision, DecisionRecord
 from gateway.policy.advance import advanced, fallen_back, refreshed
-from gateway.policy.callids import CallMark
+from gateway.policy.callids import EPOCHS, CallMark
 from gateway.policy.codec import EVIDENCE_KEY, STATE_KEY, encoded, evidence_of, state_of
 from gateway.policy.counting import Counting
 from gateway.policy.evidence import Evidence, after
-from gateway.policy.rollout import Assignment, Forced, InForce, assign, slice_name
+from gateway.policy.rollout import Assignment, Forced, InForce, assign
 from gateway.policy.snapshot import Snapshot, snapshot
 from gateway.policy.stages import (
     Change,
@@ -41,8 +41,6 @@ from gateway.policy.tallies import named
 
 __all__ = ["Conductor"]
 
-EPOCHS = 1024
-"""Ids of calls carry the remainder of the epoch by this."""
 LOST_S = 5.0
 """How long the store has to be silent for the rollout to be paused over it."""
 SWITCH_FILE_S = 0.1
@@ -114,10 +112,6 @@ class Conductor:
     def slices_off(self) -> frozenset[str]:
         """Names (`rollout.slice_name`) of what the judge switched off: calls of these stay text."""
         return self._in_force.slices_off
-
-    def is_slice_off(self, strategy: str, dialect: str) -> bool:
-        """Whether calls of a strategy in a dialect stay text."""
-        return bool(self._in_force.slices_off) and slice_name(strategy, dialect) in self._in_force.slices_off
 
     def ended(
         self,
