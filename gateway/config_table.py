@@ -563,8 +563,6 @@ class Settings:
     def limits(self) -> Limits:
         """The bounds of the reading path."""
         return Limits(
-            max_body_bytes=self.max_body_bytes,
-            max_reply_bytes=self.max_reply_bytes,
             max_event_bytes=self.max_event_bytes,
             max_call_bytes=self.max_call_bytes,
             max_tools=self.max_tools,

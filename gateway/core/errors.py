@@ -11,7 +11,6 @@ __all__ = [
     "ClientError",
     "ConfigError",
     "Draining",
-    "Forbidden",
     "GatewayError",
     "InternalError",
     "InvalidRequest",
@@ -19,7 +18,6 @@ __all__ = [
     "NoCapacity",
     "NotFound",
     "Overloaded",
-    "RateLimited",
     "TooManyTools",
     "Unauthenticated",
     "UnknownModel",
@@ -75,12 +73,6 @@ class Unauthenticated(ClientError):
     code = "unauthenticated"
 
 
-class Forbidden(ClientError):
-    status = 403
-    type = "permission_error"
-    code = "forbidden"
-
-
 class UnknownModel(ClientError):
     status = 404
     code = "unknown_model"
@@ -94,12 +86,6 @@ class NotFound(ClientError):
 class BodyTooLarge(ClientError):
     status = 413
     code = "body_too_large"
-
-
-class RateLimited(ClientError):
-    status = 429
-    type = "rate_limit_error"
-    code = "rate_limited"
 
 
 class UpstreamError(GatewayError):

@@ -11,10 +11,6 @@ MIB = 1 << 20
 class Limits:
     """Bounds that hostile input meets; the defaults are those of the settings."""
 
-    max_body_bytes: int = 32 * MIB
-    max_reply_bytes: int = 64 * MIB
     max_event_bytes: int = 4 * MIB
     max_call_bytes: int = MIB
-    max_depth: int = 64
-    max_calls: int = 128
     max_tools: int = 128

@@ -7,21 +7,9 @@ from attrs import frozen
 
 from gateway.core.records import Record, RequestRecord
 
-__all__ = ["BadRecord", "Block", "Clock", "IdMaker", "Meter", "Store", "StoreError"]
+__all__ = ["BadRecord", "Block", "Meter", "Store", "StoreError"]
 
 R = TypeVar("R", bound=Record)
-
-
-class Clock(Protocol):
-    """Monotonic seconds."""
-
-    def now(self) -> float: ...
-
-
-class IdMaker(Protocol):
-    """Makes the id of the next tool call: `call_` and 24 characters, unique."""
-
-    def __call__(self, dialect: str) -> str: ...
 
 
 class Meter(Protocol):
