@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from attrs import frozen
 
-__all__ = ["ENTITIES", "Rules", "Seen", "see", "undo_entities"]
+__all__ = ["ENTITIES", "SCRIPT_SPACE", "Rules", "Seen", "see", "undo_entities"]
 
 ENTITIES = (
     ("&lt;", "<"),
@@ -26,7 +26,7 @@ ENTITIES = (
     ("&amp;", "&"),
 )
 """What the clients undo, in their order: the ampersand last, so that one round is undone and no more."""
-_SCRIPT_SPACE = (
+SCRIPT_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
@@ -113,7 +113,7 @@ def _marks(name: str, parameters: tuple[str, ...], crude: bool) -> re.Pattern[st
 def _cut(key: str, value: str, rules: Rules) -> str:
     if key in rules.keeps:
         return value.removeprefix("\n").removesuffix("\n")
-    return value.strip(_SCRIPT_SPACE)
+    return value.strip(SCRIPT_SPACE)
 
 
 def _used(name: str, key: str, value: str, rules: Rules) -> str:

@@ -25,16 +25,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import evolve, frozen
 
+from strategies.clients.sight import SCRIPT_SPACE
 from strategies.mapping.operations import Lines, Refusal
 
-__all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "is_numbered"]
+__all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "is_numbered", "parted"]
 
 _DIVIDER = "======="
-_SPACE = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-"""What the clients' language trims."""
 _NUMBERED = re.compile(r"\s*[0-9]+\s+\|(?!\|)")
 _ROO_ESCAPED = ("<<<<<<<", "=======", ">>>>>>>", "-------", ":start_line:", ":end_line:")
 _ROO_MARKERS = ("<<<<<<<", ">>>>>>>")
@@ -170,10 +166,9 @@ def _is_unsayable(line: str) -> bool:
 
 
 def _indentation_fault(change: Lines) -> str | None:
-    base = _indentation(change.old[0])
+    base, _ = parted(change.old[0])
     for line in change.new:
-        own = _indentation(line)
-        rest = line[len(own) :]
+        own, rest = parted(line)
         if rest != _trimmed(rest):
             return f"The new line {_shown(line)} ends with white space, which this edit tool would strip; leave it out."
         if not (base.startswith(own) if len(own) < len(base) else own.startswith(base)):
@@ -184,8 +179,10 @@ def _indentation_fault(change: Lines) -> str | None:
     return None
 
 
-def _indentation(line: str) -> str:
-    return line[: len(line) - len(line.lstrip("\t "))]
+def parted(line: str) -> tuple[str, str]:
+    """A line's indentation and the rest."""
+    rest = line.lstrip("\t ")
+    return line[: len(line) - len(rest)], rest
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
@@ -194,7 +191,7 @@ def is_numbered(lines: Sequence[str]) -> bool:
 
 
 def _trimmed(line: str) -> str:
-    return line.strip(_SPACE)
+    return line.strip(SCRIPT_SPACE)
 
 
 def _is_blank(line: str) -> bool:

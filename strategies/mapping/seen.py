@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import define, field
 
+from strategies.mapping.blocks import parted
 from strategies.mapping.clients import Client
 from strategies.mapping.conversation import decoded
 from strategies.mapping.forms import BlockText
@@ -41,7 +42,7 @@ class Seen:
             change = as_lines(operation) if isinstance(operation, Replace) else operation
             if not isinstance(change, Lines) or not change.old or len(change.old) + len(change.new) < 3:
                 continue
-            own, rest = _parted(change.old[0])
+            own, rest = parted(change.old[0])
             shown = self._lines_of(change.path).get(rest, set())
             if own not in shown and any(indentation.endswith(own) for indentation in shown):
                 return Refusal(
@@ -56,16 +57,10 @@ class Seen:
                 self._contents = _contents(self.client, self.messages)
             shown: Shown = {}
             for content in self._contents.get(path, ()):
-                for indentation, rest in map(_parted, _lines(content)):
+                for indentation, rest in map(parted, _lines(content)):
                     shown.setdefault(rest, set()).add(indentation)
             self._shown[path] = shown
         return self._shown[path]
-
-
-def _parted(line: str) -> tuple[str, str]:
-    """A line's indentation and the rest."""
-    rest = line.lstrip("\t ")
-    return line[: len(line) - len(rest)], rest
 
 
 def _contents(client: Client, messages: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
