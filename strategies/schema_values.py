@@ -14,7 +14,7 @@ from strategies.jsonish import JsonFault, loads_strict, parse
 from strategies.nested_tags import NoMarkup, TagReader
 from strategies.schema_document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 
-__all__ = ["Value", "Walk", "from_markup", "judged", "read_text", "unique"]
+__all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "unique"]
 
 _WORD_OF_TYPE = {
     "string": "a string",
@@ -269,7 +269,7 @@ class Walk:
         if types and not has_type(value, types):
             return f"{_path(where)} must be {_words(types, value)}"
         members = listed(view)
-        if members is not None and not any(_is_same(value, member) for member in members):
+        if members is not None and not any(is_same(value, member) for member in members):
             return f"{_path(where)} must be {_choices(members)}"
         return self._union_fault(value, view, where, depth) or self._inner_fault(value, view, where, depth)
 
@@ -320,7 +320,7 @@ class Walk:
         return None
 
 
-def _is_same(left: Any, right: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Equal as JSON: `true` is not 1."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 

@@ -32,6 +32,7 @@ from strategies.mapping.forms import (
 )
 from strategies.mapping.operations import Create, Delete, Insert, Lines, Listing, Operation, Refusal, Replace, View
 from strategies.schema import schema_of
+from strategies.schema_values import is_same
 
 __all__ = ["ROWS", "Client", "ClientCall", "ClientTool", "Row"]
 
@@ -149,7 +150,7 @@ class ClientTool:
         given = {
             key: value
             for key, value in arguments.items()
-            if value is not None and not (key in fixed and _same(value, fixed[key]))
+            if value is not None and not (key in fixed and is_same(value, fixed[key]))
         }
         text = given.get(self.undone) if self.undone is not None else None
         if self.undone is not None and isinstance(text, str):
@@ -302,7 +303,3 @@ def _texts(tool: Tool) -> Iterator[str]:
     text = schema.get("description") if isinstance(schema, dict) else None
     if isinstance(text, str):
         yield text
-
-
-def _same(value: object, fixed: object) -> bool:
-    return value == fixed and isinstance(value, bool) == isinstance(fixed, bool)
