@@ -17,7 +17,7 @@ from gateway.cli_store import EXIT_NOT_ENOUGH, Period, Progress, effective_setti
 from gateway.config import Settings
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.reporting.cases import Case, case_of, fixture, is_confirmed, is_doubted, masked
-from gateway.reporting.figures import Tally
+from gateway.reporting.tallies import Labels, last_labels
 
 __all__ = ["export"]
 
@@ -70,7 +70,7 @@ class _Exporter:
     without_bodies: int = 0
     left_out: int = 0
 
-    def line(self, record: RequestRecord, tally: Tally) -> bytes | None:
+    def line(self, record: RequestRecord, labels: Labels) -> bytes | None:
         """One line, or nothing for a record that is left out."""
         if not record.calls:
             return None
@@ -78,24 +78,19 @@ class _Exporter:
         if isinstance(case, str):
             self.without_bodies += 1
             return None
-        document = self._document(record, case, tally)
+        document = self._document(record, case, labels)
         if document is None:
             self.left_out += 1
             return None
         self.written += 1
         return msgspec.json.encode(document) + b"\n"
 
-    def _document(self, record: RequestRecord, case: Case, tally: Tally) -> dict[str, Any] | None:
-        if is_doubted(record, tally.labels):
+    def _document(self, record: RequestRecord, case: Case, labels: Labels) -> dict[str, Any] | None:
+        if is_doubted(record, labels):
             return None
         if self.kind == "fixtures":
             return fixture(case, self.rereader.mask)
-        if (
-            not case.expected
-            or not record.healthy
-            or record.end != "completed"
-            or not is_confirmed(record, tally.labels)
-        ):
+        if not case.expected or not record.healthy or record.end != "completed" or not is_confirmed(record, labels):
             return None
         return self._pair(record, case)
 
@@ -136,13 +131,11 @@ class _Exporter:
 
 def _write(settings: Settings, period: Period, exporter: _Exporter, file: BinaryIO) -> None:
     async def work() -> None:
-        tally = Tally()
         async with stored(settings) as store:
-            async for label in store.scan(LabelRecord):
-                tally.add_label(label)
+            labels = last_labels([label async for label in store.scan(LabelRecord)])
             async for record in store.scan(RequestRecord, since=period.since, until=period.until):
                 progress.reached(1, record.at)
-                line = exporter.line(record, tally)
+                line = exporter.line(record, labels)
                 if line is not None:
                     file.write(line)
 

@@ -15,7 +15,6 @@ from attrs import define, field
 from gateway.core.records import (
     DecisionRecord,
     FeedbackRecord,
-    LabelRecord,
     OutcomeRecord,
     RequestRecord,
 )
@@ -28,6 +27,7 @@ from gateway.reporting.tallies import (
     CostTally,
     DiffTally,
     HourTally,
+    Labels,
     NoiseTally,
     Pair,
     ReviewTally,
@@ -76,9 +76,9 @@ class _Arm:
 
 @define
 class Tally:
-    """Takes records one by one, requests of a conversation in their order; labels before what they are about."""
+    """Takes records one by one, requests of a conversation in their order."""
 
-    labels: dict[tuple[str, int], LabelRecord] = field(factory=dict)
+    labels: Labels = field(factory=dict)
     hours: HourTally = field(factory=HourTally)
     volume: VolumeTally = field(factory=VolumeTally)
     would: SideTally = field(factory=SideTally)
@@ -98,12 +98,6 @@ class Tally:
 
     def __attrs_post_init__(self) -> None:
         self.turns = TurnTally(self.suspects, self.misses)
-
-    def add_label(self, record: LabelRecord) -> None:
-        """The last label of a candidate counts."""
-        known = self.labels.get((record.request_id, record.number))
-        if known is None or known.at <= record.at:
-            self.labels[record.request_id, record.number] = record
 
     def add_request(self, record: RequestRecord) -> None:
         arm = self.arms.setdefault(record.arm, _Arm())

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from gateway.core.ports import Store
 from gateway.core.records import DecisionRecord, FeedbackRecord, LabelRecord, OutcomeRecord, RequestRecord
 from gateway.reporting.figures import Tally
+from gateway.reporting.tallies import last_labels
 from gateway.reporting.tree import Figures, Rules
 
 __all__ = ["gather"]
@@ -23,9 +24,7 @@ async def gather(
     on_progress: Callable[[int, float], None] = lambda count, at: None,
 ) -> Figures:
     """The figures of `since <= at < until`; labels count whenever they were given."""
-    tally = Tally()
-    async for label in store.scan(LabelRecord):
-        tally.add_label(label)
+    tally = Tally(labels=last_labels([label async for label in store.scan(LabelRecord)]))
     count = 0
     async for request in store.scan(RequestRecord, since=since, until=until):
         tally.add_request(request)

@@ -1,7 +1,7 @@
 """What one pass over the records keeps: counters and bounded choices, one small class per part of the report."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import get_args
 
@@ -42,6 +42,7 @@ __all__ = [
     "SuspectTally",
     "VolumeTally",
     "is_sent",
+    "last_labels",
     "pair",
 ]
 
@@ -116,6 +117,11 @@ def pair(record: RequestRecord, call: CallRecord, labels: Labels) -> Pair:
     """A candidate with its lot and its label."""
     lot = draw(record.id, call.number, has_text=bool(call.before or call.after))
     return Pair(record, call, lot, labels.get((record.id, call.number)) if labels else None)
+
+
+def last_labels(records: Iterable[LabelRecord]) -> Labels:
+    """Of each candidate the label that counts."""
+    return {(record.request_id, record.number): record for record in sorted(records, key=lambda record: record.at)}
 
 
 def _clipped(text: str) -> str:

@@ -17,6 +17,7 @@ from gateway.core.rules import IgnoreRule
 from gateway.reporting.figures import Tally
 from gateway.reporting.gathering import gather
 from gateway.reporting.projection import hours_until_seen
+from gateway.reporting.tallies import last_labels
 from gateway.reporting.tree import Figures, Rules
 from gateway.state.memory import MemoryStore
 from tests.support.week import BEGIN, GAPS, HOURS, STAGES, Week, hostile, week
@@ -33,9 +34,7 @@ BINS = (0, 50, 60, 70, 75, 80, 85, 90, 95, 98, 101)
 
 
 def figures_of(made: Week, rules: Rules = RULES) -> Figures:
-    tally = Tally()
-    for label in made.labels:
-        tally.add_label(label)
+    tally = Tally(labels=last_labels(made.labels))
     for request in made.requests:
         tally.add_request(request)
     for outcome in made.outcomes:
