@@ -129,12 +129,7 @@ async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: R
     with reply:
         if refused is not None and reply.status >= 400:
             raise await refused(reply)
-        raise await rejection(
-            reply,
-            patience=turn.patience,
-            secret=turn.upstream.api_key,
-            key_is_ours=key_is_ours,
-        )
+        raise await rejection(reply, patience=turn.patience, mask=turn.upstream.masked, key_is_ours=key_is_ours)
 
 
 def _speaks_of_server(error: UpstreamError) -> bool:

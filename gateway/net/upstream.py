@@ -1,9 +1,8 @@
 """The client of the model server: deadlines, no redirects, byte caps, and every library fault translated once."""
 
 import errno
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 import aiohttp
@@ -23,15 +22,15 @@ from gateway.core.errors import (
     UpstreamTimeout,
 )
 from gateway.net.patience import Patience
+from gateway.wire.kinds.faults import waiting_time
 
-__all__ = ["MASK", "UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
+__all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
 MAX_ERROR_BYTES = 1 << 20
 ERROR_BODY_TIMEOUT_S = 10.0
 PIECE_BYTES = 256 << 10
-MASK = b"********"
 
 
 @frozen(kw_only=True)
@@ -172,22 +171,20 @@ class UpstreamClient:
 
 
 async def rejection(
-    reply: UpstreamReply, *, patience: Patience, secret: str | None, key_is_ours: bool
+    reply: UpstreamReply, *, patience: Patience, mask: Callable[[bytes], bytes], key_is_ours: bool
 ) -> UpstreamError:
-    """The error that an answer other than 2xx stands for; its JSON body is kept, the gateway's own secret masked."""
+    """The error that an answer other than 2xx stands for; its JSON body is kept, the gateway's own secrets masked."""
     status = reply.status
     if status < 400:
         return UpstreamBadReply(f"the model server answered with status {status}")
     if status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=status)
     payload = _json_object(await error_body(reply, patience))
-    if payload is not None and secret:
-        payload = payload.replace(secret.encode(), MASK)
     return UpstreamRejected(
         f"the model server answered with status {status}",
         status=status,
-        payload=payload,
-        retry_after_s=_retry_after(reply.headers.get("Retry-After")),
+        payload=mask(payload) if payload is not None else None,
+        retry_after_s=waiting_time(reply.headers, time.time()),
     )
 
 
@@ -231,20 +228,6 @@ def _json_object(body: bytes) -> bytes | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return body if isinstance(value, dict) else None
-
-
-def _retry_after(value: str | None) -> float | None:
-    if value is None:
-        return None
-    text = value.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _of_head(error: Exception) -> GatewayError:

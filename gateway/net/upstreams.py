@@ -8,13 +8,13 @@ from yarl import URL
 
 from gateway.config import Settings, UpstreamSettings
 from gateway.core.rules import ModelRule
-from gateway.net.upstream import MASK
 from gateway.policy.routing import DEFAULT_UPSTREAM
 from gateway.wire.kinds import KINDS
 from gateway.wire.kinds.port import HttpAsk, Kind
 
 __all__ = ["Upstream", "upstreams_of"]
 
+MASK = b"********"
 MIN_SECRET_CHARS = 8
 """Of a cookie's value: shorter ones are switches, and may stand in any text."""
 
