@@ -18,6 +18,7 @@ from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Attempt
 from strategies.dialects import BY_ID
+from strategies.names import function_name
 from strategies.provenance import Provenance
 from strategies.rendering import CannotExpress, Renderer
 from strategies.samples import sample_arguments
@@ -171,7 +172,7 @@ class Repairs:
 
     def _shown(self, attempt: Attempt) -> list[Tool]:
         """The tools whose form is shown after this attempt."""
-        names = [_name_of(call) for call in attempt.calls]
+        names = [function_name(call) for call in attempt.calls]
         if not names:
             meant = self.tool_of(attempt.notes[0]) if attempt.notes else None
             names = [meant.name if meant is not None else self.demand.name or next(iter(self.tools.names), None)]
@@ -202,7 +203,7 @@ class Repairs:
 
     def _on_arguments(self, call: Mapping[str, Any]) -> str:
         said = "The tool was not run: the arguments of the call are not a JSON object."
-        tool = self.tools.get(_name_of(call) or "")
+        tool = self.tools.get(function_name(call) or "")
         return f"{said} {self._again(tool)}" if tool else f"{said} Call it again with valid arguments."
 
     def _again(self, tool: Tool) -> str:
@@ -309,12 +310,6 @@ def _is_object(arguments: object) -> bool:
     return isinstance(arguments, dict)
 
 
-def _name_of(call: Mapping[str, Any]) -> str | None:
-    function = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def _id_of(call: Mapping[str, Any], at: int) -> str:
     given = call.get("id")
     return given if isinstance(given, str) and given else f"call_{at}"
@@ -330,7 +325,7 @@ def _readable(call: Mapping[str, Any], at: int) -> dict[str, Any]:
         "id": _id_of(call, at),
         "type": "function",
         "function": {
-            "name": _name_of(call) or "",
+            "name": function_name(call) or "",
             "arguments": shown if _is_object(shown) else dumps({"arguments": shown}),
         },
     }

@@ -10,6 +10,7 @@ from gateway.wire.openai_chat import ChatRequest
 from strategies.base import AnswerReader, Options, Prepared, Shape
 from strategies.history import render_history
 from strategies.mending import mend
+from strategies.names import function_name
 from strategies.prompts import add_section, firm_instruction, holds_section, section
 from strategies.renderers import RENDERERS, renderer
 from strategies.rendering import Renderer
@@ -116,7 +117,7 @@ def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
     usable = []
     entries = request.body.get("tools")
     for index, entry in enumerate(entries if isinstance(entries, list) else []):
-        name = _function_name(entry)
+        name = function_name(entry)
         tool = request.tools.get(name) if name is not None else None
         if tool is None or not tool.name.strip():
             warnings.append(f"tools[{index}] has no usable function name and was left out")
@@ -130,12 +131,6 @@ def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
     return usable
 
 
-def _function_name(entry: object) -> str | None:
-    function = entry.get("function") if isinstance(entry, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else None
-
-
 def _chosen(tools: ToolSet, choice: object) -> tuple[ToolSet, Demand]:
     if isinstance(choice, str):
         return tools, Demand(required=choice in FORCING)
@@ -143,9 +138,9 @@ def _chosen(tools: ToolSet, choice: object) -> tuple[ToolSet, Demand]:
         return tools, Demand()
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, dict):
-        names = {_function_name(entry) for entry in _listed(allowed)}
+        names = {function_name(entry) for entry in _listed(allowed)}
         return ToolSet(_present(tools, names)), Demand(required=allowed.get("mode") in FORCING)
-    name = _function_name(choice)
+    name = function_name(choice)
     if name is None:
         return tools, Demand()
     _present(tools, {name})

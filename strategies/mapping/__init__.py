@@ -22,6 +22,7 @@ from strategies.mapping.operations import Create, Lines, Refusal
 from strategies.mapping.seen import Seen
 from strategies.mapping.surface import Surface
 from strategies.mapping.text_editor import TEXT_EDITOR
+from strategies.names import function_name
 
 __all__ = ["MAPPINGS", "CallBack", "Mapped", "Refusal", "ToolMapping", "base_id", "part_id"]
 
@@ -138,7 +139,7 @@ def _tools(request: ChatRequest, tool: Tool, client: Client) -> list[Any]:
     entries: list[Any] = []
     placed = False
     for entry in request.body.get("tools") or []:
-        if _name(entry) not in client.tools:
+        if function_name(entry) not in client.tools:
             entries.append(entry)
         elif not placed:
             placed = True
@@ -151,26 +152,24 @@ def _choice(choice: Any, name: str, client: Client) -> Any:
     """A choice of one of the client's tools becomes one of the model's."""
     if not isinstance(choice, dict):
         return choice
-    if _name(choice) in client.tools:
-        return {**choice, "function": {**choice["function"], "name": name}}
+    if function_name(choice) in client.tools:
+        return _renamed(choice, name)
     allowed = choice.get("allowed_tools")
     entries = allowed.get("tools") if isinstance(allowed, dict) else None
     if not isinstance(allowed, dict) or not isinstance(entries, list):
         return choice
-    if not any(_name(entry) in client.tools for entry in entries):
+    if not any(function_name(entry) in client.tools for entry in entries):
         return choice
     shown: list[Any] = []
     for entry in entries:
-        one = {**entry, "function": {**entry["function"], "name": name}} if _name(entry) in client.tools else entry
+        one = _renamed(entry, name) if function_name(entry) in client.tools else entry
         if one not in shown:
             shown.append(one)
     return {**choice, "allowed_tools": {**allowed, "tools": shown}}
 
 
-def _name(entry: object) -> str | None:
-    function = entry.get("function") if isinstance(entry, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else None
+def _renamed(entry: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {**entry, "function": {**entry["function"], "name": name}}
 
 
 MAPPINGS: Mapping[str, ToolMapping] = MappingProxyType(

@@ -31,6 +31,7 @@ from strategies.mapping.forms import (
     Window,
 )
 from strategies.mapping.operations import Create, Delete, Insert, Lines, Listing, Operation, Refusal, Replace, View
+from strategies.names import function_name
 from strategies.schema import schema_of
 from strategies.schema_values import is_same
 
@@ -224,6 +225,11 @@ class Client:
                     return call
                 calls.append(call)
         return tuple(calls)
+
+    def called(self, call: object) -> ClientTool | None:
+        """The tool that a call of a message names."""
+        name = function_name(call)
+        return self.tools.get(name) if name is not None else None
 
     def _tool(self, does: type[Operation]) -> ClientTool | None:
         if does in (Replace, Lines):

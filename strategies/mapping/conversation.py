@@ -147,12 +147,10 @@ class _Translation:
             ),
         )
 
-    def _did(self, call: object) -> tuple[str, tuple[Operation, ...]] | None:
+    def _did(self, call: Any) -> tuple[str, tuple[Operation, ...]] | None:
         """The tool of a call and what it did."""
-        function = call.get("function") if isinstance(call, dict) else None
-        name = function.get("name") if isinstance(function, dict) else None
-        tool = self.client.tools.get(name) if isinstance(name, str) else None
-        arguments = decoded(function.get("arguments")) if tool is not None and isinstance(function, dict) else None
+        tool = self.client.called(call)
+        arguments = decoded(call["function"].get("arguments")) if tool is not None else None
         if tool is None or arguments is None:
             return None
         operations = tool.read(arguments)

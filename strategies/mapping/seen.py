@@ -80,12 +80,10 @@ def _contents(client: Client, messages: Sequence[Mapping[str, Any]]) -> dict[str
 
 def _reads(client: Client, calls: object) -> Iterator[tuple[str, frozenset[str]]]:
     for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        name = function.get("name") if isinstance(function, dict) else None
-        tool = client.tools.get(name) if isinstance(name, str) else None
-        if tool is None or function is None or View not in tool.form.does:
+        tool = client.called(call)
+        if tool is None or View not in tool.form.does:
             continue
-        operations = tool.read(decoded(function.get("arguments")) or {}) or ()
+        operations = tool.read(decoded(call["function"].get("arguments")) or {}) or ()
         yield _id(call.get("id")), frozenset(operation.path for operation in operations)
 
 
