@@ -5,6 +5,7 @@ is left out: while a new version replaces an old one, both read what the other w
 """
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -22,7 +23,6 @@ KINDS = tuple(RECORDS)
 _NAMES: dict[type[Any], str] = {kind: name for name, kind in RECORDS.items()}
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _NAMES}
 _ENCODER = msgspec.json.Encoder()
-_LARGEST = 1.7976931348623157e308
 _MAX_DEPTH = 16
 
 
@@ -78,7 +78,8 @@ def _encoded(record: Record) -> Packed:
 
 def _finite(numbers: Iterable[tuple[str, float]]) -> dict[str, float]:
     """JSON knows no infinity: the largest number stands for it."""
-    return {name: max(-_LARGEST, min(_LARGEST, value)) for name, value in numbers if not math.isnan(value)}
+    largest = sys.float_info.max
+    return {name: max(-largest, min(largest, value)) for name, value in numbers if not math.isnan(value)}
 
 
 def _sayable(value: Any, depth: int = 0) -> Any:

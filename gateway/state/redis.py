@@ -6,7 +6,6 @@ happens in one step, by the server's clock where time matters.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
@@ -22,6 +21,7 @@ from gateway.core.records import Record, RequestRecord
 from gateway.state import redis_scripts
 from gateway.state.coding import KINDS, kind_of, pack, unpack
 from gateway.state.pause import Pause
+from gateway.state.trimming import trimmed
 
 __all__ = ["RedisStore"]
 
@@ -123,14 +123,9 @@ class RedisStore:
 
     async def trim(self, *, before: float, max_bytes: int) -> int:
         """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
-        forgotten = await self._forget(f"({before!r}", None)
-        while (size := await self._size()) > max_bytes:
-            surplus = math.ceil(await self._count() * (1 - max_bytes / size))
-            count = await self._forget("+inf", surplus)
-            forgotten += count
-            if not count:
-                break
-        return forgotten
+        return await trimmed(
+            self._forget, before=before, max_bytes=max_bytes, step=_TRIM_RECORDS, size=self._size, count=self._count
+        )
 
     async def get(self, *keys: str) -> dict[str, bytes]:
         """The values of those keys that have one."""
@@ -167,15 +162,9 @@ class RedisStore:
             for number, counts, marks in await self._run(redis_scripts.BLOCKS, after, MAX_BLOCKS)
         ]
 
-    async def _forget(self, before: str, most: int | None) -> int:
-        """Forget the oldest of all kinds, a few at a time: Redis does nothing else meanwhile."""
-        forgotten = 0
-        while (step := _TRIM_RECORDS if most is None else min(_TRIM_RECORDS, most - forgotten)) > 0:
-            count = int(await self._run(redis_scripts.FORGET, before, step, *KINDS, limit_s=self._large_s))
-            forgotten += count
-            if count < step:
-                break
-        return forgotten
+    async def _forget(self, before: float, most: int) -> int:
+        """Forget the oldest of all kinds: Redis does nothing else meanwhile."""
+        return int(await self._run(redis_scripts.FORGET, f"({before!r}", most, *KINDS, limit_s=self._large_s))
 
     async def _size(self) -> int:
         """About how many bytes the records take."""

@@ -6,7 +6,6 @@ Times are those of the machine's clock; a block is closed once its second is ove
 writer's lock proves.
 """
 
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from itertools import groupby
@@ -19,6 +18,7 @@ from gateway.core.ports import Block
 from gateway.core.records import Record, RequestRecord
 from gateway.state.coding import KINDS, kind_of, pack, unpack
 from gateway.state.sqlite_line import Line
+from gateway.state.trimming import trimmed
 
 __all__ = ["SqliteStore"]
 
@@ -105,13 +105,9 @@ class SqliteStore:
             await connection.execute("DELETE FROM kept WHERE until <= ?", (now,))
             for table in ("counts", "marks"):
                 await connection.execute(f"DELETE FROM {table} WHERE number < ?", (now - BLOCK_SECONDS,))  # noqa: S608
-        forgotten = await self._forget(before, None)
-        while (size := await self._size()) > max_bytes:
-            surplus = math.ceil(await self._count() * (1 - max_bytes / size))
-            count = await self._forget(float("inf"), surplus)
-            forgotten += count
-            if not count:
-                break
+        forgotten = await trimmed(
+            self._forget, before=before, max_bytes=max_bytes, step=_TRIM_ROWS, size=self._size, count=self._count
+        )
         await self._vacuum()
         return forgotten
 
@@ -186,17 +182,7 @@ class SqliteStore:
             return now
         return max(now, int(last))
 
-    async def _forget(self, before: float, most: int | None) -> int:
-        """Forget the oldest of all kinds, a few at a time, so that others get to write."""
-        forgotten = 0
-        while (step := _TRIM_ROWS if most is None else min(_TRIM_ROWS, most - forgotten)) > 0:
-            count = await self._forget_few(before, step)
-            forgotten += count
-            if count < step:
-                break
-        return forgotten
-
-    async def _forget_few(self, before: float, most: int) -> int:
+    async def _forget(self, before: float, most: int) -> int:
         sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT ?"  # noqa: S608 - our names
         async with self._journal.transaction(self._large_s) as connection:
             rows = list(await connection.execute_fetchall(sql, (before, most)))
