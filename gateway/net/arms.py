@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.core.records import OutcomeRecord
-from gateway.net.headers import bearer_token
+from gateway.net.headers import credential
 from gateway.net.turn import Turn
 from gateway.policy.callids import CallMark
 from gateway.policy.conversation import conversation_key
@@ -32,8 +32,9 @@ def enrol(turn: Turn, request: ChatRequest) -> Assignment:
 def _enrolled(turn: Turn, request: ChatRequest) -> Assignment:
     settings = turn.configuration.settings
     sticky = turn.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
-    credential = bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key")
-    turn.key = conversation_key(turn.shared.secret, sticky=sticky, credential=credential, request=request)
+    turn.key = conversation_key(
+        turn.shared.secret, sticky=sticky, credential=credential(turn.http.headers), request=request
+    )
     return turn.shared.rollout.assign(turn.key, _forced(turn))
 
 

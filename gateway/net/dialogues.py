@@ -16,7 +16,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
 from gateway.fitting import Fitting, misfits
 from gateway.net.attempts import open_reply, upstream_headers
-from gateway.net.headers import bearer_token
+from gateway.net.headers import credential
 from gateway.net.turn import Turn
 from gateway.net.upstream import UpstreamReply, error_body, gathered
 from gateway.wire.chat_forms import body_to_stream, stream_to_body
@@ -325,7 +325,7 @@ def _endless() -> UpstreamBadReply:
 
 def _scope(turn: Turn) -> str:
     """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
-    token = bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key") or ""
+    token = credential(turn.http.headers) or ""
     named = "\0".join((turn.upstream.name, str(turn.upstream.base_url), token))
     return blake2b(
         named.encode("utf-8", "surrogateescape"), key=turn.shared.secret, digest_size=SCOPE_BYTES

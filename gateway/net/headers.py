@@ -7,7 +7,15 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.client import Client
 
-__all__ = ["bearer_token", "client_of", "request_headers", "request_id", "response_headers", "trace_id"]
+__all__ = [
+    "bearer_token",
+    "client_of",
+    "credential",
+    "request_headers",
+    "request_id",
+    "response_headers",
+    "trace_id",
+]
 
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 
@@ -87,6 +95,11 @@ def bearer_token(headers: Headers) -> str | None:
     """The token of `Authorization: Bearer`, if there is one."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def credential(headers: Headers) -> str | None:
+    """What a client shows who it is with: its bearer token, else its `X-Api-Key`."""
+    return bearer_token(headers) or headers.get("X-Api-Key")
 
 
 def request_headers(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gateway import __version__
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.facts import Facts
-from gateway.net.headers import bearer_token
+from gateway.net.headers import credential
 from gateway.net.turn import Turn
 from gateway.recording import Audit, call_records, dialect_of
 from gateway.wire.openai_chat import ChatRequest
@@ -138,7 +138,7 @@ def _beginning(raw: bytes) -> str:
 
 def _mask(turn: Turn) -> Callable[[str], str]:
     """Takes credentials out of a text, and the one that the request came with, whatever it looks like."""
-    mask, own = turn.shared.mask, bearer_token(turn.http.headers) or ""
+    mask, own = turn.shared.mask, credential(turn.http.headers) or ""
     if len(own) < MIN_KEY_CHARS:
         return mask
     return lambda text: mask(text.replace(own, "[redacted]"))

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
 from gateway.net.accounting import account
 from gateway.net.context import Shared
-from gateway.net.headers import bearer_token
+from gateway.net.headers import credential
 from gateway.net.turn import ClientGone, Turn
 from gateway.policy.retry import capped_retry_after
 
@@ -56,7 +56,7 @@ async def _answer(handler: Handler, turn: Turn) -> web.StreamResponse:
 
 
 async def _admitted(handler: Handler, turn: Turn) -> web.StreamResponse:
-    turn.configuration.authenticate(bearer_token(turn.http.headers) or turn.http.headers.get("X-Api-Key"))
+    turn.configuration.authenticate(credential(turn.http.headers))
     turn.shared.admission.enter()
     try:
         return await handler(turn)

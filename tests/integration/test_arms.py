@@ -208,6 +208,19 @@ async def test_records_keep_as_much_text_as_they_may(gateway, upstream, client, 
     assert (record.answer_text is not None) is (audit == "full")
 
 
+@pytest.mark.parametrize(("header", "form"), [("Authorization", "Bearer {}"), ("X-Api-Key", "{}")])
+async def test_records_hold_no_key_that_their_client_came_with(gateway, upstream, client, header, form):
+    key = "finch in the hedge, 1234"
+    upstream.script = stream(text(f"you are {key}\n{CALL}"), event(finish="stop"), DONE)
+    running = await gateway(upstream.url, AUDIT_BODIES="full")
+    body = request(messages=[{"role": "user", "content": f"I am {key}"}])
+    await ask(client, running.url, body, headers={header: form.format(key)})
+    [record] = await records(running, RequestRecord)
+    assert "I am [redacted]" in record.request_body
+    assert record.answer_text.startswith("you are [redacted]")
+    assert key not in str(record)
+
+
 async def test_a_silent_untouched_stream_is_kept_alive_between_events_only(gateway, upstream, client):
     half = asyncio.Event()
 
