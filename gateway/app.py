@@ -14,7 +14,7 @@ from attrs import define, frozen
 from structlog.typing import EventDict, WrappedLogger
 
 from gateway import __version__, config
-from gateway.cli_banner import listening_url
+from gateway.cli_banner import in_url, listening_url
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.demo import DemoServer, start_demo
@@ -335,7 +335,7 @@ async def _start_metrics(settings: Settings, shared: Shared, closing: AsyncExitS
             raise ConfigError([f"METRICS_PORT: cannot listen on {where}: {os.strerror(error.errno or 0)}"]) from error
         log.warning("metrics_port_unavailable", address=where, fault=os.strerror(error.errno or 0))
         return None
-    return f"http://{_in_url(settings.metrics_host)}:{port}/metrics"
+    return f"http://{in_url(settings.metrics_host)}:{port}/metrics"
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -350,10 +350,6 @@ async def _observe_lag(metrics: Metrics) -> None:
         due = loop.time() + LAG_PERIOD_S
         await asyncio.sleep(LAG_PERIOD_S)
         metrics.observe("toolgate_event_loop_lag_seconds", {}, max(0.0, loop.time() - due))
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

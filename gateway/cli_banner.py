@@ -1,13 +1,14 @@
 """What is shown to whoever starts the gateway by hand: where it listens, what is in force, what to paste."""
 
 import json
+import sys
 from collections.abc import Iterator
 
 from gateway import __version__
 from gateway.config_table import Settings
 from gateway.demo_script import MODELS
 
-__all__ = ["PATIENCE_S", "banner", "listening_url", "patience"]
+__all__ = ["PATIENCE_S", "banner", "greet", "in_url", "listening_url", "patience"]
 
 PATIENCE_S = 1.0
 """After so long somebody at a terminal wonders why the gateway has not ended."""
@@ -21,11 +22,22 @@ _WEATHER = {
 }
 
 
+def in_url(host: str) -> str:
+    """The host as a URL has it."""
+    return f"[{host}]" if ":" in host else host
+
+
 def listening_url(settings: Settings, port: int | None = None) -> str:
     """The address that a program on this machine can use."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
-    bracketed = f"[{host}]" if ":" in host else host
-    return f"http://{bracketed}:{settings.port if port is None else port}"
+    return f"http://{in_url(host)}:{settings.port if port is None else port}"
+
+
+def greet(settings: Settings, url: str) -> None:
+    """Show the banner, if it is a person who started the gateway, or may be."""
+    if settings.log_format == "console" or settings.is_demo or sys.stderr.isatty():
+        sys.stderr.write(banner(settings, url))
+        sys.stderr.flush()
 
 
 def banner(settings: Settings, url: str) -> str:
@@ -63,7 +75,7 @@ def _servers(settings: Settings) -> str:
 def _metrics(settings: Settings, url: str) -> str:
     if settings.workers == 1:
         return f"{url}/metrics"
-    return f"http://{settings.metrics_host}:{settings.metrics_port}/metrics and up, a port for each worker"
+    return f"http://{in_url(settings.metrics_host)}:{settings.metrics_port}/metrics and up, a port for each worker"
 
 
 def _keys(settings: Settings) -> str:

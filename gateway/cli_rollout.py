@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
@@ -36,6 +35,7 @@ from gateway.policy.stages import (
     rolled_back,
     unkilled,
 )
+from gateway.reporting.words import moment
 
 __all__ = ["rollout"]
 
@@ -335,7 +335,7 @@ def _document(shared: _Shared, settings: Settings) -> dict[str, Any]:
         "statistic": now.statistics["arms"],
         "statistics": dict(now.statistics),
         "limit": now.limit,
-        "since": _iso(now.since),
+        "since": moment(now.since),
         "reason": now.reason,
         "by": now.by,
         "killed": now.killed,
@@ -343,7 +343,7 @@ def _document(shared: _Shared, settings: Settings) -> dict[str, Any]:
         "slices": dict(now.slices),
         "counts": dict(now.counts),
         "held": list(now.held),
-        "cooldown_until": _iso(now.cooldown_until) if now.cooldown_until else None,
+        "cooldown_until": moment(now.cooldown_until) if now.cooldown_until else None,
         "gates": [
             {"name": gate.name, "met": gate.is_met, "have": gate.have, "need": gate.need}
             for gate in (gates(state, rules, evidence, time.time()) if is_next else ())
@@ -380,7 +380,3 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
     width = max(map(len, rows))
     for name, value in rows.items():
         click.echo(f"{name:<{width}}  {value}")
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, tz=UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

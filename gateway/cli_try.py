@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 from gateway.core.errors import ClientError
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.core.tools import Tool, ToolSet
+from gateway.reporting.words import visible
 from gateway.wire.openai_chat import parse_request
 from strategies.base import AnswerReader, Options
 from strategies.registry import known_tools
@@ -18,7 +19,6 @@ from strategies.registry import known_tools
 __all__ = ["Reading", "declared_tools", "pieces", "read", "read_with", "show", "well_known_tools"]
 
 _SCHEMA_VERSION = 1
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 @frozen(kw_only=True)
@@ -128,17 +128,17 @@ def _described(event: Event, min_confidence: int) -> Iterator[str]:
             yield click.style("text", fg="blue")
             yield from _indented(event.raw)
         case Drop():
-            yield f"{click.style('dropped', fg='yellow')} {_visible(repr(event.raw))}: {event.reason}"
+            yield f"{click.style('dropped', fg='yellow')} {visible(repr(event.raw))}: {event.reason}"
         case Start() | Args():
             return
         case End() | Said():
             name = event.verdict.name
-            yield f"{click.style('call', fg='green', bold=True)} {_visible(name)} {_visible(event.arguments)}"
+            yield f"{click.style('call', fg='green', bold=True)} {visible(name)} {visible(event.arguments)}"
             yield f"    {_verdict(event.verdict)}"
         case Broken():
-            yield f"{click.style('broken', fg='red', bold=True)} {_visible(event.reason)}"
+            yield f"{click.style('broken', fg='red', bold=True)} {visible(event.reason)}"
         case Note():
-            yield f"{click.style('not a call', fg='yellow', bold=True)} {_visible(event.verdict.name)}"
+            yield f"{click.style('not a call', fg='yellow', bold=True)} {visible(event.verdict.name)}"
             yield f"    {_verdict(event.verdict)}"
             if 0 < event.verdict.score < min_confidence:
                 yield f"    below the threshold of {min_confidence / 100:.2f}"
@@ -148,7 +148,7 @@ def _described(event: Event, min_confidence: int) -> Iterator[str]:
 
 def _verdict(verdict: Verdict) -> str:
     reasons = "; ".join(verdict.reasons) or "no mends"
-    return _visible(f"score {verdict.score / 100:.2f}, dialect {verdict.dialect or 'none'}: {reasons}")
+    return visible(f"score {verdict.score / 100:.2f}, dialect {verdict.dialect or 'none'}: {reasons}")
 
 
 def _summary(reading: Reading) -> str:
@@ -178,9 +178,4 @@ def _verdict_document(verdict: Verdict) -> dict[str, Any]:
 
 def _indented(text: str) -> Iterator[str]:
     for line in text.split("\n"):
-        yield f"    {_visible(line)}"
-
-
-def _visible(text: str) -> str:
-    """The text without what a terminal would obey."""
-    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+        yield f"    {visible(line)}"

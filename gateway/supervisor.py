@@ -29,7 +29,7 @@ import structlog
 from attrs import define, frozen
 
 from gateway import config
-from gateway.cli_banner import PATIENCE_S, banner, listening_url, patience
+from gateway.cli_banner import PATIENCE_S, greet, listening_url, patience
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.notify import Notifier
@@ -503,9 +503,7 @@ class Supervisor:
         for warning in self._settings.warnings:
             log.warning("setting_doubtful", warning=warning)
         log.info("supervisor_started", url=url, workers=len(self._lanes), settings=self._settings.digest())
-        if self._settings.log_format == "console" or self._settings.is_demo or sys.stderr.isatty():
-            sys.stderr.write(banner(self._settings, url))
-            sys.stderr.flush()
+        greet(self._settings, url)
         self._notifier.ready(self._summary())
 
     def _explain_once(self) -> None:

@@ -10,7 +10,7 @@ import structlog
 from attrs import define, field
 
 from gateway.app import Gateway, Orders
-from gateway.cli_banner import PATIENCE_S, banner, patience
+from gateway.cli_banner import PATIENCE_S, greet, patience
 from gateway.config import Settings
 from gateway.net.context import Shared
 from gateway.net.server import Server
@@ -58,9 +58,7 @@ class LonePost:
         self._url, self._gateway = gateway.url, gateway
         for warning in settings.warnings:
             log.warning("setting_doubtful", warning=warning)
-        if settings.log_format == "console" or settings.is_demo or sys.stderr.isatty():
-            sys.stderr.write(banner(settings, gateway.url))
-            sys.stderr.flush()
+        greet(settings, gateway.url)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR2, self._refuse_restart)
         self._pid_file.write()

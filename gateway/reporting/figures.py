@@ -52,6 +52,7 @@ from gateway.reporting.tree import (
     Volume,
 )
 from gateway.reporting.turns import MissTally, TurnTally
+from gateway.reporting.words import moment
 
 __all__ = ["Tally"]
 
@@ -177,7 +178,7 @@ class Tally:
             version=version,
             mode=rules.mode,
             readiness=readiness,
-            recommendation=recommend(readiness, rules, _iso(since)),
+            recommendation=recommend(readiness, rules, moment(since)),
             period=period,
             volume=volume,
             would=would,
@@ -354,7 +355,3 @@ def _notes(volume: Volume, period: Period) -> list[str]:
     if len(period.configurations) > 1:
         notes.append(f"{len(period.configurations)} versions or settings were at work: the figures mix them.")
     return notes
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

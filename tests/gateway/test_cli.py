@@ -207,6 +207,8 @@ def test_the_banner_has_what_is_needed_and_no_secret():
     keyed = load({"GATEWAY_API_KEYS": "canary", "UPSTREAM_URL": "http://h/v1", "UPSTREAM_API_KEY": "canary2"})
     assert "canary" not in banner(keyed, listening_url(keyed))
     assert "1 in force" in banner(keyed, listening_url(keyed))
+    several = load({"GATEWAY_WORKERS": "2", "METRICS_HOST": "::1"})
+    assert "http://[::1]:9464/metrics and up" in banner(several, listening_url(several))
 
 
 @pytest.mark.parametrize(

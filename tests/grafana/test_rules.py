@@ -88,8 +88,6 @@ def test_every_alert_fires_in_a_scenario_and_is_silent_in_others():
     scenarios = [fires(test) for test in yaml.safe_load(SCENARIOS.read_text("utf-8"))["tests"]]
     assert set().union(*scenarios) == set(NAMES)
     assert set() in scenarios
-    for name in NAMES:
-        assert any(name not in firing for firing in scenarios)
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=NAMES)
