@@ -28,7 +28,7 @@ _SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
-_ESCAPES = re.compile(r"""((?:[^\\]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})++)|\\(')|\\""", re.DOTALL)
+_ESCAPES = re.compile(r"""((?:[^\\]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})++)|\\(['\t])|\\""", re.DOTALL)
 _PYTHON_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _PYTHON_LETTERS = {
     "\\": "\\",
@@ -549,7 +549,7 @@ class _Reader:
 def _valid_escape(match: re.Match[str]) -> str:
     if match.group(1) is not None:
         return match.group(1)
-    return "'" if match.group(2) else "\\\\"
+    return match.group(2) or "\\\\"
 
 
 def _escape_quotes(body: str) -> str:

@@ -426,6 +426,8 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&
 _SURE = ("&lt;", "&gt;", "&amp;lt;", "&amp;gt;")
 """What is only written where everything is escaped; escaped twice it stands for itself."""
 _ENTITY = re.compile("|".join(_ENTITIES))
+_DOCUMENT = re.compile(r"\s*&lt;(?:!doctype|\?xml|html|svg)\b", re.IGNORECASE)
+"""How a whole document begins that was escaped: no markup file begins so, nor a text that only shows markup."""
 _MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md", ".mdx", ".markdown", ".xhtml")
 _PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
 _MARKDOWN_FILES = (".md", ".mdx", ".markdown")
@@ -469,12 +471,12 @@ def read_cdata(cur: Cursor, sink: Sink, closers: tuple[str, ...]) -> Steps:
 
 
 def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str:
-    """Undo entities where the whole value was clearly escaped and no markup file is being written."""
+    """Undo entities where the whole value was clearly escaped; of a markup file only where it is a whole document."""
     if "&" not in text or "<" in text or ">" in text:
         return text
     if not any(sign in text for sign in _SURE) and not (key == "command" and "&amp;&amp;" in text):
         return text
-    if _path_ends(others, _MARKUP_FILES):
+    if _path_ends(others, _MARKUP_FILES) and (_path_ends(others, _MARKDOWN_FILES) or not _DOCUMENT.match(text)):
         return text
     return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
 

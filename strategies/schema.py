@@ -90,7 +90,9 @@ class ToolSchema:
         whole = "\n".join(texts)
         if "array" not in prop.types:
             return Value(whole, (), f"`{name}` is given {len(texts)} times")
-        found = [read_text(prop.item(index), text) for index, text in enumerate(texts)]
+        found = [
+            read_text(prop.item(index), text if prop.is_string else text.strip()) for index, text in enumerate(texts)
+        ]
         mends = [mend for item in found for mend in item.mends]
         return judged(prop, Value([item.value for item in found], unique(mends)), whole)
 

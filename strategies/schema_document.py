@@ -90,6 +90,8 @@ class Prop:
 
     types: frozenset[str]
     enum: tuple[Any, ...] | None = None
+    is_untyped: bool = False
+    """Declared, but without a word on what it may be."""
     body: bool = False
     schema: Schema = field(factory=dict, repr=False)
     name: str = ""
@@ -103,8 +105,18 @@ class Prop:
 
     @property
     def only_string(self) -> bool:
-        """Nothing but a string is allowed."""
+        """Nothing but a string is allowed, or nothing is said: then text stays text."""
         return self.types == _STRING
+
+    @property
+    def may_be_null(self) -> bool:
+        """The word null alone means null: the schema allows it, or says nothing of a value that is no document."""
+        return "null" in self.types or (self.is_untyped and not self.body)
+
+    @property
+    def flows(self) -> bool:
+        """The text that comes is the value, so it can be shown before all of it is there."""
+        return self.only_string and not self.may_be_null
 
     def item(self, index: int) -> "Prop":
         """What the array's item at this index may be; it has no name of its own."""
@@ -139,6 +151,7 @@ class Document:
         prop = Prop(
             types=types or _STRING,
             enum=None if enum is None else tuple(enum),
+            is_untyped=isinstance(schema, Mapping) and not types and enum is None,
             body=name in BODY_PARAMETERS,
             schema=view,
             name=name,

@@ -59,10 +59,10 @@ def read_text(prop: Prop, text: str) -> Value:
     """The value that the text spells by the types allowed, else the text."""
     if not prop.is_string:
         return _convert(prop, text) or Value(text)
-    if prop.only_string:
+    if prop.flows:
         return Value(_enum_member(prop, text))
     trimmed = text.strip()
-    if "null" in prop.types and trimmed.lower() == "null" and not _lists(prop, text):
+    if prop.may_be_null and trimmed.lower() == "null" and not _lists(prop, text):
         return Value(None)
     if trimmed[:1] in ("{", "["):
         return _strict_container(prop, trimmed) or Value(text)

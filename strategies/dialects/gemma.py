@@ -72,7 +72,7 @@ class _Call:
     values: dict[str, Any] = field(factory=dict)
 
     def sink(self, key: str) -> Sink:
-        flows = self.schema.prop(key).only_string and key in self.schema.from_json({key: ""}).arguments
+        flows = self.schema.prop(key).flows and key in self.schema.from_json({key: ""}).arguments
         return Sink(self.arguments, key, body=False, flows=flows, trim=False, entities=False)
 
     def store(self, key: str, value: Any, sink: Sink) -> None:

@@ -156,7 +156,7 @@ def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
     call.arguments_seen.add(key)
     prop = call.schema.prop(key)
     kept = key in call.schema.from_json({key: ""}).arguments
-    flows = prop.only_string and kept and (kind == "string" or key in call.schema.properties)
+    flows = prop.flows and kept and (kind == "string" or key in call.schema.properties)
     sink = Sink(arguments, key, body=False, flows=flows, trim=False, entities=False)
     while True:
         if not (yield from cur.until(_CLOSE, sink)):

@@ -97,7 +97,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     call.mends += mends
     prop = call.schema.prop(key)
     is_prototype = call.is_prototype(key)
-    flows = prop.only_string and not mends and not is_prototype and key not in call.texts
+    flows = prop.flows and not mends and not is_prototype and key not in call.texts
     sink = Sink(arguments, key, body=True, flows=flows, trim=False, entities=False)
     node = yield from _node(cur, written, sink, 0)
     if is_prototype:

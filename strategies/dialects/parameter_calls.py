@@ -338,7 +338,7 @@ def read_parameter(
         arguments,
         key,
         body=edges != "all",
-        flows=(prop.only_string or typed) and shown and key not in call.texts and not proto,
+        flows=(prop.flows or typed) and shown and key not in call.texts and not proto,
         trim=edges != "none",
         paired=edges == "pair",
         entities=False,

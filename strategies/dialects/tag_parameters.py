@@ -61,7 +61,7 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     prop = call.schema.prop(key)
     if key in PROTOTYPE_KEYS and key not in call.schema.properties:
         arguments = Arguments(None)
-    sink = Sink(arguments, key, body=prop.body, flows=prop.only_string and key not in call.texts)
+    sink = Sink(arguments, key, body=prop.body, flows=prop.flows and key not in call.texts)
     call.sink = sink
     closers = (f"</{written}>", *(PARAMETER_CLOSERS if call.by_attribute else ()))
     if (yield from read_cdata(cur, sink, closers)):

@@ -71,6 +71,7 @@ def test_a_cut_object_is_never_completed(value, data):
         ("[1,2, ]", [1, 2], ("trailing_comma",)),
         ('{"a":"x"\n"b":"y"}', {"a": "x", "b": "y"}, ("missing_comma",)),
         ('{"a":1, // why\n "b":/* "x" */2}', {"a": 1, "b": 2}, ("comment",)),
+        ('{"a":"x\\\ty","b":"\\\n"}', {"a": "x\ty", "b": "\\\n"}, ("control_chars", "bad_escape")),
         ("{'a': 'it\\'s', \"b\": True, 'c': None}", {"a": "it's", "b": True, "c": None}, ("python_literal",)),
         ('{"a": """x "y"\nz"""}', {"a": 'x "y"\nz'}, ("python_literal",)),
         ("{path: 1, b-c: 2}", {"path": 1, "b-c": 2}, ("unquoted_keys",)),

@@ -143,16 +143,28 @@ def test_one_tool_is_read_once():
     assert schema_of(tool).tool is tool
 
 
-@settings(max_examples=200)
-@given(
-    text=st.one_of(
-        st.text(), st.sampled_from(["007", "true", "null", "1.10", '{"a":1}', "[1]", "<item>a</item>", " x ", ""])
-    )
+_WORDS = st.one_of(
+    st.text(), st.sampled_from(["007", "true", "null", "1.10", '{"a":1}', "[1]", "<item>a</item>", " x ", ""])
 )
-@pytest.mark.parametrize("name", ["path", "content", "any", "undeclared"])
+
+
+@settings(max_examples=200)
+@given(text=_WORDS)
+@pytest.mark.parametrize("name", ["path", "content", "undeclared"])
 def test_a_string_is_never_converted(name, text):
     assert schema().from_text(name, text) == Value(text)
     assert schema().from_json({name: text}).arguments == {name: text}
+
+
+@settings(max_examples=200)
+@given(text=_WORDS)
+def test_of_a_parameter_without_a_type_only_the_word_null_is_converted_and_only_as_text(text):
+    assert schema().from_text("any", text) == Value(None if text.strip().lower() == "null" else text)
+    assert schema().from_json({"any": text}).arguments == {"any": text}
+
+
+def test_a_document_without_a_type_is_never_converted():
+    assert schema({"content": {}}).from_text("content", "null") == Value("null")
 
 
 @pytest.mark.parametrize(
