@@ -1,12 +1,14 @@
 """Sample values for the example of a call: they fit the type and the name of their parameter."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from gateway.core.tools import Tool
-from strategies.documentation import forms, is_plain_name, properties, required_names, resolved, types
+from strategies.documentation import forms, is_plain_name, types
+from strategies.schema import schema_of
+from strategies.schema_document import Document, Schema, properties, required
 
 __all__ = ["sample_arguments"]
 
@@ -59,20 +61,20 @@ _MAX_GIVEN = 50
 
 def sample_arguments(tool: Tool) -> dict[str, Any]:
     """Every required parameter and the first optional one, with values that fit their types and names."""
-    root = tool.parameters
-    return _Samples(root, tool.name).fields(resolved(root, root), 0)
+    schema = schema_of(tool)
+    return _Samples(schema.document, tool.name).fields(schema.view, 0)
 
 
 class _Samples:
     """Makes sample values for one tool; past the bound nested values stay empty."""
 
-    def __init__(self, root: Mapping[str, Any], tool: str) -> None:
-        self._root = root
+    def __init__(self, document: Document, tool: str) -> None:
+        self._document = document
         self._tool = tool
         self._left = _MAX_SAMPLES
 
-    def fields(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        required = required_names(schema)
+    def fields(self, schema: Schema, depth: int) -> dict[str, Any]:
+        needed = frozenset(required(schema))
         chosen: dict[str, Any] = {}
         has_optional = False
         for name, raw in properties(schema).items():
@@ -80,18 +82,18 @@ class _Samples:
                 break
             if not is_plain_name(name):
                 continue
-            if name in required or not has_optional:
-                chosen[name] = self._value(name, resolved(raw, self._root), depth)
-            has_optional = has_optional or name not in required
+            if name in needed or not has_optional:
+                chosen[name] = self._value(name, self._document.view(raw), depth)
+            has_optional = has_optional or name not in needed
         return chosen
 
-    def _value(self, name: str, schema: Mapping[str, Any], depth: int) -> Any:
+    def _value(self, name: str, schema: Schema, depth: int) -> Any:
         self._left -= 1
         schema = self._settled(schema)
         for value in islice(_given(schema), _MAX_GIVEN):
             if _is_plain(value):
                 return value
-        kinds = types(schema, self._root)
+        kinds = types(self._document, schema)
         match next((kind for kind in kinds if kind != "null"), "null" if kinds else "string"):
             case "object":
                 return self._object(schema, depth)
@@ -108,32 +110,32 @@ class _Samples:
             case _:
                 return _sample_text(f"{self._tool}_{name}" if name == "pattern" else name, schema)
 
-    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _object(self, schema: Schema, depth: int) -> dict[str, Any]:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
             return {}
         return self.fields(schema, depth + 1)
 
-    def _array(self, name: str, schema: Mapping[str, Any], depth: int) -> list[Any]:
+    def _array(self, name: str, schema: Schema, depth: int) -> list[Any]:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
             return []
         least = schema.get("minItems")
         count = min(max(least, 1), 3) if isinstance(least, int) else 1
-        items = resolved(schema.get("items"), self._root)
+        items = self._document.view(schema.get("items"))
         return [self._value(name, items, depth + 1) for _ in range(count)]
 
-    def _settled(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _settled(self, schema: Schema) -> Schema:
         """The schema with its unions decided: the first alternative that is more than null."""
         for _ in range(_SAMPLE_DEPTH):
-            options = forms(schema, self._root)
+            options = forms(self._document, schema)
             if not options:
                 break
-            chosen = next((form for form in options if types(form, self._root) != ["null"]), options[0])
+            chosen = next((form for form in options if types(self._document, form) != ["null"]), options[0])
             rest = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}
             schema = {**rest, **chosen}
         return schema
 
 
-def _given(schema: Mapping[str, Any]) -> Iterator[object]:
+def _given(schema: Schema) -> Iterator[object]:
     """Values that the schema itself names, best first."""
     if "const" in schema:
         yield schema["const"]
@@ -157,14 +159,14 @@ def _by_name(table: Sequence[tuple[tuple[str, ...], Any]], name: str) -> Any:
     return next((value for keys, value in table if any(key in words or f"{key}s" in words for key in keys)), None)
 
 
-def _sample_text(name: str, schema: Mapping[str, Any]) -> str:
+def _sample_text(name: str, schema: Schema) -> str:
     form = schema.get("format")
     if isinstance(form, str) and form in _SAMPLE_FORMATS:
         return _SAMPLE_FORMATS[form]
     return _by_name(_SAMPLE_TEXTS, name) or "example"
 
 
-def _within(value: float, schema: Mapping[str, Any]) -> float:
+def _within(value: float, schema: Schema) -> float:
     """The value moved into the declared bounds."""
     low, over = _bound(schema, "minimum"), _bound(schema, "exclusiveMinimum")
     high, under = _bound(schema, "maximum"), _bound(schema, "exclusiveMaximum")
@@ -179,6 +181,6 @@ def _within(value: float, schema: Mapping[str, Any]) -> float:
     return value
 
 
-def _bound(schema: Mapping[str, Any], key: str) -> float | None:
+def _bound(schema: Schema, key: str) -> float | None:
     value = schema.get(key)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -39,32 +39,37 @@ def _unwrapped(schema: Schema) -> Schema:
 class ToolSchema:
     """The parameters of one tool: reading, converting and checking their values."""
 
-    __slots__ = ("_document", "_root", "_views", "body_keys", "properties", "required", "tool")
+    __slots__ = ("_views", "body_keys", "document", "properties", "required", "root", "tool")
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
-        self._root: Schema = _unwrapped(tool.parameters)
-        self._document = Document(self._root)
-        view = self._document.view(self._root)
-        self._views = (view, *map(self._document.view, branches(view)))
+        self.root: Schema = _unwrapped(tool.parameters)
+        self.document = Document(self.root)
+        view = self.document.view(self.root)
+        self._views = (view, *map(self.document.view, branches(view)))
         self.properties: Mapping[str, Prop] = MappingProxyType(
-            {name: self._document.prop(name, schema) for name, schema in self._document.every_property(view).items()}
+            {name: self.document.prop(name, schema) for name, schema in self.document.every_property(view).items()}
         )
         self.required: frozenset[str] = frozenset(required(view))
         self.body_keys: tuple[str, ...] = tuple(
             name for name, prop in self.properties.items() if prop.body and prop.is_string
         )
 
+    @property
+    def view(self) -> Schema:
+        """The whole schema with its reference followed and what `allOf` adds merged in."""
+        return self._views[0]
+
     def prop(self, name: str) -> Prop:
         """The parameter of this name; an undeclared one is a string unless the schema says otherwise."""
         found = self.properties.get(name)
-        return found if found is not None else self._document.prop(name, self._member(name))
+        return found if found is not None else self.document.prop(name, self._member(name))
 
     def declares(self, name: str) -> bool:
         """Whether the schema names this parameter, itself or by a pattern."""
         if name in self.properties:
             return True
-        return any(self._document.patterned(view, name) not in (None, False) for view in self._views)
+        return any(self.document.patterned(view, name) not in (None, False) for view in self._views)
 
     def takes(self, name: str) -> bool:
         """Whether a parameter of this name may be given; a schema that says nothing of others takes them."""
@@ -73,10 +78,10 @@ class ToolSchema:
     def _member(self, name: str) -> Any:
         """What the schema says of a parameter that it does not name; alternatives rule out what none of them takes."""
         root, *alternatives = self._views
-        found = self._document.member(root, name)
+        found = self.document.member(root, name)
         if found is not None or not alternatives:
             return found
-        others = [self._document.member(view, name) for view in alternatives]
+        others = [self.document.member(view, name) for view in alternatives]
         return next((other for other in others if other is not False), False)
 
     def from_text(self, name: str, text: str) -> Value:
@@ -98,7 +103,7 @@ class ToolSchema:
 
     def from_tags(self, text: str) -> Adapted | None:
         """All arguments as child tags; `None` if the text is no such markup."""
-        found = from_markup(self._document.prop("", self._root), text)
+        found = from_markup(self.document.prop("", self.root), text)
         return Adapted(found.value, found.mends) if found is not None and isinstance(found.value, dict) else None
 
     def from_json(self, arguments: Mapping[str, Any]) -> Adapted:
@@ -107,7 +112,7 @@ class ToolSchema:
         An optional argument that is null against its type is left out.
         """
         mends: list[str] = []
-        work = Walk(self._document, mends)
+        work = Walk(self.document, mends)
         kept: dict[str, Any] = {}
         for key, value in arguments.items():
             if key in _PROTOTYPE_KEYS and key not in self.properties:
@@ -123,7 +128,7 @@ class ToolSchema:
         prop = self.properties.get(key)
         if prop is None or key in self.required:
             return False
-        types = self._document.types(prop.schema)
+        types = self.document.types(prop.schema)
         return bool(types) and "null" not in types
 
     def fill_nullable(self, arguments: Mapping[str, Any]) -> Adapted:
@@ -147,7 +152,7 @@ class ToolSchema:
 
     def check(self, arguments: Mapping[str, Any]) -> str | None:
         """Why these arguments are not a call of this tool, in words; `None` if they are."""
-        return Walk(self._document, []).fault(dict(arguments), self._root, "", 0)
+        return Walk(self.document, []).fault(dict(arguments), self.root, "", 0)
 
     def _from_string(self, text: str) -> Adapted | None:
         try:

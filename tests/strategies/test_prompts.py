@@ -234,10 +234,12 @@ def test_a_schema_that_multiplies_itself_is_cut_short() -> None:
         ({"items": {}}, "array"),
         (
             {"enum": ["a", 1, 1.5, None, True, [], {}]},
-            "string or integer or number or null or boolean or array or object",
+            "string or integer or number or boolean or object or array or null",
         ),
         ({"const": 1}, "integer"),
-        ({"type": "nonsense"}, "any"),
+        ({"type": "any"}, "any"),
+        ({"type": "nonsense"}, "string"),
+        ({"type": "string", "nullable": True}, "string or null"),
         ({"type": ["array", "null"], "items": {"type": "integer"}}, "array of integer or null"),
         ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, "string or array"),
     ],
@@ -246,10 +248,29 @@ def test_types_are_told_in_words(schema: dict[str, Any], told: str) -> None:
     assert parameter_lines(tool({"x": schema}))[0].split(" - ")[0] == f"- x: (optional) {told}"
 
 
+def test_a_schema_in_a_wrapper_is_told_as_it_is_read() -> None:
+    inner = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    wrapped = Tool(name="probe", parameters={"jsonSchema": inner})
+    assert parameter_lines(wrapped) == ["- city: (required) string"]
+    assert sample_arguments(wrapped) == {"city": "Paris"}
+    text = section(RENDERERS["hermes"], [wrapped], parallel=False)
+    line = text.split("\n<tools>\n")[1].split("\n</tools>\n")[0]
+    assert json.loads(line)["function"]["parameters"] == inner
+
+
+def test_what_all_of_holds_is_told_however_deep() -> None:
+    base = {"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]}
+    deep = {"allOf": [base, {"properties": {"b": {"type": "integer"}}}]}
+    assert parameter_lines(Tool(name="probe", parameters=deep)) == [
+        "- a: (required) string",
+        "- b: (optional) integer",
+    ]
+
+
 def test_alternatives_with_fields_are_listed() -> None:
     forms = [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"const": "b"}]
     assert parameter_lines(tool({"x": {"oneOf": forms}})) == [
-        "- x: (optional) object or string",
+        "- x: (optional) string or object",
         "  - one form: object",
         "    - a: (required) string",
         '  - one form: string - always: "b"',
