@@ -59,12 +59,13 @@ def stream_to_body(data: bytes) -> bytes:
             for choice in chunk.pop("choices", None) or []:
                 choices.setdefault(choice.get("index") or 0, _Gathered()).add(choice)
             answer.update({key: value for key, value in chunk.items() if value is not None})
+        whole = [choices[index].whole(index) for index in sorted(choices)]
     except (BadChunk, AttributeError, TypeError, ValueError) as error:
         raise UpstreamBadReply("the model server's answer is not a chat completion") from error
     if not done and not all(choice.is_finished for choice in choices.values()):
         raise UpstreamTruncated("the model server's answer ended too early")
     answer["object"] = "chat.completion"
-    answer["choices"] = [choices[index].whole(index) for index in sorted(choices)]
+    answer["choices"] = whole
     return msgspec.json.encode(answer)
 
 

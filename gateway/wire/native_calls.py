@@ -11,10 +11,14 @@ from typing import Any
 import msgspec
 from attrs import define, field
 
+from gateway.wire.jsonscan import JsonScanner
+
 __all__ = ["NativeCalls"]
 
 Rename = Callable[[str], str | None]
 """The tool that a name which nobody declared certainly means."""
+_ANY_DEPTH = 1 << 62
+"""The scanner only counts, so how deep arguments nest is for whoever decodes them."""
 
 
 @define
@@ -23,18 +27,23 @@ class _Call:
     id: str
     name: str
     pieces: list[str] = field(factory=list)
+    _scanner: JsonScanner = field(factory=lambda: JsonScanner(_ANY_DEPTH))
+    _scanned: int = 0
+    """How many pieces the scanner has seen."""
 
-    def is_complete(self) -> bool:
-        try:
-            msgspec.json.decode("".join(self.pieces))
-        except (ValueError, RecursionError):
-            return False
-        return True
+    def has_ended(self) -> bool:
+        """A whole value has come; each piece is looked at once, however often this is asked."""
+        text = "".join(self.pieces[self._scanned :]).lstrip()
+        self._scanned = len(self.pieces)
+        return self._scanner.feed(text) >= 0 or self._scanner.is_scalar
 
     def is_usable(self) -> bool:
         """The arguments are an object, or nothing at all."""
         arguments = "".join(self.pieces).strip()
-        return not arguments or (arguments[0] == "{" and self.is_complete())
+        try:
+            return not arguments or isinstance(msgspec.json.decode(arguments), dict)
+        except (ValueError, RecursionError):
+            return False
 
 
 class NativeCalls:
@@ -110,7 +119,7 @@ class NativeCalls:
             call = None if name or not self._calls else self._calls[-1]
         if call is None or not call_id or call_id == call.id or not name:
             return call
-        return None if call.is_complete() else call
+        return None if call.has_ended() else call
 
     def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> None:
         number = len(self._calls)
@@ -119,17 +128,7 @@ class NativeCalls:
             self._set_index(delta, number)
         elif index in self._at:
             self._set_index(delta, number, "index_repeated")
-        if not isinstance(delta.get("id"), str) or not delta["id"]:
-            delta["id"] = self._make_id("native")
-            self.mended.append("id_missing")
-        if delta.get("type") is None:
-            delta["type"] = "function"
-            self.mended.append("type_missing")
-        self._repair_name(function)
-        name = function.get("name")
-        call = _Call(index=delta["index"], id=delta["id"], name=name if isinstance(name, str) else "")
-        call.pieces.append(_text(function.get("arguments")))
-        self._calls.append(call)
+        call = self._begun(delta, function, delta["index"])
         self._at[index if isinstance(index, int) else call.index] = call
 
     def _go_on(self, call: _Call, delta: dict[str, Any], function: dict[str, Any]) -> None:
@@ -148,17 +147,24 @@ class NativeCalls:
         call.pieces.append(_text(function.get("arguments")))
 
     def _mend_whole(self, call: dict[str, Any]) -> None:
-        if not isinstance(call.get("id"), str) or not call["id"]:
-            call["id"] = self._make_id("native")
+        function = call.get("function")
+        function = function if isinstance(function, dict) else {}
+        self._arguments(function)
+        self._begun(call, function, len(self._calls))
+
+    def _begun(self, given: dict[str, Any], function: dict[str, Any], index: int) -> _Call:
+        """One more call, with what the first words of it must hold."""
+        if not isinstance(given.get("id"), str) or not given["id"]:
+            given["id"] = self._make_id("native")
             self.mended.append("id_missing")
-        if call.get("type") is None:
-            call["type"] = "function"
+        if given.get("type") is None:
+            given["type"] = "function"
             self.mended.append("type_missing")
-        if isinstance(call.get("function"), dict):
-            self._arguments(call["function"])
-            self._repair_name(call["function"])
-        name, pieces = _name_of(call), [_arguments_of(call)]
-        self._calls.append(_Call(index=len(self._calls), id=call["id"], name=name, pieces=pieces))
+        self._repair_name(function)
+        call = _Call(index=index, id=given["id"], name=_text(function.get("name")))
+        call.pieces.append(_text(function.get("arguments")))
+        self._calls.append(call)
+        return call
 
     def _repair_name(self, function: dict[str, Any]) -> None:
         name = function.get("name")
@@ -181,18 +187,6 @@ class NativeCalls:
         self.mended.append(fault)
 
 
-def _name_of(call: dict[str, Any]) -> str:
-    function = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _arguments_of(call: dict[str, Any]) -> str:
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    return _text(arguments)
-
-
-def _text(arguments: object) -> str:
-    """A piece of arguments; what is neither text nor an object is passed on, and is no piece of any."""
-    return arguments if isinstance(arguments, str) else ""
+def _text(value: object) -> str:
+    """A name or a piece of arguments; what is no text is passed on, and is none of any."""
+    return value if isinstance(value, str) else ""

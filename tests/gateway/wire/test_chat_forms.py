@@ -51,7 +51,15 @@ def test_error_in_a_stream_stays_the_error():
     assert json.loads(stream_to_body(b"data: " + json.dumps(fault).encode() + b"\n\n")) == fault
 
 
-@pytest.mark.parametrize("bad", [b"data: {\n\n", b'data: {"choices": [1]}\n\n', b'data: {"choices": 3}\n\n'])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"data: {\n\n",
+        b'data: {"choices": [1]}\n\n',
+        b'data: {"choices": 3}\n\n',
+        b'data: {"choices": [{"index": "a", "delta": {}}, {"index": 1, "delta": {}}]}\n\n',
+    ],
+)
 def test_what_is_no_chat_stream_is_refused(bad):
     with pytest.raises(UpstreamBadReply):
         stream_to_body(bad)

@@ -1,6 +1,7 @@
 """Structured calls as servers really send them: what is certain is mended, what is right is left alone."""
 
 import json
+import time
 from copy import deepcopy
 from typing import Any
 
@@ -137,6 +138,31 @@ def test_other_id_within_unfinished_arguments_is_the_same_call() -> None:
     deltas = [delta(0, "call_a", name="read", arguments='{"p": '), delta(0, "call_b", name="read", arguments="1}")]
     found, _ = mended(deltas)
     assert found == [{"id": "call_a", "name": "read", "arguments": '{"p": 1}'}]
+
+
+def test_an_id_of_its_own_in_every_piece_costs_linear_time() -> None:
+    pieces = ['{"text": "', *["}, "] * 60_000, '"}']
+    native = calls()
+    started = time.process_time()
+    for number, piece in enumerate(pieces):
+        native.mend_deltas([delta(0, f"call_{number}", name="write", arguments=piece)])
+    assert time.process_time() - started < 2
+    assert native.calls == [("call_0", "write", "".join(pieces))]
+
+
+@pytest.mark.parametrize("first", ["null", '"a"', " [] ", '{"p": "}"}'])
+def test_any_whole_value_ends_a_call(first: str) -> None:
+    native = calls()
+    native.mend_deltas([delta(0, "call_a", name="read", arguments=first)])
+    native.mend_deltas([delta(0, "call_b", name="list", arguments="{}")])
+    assert [arguments for _, _, arguments in native.calls] == [first, "{}"]
+
+
+def test_white_space_is_no_value() -> None:
+    native = calls()
+    for piece in (" ", "\n", '{"p": 1}'):
+        native.mend_deltas([delta(0, f"call_{len(piece)}{ord(piece[0])}", name="read", arguments=piece)])
+    assert [arguments for _, _, arguments in native.calls] == [' \n{"p": 1}']
 
 
 def test_delta_without_a_function_gets_an_index_and_no_more() -> None:
