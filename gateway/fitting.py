@@ -14,7 +14,9 @@ from gateway.core.events import Note
 from gateway.core.tools import Tool
 from gateway.wire.kinds.lowering import without
 from gateway.wire.kinds.port import Kind
+from gateway.wire.openai_chat import declared_tool
 from strategies.base import AsksAgain, Attempt, Prepared
+from strategies.calls import arguments_of, call_id, function_name, function_of
 from strategies.schema import ToolSchema, schema_of
 
 __all__ = ["Fitting", "held_to_schemas", "misfits"]
@@ -78,30 +80,22 @@ class Fitting:
     def faults(self, calls: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
         """Which of the calls do not fit, by their place, with their tools, and why."""
         for at, call in enumerate(calls):
-            function = call.get("function") if isinstance(call, dict) else None
-            name = function.get("name") if isinstance(function, dict) else None
-            if isinstance(function, dict) and isinstance(name, str):
-                fault = self._fault(name, function.get("arguments"))
-                if fault is not None:
-                    yield at, name, fault
+            name = function_name(call)
+            fault = self._fault(name, function_of(call).get("arguments")) if name is not None else None
+            if name is not None and fault is not None:
+                yield at, name, fault
 
     def _told(self, attempt: Attempt) -> Attempt:
         told = {
-            str(attempt.calls[at].get("id") or f"call_{at}"): f"the tool was not run: {fault}"
+            call_id(attempt.calls[at], at): f"the tool was not run: {fault}"
             for at, _, fault in self.faults(attempt.calls)
         }
         return evolve(attempt, refusals={**told, **attempt.refusals}) if told else attempt
 
     def _fault(self, name: str, arguments: object) -> str | None:
         schema = self.schemas.get(name)
-        if schema is None:
-            return None
-        if isinstance(arguments, str):
-            try:
-                arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
-            except (ValueError, RecursionError):
-                return None  # that it is no JSON is seen elsewhere
-        return schema.check(arguments) if isinstance(arguments, dict) else None
+        given = arguments_of(arguments) if schema is not None else None
+        return None if schema is None or given is None else schema.check(given)
 
 
 def _tools(body: bytes) -> Iterator[Tool]:
@@ -109,8 +103,4 @@ def _tools(body: bytes) -> Iterator[Tool]:
         tools = msgspec.json.decode(body).get("tools")
     except (ValueError, RecursionError, AttributeError):
         return
-    for tool in tools if isinstance(tools, list) else ():
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if isinstance(function, dict) and isinstance(function.get("name"), str):
-            parameters = function.get("parameters")
-            yield Tool(name=function["name"], parameters=parameters if isinstance(parameters, dict) else {})
+    yield from filter(None, map(declared_tool, tools if isinstance(tools, list) else ()))

@@ -10,6 +10,7 @@ from gateway.core.events import End, Note, Start, Verdict
 from gateway.guarded import GuardedReader
 from gateway.wire.chat_chunks import BadChunk, decode_object
 from strategies.base import AsksAgain, Attempt, Prepared, Translates
+from strategies.calls import function_of
 from strategies.mapped import translation_of
 from strategies.mapping import Refusal
 from strategies.reader import CUT_REASONS
@@ -106,18 +107,13 @@ def _is_list(message: dict[str, Any]) -> bool:
     return isinstance(message.get("tool_calls"), list)
 
 
-def _function(call: dict[str, Any]) -> dict[str, Any]:
-    function = call.get("function")
-    return function if isinstance(function, dict) else {}
-
-
 def _size(calls: Sequence[dict[str, Any]]) -> int:
-    return sum(len(str(_function(call).get("arguments"))) for call in calls)
+    return sum(len(str(function_of(call).get("arguments"))) for call in calls)
 
 
 def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:
     """Usable, or of a kind or a tool that is not known here and so not to be judged."""
-    function = _function(call)
+    function = function_of(call)
     name = function.get("name")
     if not function or not isinstance(name, str):
         return True
@@ -127,7 +123,7 @@ def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:
 def _native_calls(calls: Any, ask: AsksAgain) -> list[SecondCall]:
     found = []
     for call in calls if isinstance(calls, list) else ():
-        function = _function(call) if isinstance(call, dict) else {}
+        function = function_of(call)
         name, arguments = function.get("name"), function.get("arguments")
         if isinstance(name, str) and ask.is_usable(name, arguments):
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()

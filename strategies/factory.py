@@ -14,7 +14,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from gateway.core.rules import Rule
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
 from strategies.base import Options, Prepared, ToolExecutionStrategy
 from strategies.intent import Overhearing, asks_for_tools
 from strategies.xml_text import XmlTextStrategy
@@ -55,7 +55,6 @@ MODEL_STRATEGIES = (
     ("qwen*", PROMPTED),
     ("qwq*", PROMPTED),
 )
-TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 
 
 @frozen(kw_only=True)

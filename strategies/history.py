@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from json import dumps
 from typing import Any
 
-import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.errors import InvalidToolResults
 from gateway.core.tools import ToolSet
+from strategies.calls import arguments_of
 from strategies.rendering import CannotExpress, Renderer
 
 __all__ = ["History", "render_history"]
@@ -207,15 +207,8 @@ def _name_of(function: Mapping[str, Any]) -> str:
 
 def _decoded(arguments: object) -> dict[str, Any]:
     """The call's arguments; what is no JSON object is shown as it was, under one name."""
-    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
-        return {}
-    value = arguments
-    if isinstance(arguments, str):
-        try:
-            value = msgspec.json.decode(arguments)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            value = arguments
-    return value if isinstance(value, dict) else {"arguments": arguments}
+    given = {} if arguments is None else arguments_of(arguments)
+    return {"arguments": arguments} if given is None else given
 
 
 def _as_text(value: object) -> str:

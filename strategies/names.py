@@ -13,7 +13,7 @@ from attrs import frozen
 from gateway.core.tools import Tool, ToolSet
 from strategies.schema import ToolSchema
 
-__all__ = ["Resolved", "acts", "function_name", "repair_name", "resolve", "resolve_parameter"]
+__all__ = ["Resolved", "acts", "repair_name", "resolve", "resolve_parameter"]
 
 _MAX_NAME = 256
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
@@ -107,13 +107,6 @@ class Resolved:
 
     tool: Tool
     mends: tuple[str, ...] = ()
-
-
-def function_name(entry: object) -> str | None:
-    """The name in a declared tool, a call or a choice of a tool, if it has one."""
-    function = entry.get("function") if isinstance(entry, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def resolve(name: str, tools: ToolSet, *, aliases: bool = True) -> Resolved | None:

@@ -14,6 +14,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.tools import Tool
+from gateway.wire.openai_chat import is_system
 
 __all__ = [
     "MARKER",
@@ -80,13 +81,13 @@ def firm_instruction(name: str | None) -> str:
 
 def holds_section(messages: Iterable[Mapping[str, Any]]) -> bool:
     """A system prompt of this conversation carries our section already: the marker on a line of its own."""
-    texts = (text for message in messages if _is_system(message) for text in _texts(message.get("content")))
+    texts = (text for message in messages if is_system(message) for text in _texts(message.get("content")))
     return any(f"\n{MARKER}\n" in f"\n{text}" for text in texts if MARKER in text)
 
 
 def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """The messages with `text` behind the client's first system prompt, or in a new one where none leads."""
-    if not messages or not _is_system(messages[0]):
+    if not messages or not is_system(messages[0]):
         return [{"role": "system", "content": text}, *messages]
     first = messages[0]
     content = first.get("content")
@@ -98,10 +99,6 @@ def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str,
     else:
         joined = text
     return [{**first, "content": joined}, *messages[1:]]
-
-
-def _is_system(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "developer")
 
 
 def _texts(content: object) -> Iterator[str]:

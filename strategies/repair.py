@@ -10,23 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
 from typing import Any
 
-import msgspec
 from attrs import Factory, field, frozen
 
 from gateway.core.events import Note
 from gateway.core.tools import Tool, ToolSet
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
 from strategies.base import Attempt
+from strategies.calls import arguments_of, call_id, function_name, function_of
 from strategies.dialects import BY_ID
-from strategies.names import function_name
 from strategies.provenance import Provenance
 from strategies.rendering import CannotExpress, Renderer
 from strategies.samples import sample_arguments
 from strategies.schema import schema_of
 
-__all__ = ["FORCING", "UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
+__all__ = ["UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
 
-FORCING = ("required", "any")
+_FORCING = ("required", "any")
 
 _STRONG = frozenset("ABC")
 UNTRANSLATABLE = "the arguments cannot be carried out: "
@@ -56,15 +55,14 @@ class Demand:
 def demanded(choice: object) -> Demand:
     """What a request's `tool_choice` demands."""
     if isinstance(choice, str):
-        return Demand(required=choice in FORCING)
+        return Demand(required=choice in _FORCING)
     if not isinstance(choice, dict):
         return Demand()
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, dict):
-        return Demand(required=allowed.get("mode") in FORCING)
-    function = choice.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return Demand(required=True, name=name) if isinstance(name, str) else Demand()
+        return Demand(required=allowed.get("mode") in _FORCING)
+    name = function_name(choice)
+    return Demand(required=name is not None, name=name)
 
 
 @frozen(kw_only=True)
@@ -102,15 +100,15 @@ class Repairs:
 
     def is_usable(self, name: object, arguments: object) -> bool:
         """Whether a structured call names a declared tool and has an object for arguments."""
-        return isinstance(name, str) and name in self.tools and _is_object(arguments)
+        return isinstance(name, str) and name in self.tools and arguments_of(arguments) is not None
 
     def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
         """Whether a call's arguments are those of the example, and not what the model had meant before."""
         tool = self.tools.get(name)
         if tool is None or not any(tool in self._shown(attempt) for attempt in attempts):
             return False
-        shown, given = sample_arguments(tool), msgspec.json.decode(arguments)
-        if not isinstance(given, dict) or any(key not in shown or shown[key] != given[key] for key in given):
+        shown, given = sample_arguments(tool), arguments_of(arguments)
+        if given is None or any(key not in shown or shown[key] != given[key] for key in given):
             return False
         said = "".join(attempt.content + dumps(attempt.calls, default=str) for attempt in attempts)
         return any(isinstance(value, str) and value not in said for value in given.values())
@@ -131,10 +129,8 @@ class Repairs:
         messages = [*self.messages]
         for attempt in attempts:
             messages.extend(self._correction(attempt))
-        own = dict.fromkeys(("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"))
-        return self.request.replace(
-            messages=messages, stream=False, stream_options=None, **(own if self.renderer is not None else {})
-        )
+        own = {} if self.renderer is None else dict.fromkeys(TOOL_FIELDS)
+        return self.request.replace(messages=messages, stream=False, stream_options=None, **own)
 
     def tool_of(self, note: Note) -> Tool | None:
         """The declared tool that a candidate names."""
@@ -164,7 +160,7 @@ class Repairs:
                 "tool_calls": [_readable(call, at) for at, call in enumerate(attempt.calls)],
             }
             for at, call in enumerate(attempt.calls):
-                yield {"role": "tool", "tool_call_id": _id_of(call, at), "content": self._on_call(call, at, attempt)}
+                yield {"role": "tool", "tool_call_id": call_id(call, at), "content": self._on_call(call, at, attempt)}
             return
         if attempt.content.strip():
             yield {"role": "assistant", "content": attempt.content}
@@ -196,10 +192,12 @@ class Repairs:
         return f"{said} of one of the tools is required now. This is how `{tool.name}` is called:\n\n{form}"
 
     def _on_call(self, call: Mapping[str, Any], at: int, attempt: Attempt) -> str:
-        if not attempt.refusals:
+        refusal = attempt.refusals.get(call_id(call, at))
+        if refusal:
+            return f"Error: {refusal}"
+        if arguments_of(function_of(call).get("arguments")) is None:
             return self._on_arguments(call)
-        refusal = attempt.refusals.get(_id_of(call, at))
-        return f"Error: {refusal}" if refusal else "Not done, as another call of the same message could not be."
+        return "Not done, as another call of the same message could not be."
 
     def _on_arguments(self, call: Mapping[str, Any]) -> str:
         said = "The tool was not run: the arguments of the call are not a JSON object."
@@ -301,31 +299,15 @@ def _next_parameter(seen: str, start: int, closing: str) -> int:
 # --- structured calls ------------------------------------------------------------------------------------------------
 
 
-def _is_object(arguments: object) -> bool:
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError):
-            return False
-    return isinstance(arguments, dict)
-
-
-def _id_of(call: Mapping[str, Any], at: int) -> str:
-    given = call.get("id")
-    return given if isinstance(given, str) and given else f"call_{at}"
-
-
 def _readable(call: Mapping[str, Any], at: int) -> dict[str, Any]:
     """A call with arguments that a server's template can decode: what is no object is shown under one name."""
-    function = call.get("function")
-    function = function if isinstance(function, dict) else {}
-    arguments = function.get("arguments")
+    arguments = function_of(call).get("arguments")
     shown = arguments if isinstance(arguments, str) else dumps(arguments)
     return {
-        "id": _id_of(call, at),
+        "id": call_id(call, at),
         "type": "function",
         "function": {
             "name": function_name(call) or "",
-            "arguments": shown if _is_object(shown) else dumps({"arguments": shown}),
+            "arguments": dumps({"arguments": shown}) if arguments_of(shown) is None else shown,
         },
     }

@@ -6,20 +6,19 @@ from typing import Any, Protocol
 
 from gateway.core.errors import InvalidRequest, TooManyTools
 from gateway.core.tools import Tool, ToolSet
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
 from strategies.base import AnswerReader, Options, Prepared, Shape
+from strategies.calls import function_name
 from strategies.history import render_history
 from strategies.mending import mend
-from strategies.names import function_name
 from strategies.prompts import add_section, firm_instruction, holds_section, section
 from strategies.renderers import RENDERERS, renderer
 from strategies.rendering import Renderer
-from strategies.repair import FORCING, Demand, repairs
+from strategies.repair import Demand, demanded, repairs
 
 __all__ = ["MakesReaders", "XmlPromptStrategy"]
 
 _USABLE_NAME = pattern(r"[A-Za-z0-9_-]{1,64}\Z")
-_REMOVED = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 
 
 class MakesReaders(Protocol):
@@ -84,7 +83,7 @@ class XmlPromptStrategy:
 
 def _encoded(request: ChatRequest, messages: list[dict[str, Any]]) -> bytes:
     try:
-        return request.replace(messages=messages, **dict.fromkeys(_REMOVED))
+        return request.replace(messages=messages, **dict.fromkeys(TOOL_FIELDS))
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
 
@@ -110,7 +109,7 @@ def _offered(request: ChatRequest, options: Options, warnings: list[str]) -> tup
     tools = _usable(request, warnings)
     if len(tools) > options.limits.max_tools:
         raise TooManyTools(f"{len(tools)} tools are more than the {options.limits.max_tools} allowed", param="tools")
-    return _chosen(ToolSet(tools), request.tool_choice)
+    return _allowed(ToolSet(tools), request.tool_choice)
 
 
 def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
@@ -131,25 +130,16 @@ def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
     return usable
 
 
-def _chosen(tools: ToolSet, choice: object) -> tuple[ToolSet, Demand]:
-    if isinstance(choice, str):
-        return tools, Demand(required=choice in FORCING)
-    if not isinstance(choice, dict):
-        return tools, Demand()
-    allowed = choice.get("allowed_tools")
-    if isinstance(allowed, dict):
-        names = {function_name(entry) for entry in _listed(allowed)}
-        return ToolSet(_present(tools, names)), Demand(required=allowed.get("mode") in FORCING)
-    name = function_name(choice)
-    if name is None:
-        return tools, Demand()
-    _present(tools, {name})
-    return tools, Demand(required=True, name=name)
-
-
-def _listed(allowed: Mapping[str, Any]) -> list[Any]:
+def _allowed(tools: ToolSet, choice: object) -> tuple[ToolSet, Demand]:
+    demand = demanded(choice)
+    if demand.name is not None:
+        _present(tools, {demand.name})
+    allowed = choice.get("allowed_tools") if isinstance(choice, dict) else None
+    if not isinstance(allowed, dict):
+        return tools, demand
     entries = allowed.get("tools")
-    return entries if isinstance(entries, list) else []
+    names = {function_name(entry) for entry in (entries if isinstance(entries, list) else ())}
+    return ToolSet(_present(tools, names)), demand
 
 
 def _present(tools: ToolSet, names: Iterable[str | None]) -> list[Tool]:

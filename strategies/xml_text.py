@@ -12,7 +12,7 @@ from attrs import evolve
 
 from gateway.core.client import Client
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import ChatRequest, is_system
 from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
 from strategies.clients import TextClient, recognise
 from strategies.dialect import TAGS
@@ -197,7 +197,7 @@ def _reminded(request: ChatRequest, client: TextClient) -> bytes:
     reminder = _reminder(client)
     for index, message in enumerate(request.messages[:2]):
         content = message.get("content")
-        if message["role"] not in ("system", "developer"):
+        if not is_system(message):
             continue
         if isinstance(content, str):
             added: Any = content if content.endswith(reminder) else content + SEPARATOR + reminder

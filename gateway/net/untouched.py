@@ -17,9 +17,9 @@ from gateway.net.streams import pump
 from gateway.net.turn import Turn
 from gateway.net.upstream import UpstreamReply
 from gateway.shadow import Beside, UntouchedBody, UntouchedStream
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
 from strategies.base import Options, Prepared
-from strategies.factory import TOOL_FIELDS, Selection
+from strategies.factory import Selection
 
 __all__ = ["UNTOUCHED_ARMS", "in_turns", "options_for", "untouched"]
 

@@ -8,13 +8,14 @@ from attrs import field, frozen
 
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.reporting.tallies import COUNTED_SIGNS, Labels, is_sent
+from gateway.wire.openai_chat import TOOL_FIELDS
 
 __all__ = ["Call", "Case", "case_of", "fixture", "is_confirmed", "is_doubted", "masked", "parse_fixture", "request_of"]
 
 Mask = Callable[[str], str]
 
 SCHEMA_VERSION = 1
-_ASKED = ("messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+_ASKED = ("messages", *TOOL_FIELDS)
 _MAX_DEPTH = 64
 _MASKED = "[nested too deeply]"
 

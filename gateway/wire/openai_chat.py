@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -10,8 +11,10 @@ from attrs import evolve, frozen
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
 
-__all__ = ["ChatRequest", "parse_request"]
+__all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_request"]
 
+TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+"""The fields of a request that offer tools."""
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -113,23 +116,28 @@ def _tools(value: Any) -> list[Tool]:
         return []
     if not isinstance(value, list):
         raise InvalidRequest("tools must be a list", param="tools")
-    tools = []
     for index, entry in enumerate(value):
         if not isinstance(entry, dict):
             raise InvalidRequest("each tool must be an object", param=f"tools[{index}]")
-        function = entry.get("function")
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
-            continue
-        parameters = function.get("parameters")
-        description = function.get("description")
-        tools.append(
-            Tool(
-                name=function["name"],
-                description=description if isinstance(description, str) else "",
-                parameters=parameters if isinstance(parameters, dict) else {},
-            )
-        )
-    return tools
+    return [tool for tool in map(declared_tool, value) if tool is not None]
+
+
+def declared_tool(entry: object) -> Tool | None:
+    """The function that an entry of `tools` declares; None for one without a name."""
+    function = entry.get("function") if isinstance(entry, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+        return None
+    parameters, description = function.get("parameters"), function.get("description")
+    return Tool(
+        name=function["name"],
+        description=description if isinstance(description, str) else "",
+        parameters=parameters if isinstance(parameters, dict) else {},
+    )
+
+
+def is_system(message: Mapping[str, Any]) -> bool:
+    """Whether a message instructs."""
+    return message.get("role") in ("system", "developer")
 
 
 def _tool_choice(value: Any) -> Any:

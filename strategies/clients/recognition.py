@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.core.client import Client
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import ChatRequest, is_system
 from strategies.clients.cline import CLINE
 from strategies.clients.kilo import KILO
 from strategies.clients.profile import Profile
@@ -39,7 +39,7 @@ def recognise(request: ChatRequest, client: Client) -> TextClient | None:
 def system_prompt(request: ChatRequest, *, anyone: bool = False) -> str | None:
     """The text of the first system prompt; of the first message at all where clients send it as `anyone`'s."""
     for message in request.messages[:2]:
-        if message["role"] in ("system", "developer"):
+        if is_system(message):
             return _text(message.get("content"))
     return _text(request.messages[0].get("content")) if anyone else None
 

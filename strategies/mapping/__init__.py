@@ -14,15 +14,15 @@ from attrs import evolve, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.openai_chat import ChatRequest
+from strategies.calls import arguments_of, function_name
 from strategies.jsonish import dumps
 from strategies.mapping.apply_patch import APPLY_PATCH
 from strategies.mapping.clients import Client, ClientCall
-from strategies.mapping.conversation import base_id, decoded, part_id, translated
+from strategies.mapping.conversation import base_id, part_id, translated
 from strategies.mapping.operations import Create, Lines, Refusal
 from strategies.mapping.seen import Seen
 from strategies.mapping.surface import Surface
 from strategies.mapping.text_editor import TEXT_EDITOR
-from strategies.names import function_name
 
 __all__ = ["MAPPINGS", "CallBack", "Mapped", "Refusal", "ToolMapping", "base_id", "part_id"]
 
@@ -66,7 +66,7 @@ class Mapped:
         """The client's calls for one call of the model; a call of any other tool is the client's already."""
         if name != self.surface.name:
             return (CallBack(name=name, arguments=arguments),)
-        given = decoded(arguments)
+        given = arguments_of(arguments)
         if given is None:
             return Refusal("The arguments are not a JSON object.")
         calls = self._calls(given)

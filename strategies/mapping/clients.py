@@ -14,6 +14,7 @@ from typing import Any
 from attrs import Factory, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
+from strategies.calls import function_name
 from strategies.clients.sight import undo_entities
 from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS
 from strategies.mapping.entities import written as entities_written
@@ -31,7 +32,6 @@ from strategies.mapping.forms import (
     Window,
 )
 from strategies.mapping.operations import Create, Delete, Insert, Lines, Listing, Operation, Refusal, Replace, View
-from strategies.names import function_name
 from strategies.schema import schema_of
 from strategies.schema_values import is_same
 

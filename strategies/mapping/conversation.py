@@ -12,12 +12,13 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from strategies.jsonish import JsonFault, dumps, loads_strict
+from strategies.calls import arguments_of
+from strategies.jsonish import dumps
 from strategies.mapping.clients import Client
 from strategies.mapping.operations import Operation, Refusal
 from strategies.mapping.surface import Surface
 
-__all__ = ["base_id", "decoded", "part_id", "translated"]
+__all__ = ["base_id", "part_id", "translated"]
 
 _PART = re.compile(r"(?P<base>.+)_(?P<number>[1-9][0-9]{0,3})of(?P<count>[1-9][0-9]{0,3})", re.DOTALL)
 _SHARED = "This edit was made together with the one before it; the result stands there."
@@ -34,16 +35,6 @@ def base_id(call_id: str) -> str:
     """The id of the call that this one is a part of; its own, if of none."""
     part = _PART.fullmatch(call_id)
     return part["base"] if part is not None else call_id
-
-
-def decoded(arguments: object) -> dict[str, Any] | None:
-    """The arguments of a call, if they are an object."""
-    if isinstance(arguments, str):
-        try:
-            arguments = loads_strict(arguments) if arguments.strip() else {}
-        except JsonFault:
-            return None
-    return arguments if isinstance(arguments, dict) else None
 
 
 def translated(messages: Sequence[Message], surface: Surface, client: Client) -> list[Message]:
@@ -150,7 +141,7 @@ class _Translation:
     def _did(self, call: Any) -> tuple[str, tuple[Operation, ...]] | None:
         """The tool of a call and what it did."""
         tool = self.client.called(call)
-        arguments = decoded(call["function"].get("arguments")) if tool is not None else None
+        arguments = arguments_of(call["function"].get("arguments")) if tool is not None else None
         if tool is None or arguments is None:
             return None
         operations = tool.read(arguments)

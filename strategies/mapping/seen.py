@@ -11,9 +11,9 @@ from typing import Any
 
 from attrs import define, field
 
+from strategies.calls import arguments_of
 from strategies.mapping.blocks import parted
 from strategies.mapping.clients import Client
-from strategies.mapping.conversation import decoded
 from strategies.mapping.forms import BlockText
 from strategies.mapping.operations import Lines, Operation, Refusal, Replace, View, as_lines
 
@@ -83,7 +83,7 @@ def _reads(client: Client, calls: object) -> Iterator[tuple[str, frozenset[str]]
         tool = client.called(call)
         if tool is None or View not in tool.form.does:
             continue
-        operations = tool.read(decoded(call["function"].get("arguments")) or {}) or ()
+        operations = tool.read(arguments_of(call["function"].get("arguments")) or {}) or ()
         yield _id(call.get("id")), frozenset(operation.path for operation in operations)
 
 

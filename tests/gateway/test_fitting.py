@@ -68,6 +68,16 @@ def test_what_is_wrong_is_told_with_the_call() -> None:
     assert messages[-1]["tool_call_id"] == "d"
 
 
+def test_every_call_of_a_message_is_told_its_own_fault() -> None:
+    nameless = {**call("pick", '{"n": 3}'), "id": 7}
+    attempt = Attempt(content="", calls=(nameless, call("plain", "{oops", "d"), call("plain", "{}", "e")))
+    told = json.loads(fitting().body([attempt]))["messages"][-3:]
+    assert [message["tool_call_id"] for message in told] == ["call_0", "d", "e"]
+    assert "must be" in told[0]["content"]
+    assert "not a JSON object" in told[1]["content"]
+    assert "another call" in told[2]["content"]
+
+
 def test_misfits_of_a_message_are_found() -> None:
     held = held_to_schemas(prepared(pick=SCHEMA), OpenAiKind(), ["enum"])
     found = misfits(

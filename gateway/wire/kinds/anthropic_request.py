@@ -27,7 +27,6 @@ from gateway.wire.kinds.requests import (
     choice_of,
     effort_of,
     functions_of,
-    is_system,
     messages_of,
     number_of,
     parts_of,
@@ -36,6 +35,7 @@ from gateway.wire.kinds.requests import (
     token_limit,
     tool_calls_of,
 )
+from gateway.wire.openai_chat import is_system
 
 __all__ = ["AnthropicOptions", "messages_request"]
 

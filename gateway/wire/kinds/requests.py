@@ -28,7 +28,6 @@ __all__ = [
     "choice_of",
     "effort_of",
     "functions_of",
-    "is_system",
     "messages_of",
     "number_of",
     "parts_of",
@@ -105,11 +104,6 @@ def messages_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
             raise InvalidRequest("the message has no role that is known", param=f"messages[{index}].role")
     return messages
-
-
-def is_system(message: Mapping[str, Any]) -> bool:
-    """Whether a message instructs."""
-    return message["role"] in ("system", "developer")
 
 
 def parts_of(content: object, *, where: str) -> Iterator[Part]:
