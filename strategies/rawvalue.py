@@ -266,6 +266,10 @@ def read_value(
             seen_call_close = True
             if way.lenient:
                 return "by_call"
+        elif kind == "stray_close" and not nested and not (yield from _text_follows(cur, tag)):
+            seen_call_close = True
+            if way.lenient:
+                return "by_call"
         elif kind == "param" and not nested and markup.may_follow(name):
             if way.lenient:
                 return "by_next"
@@ -328,6 +332,17 @@ def _next_tag(cur: Cursor, markup: Markup, key: str) -> Steps:
         if tag is None or markup.kind(tag, key)[0] != "noise":
             return tag
         cur.pos += len(tag)
+
+
+def _text_follows(cur: Cursor, tag: str) -> Steps:
+    """Whether words stand behind a tag, and no other tag or the end."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    following = yield from cur.peek(1)
+    cur.back(start)
+    cur.anchor = None
+    return following not in ("", "<")
 
 
 def _ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:

@@ -147,8 +147,10 @@ class Call:
             return "close"
         if form.call_close.match(tag):
             return "call_close"
-        if form.section_close.match(tag) or form.wrong_close.match(tag):
+        if form.section_close.match(tag):
             return "section_close"
+        if form.wrong_close.match(tag):
+            return "stray_close"
         if tag in _NOISE:
             return "noise"
         return "loose" if tag == form.stub or form.loose.match(tag) else "other"
@@ -271,7 +273,7 @@ def _opens_well(cur: Cursor, call: Call) -> Steps:
     if tag is None:
         return False
     kind, _ = call.kind(tag, "")
-    if kind in ("param", "call_close", "section_close", "noise") or tag == _NAMED_AS_TEXT:
+    if kind in ("param", "call_close", "section_close", "stray_close", "noise") or tag == _NAMED_AS_TEXT:
         return True
     plain = _PLAIN_TAG.match(tag)
     call.own_tags = bool(
@@ -399,7 +401,7 @@ def _named_as_text(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         if not (yield from cur.until("<", pieces.append)):
             raise Reject("value not closed", attempted=True)
         tag = yield from cur.tag()
-        if tag == _NAMED_AS_TEXT or (tag and call.kind(tag, key)[0] in ("call_close", "section_close")):
+        if tag == _NAMED_AS_TEXT or (tag and call.kind(tag, key)[0] in ("call_close", "section_close", "stray_close")):
             break
         size = len(tag) if tag else 1
         pieces.append(cur.text[cur.pos : cur.pos + size])
