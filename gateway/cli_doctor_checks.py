@@ -118,10 +118,19 @@ async def _asked(upstream: Upstream) -> list[Finding]:
             ask.method, upstream.url(ask), headers=headers, data=ask.body or None, allow_redirects=False
         ) as response,
     ):
-        body = await response.content.read(MAX_LISTING_BYTES)
-        found = [_answered(upstream, response.status, body)]
+        found = [_answered(upstream, response.status, await _body(response))]
         found += _clock(response.headers.get("Date"))
         return found
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The listing whole, in however many pieces it comes; one that is too large is cut, and so is none."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MAX_LISTING_BYTES:
+            break
+    return bytes(body)
 
 
 def _answered(upstream: Upstream, status: int, body: bytes) -> Finding:

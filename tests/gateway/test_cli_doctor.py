@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from gateway.app import Gateway
 from gateway.cli_doctor import doctor
-from tests.support.faulty_upstream import FaultyUpstream, answer, answer_json, hang, raw
+from tests.support.faulty_upstream import Connection, FaultyUpstream, Received, answer, answer_json, hang, raw
 
 LISTING = {"object": "list", "data": [{"id": name} for name in ("qwen3", "glm-5", "m", "n")]}
 
@@ -74,6 +74,22 @@ async def test_the_models_of_the_upstream_are_named(environ: dict[str, str], ups
     assert found["upstream"][0]["message"] == f"{upstream.url} has qwen3, glm-5, m and 1 more"
     assert (code, found["clock"][0]["level"]) == (1, "fault")
     assert "sk-canary-77" not in json.dumps(found)
+
+
+async def test_a_long_list_of_models_is_read_to_its_end(environ: dict[str, str], upstream: FaultyUpstream) -> None:
+    listing = {"data": [{"id": f"model-{number}", "description": "x" * 1000} for number in range(400)]}
+
+    async def in_pieces(connection: Connection, received: Received) -> None:
+        body = json.dumps(listing).encode()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+        for start in range(0, len(body), 50_000):
+            await connection.send(body[start : start + 50_000])
+            await asyncio.sleep(0)
+
+    upstream.script = in_pieces
+    code, found = await examined({**environ, "UPSTREAM_URL": upstream.url})
+    assert found["upstream"][0]["message"] == f"{upstream.url} has model-0, model-1, model-2 and 397 more"
+    assert code == 0
 
 
 @pytest.mark.parametrize(
