@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import click
 
 from gateway import __version__
+from gateway.cli_exits import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SETTINGS
+from gateway.cli_options import colour_option, json_option
 
 # What else a command needs it imports itself: help is there at once, and `main` catches Ctrl-C during an import.
 if TYPE_CHECKING:
     from gateway.config import Settings
 
 __all__ = ["cli", "main"]
-
-EXIT_FAILED = 1
-EXIT_SETTINGS = 78
-EXIT_INTERRUPTED = 130
 
 _MODULES = {name: f"gateway.cli_{name}" for name in ("doctor", "export", "reload", "replay", "report", "rollout")}
 _MAX_ANSWER_BYTES = 64 << 20
@@ -42,19 +40,6 @@ class _Commands(click.Group):
             return super().get_command(context, name)
         command = getattr(import_module(_MODULES[name]), name)
         return cast("click.Command", command)
-
-
-def _colours(context: click.Context, _: click.Parameter, wanted: bool | None) -> None:
-    context.color = context.color if wanted is None else wanted
-
-
-_colour = click.option(
-    "--color/--no-color",
-    default=None,
-    expose_value=False,
-    callback=_colours,
-    help="Use colours; by default on a terminal.",
-)
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -121,10 +106,10 @@ def serve(context: click.Context) -> None:
 
 
 @cli.command(short_help="Print the settings in force, and every fault in them.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--color/--no-color", "colour", default=None, help="Use colours; by default on a terminal.")
+@json_option
+@colour_option
 @click.pass_context
-def check(context: click.Context, as_json: bool, colour: bool | None) -> None:
+def check(context: click.Context, as_json: bool) -> None:
     """Print the effective settings, secrets masked, and every fault in them.
 
     Nothing is started and nothing is connected to. Exits with 78 if there is a fault.
@@ -138,14 +123,15 @@ def check(context: click.Context, as_json: bool, colour: bool | None) -> None:
     from gateway.cli_check import report
 
     found = checked(os.environ)
-    report(found, as_json=as_json, colour=colour)
+    report(found, as_json=as_json, colour=context.color)
     context.exit(EXIT_SETTINGS if found.faults else 0)
 
 
 @cli.command()
 @click.option("--markdown", is_flag=True, help="Print Markdown tables.")
-@click.option("--color/--no-color", "colour", default=None, help="Use colours; by default on a terminal.")
-def settings(markdown: bool, colour: bool | None) -> None:
+@colour_option
+@click.pass_context
+def settings(context: click.Context, markdown: bool) -> None:
     """Print every setting with its default and its meaning.
 
     \b
@@ -155,7 +141,7 @@ def settings(markdown: bool, colour: bool | None) -> None:
     """
     from gateway.cli_check import show_reference
 
-    show_reference(markdown=markdown, colour=colour)
+    show_reference(markdown=markdown, colour=context.color)
 
 
 @cli.command(name="try", short_help="Show the calls in a model's answer, with scores and reasons.")
@@ -166,8 +152,8 @@ def settings(markdown: bool, colour: bool | None) -> None:
 @click.option("--chunks", type=click.IntRange(1), default=1, show_default=True, help="Read it in this many pieces.")
 @click.option("--min-confidence", default="0.90", show_default=True, help="Score below which a candidate is text.")
 @click.option("--finish", default="stop", show_default=True, help="Finish reason of the answer, such as length.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@_colour
+@json_option
+@colour_option
 def try_(
     file: BinaryIO,
     tools_file: BinaryIO | None,
@@ -210,8 +196,8 @@ def try_(
 
 @cli.command(short_help="List the forms of tool calls that are read.")
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@_colour
+@json_option
+@colour_option
 def dialects(name: str | None, as_json: bool) -> None:
     """List the forms of tool calls that are read, with an example each; NAME narrows the list.
 

@@ -10,6 +10,8 @@ import click
 from attrs import asdict, frozen
 
 from gateway.cli_banner import listening_url
+from gateway.cli_exits import EXIT_FAILED, EXIT_SETTINGS
+from gateway.cli_options import json_option
 from gateway.config import Settings, inspect
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "doctor", "probe"]
 
-EXIT_FAILED = 1
-EXIT_SETTINGS = 78
 PROBE_TIMEOUT_S = 3.0
 
 _SCHEMA_VERSION = 1
@@ -37,7 +37,7 @@ class Finding:
 
 @click.command(short_help="See whether everything that the gateway needs is there.")
 @click.option("--probe", "only_probe", is_flag=True, help="Ask only whether the running gateway takes requests.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 @click.pass_context
 def doctor(context: click.Context, only_probe: bool, as_json: bool) -> None:
     """See whether everything that the gateway needs is reachable and sane.

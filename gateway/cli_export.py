@@ -12,8 +12,9 @@ import click
 import msgspec
 from attrs import define
 
+from gateway.cli_exits import EXIT_NOT_ENOUGH
 from gateway.cli_replay import Rereader
-from gateway.cli_store import EXIT_NOT_ENOUGH, Period, Progress, effective_settings, period_options, stored
+from gateway.cli_store import Period, Progress, effective_settings, period_options, stored
 from gateway.config import Settings
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.reporting.cases import Case, case_of, fixture, is_confirmed, is_doubted, masked

@@ -10,15 +10,12 @@ from pathlib import Path
 import click
 from attrs import frozen
 
+from gateway.cli_exits import EXIT_FAILED, EXIT_SETTINGS, EXIT_UNREACHABLE, EXIT_USAGE
+from gateway.cli_options import Amount, json_option
 from gateway.config import inspect
 from gateway.supervisor_status import Status, read_status
 
 __all__ = ["Outcome", "reload"]
-
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_UNREACHABLE = 5
-EXIT_SETTINGS = 78
 
 _SCHEMA_VERSION = 1
 _LOOK_S = 0.05
@@ -43,9 +40,11 @@ class Outcome:
     type=click.Path(dir_okay=False),
     help="File that the gateway wrote its process id to; by default what GATEWAY_PID_FILE says.",
 )
-@click.option("--timeout", "timeout_s", default=120.0, show_default=True, help="Seconds to wait for the outcome.")
+@click.option(
+    "--timeout", "timeout_s", type=Amount(0), default=120.0, show_default=True, help="Seconds to wait for the outcome."
+)
 @click.option("--dry-run", is_flag=True, help="Find the gateway, and ask it for nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 @click.pass_context
 def reload(
     context: click.Context, restart: bool, pid_file: str | None, timeout_s: float, dry_run: bool, as_json: bool

@@ -10,7 +10,9 @@ import click
 import msgspec
 from attrs import define, evolve, field, frozen
 
-from gateway.cli_store import EXIT_FINDINGS, Period, Progress, effective_settings, period_options, stored
+from gateway.cli_exits import EXIT_FINDINGS
+from gateway.cli_options import json_option
+from gateway.cli_store import Period, Progress, effective_settings, period_options, stored
 from gateway.cli_try import Reading, declared_tools, pieces, read, read_with, well_known_tools
 from gateway.config import Settings
 from gateway.core.client import Client
@@ -41,7 +43,7 @@ _UNTOUCHED = frozenset({"control", "dry_run"})
 @click.option("--tools", "tools_file", type=click.File("rb"), help="JSON file with the tools of a plain answer.")
 @click.option("--model", default="unknown", show_default=True, help="Model that wrote a plain answer.")
 @click.option("--fail-on", type=click.Choice(["differences"]), help="Exit with 3 if anything is read differently.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 @click.pass_context
 def replay(
     context: click.Context,

@@ -12,16 +12,9 @@ import msgspec
 from attrs import frozen
 
 from gateway import __version__
-from gateway.cli_store import (
-    EXIT_FINDINGS,
-    EXIT_NOT_ENOUGH,
-    Period,
-    Progress,
-    effective_settings,
-    period_options,
-    stored,
-    written,
-)
+from gateway.cli_exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
+from gateway.cli_options import colour_option, json_option
+from gateway.cli_store import Period, Progress, effective_settings, period_options, stored, written
 from gateway.config import Settings
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
@@ -40,7 +33,7 @@ _FAIL_ON = (_NOT_READY, *(gate.replace("_", "-") for gate in GATES))
 
 @click.group(invoke_without_command=True, short_help="Say what the records show: is the next step safe?")
 @period_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, allow_dash=True), help="Write one HTML file.")
 @click.option(
@@ -49,7 +42,7 @@ _FAIL_ON = (_NOT_READY, *(gate.replace("_", "-") for gate in GATES))
     type=click.Choice(_FAIL_ON),
     help="Exit with 3 if the verdict is not ready, or if this gate is not met; may be given more than once.",
 )
-@click.option("--color/--no-color", "colour", default=None, help="Use colours; by default on a terminal.")
+@colour_option
 @click.pass_context
 def report(
     context: click.Context,
@@ -60,7 +53,6 @@ def report(
     as_markdown: bool,
     html_file: str | None,
     fail_on: tuple[str, ...],
-    colour: bool | None,
 ) -> None:
     """Say what the records of a period show: is the next step of the rollout safe, and what could go wrong?
 
@@ -75,7 +67,6 @@ def report(
       toolgate report label --sample 50
     """
     if context.invoked_subcommand is not None:
-        context.color = context.color if colour is None else colour
         return
     if as_json + as_markdown + (html_file == "-") > 1:
         raise click.UsageError("only one document goes to stdout: --json, --markdown or --html -")
@@ -95,7 +86,7 @@ def report(
     elif html_file is None:
         from gateway.reporting.terminal import show
 
-        show(figures, colour=colour)
+        show(figures, colour=context.color)
     context.exit(exit_code(figures, fail_on))
 
 

@@ -13,7 +13,9 @@ from typing import Any, NoReturn, TypeVar
 import click
 from attrs import evolve, frozen
 
-from gateway.cli_store import EXIT_FINDINGS, effective_settings, stored
+from gateway.cli_exits import EXIT_FAILED, EXIT_FINDINGS, EXIT_USAGE
+from gateway.cli_options import json_option
+from gateway.cli_store import effective_settings, stored
 from gateway.config import Settings
 from gateway.core.ports import Store, StoreError
 from gateway.core.records import DecisionRecord
@@ -39,9 +41,6 @@ from gateway.reporting.words import moment
 
 __all__ = ["rollout"]
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-
 _SCHEMA_VERSION = 1
 _ATTEMPTS = 50
 _OPERATOR = "operator"
@@ -65,7 +64,7 @@ class _Shared:
 Decide = Callable[[_Shared, float], Change]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def rollout() -> None:
     """See and change who gets transformed answers.
 
@@ -85,7 +84,6 @@ def rollout() -> None:
     """
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 _dry = click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
@@ -100,13 +98,13 @@ def _changing(default_reason: str) -> Callable[[Callable[..., Decide]], Callable
         def command(*, yes: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
             _change(decision(by=_who(), **given), yes=yes, dry_run=dry_run, as_json=as_json)
 
-        return reason(_yes(_dry(_json(command))))
+        return reason(_yes(_dry(json_option(command))))
 
     return command_of
 
 
 @rollout.command(short_help="Print where the rollout stands, and what the next step needs.")
-@_json
+@json_option
 def status(as_json: bool) -> None:
     """Print where the rollout stands, the judge's evidence, and the gates before the next step.
 

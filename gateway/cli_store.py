@@ -12,13 +12,13 @@ from urllib.parse import unquote
 import click
 from attrs import frozen
 
+from gateway.cli_exits import EXIT_SETTINGS, EXIT_UNREACHABLE
+from gateway.cli_options import Amount
 from gateway.config import Settings, load
 from gateway.core.errors import ConfigError
 from gateway.core.ports import Store, StoreError
 
 __all__ = [
-    "EXIT_FINDINGS",
-    "EXIT_NOT_ENOUGH",
     "Moment",
     "Period",
     "Progress",
@@ -27,11 +27,6 @@ __all__ = [
     "stored",
     "written",
 ]
-
-EXIT_FINDINGS = 3
-EXIT_NOT_ENOUGH = 4
-EXIT_UNREACHABLE = 5
-EXIT_SETTINGS = 78
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,9 +92,10 @@ class Period:
             raise click.UsageError("--since and --days exclude each other")
         end = until if until is not None else datetime.now(UTC).timestamp()
         start = since if since is not None else end - timedelta(days=days or _DEFAULT_DAYS).total_seconds()
+        start = max(0.0, start)
         if not start < end:
             raise click.UsageError("the period ends before it begins")
-        return cls(max(0.0, start), end)
+        return cls(start, end)
 
 
 def period_options(command: F) -> F:
@@ -111,7 +107,7 @@ def period_options(command: F) -> F:
         ),
         click.option(
             "--days",
-            type=click.FloatRange(0, _MAX_DAYS, min_open=True),
+            type=Amount(0, _MAX_DAYS, min_open=True),
             help="Length of the period in days; 7 by default.",
         ),
     ):

@@ -30,6 +30,7 @@ from attrs import define, frozen
 
 from gateway import config
 from gateway.cli_banner import PATIENCE_S, greet, listening_url, patience
+from gateway.cli_exits import EXIT_FAILED, EXIT_SETTINGS
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.notify import Notifier
@@ -41,8 +42,6 @@ from gateway.telemetry.logs import configure_logging
 
 __all__ = ["Pace", "Supervisor", "supervise"]
 
-EXIT_FAILED = 1
-EXIT_SETTINGS = 78
 FIXED = ("host", "port", "workers", "pid_file", "metrics_sd_file")
 """Settings that even new workers cannot change: they are the supervisor's own."""
 

@@ -22,6 +22,7 @@ from aiohttp import web
 from attrs import define, frozen
 
 from gateway.app import Gateway, Orders, run
+from gateway.cli_exits import EXIT_FAILED, EXIT_SETTINGS
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, Draining
 from gateway.net.context import Shared
@@ -31,8 +32,6 @@ from gateway.supervisor_status import target_of
 
 __all__ = ["LaneServer", "Part", "WorkerPost", "main"]
 
-EXIT_FAILED = 1
-EXIT_SETTINGS = 78
 BEAT_S = 1.0
 ORPHAN_DRAIN_S = 3.0
 """A worker without a supervisor makes room for a new one: its port must not be held for the whole drain time."""

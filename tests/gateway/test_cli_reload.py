@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli_reload import reload
+from gateway.supervisor_status import read_status
 from tests.support.processes import Program
 
 ANSWERS = """
@@ -137,6 +138,13 @@ def test_a_gateway_that_says_nothing_is_not_waited_for_for_ever(gateway: Gateway
     result = run("--timeout", "0.2", pid_file=gateway.pid_file)
     assert result.exit_code == 1
     assert "has said nothing for 0.2 s" in result.stderr
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
+def test_a_time_that_is_none_asks_the_gateway_for_nothing(gateway: Gateway, seconds: str) -> None:
+    gateway.start()
+    assert run("--timeout", seconds, pid_file=gateway.pid_file).exit_code == 2
+    assert read_status(str(gateway.pid_file)).reloads == 0
 
 
 def test_a_gateway_that_ends_instead_is_noticed(gateway: Gateway) -> None:

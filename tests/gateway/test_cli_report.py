@@ -159,6 +159,8 @@ def test_faulty_settings_are_78(stores):
         ("--since", "-1d"),
         ("--days", "0"),
         ("--days", "-1"),
+        ("--days", "nan"),
+        ("--until", "1969-12-31"),
         ("--since", "1h", "--days", "1"),
         ("--since", "1h", "--until", "2h"),
     ],
