@@ -1,11 +1,6 @@
 """`toolgate export`: records as training pairs or as regression fixtures, one JSON document per line."""
 
 import asyncio
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
@@ -14,7 +9,7 @@ from attrs import define
 
 from gateway.cli_exits import EXIT_NOT_ENOUGH
 from gateway.cli_replay import Rereader
-from gateway.cli_store import Period, Progress, effective_settings, period_options, stored
+from gateway.cli_store import Period, Progress, effective_settings, output, period_options, stored
 from gateway.config import Settings
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.reporting.cases import Case, case_of, fixture, is_confirmed, is_doubted, masked
@@ -31,7 +26,12 @@ _ASKED = ("messages", "tools", "tool_choice", "parallel_tool_calls")
 @click.option("--fixtures", "kind", flag_value="fixtures", help="Answers with the calls that they are read as.")
 @period_options
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, allow_dash=True), default="-", help="File; stdout by default."
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    default="-",
+    help="File, which you alone may read; stdout by default.",
 )
 @click.pass_context
 def export(
@@ -40,7 +40,7 @@ def export(
     since: float | None,
     until: float | None,
     days: float | None,
-    output: str,
+    path: str,
 ) -> None:
     """Write a period's answers as JSON lines: training pairs, or fixtures for `toolgate replay`.
 
@@ -55,7 +55,7 @@ def export(
     """
     settings, period = effective_settings(), Period.of(since, until, days)
     exporter = _Exporter(Rereader.of(settings), kind)
-    with _opened(output) as file:
+    with output(path, is_private=True) as file:
         _write(settings, period, exporter, file)
     click.echo(exporter.summary(), err=True)
     context.exit(0 if exporter.written else EXIT_NOT_ENOUGH)
@@ -142,23 +142,3 @@ def _write(settings: Settings, period: Period, exporter: _Exporter, file: Binary
 
     with Progress(period) as progress:
         asyncio.run(work())
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
-    """The file, which is there whole or not at all; it holds conversations, so nobody else may read it."""
-    if path == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            yield file
-        part.replace(target)
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()

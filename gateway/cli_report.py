@@ -14,7 +14,7 @@ from attrs import frozen
 from gateway import __version__
 from gateway.cli_exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
 from gateway.cli_options import colour_option, json_option
-from gateway.cli_store import Period, Progress, effective_settings, period_options, stored, written
+from gateway.cli_store import Period, Progress, effective_settings, output, period_options, stored
 from gateway.config import Settings
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
@@ -74,7 +74,8 @@ def report(
     if html_file is not None:
         from gateway.reporting.html import render as render_html
 
-        written(html_file, render_html(figures))
+        with output(html_file) as file:
+            file.write(render_html(figures).encode())
         if html_file != "-":
             click.echo(f"Wrote {html_file}.", err=True)
     if as_json:

@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
 from urllib.parse import unquote
 
 import click
@@ -23,9 +23,9 @@ __all__ = [
     "Period",
     "Progress",
     "effective_settings",
+    "output",
     "period_options",
     "stored",
-    "written",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -185,17 +185,33 @@ class Progress:
         self._done = max(self._done, done)
 
 
-def written(path: str, text: str) -> None:
-    """Put a document into a file, whole or not at all, or on stdout for `-`."""
+@contextmanager
+def output(path: str, *, is_private: bool = False) -> Iterator[BinaryIO]:
+    """Where a document goes: stdout for `-`, else a file that is there whole or not at all.
+
+    A private one can be read by its owner alone. What is there and is no file, such as a pipe or a device, is written
+    to and stays what it is.
+    """
     if path == "-":
-        click.echo(text, nl=False)
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
-    target = Path(path)
+    is_special = os.path.exists(path) and not os.path.isfile(path)
+    mode = 0o600 if is_private else 0o666
+    try:
+        with open(path, "wb") if is_special else _replacing(Path(os.path.realpath(path)), mode) as file:
+            yield file
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def _replacing(target: Path, mode: int) -> Iterator[BinaryIO]:
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        part.write_text(text, encoding="utf-8")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            yield file
         part.replace(target)
-    except OSError as error:
+    finally:
         with suppress(OSError):
             part.unlink()
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error

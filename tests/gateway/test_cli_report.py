@@ -111,6 +111,19 @@ def test_a_file_that_cannot_be_written_is_said_to_be_one(stores, tmp_path):
     assert "cannot be written" in result.stderr
 
 
+def test_a_link_stays_a_link_and_a_pipe_a_pipe(stores, tmp_path):
+    (tmp_path / "shown.html").symlink_to(tmp_path / "week.html")
+    (tmp_path / "week.html").write_text("older")
+    run(*PERIOD, "--html", str(tmp_path / "shown.html"), environ=settings(stores / "week.db"))
+    assert (tmp_path / "shown.html").is_symlink()
+    assert (tmp_path / "week.html").read_text().startswith("<!DOCTYPE html>")
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        run(*PERIOD, "--html", str(tmp_path / "pipe"), environ=settings(stores / "week.db"))
+        assert reader.communicate(timeout=10)[0].endswith("</html>\n")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_gates_that_are_not_met_are_3_only_when_asked_for(stores):
     environ = settings(stores / "week.db")
     assert run(*PERIOD, environ=environ).exit_code == 0
