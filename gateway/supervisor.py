@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 
 import attrs
 import structlog
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from gateway import config
 from gateway.cli_banner import PATIENCE_S, greet, listening_url, patience
@@ -91,6 +91,17 @@ class _Restart:
     left: list[Worker]
 
 
+@define(kw_only=True)
+class _Reload:
+    """A reload under way: who has not answered yet, and what those who did found wrong."""
+
+    candidate: Settings | None
+    """The settings as they are read here; a later replacement gets them once a worker has taken them."""
+    due: float
+    waiting: list[Worker]
+    faults: list[str] = field(factory=list)
+
+
 class Supervisor:
     """Keeps `settings.workers` workers on as many lanes; `run` returns the exit code."""
 
@@ -116,8 +127,7 @@ class Supervisor:
         self._passed_over: set[int] = set()
         self._selector = selectors.DefaultSelector()
         self._restart: _Restart | None = None
-        self._candidate: Settings | None = None
-        self._reload_due: float | None = None
+        self._reload: _Reload | None = None
         self._stopping = False
         self._explain_at: float | None = None
         self._ever_ready = False
@@ -296,7 +306,7 @@ class Supervisor:
                 case "leaving" if worker.state == "serving":
                     self._leaves_unasked(worker)
                 case "reloaded":
-                    self._has_reloaded(worker, tuple(word["faults"]))
+                    self._has_reloaded(worker, word["faults"])
 
     def _is_ready(self, worker: Worker, metrics: str | None) -> None:
         if worker.state != "starting":
@@ -308,7 +318,7 @@ class Supervisor:
             self._settings = worker.settings
             self._dismiss(worker.replaces, patient=True)
             worker.replaces = None
-        if worker.reload_pending:
+        if self._reload is not None and worker in self._reload.waiting:
             worker.channel.say(do="reload")
         self._publish()
 
@@ -407,35 +417,40 @@ class Supervisor:
     # Reload and restart -------------------------------------------------------------------------------------------
 
     def _begin_reload(self) -> None:
-        """Every worker reads the settings anew, in place; a later replacement gets them once one has taken them."""
+        """Every worker reads the settings anew, in place; one that is not ready yet does so then."""
         if self._stopping:
             return
         self._notifier.reloading()
+        candidate = None
         with suppress(ConfigError):  # the workers say so
-            self._candidate = config.reload(self._environ, default_log_format=self._settings.log_format)
-        self._reload_due = self._now() + self._pace.reload_s
-        for worker in self._workers:
-            worker.reload_pending = worker.state != "leaving"
+            candidate = config.reload(self._environ, default_log_format=self._settings.log_format)
+        waiting = [worker for worker in self._workers if worker.state != "leaving"]
+        self._reload = _Reload(candidate=candidate, due=self._now() + self._pace.reload_s, waiting=waiting)
+        for worker in waiting:
             if worker.state == "serving":
                 worker.channel.say(do="reload")
 
-    def _has_reloaded(self, worker: Worker, faults: tuple[str, ...]) -> None:
-        worker.reload_pending, worker.faults = False, faults
-        if not faults and self._candidate is not None:
-            self._settings = worker.settings = self._kept(self._candidate)
+    def _has_reloaded(self, worker: Worker, faults: Sequence[str]) -> None:
+        reload = self._reload
+        if reload is None or worker not in reload.waiting:
+            return
+        reload.waiting.remove(worker)
+        reload.faults += faults
+        if not faults and reload.candidate is not None:
+            self._settings = worker.settings = self._kept(reload.candidate)
 
     def _kept(self, settings: Settings) -> Settings:
         return attrs.evolve(settings, **{name: getattr(self._settings, name) for name in FIXED})
 
     def _end_reload(self) -> None:
-        if self._reload_due is None:
+        reload = self._reload
+        if reload is None:
             return
-        waiting = [worker for worker in self._workers if worker.reload_pending and worker.state != "leaving"]
-        if waiting and self._now() < self._reload_due:
+        waiting = [worker for worker in reload.waiting if worker in self._workers and worker.state != "leaving"]
+        if waiting and self._now() < reload.due:
             return
-        self._reload_due = self._candidate = None
-        faults = [fault for worker in self._workers for fault in worker.faults]
-        faults += [f"the worker in slot {worker.slot} has not answered" for worker in waiting]
+        self._reload = None
+        faults = reload.faults + [f"the worker in slot {worker.slot} has not answered" for worker in waiting]
         self._pid_file.write(self._pid_file.status.reloaded(tuple(dict.fromkeys(faults))))
         self._notifier.ready(self._summary())
 

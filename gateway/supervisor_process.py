@@ -43,8 +43,8 @@ class Worker:
     also: set[int] = field(factory=set)
     """Lanes of others that it accepts from."""
     faults: tuple[str, ...] = ()
+    """Why it cannot start."""
     replaces: "Worker | None" = None
-    reload_pending: bool = False
 
     @classmethod
     def start(

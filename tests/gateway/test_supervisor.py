@@ -55,8 +55,8 @@ while True:
             order = json.loads(line)
             print(part["slot"], *order.values(), file=orders)
             if order["do"] == "reload":
-                say(**{{"is": "reloaded", "faults": ["it cannot be"] if mode == "refuses" else []}})
-            if order["do"] in ("stop", "retire") and mode != "stubborn":
+                say(**{{"is": "reloaded", "faults": ["it cannot be"] if "refuses" in mode else []}})
+            if order["do"] in ("stop", "retire") and mode not in ("stubborn", "refuses-and-stays"):
                 sys.exit(0)
     say(**{{"is": "alive"}})
 """
@@ -254,6 +254,19 @@ async def test_what_workers_refuse_to_reload_is_told_once(fake: Callable[..., Fa
         program.signal(signal.SIGHUP)
         await until(lambda: program.status["reloads"] == 1)
         assert program.status["faults"] == ["it cannot be"]
+
+
+async def test_what_a_worker_refused_before_it_left_is_not_told_again(fake: Callable[..., Fake]) -> None:
+    async with fake("refuses-and-stays") as program:
+        await program.logged("supervisor_started")
+        program.signal(signal.SIGHUP)
+        await until(lambda: program.status["faults"] == ["it cannot be"])
+        program.mode.write_text("fine")
+        await program.restarted(1)
+        program.signal(signal.SIGHUP)
+        await until(lambda: program.status["reloads"] == 2)
+        assert program.events("worker_ended") == [], "the old ones drain all the while"
+        assert program.status["faults"] == []
 
 
 async def test_a_worker_that_does_not_answer_a_reload_is_named(fake: Callable[..., Fake]) -> None:
