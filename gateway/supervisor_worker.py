@@ -68,6 +68,8 @@ class LaneServer(Server):
         super().__init__(shared)
         self._part = part
         self._sites: dict[int, list[web.BaseSite]] = {}
+        self._changing = asyncio.Lock()
+        """One order after the other: each takes more than one turn of the loop."""
         self._stopped = False
         self.is_patient = False
         """Others serve meanwhile: idle connections are given the time to be used once more, or to be closed."""
@@ -75,29 +77,32 @@ class LaneServer(Server):
     async def start(self, host: str, port: int) -> int:
         """Accept on the lane of its own; its address was bound by the supervisor."""
         await self._runner.setup()
-        await self.listen(self._part.lane)
-        return int(_duplicate(self._part.lanes[self._part.lane][0]).getsockname()[1])
+        await self._listen(self._part.lane)
+        return int(self._runner.addresses[0][1])
 
     async def listen(self, lane: int) -> None:
-        """Accept on this lane too."""
-        if self._stopped or lane in self._sites:
-            return
-        self._sites[lane] = []
-        for number in self._part.lanes[lane]:
-            site = web.SockSite(self._runner, _duplicate(number), backlog=BACKLOG)
-            await site.start()
-            self._sites[lane].append(site)
+        """Accept on this lane too; without a descriptor for it what waits there goes on waiting."""
+        async with self._changing:
+            if self._stopped or lane in self._sites:
+                return
+            try:
+                await self._listen(lane)
+            except OSError as error:
+                log.error("lane_not_taken", lane=lane, fault=error.strerror)
+                await self._leave(lane)
 
     async def leave(self, lane: int) -> None:
         """Accept on this lane no more; what waits there is for others."""
-        if lane != self._part.lane:
-            await self._leave(lane)
+        async with self._changing:
+            if lane != self._part.lane:
+                await self._leave(lane)
 
     async def drain(self, seconds: float) -> None:
         """As the lone process does; patiently, it waits for the connections and not only for the requests."""
         self._stopped = True
-        for lane in list(self._sites):
-            await self._leave(lane)
+        async with self._changing:
+            for lane in list(self._sites):
+                await self._leave(lane)
         for numbers in self._part.lanes:
             for number in numbers:
                 os.close(number)
@@ -119,6 +124,13 @@ class LaneServer(Server):
     @property
     def _is_connected(self) -> bool:
         return self._runner.server is not None and bool(self._runner.server.connections)
+
+    async def _listen(self, lane: int) -> None:
+        self._sites[lane] = []
+        for number in self._part.lanes[lane]:
+            site = web.SockSite(self._runner, _duplicate(number), backlog=BACKLOG)
+            await site.start()
+            self._sites[lane].append(site)
 
     async def _leave(self, lane: int) -> None:
         for site in self._sites.pop(lane, []):
