@@ -624,6 +624,9 @@ class Reader:
             return True
         if self._may_begin_now():
             return False
+        if (marker := self._lexicon.at(buf, 0)) in LEFTOVERS:
+            self._emit(Drop(self._take(len(marker)), "leftover"))
+            return True
         rows, opening = self._openable_now()
         if not pending.closed and _strong(rows):
             self._begin(_strong(rows), opening)
