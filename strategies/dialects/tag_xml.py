@@ -325,6 +325,11 @@ def _parse_prefixed(
     yield from call.drafts(cur.floor)
 
 
+_RESULTS = (
+    *("<tool_response>", "<tool_result>", "[Tool Result:", "Tool Result from ", "[switch_mode to '"),
+    *(f"[{name}{end}" for name in known_tools() for end in (" for '", "] Result:")),
+)
+"""The last are the labels of the clients that write calls as tags."""
 _CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function", "html")
 GENERIC = Dialect(
     id="generic_xml",
@@ -333,7 +338,7 @@ GENERIC = Dialect(
     openers=_openers,
     parse=in_line(_parse),
     inline=True,
-    results=("<tool_response>", "<tool_result>", "[Tool Result:", "Tool Result from "),
+    results=_RESULTS,
     carriers=_CARRIERS,
     renderer=GenericTags(),
     example="<read_file>\n<path>src/app.py</path>\n</read_file>",
