@@ -39,6 +39,8 @@ __all__ = [
 
 CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
+_PASSED = 8
+"""How many calls may stand between an end that has no closer of the call and what shows that it was none."""
 
 Kind = Literal[
     "close",
@@ -221,7 +223,7 @@ def read_value(
 
     The cursor then stands behind the parameter's closer, or at the tag that ended the value in its place.
     """
-    nested = skipped = inner = 0
+    nested = skipped = inner = inner_calls = 0
     nests = nests and (yield from _begins_markup(cur))
     next_opened = False
     seen_nested = seen_call_close = False
@@ -236,6 +238,10 @@ def read_value(
             kind, inner = "other", inner + 1
         elif inner and tag == f"</{key}>":
             kind, inner = "other", inner - 1
+        elif nests and kind == "call_open":
+            kind, inner_calls = "other", inner_calls + 1
+        elif inner_calls and kind == "call_close":
+            kind, inner_calls = "other", inner_calls - 1
         if kind in ("close", "loose"):
             end = yield from _closed(cur, markup, key, tag, body=body)
             if end is not None and kind == "loose" and end == "end":
@@ -374,17 +380,18 @@ def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     return opens
 
 
-def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
+def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, closed: bool = True) -> Steps:
     """After `C K` of a body value: search the rest for stray closers; asks for another pass where one is found.
 
     Returns at once where the answer ends, another call opens at a line start, or one is complete: no value can hold its
-    own end and a whole call behind it. The text read on the way is to be given back (`Draft.end`).
+    own end and a whole call behind it. Where an opener took the place of `K` (not `closed`), the value may hold that
+    opener and its call: a few calls are passed over. The text read on the way is to be given back (`Draft.end`).
     """
     if way.skip or way.lenient:
         return
     cur.floor = cur.offset
     tail = _Tail()
-    ends = nested = 0
+    ends = nested = passed = 0
     stray = False
     yield from cur.ws()
     cur.is_last = yield from cur.at_end()
@@ -394,12 +401,14 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way) -> Steps:
         tag = yield from cur.tag()
         kind = markup.kind(tag, key)[0] if tag else "other"
         if kind in ("call_open", "next_call") and (yield from _opens_call(cur, markup, key, tag)):
-            if tail.at_line_start and (markup.distinct or not ends):
+            passed += 1
+            is_next = tail.at_line_start if closed else passed > _PASSED
+            if is_next and (markup.distinct or not ends):
                 break
             nested += markup.distinct
         elif kind in ("close", "loose"):
             if (yield from _closed(cur, markup, key, tag, body=True)) in ("call_close", "end"):
-                if nested == 1:
+                if closed and nested == 1:
                     break
                 ends += not nested
                 stray = stray and nested > 0

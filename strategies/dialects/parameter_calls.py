@@ -428,6 +428,7 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     if tag is None:
         raise Reject("text between parameters", attempted=True)
+    closed = True
     if form.call_close.match(tag):
         cur.pos += len(tag)
     elif form.section_close.match(tag):
@@ -438,15 +439,15 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
         call.mends.append("call_closer_wrong")
     elif form.call.match(tag) or form.section_open.match(tag):
         call.mends.append("call_closer_missing")
-        return None
+        closed = False
     else:
         raise Reject("not closed", attempted=True)
-    if form.takes_section:
+    if closed and form.takes_section:
         yield from _section_close(cur, form)
     end = cur.offset
     if call.last_body is None:
         return None
-    yield from settle_end(cur, call, call.last_body, way)
+    yield from settle_end(cur, call, call.last_body, way, closed=closed)
     return end
 
 

@@ -57,6 +57,9 @@ ANSWERS: dict[str, Callable[[int], str]] = {
     "calls": lambda size: "<read>\n<filePath>a</filePath>\n</read>\n" * (size // 38),
     "refused calls": lambda size: "<read>\n<filePath>a</filePath>\n<limit>x</limit>\n</read>\n" * (size // 55),
     "calls without closers": lambda size: "<read>\n<filePath>a\n" * (size // 19),
+    "documents whose calls have no closers": lambda size: (
+        "<function=write><parameter=filePath>a</parameter><parameter=content>b</parameter>" * (size // 82)
+    ),
     "lines that prefix calls": lambda size: "read\n<filePath>a</filePath>\n" * (size // 28),
     "fences": lambda size: "```xml\n<read>\n<filePath>a</filePath>\n</read>\n```\n" * (size // 50),
     "an open fence": lambda size: "```xml\n<read>\n<filePath>a</filePath>\n</read>\n" * (size // 46),
