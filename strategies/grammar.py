@@ -53,7 +53,7 @@ class Grammar:
             results=results,
             families={row.id: row.family for row in dialects},
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
-            lexicon=lexicon(anywhere, "`~\n" if line_rows else "`~"),
+            lexicon=lexicon(anywhere, ("`", "~~~", "\n") if line_rows else ("`", "~~~")),
             line_lexicon=lexicon(tuple(line_rows)),
         )
 

@@ -64,7 +64,7 @@ LEFTOVERS = (
 
 
 _WORD = 4
-"""How much of a marker that begins with a letter is asked for before it is looked at."""
+"""How much of a marker that begins with a letter or a tilde is asked for before it is looked at."""
 
 
 def line_of(before: str) -> str:
@@ -76,18 +76,28 @@ def line_of(before: str) -> str:
     return line
 
 
-def _trigger(firsts: set[str], markers: Iterable[Iterable[str]]) -> re.Pattern[str]:
-    """What finds the places where a marker may stand: its first character, or its first word where that is a letter.
+def _start(marker: str) -> str:
+    """What of a marker is looked for first: one character, or its first word where that character is in all prose."""
+    return marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0]
 
-    Letters are everywhere in prose, so more of such a marker is asked for, as far as the text goes.
+
+def _trigger(starts: Iterable[str]) -> re.Pattern[str]:
+    """What finds the places where one of these stands, or may stand when the text goes on.
+
+    Each alternative begins with a character of its own: the engine passes over all others at once.
     """
-    signs = "".join(sorted(first for first in firsts if not first.isalnum()))
-    words = {marker[:_WORD] for group in markers for marker in group if marker[0].isalnum()}
-    parts = ["[" + re.escape(signs) + "]"] if signs else []
-    for word in sorted(words):
-        begun = "|".join(re.escape(word[1:size]) + r"\Z" for size in range(1, len(word)))
-        parts.append(f"{re.escape(word[0])}(?={re.escape(word[1:])}{'|' + begun if begun else ''})")
-    return re.compile("|".join(parts) or r"(?!)")
+    rests: dict[str, set[str]] = {}
+    for start in starts:
+        rests.setdefault(start[0], set()).add(start[1:])
+    return re.compile("|".join(_alternative(first, rests[first]) for first in sorted(rests)) or r"(?!)")
+
+
+def _alternative(first: str, rests: set[str]) -> str:
+    if "" in rests:
+        return re.escape(first)
+    begun = {rest[:size] for rest in rests for size in range(len(rest))}
+    whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
+    return rf"{re.escape(first)}(?={whole}|(?:{cut})\Z)"
 
 
 class Lexicon:
@@ -95,17 +105,15 @@ class Lexicon:
 
     __slots__ = ("_by_head", "_longest", "_prefixes", "trigger")
 
-    def __init__(self, markers: Iterable[str], extra: str = "") -> None:
+    def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = ()) -> None:
         by_head: dict[str, list[str]] = {}
         self._prefixes = {marker[:size] for marker in markers for size in range(1, len(marker))}
-        firsts = set(extra)
         self._longest = 1
         for marker in sorted(set(markers), key=lambda text: (-len(text), text)):
             by_head.setdefault(marker[:2], []).append(marker)
-            firsts.add(marker[0])
             self._longest = max(self._longest, len(marker))
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
-        self.trigger = _trigger(firsts, by_head.values())
+        self.trigger = _trigger((*extra, *map(_start, markers)))
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""
@@ -121,6 +129,6 @@ class Lexicon:
 
 
 @lru_cache(maxsize=256)
-def lexicon(markers: tuple[str, ...], extra: str = "") -> Lexicon:
+def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = ()) -> Lexicon:
     """A lexicon, shared by requests with the same markers."""
     return Lexicon(markers, extra)

@@ -10,6 +10,7 @@ a call is held.
 """
 
 import re
+from itertools import groupby
 
 from attrs import define
 
@@ -171,7 +172,7 @@ class Reader:
         if self._eof:
             self._settle_pending(accept=True)
         out, self._out = self._out, []
-        return out
+        return _joined(out)
 
     def _give(self, text: str) -> None:
         """Text that comes next, in front of what waits already."""
@@ -729,3 +730,14 @@ class Reader:
     def _count(self, event: Event) -> None:
         if isinstance(event, End):
             self._callers.add(self._families[event.verdict.dialect])
+
+
+def _joined(events: list[Event]) -> list[Event]:
+    """The same with each run of text in one piece: whoever takes them pays by the event."""
+    if len(events) < 2:
+        return events
+    out: list[Event] = []
+    for is_text, run in groupby(events, key=lambda event: isinstance(event, Text)):
+        alike = list(run)
+        out += [Text("".join(event.raw for event in alike))] if is_text and len(alike) > 1 else alike
+    return out

@@ -90,7 +90,7 @@ class Shaper:
             if told:
                 out += self._behind
                 self._behind = []
-                out.append(Text(told))
+                out.append(event if len(told) == len(event.raw) else Text(told))
             if len(told) < len(event.raw):
                 self._behind.append(Text(event.raw[len(told) :]))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.core.events import Text
 from strategies.base import Options
 from strategies.reader import Reader
 from strategies.reading import reader_factory
@@ -33,6 +34,27 @@ def test_what_is_held_and_what_is_told_are_all_that_came(text: str) -> None:
         assert reader.held or reader.idle
     told += sum(len(event.raw) for event in reader.finish("stop"))
     assert (told, reader.held) == (len(text), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use `ls`, then `cat x`, in ``a ` b`` and so on.",
+        "About ~5 of ~~them~~ stay.",
+        "1 < 2, a [b] and {c}\nnext line, ",
+    ],
+)
+def test_text_that_comes_at_once_is_told_at_once(text: str) -> None:
+    reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m")()
+    assert reader.feed(text) == [Text(text)]
+    assert reader.feed("~/x") == [Text("~/x")]
+
+
+@pytest.mark.parametrize("fence", ["~~~", "~~~~", "```"])
+@pytest.mark.parametrize("info", ["json", ""])
+def test_a_fence_may_come_cut_anywhere(fence: str, info: str) -> None:
+    found = read_every_way(f'~a ~~b\n{fence}{info}\n{{"name": "read", "arguments": {{"filePath": "/a"}}}}\n{fence}\n')
+    assert found.calls == READ
 
 
 @pytest.mark.parametrize("end", ["<|im_end|>", "</s>", "\n\n<|eot_id|>\n"])
