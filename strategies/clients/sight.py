@@ -6,12 +6,12 @@ from the first opening to this closing tag. Linear: every search goes on from wh
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from attrs import frozen
 
-__all__ = ["ENTITIES", "SCRIPT_SPACE", "Rules", "Seen", "see", "undo_entities"]
+__all__ = ["ENTITIES", "SCRIPT_SPACE", "Rules", "Seen", "is_numbered", "see", "undo_entities"]
 
 ENTITIES = (
     ("&lt;", "<"),
@@ -34,7 +34,7 @@ SCRIPT_SPACE = (
 _CONTENT = "content"
 _OPENED = f"<{_CONTENT}>"
 _FENCE = "```"
-_NUMBERED = re.compile(r"\s*[0-9]+\s+\|")
+_NUMBERED = re.compile(r"\s*[0-9]+\s+\|(?!\|)")
 
 
 @frozen(kw_only=True)
@@ -125,9 +125,14 @@ def _used(name: str, key: str, value: str, rules: Rules) -> str:
             value = value.rpartition("\n")[0]
     if (name, key) in rules.decodes:
         value = undo_entities(value)
-    if key == _CONTENT and name in rules.files and value and all(map(_NUMBERED.match, value.split("\n"))):
+    if key == _CONTENT and name in rules.files and is_numbered(value.split("\n")):
         return "\n".join(line.partition("|")[2].removeprefix(" ") for line in value.split("\n"))
     return value
+
+
+def is_numbered(lines: Sequence[str]) -> bool:
+    """Whether every line looks as if it began with its number."""
+    return bool(lines) and all(map(_NUMBERED.match, lines))
 
 
 def undo_entities(text: str) -> str:

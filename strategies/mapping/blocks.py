@@ -25,13 +25,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import evolve, frozen
 
-from strategies.clients.sight import SCRIPT_SPACE
+from strategies.clients.sight import SCRIPT_SPACE, is_numbered
 from strategies.mapping.operations import Lines, Refusal
 
-__all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "is_numbered", "parted"]
+__all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "parted"]
 
 _DIVIDER = "======="
-_NUMBERED = re.compile(r"\s*[0-9]+\s+\|(?!\|)")
 _ROO_ESCAPED = ("<<<<<<<", "=======", ">>>>>>>", "-------", ":start_line:", ":end_line:")
 _ROO_MARKERS = ("<<<<<<<", ">>>>>>>")
 _ROO_HINTS = (":start_line:", ":end_line:")
@@ -183,11 +182,6 @@ def parted(line: str) -> tuple[str, str]:
     """A line's indentation and the rest."""
     rest = line.lstrip("\t ")
     return line[: len(line) - len(rest)], rest
-
-
-def is_numbered(lines: Sequence[str]) -> bool:
-    """Whether every line looks as if it began with its number."""
-    return bool(lines) and all(map(_NUMBERED.match, lines))
 
 
 def _trimmed(line: str) -> str:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import frozen
 
-from strategies.mapping.blocks import Blocks, is_numbered
+from strategies.clients.sight import is_numbered
+from strategies.mapping.blocks import Blocks
 from strategies.mapping.operations import (
     Create,
     Delete,

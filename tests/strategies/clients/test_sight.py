@@ -44,7 +44,13 @@ def test_a_value_beyond_the_bound_is_lost():
 
 def test_a_files_outer_fence_and_its_line_numbers_are_taken_off():
     text = "<write_to_file>\n<path>a</path>\n<content>\n{}\n</content>\n</write_to_file>"
-    for written, kept in (("```py\nx\n```", "x"), ("1 | a\n2 | b", "a\nb"), ("1 | a\nb", "1 | a\nb"), ("x```", "")):
+    for written, kept in (
+        ("```py\nx\n```", "x"),
+        ("1 | a\n2 | b", "a\nb"),
+        ("1 | a\nb", "1 | a\nb"),
+        ("0 || a\n1 || b", "0 || a\n1 || b"),
+        ("x```", ""),
+    ):
         seen = see(text.format(written), ROO.rules, TOOLS, PARAMETERS)
         assert seen is not None
         assert seen.values["content"] == kept
