@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from attrs import frozen
 
-__all__ = ["ENTITIES", "SCRIPT_SPACE", "Rules", "Seen", "is_numbered", "see", "undo_entities"]
+__all__ = ["SCRIPT_SPACE", "Rules", "Seen", "is_numbered", "keep_entities", "see", "undo_entities"]
 
-ENTITIES = (
+_ENTITIES = (
     ("&lt;", "<"),
     ("&gt;", ">"),
     ("&quot;", '"'),
@@ -26,6 +26,7 @@ ENTITIES = (
     ("&amp;", "&"),
 )
 """What the clients undo, in their order: the ampersand last, so that one round is undone and no more."""
+_AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in _ENTITIES)})")
 SCRIPT_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -137,9 +138,14 @@ def is_numbered(lines: Sequence[str]) -> bool:
 
 def undo_entities(text: str) -> str:
     """The text with one round of entities undone."""
-    for entity, char in ENTITIES:
+    for entity, char in _ENTITIES:
         text = text.replace(entity, char)
     return text
+
+
+def keep_entities(text: str) -> str:
+    """What is this text again once its entities are undone; for versions that know fewer of them, too."""
+    return _AMPERSAND.sub("&amp;", text)
 
 
 def _units(text: str) -> int:

@@ -1,6 +1,5 @@
 """One client of tags and the tools of its prompt: what the model may mean, and how that is said to the client."""
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -11,12 +10,10 @@ from gateway.core.tools import Tool, ToolSet
 from strategies.clients.forms import PLAIN
 from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import PromptTool, prompt_tools
-from strategies.clients.sight import ENTITIES, Rules, Seen, see
+from strategies.clients.sight import Rules, Seen, keep_entities, see
 from strategies.registry import known
 
 __all__ = ["TextClient", "text_client"]
-
-_ENTITY = re.compile("|".join(re.escape(entity) for entity, _ in ENTITIES))
 
 
 @define(kw_only=True)
@@ -63,8 +60,7 @@ class TextClient:
 
     def _child(self, tool: str, key: str, text: str) -> str:
         if self.profile.escapes and (tool, key) in self.rules.decodes:
-            text = _ENTITY.sub(lambda match: "&amp;" + match.group()[1:], text)
-            text = text.replace(f"</{key}>", f"&lt;/{key}>")
+            text = keep_entities(text).replace(f"</{key}>", f"&lt;/{key}>")
         wrap = "\n" if key in self.rules.keeps or "\n" in text else ""
         return f"<{key}>{wrap}{text}{wrap}</{key}>"
 

@@ -15,9 +15,8 @@ from attrs import Factory, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from strategies.calls import function_name
-from strategies.clients.sight import undo_entities
+from strategies.clients.sight import keep_entities, undo_entities
 from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS
-from strategies.mapping.entities import written as entities_written
 from strategies.mapping.forms import (
     BlockText,
     Content,
@@ -167,7 +166,7 @@ class ClientTool:
         if isinstance(written, Refusal):
             return written
         if self.undone is not None:
-            written[self.undone] = entities_written(written[self.undone])
+            written[self.undone] = keep_entities(written[self.undone])
         if self.path is not None:
             written = {self.path: operations[0].path, **written}
         written = {key: value for key, value in written.items() if key in self.properties}
