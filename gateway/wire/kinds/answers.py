@@ -13,16 +13,11 @@ from attrs import define, field, frozen
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamRejected, UpstreamTruncated
 from gateway.wire.chat_chunks import encode_object
-from gateway.wire.kinds.port import Reply
+from gateway.wire.kinds.decoding import dict_of, string_of
+from gateway.wire.kinds.port import Reply, Situation
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, encode
 
-__all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream", "wants_usage"]
-
-
-def wants_usage(body: Mapping[str, Any]) -> bool:
-    """Whether the end of a stream is to tell what it took."""
-    options = body.get("stream_options")
-    return isinstance(options, dict) and options.get("include_usage") is True
+__all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream"]
 
 
 @frozen(kw_only=True)
@@ -75,6 +70,17 @@ class Answer:
     _pending: list[bytes] = field(factory=list, init=False)
     is_open: bool = field(default=False, init=False)
     is_ended: bool = field(default=False, init=False)
+
+    @classmethod
+    def to(cls, body: Mapping[str, Any], situation: Situation) -> "Answer":
+        """The answer to a request, of which nothing is known yet."""
+        return cls(
+            id=situation.answer_id,
+            model=string_of(body.get("model")),
+            created=int(situation.now),
+            streams=body.get("stream") is True,
+            tells_usage=dict_of(body.get("stream_options")).get("include_usage") is True,
+        )
 
     @property
     def content(self) -> str:

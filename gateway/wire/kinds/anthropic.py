@@ -12,12 +12,12 @@ import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream, wants_usage
+from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream
 from gateway.wire.kinds.anthropic_memory import KIND, Layout
 from gateway.wire.kinds.anthropic_request import AnthropicOptions, messages_request
-from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
+from gateway.wire.kinds.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
 from gateway.wire.kinds.downlevel import is_rooted
-from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
+from gateway.wire.kinds.faults import Fault, fault_of_status, is_too_long, refused, unreadable
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import Place, key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
@@ -126,15 +126,8 @@ class AnthropicKind:
             ("Accept", "text/event-stream" if streams else "application/json"),
         )
         ask = HttpAsk(path="/messages", headers=headers, body=data, streams=streams)
-        answer = Answer(
-            id=situation.answer_id,
-            model=request["model"],
-            created=int(situation.now),
-            streams=streams,
-            tells_usage=wants_usage(body),
-        )
         place = Place.after((original or body).get("messages"))
-        return _Dialogue(ask, answer, place, situation, self.options)
+        return _Dialogue(ask, Answer.to(body, situation), place, situation, self.options)
 
     def can_say(self, parameters: Mapping[str, Any]) -> bool:
         return is_rooted(parameters)

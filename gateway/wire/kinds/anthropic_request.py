@@ -17,13 +17,15 @@ from attrs import field, frozen
 from gateway.core.errors import InvalidRequest
 from gateway.wire.kinds.anthropic_memory import recalled
 from gateway.wire.kinds.checks import above_zero, header_text
-from gateway.wire.kinds.decoding import dict_of, object_in, string_of
+from gateway.wire.kinds.decoding import dict_of, string_of
 from gateway.wire.kinds.downlevel import rooted_object
 from gateway.wire.kinds.memories import Place
 from gateway.wire.kinds.requests import (
     BUDGETS,
     Choice,
+    Names,
     Part,
+    arguments_of,
     choice_of,
     effort_of,
     functions_of,
@@ -224,8 +226,7 @@ class _Conversation:
         self._system: list[dict[str, Any]] = []
         self._messages: list[dict[str, Any]] = []
         self._place = Place()
-        self._ids: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._ids = Names(_id)
 
     def add(self, message: dict[str, Any], where: str) -> None:
         """One more message."""
@@ -285,13 +286,13 @@ class _Conversation:
         )
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:
-        function = call["function"]
-        self.called[function["name"]] = None
+        name = call["function"]["name"]
+        self.called[name] = None
         return {
             "type": "tool_use",
-            "id": self._id(string_of(call.get("id"))),
-            "name": function["name"],
-            "input": _input(function.get("arguments")),
+            "id": self._ids.told(string_of(call.get("id"))),
+            "name": name,
+            "input": arguments_of(call),
         }
 
     def _result(self, message: dict[str, Any], where: str) -> dict[str, Any]:
@@ -299,7 +300,7 @@ class _Conversation:
         parts = list(parts_of(content, where=f"{where}.content"))
         result: dict[str, Any] = {
             "type": "tool_result",
-            "tool_use_id": self._id(string_of(message.get("tool_call_id")) or string_of(message.get("name"))),
+            "tool_use_id": self._ids.told(string_of(message.get("tool_call_id")) or string_of(message.get("name"))),
         }
         if any(part.kind != "text" for part in parts):
             result["content"] = [_block(part, where) for part in parts if part.kind != "text" or part.text.strip()]
@@ -312,27 +313,10 @@ class _Conversation:
                     block.pop("cache_control", None)
         return result
 
-    def _id(self, call_id: str) -> str:
-        """The id in letters that the API takes; different ids stay different."""
-        if call_id not in self._ids:
-            base = re.sub(r"[^A-Za-z0-9_-]", "_", call_id) or "call"
-            name, number = base, 1
-            while name in self._taken:
-                number += 1
-                name = f"{base}_{len(self._ids)}_{number}"
-            self._taken.add(name)
-            self._ids[call_id] = name
-        return self._ids[call_id]
 
-
-def _input(arguments: object) -> object:
-    """A call's arguments as an object, whatever a client kept of them."""
-    if isinstance(arguments, dict):
-        return arguments
-    text = string_of(arguments)
-    if not text.strip():
-        return {}
-    return object_in(text) or {"arguments": text}
+def _id(call_id: str) -> str:
+    """The id in letters that the API takes."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", call_id) or "call"
 
 
 def _blocks(content: object, where: str, *, only_text: bool = False) -> list[dict[str, Any]]:

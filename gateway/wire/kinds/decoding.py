@@ -7,9 +7,23 @@ import msgspec
 
 from gateway.core.errors import UpstreamBadReply
 
-__all__ = ["compact", "count_of", "decoded", "dict_of", "object_in", "string_of"]
+__all__ = ["bad_reply", "compact", "count_of", "decoded", "dict_of", "object_in", "read_json", "string_of"]
 
 T = TypeVar("T")
+
+
+def bad_reply() -> UpstreamBadReply:
+    """The fault of an answer that cannot be read."""
+    return UpstreamBadReply("the model server's answer is not what its wire promises")
+
+
+def read_json(body: bytes) -> object:
+    """The value of a body, or None."""
+    try:
+        value: object = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 def decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
@@ -18,12 +32,12 @@ def decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         if not data.isascii():
             data.decode()
         return decoder.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         pass
     try:
         return decoder.decode(_with_whole_characters(data))
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise UpstreamBadReply("the model server's answer is not what its wire promises") from error
+    except (ValueError, RecursionError) as error:
+        raise bad_reply() from error
 
 
 def _with_whole_characters(data: bytes) -> bytes:
@@ -35,18 +49,14 @@ def compact(raw: msgspec.Raw) -> str:
     """A JSON value without the white space between its tokens, its numbers as they stand."""
     try:
         return msgspec.json.format(bytes(raw), indent=-1).decode()
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise UpstreamBadReply("the model server's answer is not what its wire promises") from error
+    except (ValueError, RecursionError) as error:
+        raise bad_reply() from error
 
 
 def object_in(text: str) -> msgspec.Raw | None:
     """The text of a JSON object, ready to stand in other JSON; None where it is none."""
     data = text.encode("utf-8", "replace")
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    return msgspec.Raw(data.strip()) if isinstance(value, dict) else None
+    return msgspec.Raw(data.strip()) if isinstance(read_json(data), dict) else None
 
 
 def string_of(value: object) -> str:

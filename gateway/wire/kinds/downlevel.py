@@ -14,7 +14,20 @@ from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ["MAX_DEPTH", "MAX_NODES", "Schema", "is_rooted", "openapi_subset", "referred", "rooted_object"]
+__all__ = [
+    "LISTS",
+    "MAPS",
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "SINGLES",
+    "Schema",
+    "in_words",
+    "is_rooted",
+    "note",
+    "openapi_subset",
+    "referred",
+    "rooted_object",
+]
 
 MAX_DEPTH = 64
 MAX_NODES = 10_000
@@ -36,9 +49,10 @@ _KEPT = (
     "default",
 )
 _FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SINGLES = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+SINGLES = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
+"""Where in a schema further ones stand: by name, in a row, alone."""
 _NOTE_CHARS = 400
 
 Schema = dict[str, Any]
@@ -75,17 +89,17 @@ def _modern_object(schema: Mapping[str, Any], depth: int) -> Schema:
     out = dict(schema)
     if isinstance(out.get("items"), list):
         out["prefixItems"] = out.pop("items")
-    for key in _MAPS:
+    for key in MAPS:
         if key in out:
             entries = out[key].items() if isinstance(out[key], dict) else ()
             out[key] = {name: _modern(value, depth + 1) for name, value in entries}
-    for key in _LISTS:
+    for key in LISTS:
         if key in out:
             entries = out[key] if isinstance(out[key], list) else []
             out[key] = [_modern(value, depth + 1) for value in entries]
             if not entries:
                 del out[key]
-    for key in _SINGLES:
+    for key in SINGLES:
         if key in out:
             out[key] = _modern(out[key], depth + 1)
     _modernize_words(out)
@@ -264,9 +278,7 @@ class _Lowering:
                 out["required"] = required
         values = schema.get("additionalProperties")
         if isinstance(values, dict) and not properties:
-            _note(
-                out, "Any keys; each value as in " + msgspec.json.encode(values)[:_NOTE_CHARS].decode("utf-8", "ignore")
-            )
+            note(out, f"Any keys; each value as in {in_words(values)}")
 
 
 def _implied(schema: Schema, types: list[str]) -> list[str]:
@@ -310,7 +322,7 @@ def _exclusive(schema: Schema, kind: str, out: Schema) -> None:
             out.setdefault(inclusive, bound + step)
         elif kind in ("integer", "number"):
             out.setdefault(inclusive, bound)
-            _note(out, f"Must be {words} {bound}.")
+            note(out, f"Must be {words} {bound}.")
 
 
 def _enumerate(schema: Schema, kind: str, out: Schema) -> None:
@@ -323,14 +335,21 @@ def _enumerate(schema: Schema, kind: str, out: Schema) -> None:
     if kind == "string" and values and all(isinstance(value, str) and value for value in values):
         out["enum"] = list(dict.fromkeys(values))
     elif values:
-        told = ", ".join(msgspec.json.encode(value)[:_NOTE_CHARS].decode("utf-8", "ignore") for value in values[:64])
-        _note(out, f"One of: {told}."[:_NOTE_CHARS])
+        note(out, f"One of: {', '.join(map(in_words, values[:64]))}."[:_NOTE_CHARS])
 
 
-def _note(out: Schema, words: str) -> None:
+def in_words(value: Any) -> str:
+    """How the JSON of a value begins."""
+    try:
+        return msgspec.json.encode(value)[:_NOTE_CHARS].decode("utf-8", "ignore")
+    except RecursionError:
+        return "..."
+
+
+def note(out: Schema, words: str) -> None:
     """Say what the schema no longer can."""
     said = out.get("description")
-    out["description"] = f"{said} {words}" if said else words
+    out["description"] = f"{said} {words}" if isinstance(said, str) and said else words
 
 
 def _both(one: Schema, other: Schema) -> Schema:

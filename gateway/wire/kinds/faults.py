@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 from attrs import frozen
 
-from gateway.core.errors import UpstreamBadReply, UpstreamError, UpstreamRejected
+from gateway.core.errors import UpstreamError, UpstreamRejected
+from gateway.wire.kinds.decoding import read_json
 from gateway.wire.kinds.port import Reply
 
 __all__ = [
     "Fault",
-    "bad_reply",
     "fault_of_status",
     "is_too_long",
-    "read_json",
     "refused",
     "reply_of",
     "unreadable",
@@ -115,20 +114,6 @@ def refused(status: int, body: bytes, read: Callable[[Mapping[str, Any], int], F
 def reply_of(error: UpstreamError) -> Reply:
     """The reply for a fault of ours with what a server sent."""
     return Reply(status=error.status, body=msgspec.json.encode(error.body()))
-
-
-def read_json(body: bytes) -> object:
-    """The value of a body, or None."""
-    try:
-        value: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
-    return value
-
-
-def bad_reply() -> UpstreamBadReply:
-    """The fault of an answer that cannot be read."""
-    return UpstreamBadReply("the model server's answer is not what its wire promises")
 
 
 def unreadable(error: UpstreamError, body: bytes, read: Callable[[Mapping[str, Any], int], Fault | None]) -> Reply:

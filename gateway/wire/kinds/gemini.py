@@ -13,15 +13,15 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream, wants_usage
-from gateway.wire.kinds.decoding import compact, count_of, decoded, dict_of, string_of
+from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream
+from gateway.wire.kinds.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
 from gateway.wire.kinds.downlevel import is_rooted, openapi_subset
-from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, is_too_long, refused, unreadable
-from gateway.wire.kinds.gemini_request import KIND, GeminiOptions, Names, content_request
+from gateway.wire.kinds.faults import Fault, fault_of_status, is_too_long, refused, unreadable
+from gateway.wire.kinds.gemini_request import KIND, GeminiOptions, content_request, function_name
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import Place, key_of_answer, keys_of_history
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
-from gateway.wire.kinds.requests import bounded_nesting
+from gateway.wire.kinds.requests import Names, bounded_nesting
 
 __all__ = ["GeminiKind"]
 
@@ -121,7 +121,7 @@ class GeminiKind:
         known: Mapping[str, bytes],
         original: Mapping[str, Any] | None = None,
     ) -> "_Dialogue":
-        names = Names()
+        names = Names(function_name)
         with bounded_nesting():
             request = content_request(body, known=known, scope=situation.scope, names=names, options=self.options)
             data = msgspec.json.encode(request)
@@ -135,15 +135,8 @@ class GeminiKind:
             body=data,
             streams=streams,
         )
-        answer = Answer(
-            id=situation.answer_id,
-            model=model,
-            created=int(situation.now),
-            streams=streams,
-            tells_usage=wants_usage(body),
-        )
         place = Place.after((original or body).get("messages"))
-        return _Dialogue(ask, answer, place, situation, names, self.options)
+        return _Dialogue(ask, Answer.to(body, situation), place, situation, names, self.options)
 
     def can_say(self, parameters: Mapping[str, Any]) -> bool:
         if self.options.schema_field == "parametersJsonSchema":

@@ -14,13 +14,15 @@ from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.wire.kinds.checks import above_zero
-from gateway.wire.kinds.decoding import dict_of, object_in, string_of
+from gateway.wire.kinds.decoding import dict_of, string_of
 from gateway.wire.kinds.downlevel import openapi_subset, rooted_object
 from gateway.wire.kinds.memories import Place, key_of_answer, value_in
 from gateway.wire.kinds.requests import (
     BUDGETS,
     Function,
+    Names,
     Part,
+    arguments_of,
     call_ids,
     choice_of,
     effort_of,
@@ -35,7 +37,7 @@ from gateway.wire.kinds.requests import (
 )
 from gateway.wire.openai_chat import is_system
 
-__all__ = ["KIND", "GeminiOptions", "Names", "content_request"]
+__all__ = ["KIND", "GeminiOptions", "content_request", "function_name"]
 
 KIND = "gemini"
 SKIP_CHECK = "skip_thought_signature_validator"
@@ -66,29 +68,10 @@ class GeminiOptions:
     memory_ttl_s: float = field(default=86_400.0, validator=above_zero)
 
 
-class Names:
-    """Names of functions as the server takes them, and back."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, str] = {}
-        self._meant: dict[str, str] = {}
-
-    def told(self, name: str) -> str:
-        """The name for the server."""
-        if name not in self._told:
-            base = re.sub(r"[^A-Za-z0-9_.:-]", "_", name)[:120]
-            base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"
-            short, number = base, 1
-            while short in self._meant:
-                number += 1
-                short = f"{base}_{len(self._told)}_{number}"
-            self._told[name] = short
-            self._meant[short] = name
-        return self._told[name]
-
-    def meant(self, name: str) -> str:
-        """The client's name."""
-        return self._meant.get(name, name)
+def function_name(name: str) -> str:
+    """A function's name in the letters that the server takes."""
+    plain = re.sub(r"[^A-Za-z0-9_.:-]", "_", name)[:120]
+    return plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
 
 
 def content_request(
@@ -276,10 +259,9 @@ class _Conversation:
         return parts
 
     def _call(self, call: dict[str, Any], signatures: dict[str, Any], *, is_first: bool) -> dict[str, Any]:
-        call_id, function = string_of(call.get("id")), call["function"]
-        name = self._names.told(function["name"])
+        call_id, name = string_of(call.get("id")), self._names.told(call["function"]["name"])
         self._called[call_id] = name
-        told: dict[str, Any] = {"name": name, "args": _arguments(function.get("arguments"))}
+        told: dict[str, Any] = {"name": name, "args": arguments_of(call)}
         if self._is_signed and call_id:
             told["id"] = call_id
         part: dict[str, Any] = {"functionCall": told}
@@ -307,15 +289,6 @@ class _Conversation:
 
     def _parts(self, content: object, where: str, *, only_text: bool = False) -> list[dict[str, Any]]:
         return [_part(part) for part in parts_of(content, where=where) if part.kind == "text" or not only_text]
-
-
-def _arguments(arguments: object) -> object:
-    if isinstance(arguments, dict):
-        return arguments
-    text = string_of(arguments)
-    if not text.strip():
-        return {}
-    return object_in(text) or {"arguments": text}
 
 
 def _part(part: Part) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.kinds.faults import read_json
+from gateway.wire.kinds.decoding import read_json
 
 __all__ = ["listing"]
 

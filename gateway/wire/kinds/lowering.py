@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import InvalidRequest
-from gateway.wire.kinds.downlevel import MAX_DEPTH, MAX_NODES, Schema, referred
+from gateway.wire.kinds.downlevel import LISTS, MAPS, MAX_DEPTH, MAX_NODES, SINGLES, Schema, in_words, note, referred
 
 __all__ = ["LOWERABLE", "lowered", "without"]
 
@@ -79,22 +79,9 @@ _REFERENCES = ("$ref", "$defs", "definitions")
 LOWERABLE = frozenset((*_SAID, *_DROPPED, *_TOGETHER, *_REFERENCES))
 """The keywords that can be done without."""
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_MAPS = (*MAPS, "dependencies")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
-_SINGLES = (
-    "items",
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "not",
-    "if",
-    "then",
-    "else",
-    "propertyNames",
-    *_UNEVALUATED,
-)
-_NOTE_CHARS = 400
+_SINGLES = (*SINGLES, "additionalItems", *_UNEVALUATED)
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -166,7 +153,7 @@ class _Without:
             return {name: self.lowered(each, depth + 1) for name, each in value.items()}
         if key == "allOf" and key in self._keywords and isinstance(value, list):
             return [self._branch(each, depth + 1) for each in value]
-        if key in _LISTS or (key == "items" and isinstance(value, list)):
+        if key in LISTS or (key == "items" and isinstance(value, list)):
             return [self.lowered(each, depth + 1) for each in value] if isinstance(value, list) else value
         return self.lowered(value, depth + 1) if key in _SINGLES else value
 
@@ -212,7 +199,7 @@ class _Without:
                 out["enum"] = [out.pop("const")]
                 continue
             if key in _SAID:
-                _note(out, key, out[key])
+                note(out, f"({key}: {in_words(out[key])})")
             self._drop(out, _TOGETHER.get(key, (key,)))
             exclusive = f"exclusive{key.capitalize()}"
             if key in ("minimum", "maximum") and out.get(exclusive) is True:
@@ -245,14 +232,3 @@ def _take_members(out: Schema, branches: list[Any]) -> None:
         for key in ("type", "description"):
             if key in branch:
                 out.setdefault(key, branch[key])
-
-
-def _note(out: Schema, keyword: str, value: Any) -> None:
-    """Say what the schema no longer can."""
-    try:
-        told = msgspec.json.encode(value)[:_NOTE_CHARS].decode("utf-8", "ignore")
-    except (TypeError, RecursionError):
-        return
-    said = out.get("description")
-    words = f"({keyword}: {told})"
-    out["description"] = f"{said} {words}" if isinstance(said, str) and said else words

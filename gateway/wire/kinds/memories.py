@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-import msgspec
 from attrs import define
 
-from gateway.wire.kinds.decoding import dict_of
+from gateway.wire.kinds.decoding import dict_of, read_json
 from gateway.wire.kinds.requests import call_ids, text_of
 
 __all__ = ["MAX_KEYS", "Place", "key_of_answer", "keys_of_history", "value_in"]
@@ -74,10 +73,7 @@ def keys_of_history(kind: str, body: Mapping[str, Any], *, scope: str) -> tuple[
 
 def value_in(known: Mapping[str, bytes], key: str | None) -> dict[str, Any]:
     """What is remembered under a key; empty when that is nothing, or nothing readable."""
-    try:
-        return dict_of(msgspec.json.decode(known.get(key or "", b"{}")))
-    except (ValueError, RecursionError):
-        return {}
+    return dict_of(read_json(known.get(key or "", b"")))
 
 
 def _objects(messages: object) -> Iterable[dict[str, Any]]:

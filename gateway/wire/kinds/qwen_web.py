@@ -14,10 +14,10 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest, UpstreamRejected
-from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream, wants_usage
+from gateway.wire.kinds.answers import Answer, Feed, Usage, gathered, is_stream
 from gateway.wire.kinds.checks import above_zero, path
-from gateway.wire.kinds.decoding import count_of, decoded, dict_of, string_of
-from gateway.wire.kinds.faults import Fault, bad_reply, fault_of_status, read_json, refused, reply_of
+from gateway.wire.kinds.decoding import bad_reply, count_of, decoded, dict_of, read_json, string_of
+from gateway.wire.kinds.faults import Fault, fault_of_status, refused, reply_of
 from gateway.wire.kinds.listings import listing
 from gateway.wire.kinds.memories import value_in
 from gateway.wire.kinds.port import Headers, HttpAsk, Memory, Reply, Situation
@@ -212,15 +212,8 @@ class _Dialogue:
 
     def _renew(self) -> None:
         """Nothing of an answer is known."""
-        situation = self._situation
-        self._answer = Answer(
-            id=situation.answer_id,
-            model=self._model,
-            created=int(situation.now),
-            streams=self._streams,
-            tells_usage=wants_usage(self._body),
-        )
-        self._feed = Feed(self._event, self._answer, max_event_bytes=situation.max_event_bytes)
+        self._answer = Answer.to(self._body, self._situation)
+        self._feed = Feed(self._event, self._answer, max_event_bytes=self._situation.max_event_bytes)
 
     def _create(self) -> HttpAsk:
         fields = {**self._options.create_fields, "models": [self._model], "timestamp": int(self._situation.now)}

@@ -5,7 +5,7 @@ answer without it is still an answer. More than one choice is not, and is refuse
 """
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any, Literal
@@ -14,14 +14,16 @@ from urllib.parse import unquote_to_bytes
 from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
-from gateway.wire.kinds.decoding import dict_of, string_of
+from gateway.wire.kinds.decoding import dict_of, object_in, string_of
 
 __all__ = [
     "BUDGETS",
     "Blob",
     "Choice",
     "Function",
+    "Names",
     "Part",
+    "arguments_of",
     "blob_of",
     "bounded_nesting",
     "call_ids",
@@ -192,6 +194,42 @@ def tool_calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 def call_ids(message: Mapping[str, Any]) -> list[str]:
     """The ids of a message's calls."""
     return [string_of(call.get("id")) for call in tool_calls_of(message)]
+
+
+def arguments_of(call: Mapping[str, Any]) -> object:
+    """A call's arguments as an object, whatever a client kept of them."""
+    arguments = call["function"].get("arguments")
+    if isinstance(arguments, dict):
+        return arguments
+    text = string_of(arguments)
+    if not text.strip():
+        return {}
+    return object_in(text) or {"arguments": text}
+
+
+class Names:
+    """Names in the letters that a server takes, and back; different ones stay different."""
+
+    def __init__(self, spelt: Callable[[str], str]) -> None:
+        self._spelt = spelt
+        self._told: dict[str, str] = {}
+        self._meant: dict[str, str] = {}
+
+    def told(self, name: str) -> str:
+        """The name for the server."""
+        if name not in self._told:
+            base = self._spelt(name)
+            told, number = base, 1
+            while told in self._meant:
+                number += 1
+                told = f"{base}_{len(self._told)}_{number}"
+            self._told[name] = told
+            self._meant[told] = name
+        return self._told[name]
+
+    def meant(self, name: str) -> str:
+        """The client's name."""
+        return self._meant.get(name, name)
 
 
 def functions_of(body: Mapping[str, Any]) -> list[Function]:
