@@ -88,7 +88,7 @@ class UntouchedStream:
     @property
     def verdict(self) -> DryVerdict | None:
         """What the reading beside came to, once the answer has ended."""
-        return self._reading.verdict if self._shadow is not None and self._closed else None
+        return self._reading.verdict
 
     def noise(self) -> bool | None:
         """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
@@ -140,7 +140,6 @@ class UntouchedBody:
         self._watch = BodyExchange(_watched(beside), make_id=_no_id, limits=beside.limits)
         self.facts = self._watch.facts
         self._reading = _Reading(beside)
-        self._is_read = False
 
     @property
     def repair(self) -> Repair | None:
@@ -159,7 +158,7 @@ class UntouchedBody:
     @property
     def verdict(self) -> DryVerdict | None:
         """What the reading beside came to, once it has ended."""
-        return self._reading.verdict if self._is_read else None
+        return self._reading.verdict
 
     def noise(self) -> bool | None:
         """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
@@ -187,7 +186,6 @@ class UntouchedBody:
             while self._reading.run(partial(next, work, _END)) is None and self._reading.goes_on:
                 yield
             self._reading.conclude(shadow.facts, self.facts)
-            self._is_read = True
         return body
 
 
@@ -205,7 +203,8 @@ class _Reading:
         """The exception that ended it."""
         self._is_cut = False
         """The answer itself cannot be read any further."""
-        self.verdict: DryVerdict = "identical"
+        self.verdict: DryVerdict | None = None
+        """What it came to, once it has been concluded."""
 
     @property
     def goes_on(self) -> bool:

@@ -54,6 +54,11 @@ _NO_LINES = "Lines cannot be chosen with this client's tool: leave `view_range` 
 class Form(Protocol):
     """One way of taking arguments; the path is taken care of outside."""
 
+    optional: ClassVar[tuple[str, ...]] = ()
+    """The parameters it may write where they are declared."""
+    many: ClassVar[bool] = False
+    """One call takes several operations on one file."""
+
     @property
     def does(self) -> Kinds:
         """What the tool does."""
@@ -64,29 +69,17 @@ class Form(Protocol):
         """The parameters it needs beside the path."""
         ...
 
-    @property
-    def optional(self) -> tuple[str, ...]:
-        """The parameters it may write where they are declared."""
-        ...
-
-    @property
-    def many(self) -> bool:
-        """One call takes several operations on one file."""
-        ...
-
     def read(self, path: str, given: Given) -> tuple[Operation, ...] | None: ...
 
     def write(self, operations: Sequence[Operation]) -> Written: ...
 
 
 @frozen
-class JustPath:
+class JustPath(Form):
     """A tool that takes a path and nothing else."""
 
     kind: type[View] | type[Listing] | type[Delete]
     keys: ClassVar[tuple[str, ...]] = ()
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def does(self) -> Kinds:
@@ -103,14 +96,12 @@ class JustPath:
 
 
 @frozen
-class Window:
+class Window(Form):
     """The first and the last line to read, counted from 1."""
 
     start: str
     end: str
     does: ClassVar[Kinds] = (View,)
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -126,16 +117,14 @@ class Window:
 
 
 @frozen
-class Offset:
+class Offset(Form):
     """The line to begin with and how many; `base` is the number of the first line, `None` where nobody says it."""
 
     base: int | None
     start: ClassVar[str] = "offset"
     limit: ClassVar[str] = "limit"
     does: ClassVar[Kinds] = (View,)
-    keys: ClassVar[tuple[str, ...]] = ("offset", "limit")
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
+    keys: ClassVar[tuple[str, ...]] = (start, limit)
 
     def read(self, path: str, given: Given) -> tuple[Operation, ...] | None:
         if not given.keys() <= {self.start, self.limit}:
@@ -164,15 +153,13 @@ class Offset:
 
 
 @frozen
-class FileList:
+class FileList(Form):
     """A list of files, each with its lines, of which one call here names one."""
 
     key: str
     ranges: str | None = None
     """The list of ranges of a file; `None` for `start_line` and `end_line`."""
     does: ClassVar[Kinds] = (View,)
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -194,12 +181,12 @@ class FileList:
             return None
         if self.ranges is None:
             return _window(path, rest, "start_line", "end_line")
-        ranges = rest.pop(self.ranges, None) or [(1, None)]
-        if rest or not isinstance(ranges, list) or len(ranges) != 1:
+        ranges = rest.pop(self.ranges, [])
+        if rest or not isinstance(ranges, list) or len(ranges) > 1:
             return None
-        ends = ranges[0]
-        if ends == (1, None):
+        if not ranges:
             return View(path)
+        ends = ranges[0]
         if not isinstance(ends, list) or len(ends) != 2:
             return None
         return _window(path, {"start": ends[0], "end": ends[1]}, "start", "end")
@@ -219,22 +206,15 @@ class FileList:
 
 
 @frozen
-class Content:
-    """A whole file; `count` is the parameter for the number of its lines, `cleans` a tool that strips odd ends."""
+class Content(Form):
+    """A whole file, and the number of its lines; `cleans` is a tool that strips odd ends."""
 
-    key: str = "content"
-    count: str = "line_count"
     cleans: bool = False
+    key: ClassVar[str] = "content"
+    count: ClassVar[str] = "line_count"
     does: ClassVar[Kinds] = (Create,)
-    many: ClassVar[bool] = False
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return (self.key,)
-
-    @property
-    def optional(self) -> tuple[str, ...]:
-        return (self.count,)
+    keys: ClassVar[tuple[str, ...]] = (key,)
+    optional: ClassVar[tuple[str, ...]] = (count,)
 
     def read(self, path: str, given: Given) -> tuple[Operation, ...] | None:
         content = given.get(self.key)
@@ -265,14 +245,12 @@ class Content:
 
 
 @frozen(kw_only=True)
-class Strings:
+class Strings(Form):
     """An old text that must stand once, and the new one."""
 
     old: str
     new: str
     does: ClassVar[Kinds] = (Replace,)
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -292,14 +270,12 @@ class Strings:
 
 
 @frozen(kw_only=True)
-class Edits:
+class Edits(Form):
     """A list of old and new texts; one call here holds one of them."""
 
     key: str
     each: Strings
     does: ClassVar[Kinds] = (Replace,)
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -317,13 +293,12 @@ class Edits:
 
 
 @frozen
-class BlockText:
+class BlockText(Form):
     """SEARCH/REPLACE blocks."""
 
     key: str
     blocks: Blocks
     does: ClassVar[Kinds] = (Lines,)
-    optional: ClassVar[tuple[str, ...]] = ()
     many: ClassVar[bool] = True
 
     @property
@@ -348,14 +323,12 @@ class BlockText:
 
 
 @frozen
-class LineBefore:
+class LineBefore(Form):
     """The line before which the content is put, counted from 1; its 0, the end of the file, has no counterpart."""
 
     line: str
     content: str
     does: ClassVar[Kinds] = (Insert,)
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -375,15 +348,13 @@ class LineBefore:
 
 
 @frozen(kw_only=True)
-class Editor:
+class Editor(Form):
     """One tool for three things: with an old text it replaces, with a line it inserts before it, else it creates."""
 
     edit: Strings
     insert: LineBefore
     content: str
     does: ClassVar[Kinds] = (Replace, Insert, Create)
-    optional: ClassVar[tuple[str, ...]] = ()
-    many: ClassVar[bool] = False
 
     @property
     def keys(self) -> tuple[str, ...]:
