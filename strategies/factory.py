@@ -4,16 +4,14 @@ In order: a request that no strategy has work on passes through; an operator's r
 the built-in table; `recovery`.
 """
 
-import re
 from collections.abc import Iterable, Mapping
-from fnmatch import translate
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 from attrs import frozen
 
-from gateway.core.rules import Rule
+from gateway.core.rules import Rule, covers_model
 from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
 from strategies.base import Options, Prepared, ToolExecutionStrategy
 from strategies.intent import Overhearing, asks_for_tools
@@ -122,7 +120,7 @@ def load_strategies(found: Iterable[EntryPoint] | None = None) -> Loaded:
 class ToolExecutionFactory:
     """Selects among loaded strategies; one of these per configuration."""
 
-    __slots__ = ("_by_model", "_rules", "_strategies", "_table", "auto_detect", "enabled")
+    __slots__ = ("_by_model", "_rules", "_strategies", "auto_detect", "enabled")
 
     def __init__(
         self,
@@ -133,8 +131,7 @@ class ToolExecutionFactory:
         auto_detect: bool = False,
     ) -> None:
         self._strategies = strategies
-        self._rules = tuple((_matcher(rule.pattern), rule) for rule in rules)
-        self._table = tuple((_matcher(pattern), name) for pattern, name in MODEL_STRATEGIES)
+        self._rules = tuple(rules)
         self._by_model = lru_cache(maxsize=1024)(self._choose)
         self.enabled = enabled
         self.auto_detect = auto_detect
@@ -147,7 +144,7 @@ class ToolExecutionFactory:
 
     def faults(self) -> list[str]:
         """In words: the rules, and the parts of the built-in table, whose strategy does not exist."""
-        asked = [rule.strategy for _, rule in self._rules] + [FALLBACK, PROMPTED, "native"]
+        asked = [rule.strategy for rule in self._rules] + [FALLBACK, PROMPTED, "native"]
         missing = sorted({name for name in asked if name not in self._strategies})
         return [f"there is no strategy named {name!r}" for name in missing]
 
@@ -199,17 +196,15 @@ class ToolExecutionFactory:
         return self._by_model(provider, model, capability, asked)
 
     def _choose(self, provider: str, model: str, capability: Capability, asked: str | None) -> Selection:
-        names = _names_of(model)
-        given = names if asked is None else (*_names_of(asked), *names)
-        for matches, rule in self._rules:
-            if any(matches(name) for name in given):
+        for rule in self._rules:
+            if covers_model(rule.pattern, model) or (asked is not None and covers_model(rule.pattern, asked)):
                 return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
         if capability.native_tools is False:
             return self._named(PROMPTED, "learned")
         if provider in PROVIDER_STRATEGIES:
             return self._named(PROVIDER_STRATEGIES[provider], "provider")
-        for matches, strategy in self._table:
-            if any(matches(name) for name in names):
+        for pattern, strategy in MODEL_STRATEGIES:
+            if covers_model(pattern, model):
                 return self._named(strategy, "table")
         return self._named(FALLBACK, "default")
 
@@ -229,15 +224,6 @@ def _strategy(point: EntryPoint) -> ToolExecutionStrategy:
     if strategy.name != point.name:
         raise ValueError(f"it calls itself {strategy.name!r}")
     return strategy
-
-
-def _matcher(pattern: str) -> Any:
-    return re.compile(translate(pattern.lower())).match
-
-
-def _names_of(model: str) -> tuple[str, ...]:
-    name = model.lower()
-    return name, name.rpartition("/")[2]
 
 
 def _has_tool_history(request: ChatRequest) -> bool:

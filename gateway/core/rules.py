@@ -6,7 +6,13 @@ from typing import Literal
 
 from attrs import frozen
 
-__all__ = ["IgnoreRule", "ModelRule", "Rule"]
+__all__ = ["IgnoreRule", "ModelRule", "Rule", "covers_model"]
+
+
+def covers_model(pattern: str, model: str) -> bool:
+    """Whether a case-insensitive glob names a model, by its whole name or by the part behind the last slash."""
+    glob, name = pattern.lower(), model.lower()
+    return fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob)
 
 
 @frozen(kw_only=True)

@@ -1,14 +1,12 @@
 """Which configured upstream serves a model. A model's name is looked up, never resolved: it cannot name a host."""
 
-import re
-from collections.abc import Callable, Iterable
-from fnmatch import translate
+from collections.abc import Iterable
 from functools import lru_cache
 
 from attrs import frozen
 
 from gateway.core.errors import UnknownModel
-from gateway.core.rules import ModelRule
+from gateway.core.rules import ModelRule, covers_model
 
 __all__ = ["DEFAULT_UPSTREAM", "Route", "Router"]
 
@@ -42,8 +40,8 @@ class Router:
         served: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._default = default
-        self._rules = tuple((_matcher(rule.match), rule) for rule in rules)
-        self._served = tuple((_matcher(pattern), upstream) for pattern, upstream in served)
+        self._rules = tuple(rules)
+        self._served = tuple(served)
         self._by_model = lru_cache(maxsize=1024)(self._found)
 
     def route(self, model: str) -> Route:
@@ -53,19 +51,14 @@ class Router:
         return self._by_model(model)
 
     def _found(self, model: str) -> Route:
-        names = (model.lower(), model.lower().rpartition("/")[2])
-        rule = next((rule for matches, rule in self._rules if any(map(matches, names))), None)
-        serving = next((name for matches, name in self._served if any(map(matches, names))), self._default)
+        rule = next((rule for rule in self._rules if covers_model(rule.match, model)), None)
+        serving = next((name for pattern, name in self._served if covers_model(pattern, model)), self._default)
         if rule is None:
             return Route(upstreams=(serving,))
         first = rule.upstream or serving
         if rule.fallback is None or rule.fallback == first:
             return Route(upstreams=(first,), rule=rule)
         return Route(upstreams=(first, rule.fallback), rule=rule)
-
-
-def _matcher(pattern: str) -> Callable[[str], object]:
-    return re.compile(translate(pattern.lower())).match
 
 
 def _shown(model: str) -> str:
