@@ -140,11 +140,16 @@ def _args_of(files: list[_File]) -> Pairs | None:
     """The files as elements; their paths are read as markup, so not every character can be said."""
     lines = []
     for file in files:
-        if "<" in file.path or _ENTITY.search(file.path) or file.path != file.path.strip() or "\n" in file.path:
+        if not _is_plain(file.path) or "\n" in file.path:
             return None
         ranges = [f"<line_range>{start}-{end}</line_range>" for start, end in file.ranges]
         lines += ["<file>", f"<path>{file.path}</path>", *ranges, "</file>"]
     return [("args", "\n".join(lines))]
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text that is read as markup stays what it is."""
+    return text == text.strip() and "<" not in text and _ENTITY.search(text) is None
 
 
 def _files(given: Mapping[str, Any]) -> list[_File]:
@@ -217,7 +222,7 @@ def _diff(arguments: Mapping[str, Any], tool: PromptTool) -> Pairs | None:
     path, diff = arguments.get("path"), arguments.get("diff")
     if not isinstance(path, str) or not isinstance(diff, str) or "</content>" in diff or diff != diff.strip():
         return None
-    if "<" in path or _ENTITY.search(path) or path != path.strip():
+    if not _is_plain(path):
         return None
     text = f"<file>\n<path>{path}</path>\n<diff>\n<content>\n{diff}\n</content>\n</diff>\n</file>"
     return [("args", text)]
@@ -264,7 +269,7 @@ def _suggestion(entry: object) -> str | None:
             return None
         text = entry.get("text", entry.get("answer", entry.get("suggest")))
         mode = entry.get("mode")
-    if not isinstance(text, str) or not text or text != text.strip() or "<" in text or _ENTITY.search(text):
+    if not isinstance(text, str) or not text or not _is_plain(text):
         return None
     if mode is None:
         return f"<suggest>{text}</suggest>"
