@@ -81,17 +81,26 @@ def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> 
         calls, attempt = _native_calls(message["tool_calls"], ask), unusable_attempt(message, ask)
     else:
         calls, attempt = _text_calls(text, reason if isinstance(reason, str) else "stop", prepared, ask)
-    calls = [
-        call for call in calls if ask.satisfies(call.name) and not ask.is_echo(call.name, call.arguments, attempts)
-    ]
+    calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, attempts)]
     if message.get("tool_calls") and prepared.mapping is not None:
         calls, refused = _mapped(calls, prepared.mapping, content=text)
         attempt = attempt or refused
+    made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
     return SecondAnswer(
-        calls=tuple(call for call in calls if not prepared.shape.first_only or call.part[0] > 1 or call is calls[0]),
+        calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
         usage=usage,
         attempt=attempt if reason not in CUT_REASONS else None,
     )
+
+
+def _grouped(calls: Sequence[SecondCall]) -> list[list[SecondCall]]:
+    """The calls, those together that are one call of the model."""
+    groups: list[list[SecondCall]] = []
+    for call in calls:
+        if call.part[0] == 1 or not groups:
+            groups.append([])
+        groups[-1].append(call)
+    return groups
 
 
 def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> Attempt | None:

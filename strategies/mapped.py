@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from gateway.core.events import Args, Broken, End, Event, Note, Start, Text
 from strategies.base import AnswerReader, Attempt, FinishReason, Prepared, Translates
 from strategies.mapping import CallBack, Mapped, Refusal
-from strategies.repair import UNTRANSLATABLE
+from strategies.repair import UNTRANSLATABLE, Repairs
 
 __all__ = ["ClientCall", "Translation", "mapped", "translation_of"]
 
@@ -54,7 +54,10 @@ def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepa
     backing = _Back(mapping, one_at_a_time)
     make_inner = prepared.make_reader
     make_reader = None if make_inner is None else lambda: _MappedReader(make_inner(), backing)
-    return evolve(prepared, mapping=backing, make_reader=make_reader)
+    repair = prepared.repair
+    if isinstance(repair, Repairs):
+        repair = evolve(repair, translated_name=mapping.demanded)
+    return evolve(prepared, mapping=backing, make_reader=make_reader, repair=repair)
 
 
 def translation_of(mapping: Translates, calls: Iterable[tuple[str, str, str]]) -> Translation:

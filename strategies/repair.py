@@ -76,6 +76,8 @@ class Repairs:
     demand: Demand = Demand()
     renderer: Renderer | None = None
     """What wrote the tools into the prompt; without one the model has them as native tools."""
+    translated_name: str | None = None
+    """What the demanded call is for the client, where the model was shown another tool in the place of its own."""
     _provenance: Provenance = field(
         init=False, eq=False, default=Factory(lambda self: Provenance(self.request.messages), takes_self=True)
     )
@@ -87,7 +89,7 @@ class Repairs:
 
     def satisfies(self, name: str) -> bool:
         """Whether a call of this tool is one that the request asks for."""
-        return self.demand.name is None or name == self.demand.name
+        return self.demand.name is None or name == (self.translated_name or self.demand.name)
 
     def is_attempt(self, note: Note) -> bool:
         """Whether what stayed text was plainly meant as a call of a declared tool, and was no quotation."""

@@ -48,6 +48,8 @@ class Mapped:
     request: ChatRequest
     """What the model is sent; its tools are what a text answer is read against."""
     surface: Surface
+    demanded: str | None = None
+    """Which of the client's tools must be called, where the model is told to call its own instead."""
     tools_of_client: Client = field(repr=False)
     seen: Seen = field(repr=False)
     """What the conversation, as the client has it, shows of files."""
@@ -121,6 +123,7 @@ class ToolMapping:
         return Mapped(
             request=shown,
             surface=self.surface,
+            demanded=function_name(request.tool_choice) if choice is not request.tool_choice else None,
             tools_of_client=client,
             seen=Seen(client=everything, messages=request.messages),
         )

@@ -16,9 +16,11 @@ from gateway.exchange import StreamExchange
 from gateway.whole import BodyExchange
 from gateway.wire.openai_chat import parse_request
 from strategies.base import Options, Prepared
+from strategies.mapped import mapped
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
+from tests.strategies.mapping.surfaces import CLIENTS
 from tests.support.chat import (
     DONE,
     Heard,
@@ -417,6 +419,48 @@ def test_of_several_calls_of_a_second_answer_as_many_are_given_as_of_a_first() -
     assert told(Streamed(answer_events([OPEN]), prepared(), [second]).heard) == CALL
     both = Streamed(answer_events([OPEN]), prepared(parallel_tool_calls=True), [second])
     assert [name for name, _ in told(both.heard)] == ["read", "glob"]
+
+
+def on_other_tools(mapping: str, strategy: Any, options: Options, **fields: Any) -> Prepared:
+    """A request whose model sees another tool in the place of the client's."""
+    work = CLIENTS["kilo"].mapped(mapping, [{"role": "user", "content": "hi"}], **fields)
+    return mapped(strategy.prepare(work.request, options), work, one_at_a_time=False)
+
+
+def edit(command: str, **arguments: Any) -> str:
+    body = "".join(f"<{key}>{value}</{key}>\n" for key, value in {"command": command, **arguments}.items())
+    return f"<str_replace_based_edit_tool>\n{body}</str_replace_based_edit_tool>"
+
+
+VIEW, CREATE = edit("view", path="a.py"), edit("create", path="a.py", file_text="x")
+
+
+def test_a_demanded_tool_is_the_clients_own_where_the_model_sees_another() -> None:
+    choice = {"type": "function", "function": {"name": "read_file"}}
+    how = on_other_tools("claude_text_editor", XmlPromptStrategy(), Options(), tool_choice=choice)
+    assert [name for name, _ in told(Streamed(answer_events([VIEW]), how).heard)] == ["read_file"]
+    assert told(Streamed(answer_events(["No."]), how, [answer_body(CREATE)]).heard) == []
+    assert [name for name, _ in told(Streamed(answer_events(["No."]), how, [answer_body(VIEW)]).heard)] == ["read_file"]
+
+
+PATCH = "*** Begin Patch\n*** Add File: a\n+x\n*** Delete File: b\n*** End Patch"
+
+
+def patch(text: str) -> dict[str, Any]:
+    return {
+        "id": "p",
+        "type": "function",
+        "function": {"name": "apply_patch", "arguments": json.dumps({"input": text})},
+    }
+
+
+@pytest.mark.parametrize("demanded", ["write_to_file", "delete_file"])
+def test_all_that_one_call_became_is_given_together_and_nothing_of_a_further_one(demanded: str) -> None:
+    choice = {"type": "function", "function": {"name": demanded}}
+    how = on_other_tools("apply_patch", RecoveryStrategy(), Options(calls_per_message="first"), tool_choice=choice)
+    second = answer_body(None, "tool_calls", tool_calls=[patch(PATCH), patch(PATCH.replace(": ", ": c/"))])
+    run = Streamed(answer_events(["No."]), how, [second])
+    assert [name for name, _ in told(run.heard)] == ["write_to_file", "delete_file"]
 
 
 def test_a_second_answer_that_was_truncated_is_not_asked_for_once_more() -> None:
