@@ -21,13 +21,12 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from gateway.net.connections import KEEPALIVE_S, Connections
 from gateway.net.patience import Patience
 from gateway.wire.kinds.faults import waiting_time
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
-KEEPALIVE_S = 4.0
-"""Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
 MAX_ERROR_BYTES = 1 << 20
 ERROR_BODY_TIMEOUT_S = 10.0
 PIECE_BYTES = 256 << 10
@@ -52,26 +51,30 @@ class UpstreamCall:
 class UpstreamReply:
     """An answer whose headers are there: read it to its end, or close it."""
 
-    __slots__ = ("_limit", "_patience", "_read", "_response")
+    __slots__ = ("_content", "_let_go", "_limit", "_patience", "_read", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse, *, patience: Patience, max_bytes: int | None) -> None:
-        self._response = response
+    def __init__(
+        self,
+        status: int,
+        headers: CIMultiDictProxy[str],
+        content: aiohttp.StreamReader,
+        *,
+        let_go: Callable[[], None],
+        patience: Patience,
+        max_bytes: int | None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self._content = content
+        self._let_go = let_go
         self._patience = patience
         self._limit = max_bytes
         self._read = 0
 
     @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> CIMultiDictProxy[str]:
-        return self._response.headers
-
-    @property
     def content_type(self) -> str:
         """The media type in lower case; empty when none is given."""
-        return self._response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
     def bytes_read(self) -> int:
@@ -81,7 +84,7 @@ class UpstreamReply:
     async def read(self, due: float) -> bytes:
         """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
         try:
-            data = await self._patience.within(due, self._response.content.readany())
+            data = await self._patience.within(due, self._content.readany())
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
@@ -97,7 +100,7 @@ class UpstreamReply:
 
     def close(self) -> None:
         """Let go of the connection: it is kept for the next call only when the body was read to its end."""
-        self._response.close()
+        self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -125,9 +128,11 @@ async def gathered(
 
 @frozen
 class UpstreamClient:
-    """One connection pool for all calls."""
+    """One connection pool for the plain calls, and another for those that need more."""
 
     session: aiohttp.ClientSession = field(repr=False)
+    plain: Connections | None = field(factory=Connections.where_possible, repr=False)
+    """None where this version of the library has not what it takes."""
 
     @classmethod
     def create(cls) -> "UpstreamClient":
@@ -145,28 +150,23 @@ class UpstreamClient:
 
     async def send(self, call: UpstreamCall, patience: Patience) -> UpstreamReply:
         """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
-        headers, data = _framed(call)
-        request = self.session.request(
-            call.method,
-            call.url,
-            headers=headers,
-            data=data,
-            allow_redirects=False,
-            auto_decompress=call.decode,
-            timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
-        )
+        if self.plain is not None and _is_plain(call):
+            asking = _plain(self.plain, call, patience)
+        else:
+            asking = _full(self.session, call, patience)
         try:
-            response = await patience.within(patience.now() + call.first_byte_timeout_s, _started(request))
+            return await patience.within(patience.now() + call.first_byte_timeout_s, asking)
         except aiohttp.ConnectionTimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error
         except TimeoutError as error:
             raise UpstreamTimeout("the model server did not begin to answer in time") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError) as error:
             raise _of_head(error) from error
-        return UpstreamReply(response, patience=patience, max_bytes=call.max_reply_bytes)
 
     async def close(self) -> None:
         """Close every connection."""
+        if self.plain is not None:
+            self.plain.close()
         await self.session.close()
 
 
@@ -188,6 +188,53 @@ async def rejection(
     )
 
 
+async def _plain(connections: Connections, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+    opened = await connections.post(
+        call.url, call.headers.items(), call.body, connect_timeout_s=call.connect_timeout_s, decode=call.decode
+    )
+    return UpstreamReply(
+        opened.message.code,
+        opened.message.headers,
+        opened.body,
+        let_go=opened.close,
+        patience=patience,
+        max_bytes=call.max_reply_bytes,
+    )
+
+
+async def _full(session: aiohttp.ClientSession, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+    headers, data = _framed(call)
+    response = await session.request(
+        call.method,
+        call.url,
+        headers=headers,
+        data=data,
+        allow_redirects=False,
+        auto_decompress=call.decode,
+        timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
+    )
+    return UpstreamReply(
+        response.status,
+        response.headers,
+        response.content,
+        let_go=response.close,
+        patience=patience,
+        max_bytes=call.max_reply_bytes,
+    )
+
+
+def _is_plain(call: UpstreamCall) -> bool:
+    """Whether a call needs nothing but a connection."""
+    return (
+        call.method == "POST"
+        and isinstance(call.body, bytes)
+        and len(call.body) <= PIECE_BYTES
+        and call.url.scheme == "http"
+        and call.url.raw_user is None
+        and call.url.raw_password is None
+    )
+
+
 def _framed(call: UpstreamCall) -> tuple[CIMultiDict[str], Any]:
     """A large body goes in pieces of known length, so that it is written as the server takes it."""
     if not isinstance(call.body, bytes) or len(call.body) <= PIECE_BYTES:
@@ -200,11 +247,6 @@ def _framed(call: UpstreamCall) -> tuple[CIMultiDict[str], Any]:
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
     for start in range(0, len(body), PIECE_BYTES):
         yield body[start : start + PIECE_BYTES]
-
-
-async def _started(request: Any) -> aiohttp.ClientResponse:
-    response: aiohttp.ClientResponse = await request
-    return response
 
 
 async def error_body(reply: UpstreamReply, patience: Patience) -> bytes:
@@ -239,7 +281,9 @@ def _of_head(error: Exception) -> GatewayError:
         return NoCapacity("no free connection to the model server", retry_after_s=1.0)
     if isinstance(error, aiohttp.ClientConnectorError):
         return UpstreamRefused("the model server cannot be reached")
-    if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
+    if isinstance(
+        error, aiohttp.ClientResponseError | aiohttp.InvalidURL | aiohttp.http_exceptions.HttpProcessingError
+    ):
         return UpstreamBadReply("the model server's answer is not valid HTTP")
     return UpstreamDisconnected("the model server closed the connection without an answer")
 

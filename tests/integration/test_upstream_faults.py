@@ -30,6 +30,14 @@ FINISH = event(finish="stop")
 STREAMS = pytest.mark.parametrize("tools", [None, TOOLS], ids=["passthrough", "read"])
 
 
+@pytest.fixture(params=["plain", "full"], autouse=True)
+def way(request, monkeypatch):
+    """The two clients of the model server: the lean one, and the library's own, which serves what that one cannot."""
+    if request.param == "full":
+        monkeypatch.setattr("gateway.net.upstream._is_plain", lambda call: False)
+    return request.param
+
+
 def asked(tools=None, **fields):
     """A request whose answer is relayed as it is, or read by the recovery strategy."""
     return chat(model="deepseek-chat", **({"tools": tools} if tools else {}), **fields)

@@ -18,8 +18,8 @@ from gateway.core.errors import (
 from gateway.net.patience import Patience
 from gateway.net.upstream import UpstreamCall, UpstreamClient, rejection
 
-KEY = ConnectionKey("model.test", 80, False, True, None, None, None)
-URL_UNDER_TEST = URL("http://model.test/v1/chat/completions")
+KEY = ConnectionKey("model.test", 443, True, True, None, None, None)
+URL_UNDER_TEST = URL("https://model.test/v1/chat/completions")
 
 
 def call(**fields) -> UpstreamCall:
