@@ -89,6 +89,7 @@ class Store(Protocol):
     async def blocks(self, after: int) -> list[Block]:
         """The blocks behind number `after` that nobody adds to any more, oldest first; kept for two days.
 
-        At most some hundreds at once: who has fallen behind asks again with the last number.
+        At most some hundreds at once: who has fallen behind asks again with the last number. All there are, where
+        that number lies in the future because the store's clock was set back.
         """
         ...

@@ -261,6 +261,8 @@ class Conductor:
     async def _judge(self, raw: bytes, raw_evidence: bytes | None) -> None:
         evidence = evidence_of(raw_evidence) or Evidence(epoch=self._state.epoch)
         blocks = await self.store.blocks(evidence.block)
+        if blocks and blocks[0].number <= evidence.block:
+            evidence = Evidence(epoch=evidence.epoch)  # the clock was set back: what follows is counted anew
         evidence = evidence.aligned(self._state.epoch, self._state.slices_off)
         self._evidence = after(evidence, blocks[:MAX_BLOCKS], self._rules.judge())
         if blocks:

@@ -4,12 +4,14 @@ import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 from attrs import define, field, frozen
 
 from gateway.core.ports import Block
 from gateway.core.records import Record, RequestRecord
+from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.coding import KINDS, Packed, kind_of, pack, unpack
 
 __all__ = ["MemoryStore"]
@@ -18,8 +20,6 @@ R = TypeVar("R", bound=Record)
 
 MAX_BYTES = 64 << 20
 MAX_VALUES = 100_000
-BLOCK_SECONDS = 48 * 3600
-MAX_BLOCKS = 500
 _OVERHEAD_BYTES = 200
 _KEPT_PERCENT = 90
 """What overflowed is brought well below its bound, as each forgetting moves all that is kept."""
@@ -53,6 +53,7 @@ class MemoryStore:
     _answers: dict[str, _Kept] = field(init=False, factory=dict)
     _values: OrderedDict[str, _Value] = field(init=False, factory=OrderedDict)
     _counts: dict[int, dict[str, int]] = field(init=False, factory=dict)
+    """By the block's number, in rising order."""
     _marks: dict[int, set[str]] = field(init=False, factory=dict)
     _appended: int = field(init=False, default=0)
     _bytes: int = field(init=False, default=0)
@@ -113,7 +114,9 @@ class MemoryStore:
 
     async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
         """Add counts and marks to the block of this second."""
-        number = int(self.wall())
+        number = current(int(self.wall()), next(reversed(self._counts), 0))
+        while (last := next(reversed(self._counts), number)) > number:
+            del self._counts[last], self._marks[last]
         block = self._counts.setdefault(number, {})
         for name, count in counts.items():
             block[name] = block.get(name, 0) + count
@@ -124,10 +127,12 @@ class MemoryStore:
     async def blocks(self, after: int) -> list[Block]:
         """The blocks behind number `after` that nobody adds to any more, oldest first."""
         now = int(self.wall())
-        numbers = sorted(number for number in self._counts if after < number < now)[:MAX_BLOCKS]
+        after = behind(after, now)
+        last_first = takewhile(lambda number: number > after, reversed(self._counts))
+        closed = [number for number in last_first if number < now]
         return [
             Block(number=number, counts=dict(self._counts[number]), marks=frozenset(self._marks[number]))
-            for number in numbers
+            for number in closed[::-1][:MAX_BLOCKS]
         ]
 
     def _add(self, packed: Packed) -> None:

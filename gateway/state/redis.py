@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from gateway.core.ports import Block, StoreError
 from gateway.core.records import Record, RequestRecord
 from gateway.state import redis_scripts
+from gateway.state.blocks import BLOCK_SECONDS, LONGEST_JUMP_S, MAX_BLOCKS
 from gateway.state.coding import KINDS, kind_of, pack, unpack
 from gateway.state.pause import Pause
 from gateway.state.trimming import trimmed
@@ -29,9 +30,6 @@ R = TypeVar("R", bound=Record)
 
 MAX_RECORDS = 5_000_000
 """Of each kind, should nobody trim them."""
-BLOCK_SECONDS = 48 * 3600 + 60
-MAX_BLOCKS = 500
-_LONGEST_JUMP_S = 60
 _ANSWER_S = 30 * 86400
 _BATCH_S = 300
 _LARGE_OPERATION_S = 2.0
@@ -148,7 +146,7 @@ class RedisStore:
     async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
         """Add counts and marks to the block of this second."""
         amounts = [part for name, count in counts.items() for part in (_bytes(name), count)]
-        head = (BLOCK_SECONDS, _LONGEST_JUMP_S, len(counts))
+        head = (BLOCK_SECONDS + LONGEST_JUMP_S, LONGEST_JUMP_S, len(counts))
         await self._run(redis_scripts.TALLY, *head, *amounts, *map(_bytes, marks))
 
     async def blocks(self, after: int) -> list[Block]:
@@ -159,7 +157,7 @@ class RedisStore:
                 counts={_text(name): int(count) for name, count in zip(counts[::2], counts[1::2], strict=True)},
                 marks=frozenset(map(_text, marks)),
             )
-            for number, counts, marks in await self._run(redis_scripts.BLOCKS, after, MAX_BLOCKS)
+            for number, counts, marks in await self._run(redis_scripts.BLOCKS, after, MAX_BLOCKS, LONGEST_JUMP_S)
         ]
 
     async def _forget(self, before: float, most: int) -> int:

@@ -113,8 +113,9 @@ return number
 """
 
 BLOCKS = """
-local prefix, now = ARGV[1], redis.call('TIME')[1]
-local numbers = redis.call('ZRANGEBYSCORE', prefix .. 'blocks', '(' .. ARGV[2], '(' .. now, 'LIMIT', 0, ARGV[3])
+local prefix, after, now = ARGV[1], ARGV[2], redis.call('TIME')[1]
+if tonumber(after) > now + ARGV[4] then after = 0 end
+local numbers = redis.call('ZRANGEBYSCORE', prefix .. 'blocks', '(' .. after, '(' .. now, 'LIMIT', 0, ARGV[3])
 local found = {}
 for i, number in ipairs(numbers) do
   found[i] = {

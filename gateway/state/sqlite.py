@@ -16,6 +16,7 @@ import aiosqlite
 
 from gateway.core.ports import Block
 from gateway.core.records import Record, RequestRecord
+from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.coding import KINDS, kind_of, pack, unpack
 from gateway.state.sqlite_line import Line
 from gateway.state.trimming import trimmed
@@ -24,11 +25,7 @@ __all__ = ["SqliteStore"]
 
 R = TypeVar("R", bound=Record)
 
-BLOCK_SECONDS = 48 * 3600
-MAX_BLOCKS = 500
 _FOR_EVER = 1e18
-_LONGEST_JUMP_S = 60
-"""A clock that is set back by less goes on in the last block; after more, the blocks of the future are dropped."""
 _LARGE_OPERATION_S = 5.0
 """Least time for batches, pages and trimming: none of them is waited for by a request."""
 _WORK_S = 0.1
@@ -154,7 +151,8 @@ class SqliteStore:
         )
         rows = "SELECT number, name{} FROM {} WHERE number BETWEEN ? AND ? ORDER BY number"
         async with self._values.transaction(self._small_s) as connection:
-            found = list(await connection.execute_fetchall(numbers, (after, int(self._wall()), MAX_BLOCKS)))
+            now = int(self._wall())
+            found = list(await connection.execute_fetchall(numbers, (behind(after, now), now, MAX_BLOCKS)))
             ends = (found[0][0], found[-1][0]) if found else (0, -1)
             counts = await connection.execute_fetchall(rows.format(", value", "counts"), ends)
             marks = await connection.execute_fetchall(rows.format("", "marks"), ends)
@@ -172,15 +170,14 @@ class SqliteStore:
         await connection.execute(sql, (_bindable(key), value, until))
 
     async def _number(self, connection: aiosqlite.Connection) -> int:
-        """The block of this second, or the last one there is when the clock was set back a little."""
-        now = int(self._wall())
+        """The block that is added to; those of a future that will not be are dropped."""
         sql = "SELECT max(coalesce((SELECT max(number) FROM counts), 0), coalesce((SELECT max(number) FROM marks), 0))"
         [[last]] = await connection.execute_fetchall(sql)
-        if last > now + _LONGEST_JUMP_S:
+        number = current(int(self._wall()), int(last))
+        if number < last:
             for table in ("counts", "marks"):
-                await connection.execute(f"DELETE FROM {table} WHERE number > ?", (now,))  # noqa: S608 - our names
-            return now
-        return max(now, int(last))
+                await connection.execute(f"DELETE FROM {table} WHERE number > ?", (number,))  # noqa: S608 - our names
+        return number
 
     async def _forget(self, before: float, most: int) -> int:
         sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT ?"  # noqa: S608 - our names

@@ -296,6 +296,8 @@ async def test_tallies_add_up_in_blocks_that_close(store):
     numbers = [block.number for block in blocks]
     assert numbers == sorted(set(numbers))
     assert await store.blocks(numbers[-1]) == []
+    behind_the_future = [block.number for block in await store.blocks(numbers[-1] + 3600)]
+    assert behind_the_future[: len(numbers)] == numbers, "the clock was set back: all there are"
 
 
 @shared_stores

@@ -166,6 +166,17 @@ async def test_one_failing_conversation_changes_nothing(world: World) -> None:
     assert world.decisions == []
 
 
+async def test_a_clock_that_was_ahead_does_not_blind_the_judge(world: World) -> None:
+    one, two = world.conductor(), world.conductor(name="two")
+    for _ in range(10):
+        await world.second(one, two, live=0.01, control=0.01)
+    world.now -= 7200
+    for _ in range(20):
+        await world.second(one, two, live=0.5, control=0.01)
+    assert len(world.took("rollback")) == 1
+    assert one.snapshot().state == two.snapshot().state == "rolled_back"
+
+
 async def test_slice_that_is_worse_is_switched_off_alone(world: World) -> None:
     one, two = world.conductor(CANARY), world.conductor(CANARY, name="two")
     for _ in range(40):

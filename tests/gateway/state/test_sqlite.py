@@ -207,6 +207,8 @@ async def test_a_clock_that_is_set_back_keeps_the_order_of_blocks(path, wall):
     await store.tally({"a": 7}, [])  # a clock that was wrong: its blocks would never close
     wall[0] = 501.0
     assert [block.number for block in await store.blocks(0)] == [500]
+    assert [block.number for block in await store.blocks(1001)] == [500], "who had seen those begins again"
+    assert await store.blocks(500) == []
     await store.close()
 
 
