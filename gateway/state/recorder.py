@@ -128,18 +128,10 @@ class Recorder:
             batch = self._again or self._batch()
             self._again = []
             try:
-                await self.store.append([waiting.record for waiting in batch])
-            except BadRecord:
-                is_written = await self._write_singly(batch)
-            except StoreError:
-                is_written = False
-                self._again = batch
+                is_written = await self._write_batch(batch)
             except Exception as error:  # noqa: BLE001 - nobody else would write the records that follow
                 log.error("recorder_failed", fault=type(error).__name__)
                 is_written = False
-            else:
-                is_written = True
-                await self._wrote(len(batch))
             self.telemetry.set("toolgate_store_lag_seconds", {}, self.lag_s)
             if not is_written:
                 await self._failed(batch)
@@ -164,6 +156,17 @@ class Recorder:
                 break
             batch.append(waiting)
         return batch
+
+    async def _write_batch(self, batch: list[_Waiting]) -> bool:
+        try:
+            await self.store.append([waiting.record for waiting in batch])
+        except BadRecord:
+            return await self._write_singly(batch)
+        except StoreError:
+            self._again = batch
+            return False
+        await self._wrote(len(batch))
+        return True
 
     async def _write_singly(self, batch: list[_Waiting]) -> bool:
         """One of these is bad: write the others."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.ports import StoreError
+from gateway.core.ports import BadRecord, StoreError
 from gateway.core.records import FeedbackRecord, Record, RequestRecord
 from gateway.state import recorder as recorder_module
 from gateway.state.recorder import Recorder
@@ -154,12 +154,16 @@ async def test_a_record_that_never_can_be_written_does_not_stop_the_others(store
     assert gauges.lost == {"write_failed": 3}
 
 
-async def test_a_store_with_a_fault_of_its_own_does_not_end_the_recorder(store, gauges, start, monkeypatch):
+@pytest.mark.parametrize("faults", [(ZeroDivisionError,), (BadRecord, ZeroDivisionError)])
+async def test_a_store_with_a_fault_of_its_own_does_not_end_the_recorder(store, gauges, start, monkeypatch, faults):
     recorder = await start()
+    left = list(faults)
 
     async def broken(self: FailingStore, records: object) -> None:
-        monkeypatch.undo()
-        raise ZeroDivisionError
+        fault = left.pop(0)
+        if not left:
+            monkeypatch.undo()
+        raise fault
 
     monkeypatch.setattr(FailingStore, "append", broken)
     recorder.put(rating(1.0))
