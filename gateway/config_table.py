@@ -7,6 +7,7 @@ unless they say that the feature is off.
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -108,28 +109,12 @@ def _setting(name: str, read: Reader, default: Any, help: str, *, group: str, is
     return field(default=default, metadata=metadata, repr=not is_secret)
 
 
-def _serve(name: str, read: Reader, default: Any, help: str, *, is_secret: bool = False) -> Any:
-    return _setting(name, read, default, help, group="Serving", is_secret=is_secret)
-
-
-def _upstream(name: str, read: Reader, default: Any, help: str, *, is_secret: bool = False) -> Any:
-    return _setting(name, read, default, help, group="Model server", is_secret=is_secret)
-
-
-def _calls(name: str, read: Reader, default: Any, help: str) -> Any:
-    return _setting(name, read, default, help, group="Tool calls")
-
-
-def _rollout(name: str, read: Reader, default: Any, help: str, *, is_secret: bool = False) -> Any:
-    return _setting(name, read, default, help, group="Rollout", is_secret=is_secret)
-
-
-def _keep(name: str, read: Reader, default: Any, help: str, *, is_secret: bool = False) -> Any:
-    return _setting(name, read, default, help, group="Store", is_secret=is_secret)
-
-
-def _watch(name: str, read: Reader, default: Any, help: str) -> Any:
-    return _setting(name, read, default, help, group="Metrics and logs")
+_serve = partial(_setting, group="Serving")
+_upstream = partial(_setting, group="Model server")
+_calls = partial(_setting, group="Tool calls")
+_rollout = partial(_setting, group="Rollout")
+_keep = partial(_setting, group="Store")
+_watch = partial(_setting, group="Metrics and logs")
 
 
 @frozen(kw_only=True)

@@ -101,7 +101,7 @@ class Tally:
         self.turns = TurnTally(self.suspects, self.misses)
 
     def add_request(self, record: RequestRecord) -> None:
-        arm = self.arms.setdefault(record.arm, _Arm())
+        arm = self.arms[record.arm]
         arm.requests += 1
         arm.unhealthy += not record.healthy
         self.volume.add(record)
@@ -142,14 +142,14 @@ class Tally:
         return tuple(sent)
 
     def add_outcome(self, record: OutcomeRecord) -> None:
-        arm = self.arms.setdefault(record.arm, _Arm())
+        arm = self.arms[record.arm]
         arm.outcomes[record.outcome] += 1
         if record.outcome == "rejected":
             arm.reasons.at(record.reason[:64] or "unknown")[0] += 1
         self.slices.at(f"{record.arm}\0{record.strategy[:64]}\0{record.dialect[:64]}")[record.outcome] += 1
 
     def add_feedback(self, record: FeedbackRecord) -> None:
-        self.arms.setdefault(record.arm if record.arm in ARMS else "off", _Arm()).ratings[record.rating] += 1
+        self.arms[record.arm if record.arm in ARMS else "off"].ratings[record.rating] += 1
 
     def add_decision(self, record: DecisionRecord) -> None:
         self.decisions.append(record)

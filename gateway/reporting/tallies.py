@@ -1,7 +1,7 @@
 """What one pass over the records keeps: counters and bounded choices, one small class per part of the report."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import get_args
 
@@ -264,18 +264,16 @@ class SuspectTally:
         if candidate.is_suspect:
             self.suspected += 1
         for sign in candidate.call.signs:
-            self._weigh(sign[:_MAX_NAME], candidate)
+            self._weigh(sign[:_MAX_NAME], candidate.lot, candidate.example)
 
     def add_prose(self, lot: int, example: Example) -> None:
         """The client went on as if this had not been a call."""
-        weighed = self.signs.at(PROSE_NEXT)
-        weighed.calls += 1
-        weighed.examples.offer(lot, lambda: example)
+        self._weigh(PROSE_NEXT, lot, lambda: example)
 
-    def _weigh(self, sign: str, candidate: Pair) -> None:
+    def _weigh(self, sign: str, lot: int, make: Callable[[], Example]) -> None:
         weighed = self.signs.at(sign)
         weighed.calls += 1
-        weighed.examples.offer(candidate.lot, candidate.example)
+        weighed.examples.offer(lot, make)
 
     def figures(self) -> Suspects:
         for sign in (*COUNTED_SIGNS, PROSE_NEXT):
