@@ -6,15 +6,16 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
+
+from tests.support.processes import free_ports
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -62,17 +63,6 @@ class Proxy:
                 await asyncio.sleep(0.05)  # the log is written late on purpose, and tells nobody
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, each another one."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 def replace_once(text: str, old: str, new: str) -> str:
     """The text with its one `old` replaced; the test fails when the file no longer holds it."""
     assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
@@ -93,6 +83,11 @@ def certificate(folder: Path) -> None:
     )
 
 
+def temporary_paths(folder: Path) -> str:
+    """What keeps nginx out of the folders of another one."""
+    return "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in _TEMPORARY)
+
+
 def site(folder: Path, gateways: list[str], *, more: str = "") -> str:
     """site.conf for a test: as shipped, with the test's gateways and certificate."""
     text = (DEPLOY / "nginx" / "site.conf").read_text()
@@ -100,8 +95,7 @@ def site(folder: Path, gateways: list[str], *, more: str = "") -> str:
     text = replace_once(text, "    server 127.0.0.1:8080 max_fails=2 fail_timeout=5s;\n", servers + "\n")
     for kind in ("crt", "key"):
         text = replace_once(text, f"/etc/nginx/tls/toolgate.{kind}", f"{folder}/tls.{kind}")
-    temporary = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in _TEMPORARY)
-    return f"{text}\n{temporary}\n{more}\n"
+    return f"{text}\n{temporary_paths(folder)}\n{more}\n"
 
 
 def configure(folder: Path, gateways: list[str], *, ports: list[int], more: str = "") -> Path:
@@ -127,18 +121,15 @@ def configure(folder: Path, gateways: list[str], *, ports: list[int], more: str 
 
 
 @asynccontextmanager
-async def nginx(folder: Path, *gateways: str, more: str = "") -> AsyncIterator[Proxy]:
-    """nginx before these gateways; `more` is added to its site."""
-    assert NGINX is not None
+async def nginx(
+    folder: Path, *gateways: str, more: str = "", changes: Mapping[str, str] | None = None
+) -> AsyncIterator[Proxy]:
+    """nginx before these gateways; `more` is added to its site, `changes` are made in the rest."""
     ports = free_ports(3)
     path = configure(folder, list(gateways), ports=ports, more=more)
-    process = await asyncio.create_subprocess_exec(
-        *(NGINX, "-p", str(folder), "-c", str(path), "-g", "daemon off;"), stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(20):
-            while not await _answers(ports[1]):
-                assert process.returncode is None, (await process.communicate())[1].decode()
+    for old, new in (changes or {}).items():
+        path.write_text(replace_once(path.read_text(), old, new))
+    async with running(folder, path, ports[1]) as process:
         yield Proxy(
             url=f"https://localhost:{ports[1]}",
             plain_url=f"http://127.0.0.1:{ports[0]}",
@@ -146,6 +137,20 @@ async def nginx(folder: Path, *gateways: str, more: str = "") -> AsyncIterator[P
             folder=folder,
             process=process,
         )
+
+
+@asynccontextmanager
+async def running(folder: Path, path: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """nginx under the configuration at `path`, as soon as it takes connections on a port."""
+    assert NGINX is not None
+    process = await asyncio.create_subprocess_exec(
+        *(NGINX, "-p", str(folder), "-c", str(path), "-g", "daemon off;"), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(20):
+            while not await _answers(port):
+                assert process.returncode is None, (await process.communicate())[1].decode()
+        yield process
     finally:
         if process.returncode is None:
             process.terminate()

@@ -18,7 +18,8 @@ from gateway import __version__
 from gateway.__main__ import cli
 from gateway.config import inspect
 from gateway.config_sources import parse_env_file
-from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, certificate, configure, free_ports, replace_once
+from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, certificate, configure, replace_once
+from tests.support.processes import free_ports
 
 FOLDER = DEPLOY / "docker"
 ROOT = DEPLOY.parent

@@ -15,7 +15,7 @@ import crossplane  # type: ignore[import-untyped]
 import pytest
 
 from gateway.app import Gateway
-from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, Proxy, configure, free_ports, nginx
+from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, Proxy, configure, nginx
 from tests.support.client import chat
 from tests.support.faulty_upstream import (
     DONE,
@@ -31,6 +31,7 @@ from tests.support.faulty_upstream import (
     stream,
     text,
 )
+from tests.support.processes import free_port, free_ports
 
 StartGateway = Callable[..., Awaitable[Gateway]]
 
@@ -196,12 +197,8 @@ async def test_too_many_open_answers_of_one_address_are_refused_with_429(
     upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     upstream.script = hang
-    configured = (FOLDER / "toolgate.conf").read_text()
-    assert "limit_conn toolgate_streams 100;" in configured
-    async with nginx(tmp_path, f"127.0.0.1:{upstream.port}") as proxy:
-        path = tmp_path / "toolgate.conf"
-        path.write_text(path.read_text().replace("limit_conn toolgate_streams 100;", "limit_conn toolgate_streams 3;"))
-        await proxy.reload()
+    fewer = {"limit_conn toolgate_streams 100;": "limit_conn toolgate_streams 3;"}
+    async with nginx(tmp_path, f"127.0.0.1:{upstream.port}", changes=fewer) as proxy:
         asked = [asyncio.ensure_future(post(client, proxy)) for _ in range(5)]
         refused = [await each for _, each in zip(range(2), asyncio.as_completed(asked), strict=False)]
         assert [response.status for response in refused] == [429, 429]
@@ -361,7 +358,7 @@ async def test_a_refused_connection_moves_on(
     upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     upstream.script = answer_json(completion())
-    closed = free_ports(1)[0]
+    closed = free_port()
     async with nginx(tmp_path, f"127.0.0.1:{closed}", f"127.0.0.1:{upstream.port}") as proxy:
         statuses = [(await post(client, proxy)).status for _ in range(8)]
     assert statuses == [200] * 8

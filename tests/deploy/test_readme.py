@@ -17,8 +17,9 @@ import pytest
 from attrs import frozen
 
 from gateway.__main__ import cli
-from tests.deploy.proxy import DEPLOY, free_ports, replace_once
+from tests.deploy.proxy import DEPLOY, replace_once
 from tests.support.faulty_upstream import FaultyUpstream, answer_json
+from tests.support.processes import free_port
 
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
 ROOT = DEPLOY.parent
@@ -111,7 +112,7 @@ def test_the_paths_of_the_guide_are_those_of_the_service() -> None:
 def neighbouring_ports(count: int) -> int:
     """The first of so many ports in a row that were free a moment ago."""
     for _ in range(100):
-        first = free_ports(1)[0]
+        first = free_port()
         with ExitStack() as held, suppress(OSError, OverflowError):
             for port in range(first, first + count):
                 held.enter_context(socket.socket()).bind(("127.0.0.1", port))
@@ -185,7 +186,7 @@ except SystemExit as ended:
 @pytest.mark.skipif(shutil.which("sqlite3") is None and "TOOLGATE_CI" not in os.environ, reason="needs sqlite3")
 async def test_the_commands_do_what_they_are_there_for(upstream: FaultyUpstream, tmp_path: Path) -> None:
     upstream.script = answer_json({"object": "list", "data": [{"id": "m", "object": "model"}]})
-    port = str(free_ports(1)[0])
+    port = str(free_port())
     places = {
         path: f"{tmp_path}{path}" for path in ("/etc/toolgate", "/etc/systemd", "/var/lib", "/var/backups", "/run")
     }

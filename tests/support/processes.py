@@ -21,10 +21,19 @@ from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, Receive
 SERVE = (sys.executable, "-m", "gateway", "serve")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, each another one."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def free_port() -> int:
+    return free_ports(1)[0]
 
 
 async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:

@@ -3,10 +3,7 @@
 import asyncio
 import io
 import json
-import os
 import re
-import shutil
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
+from tests.deploy.proxy import DEPLOY, HAS_NGINX, running, temporary_paths
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import (
     DONE,
@@ -29,64 +27,23 @@ from tests.support.faulty_upstream import (
     stream,
     text,
 )
+from tests.support.processes import free_port
 
-NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-DOCUMENT = Path(__file__).parents[2] / "deploy" / "README.md"
-
-pytestmark = pytest.mark.skipif(NGINX is None and "TOOLGATE_CI" not in os.environ, reason="needs nginx")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+pytestmark = pytest.mark.skipif(not HAS_NGINX, reason="needs nginx")
 
 
 def configuration(folder: Path, gateway_url: str, port: int) -> Path:
     """The documented servers, between what nginx needs to run for a test."""
-    found = re.search(r"```nginx\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.search(r"```nginx\n(.*?)```", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     servers = found[1].replace("127.0.0.1:8080", gateway_url.removeprefix("http://"))
     servers = servers.replace("127.0.0.1:8443", f"127.0.0.1:{port}")
-    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    paths = "\n".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
     path = folder / "nginx.conf"
     path.write_text(
-        f"daemon off; master_process off; pid {folder}/pid; error_log stderr;\n"
-        f"events {{}}\nhttp {{\naccess_log off;\n{paths}\n{servers}\n}}\n"
+        f"master_process off; pid {folder}/pid; error_log stderr;\n"
+        f"events {{}}\nhttp {{\naccess_log off;\n{temporary_paths(folder)}\n{servers}\n}}\n"
     )
     return path
-
-
-@asynccontextmanager
-async def nginx(folder: Path, gateway_url: str) -> AsyncIterator[str]:
-    """nginx before the gateway, and its address."""
-    assert NGINX is not None
-    port = free_port()
-    path = configuration(folder, gateway_url, port)
-    process = await asyncio.create_subprocess_exec(
-        NGINX, "-p", str(folder), "-c", str(path), stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(20):
-            while not await answers(port):
-                assert process.returncode is None, (await process.communicate())[1].decode()
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.communicate()
-
-
-async def answers(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        await asyncio.sleep(0.02)  # the process is starting: there is nothing else to wait for
-        return False
-    writer.close()
-    await writer.wait_closed()
-    return True
 
 
 @pytest.fixture
@@ -94,12 +51,13 @@ def start(gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream, 
     """Starts both: `async with start(GATEWAY_API_KEYS="k") as (url, running)`."""
 
     @asynccontextmanager
-    async def started(**environ: str) -> AsyncIterator[tuple[str, Gateway]]:
-        running = await gateway(upstream.url, **environ)
-        async with nginx(tmp_path, running.url) as url:
-            yield url, running
+    async def both(**environ: str) -> AsyncIterator[tuple[str, Gateway]]:
+        started = await gateway(upstream.url, **environ)
+        port = free_port()
+        async with running(tmp_path, configuration(tmp_path, started.url, port), port):
+            yield f"http://127.0.0.1:{port}", started
 
-    return started
+    return both
 
 
 async def test_a_call_comes_through(

@@ -4,54 +4,27 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from tests.deploy.proxy import HAS_NGINX, NGINX, Proxy, configure, free_ports, replace_once
+from tests.deploy.proxy import HAS_NGINX, nginx
 from tests.support.client import ask, chat
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, FaultyUpstream, Received, event, text
-from tests.support.processes import Load, Program, SlowAnswers, takes_connections, until
+from tests.support.processes import Load, Program, SlowAnswers, until
 
 pytestmark = pytest.mark.skipif(not HAS_NGINX, reason="needs nginx")
 
 STREAMS = 200
 EVENTS = 8
 PAUSE_S = 0.5
-
-
-@asynccontextmanager
-async def nginx(folder: Path, gateway_url: str) -> AsyncIterator[Proxy]:
-    """nginx as shipped, but for its limits per address: all clients of a test have the same one."""
-    assert NGINX is not None
-    ports = free_ports(3)
-    path = configure(folder, [gateway_url], ports=ports)
-    written = path.read_text()
-    for old, new in {
-        "rate=10r/s": "rate=10000r/s",
-        "burst=40 nodelay": "burst=4000 nodelay",
-        "limit_conn toolgate_streams 100": "limit_conn toolgate_streams 2000",
-    }.items():
-        written = replace_once(written, old, new)
-    path.write_text(written)
-    process = await asyncio.create_subprocess_exec(
-        *(NGINX, "-p", str(folder), "-c", str(path), "-g", "daemon off;"),
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        await until(lambda: takes_connections(f"http://127.0.0.1:{ports[1]}"))
-        yield Proxy(
-            url=f"https://localhost:{ports[1]}",
-            plain_url=f"http://127.0.0.1:{ports[0]}",
-            status_url=f"http://127.0.0.1:{ports[2]}",
-            folder=folder,
-            process=process,
-        )
-    finally:
-        process.terminate()
-        await process.wait()
+UNLIMITED = {
+    "rate=10r/s": "rate=10000r/s",
+    "burst=40 nodelay": "burst=4000 nodelay",
+    "limit_conn toolgate_streams 100": "limit_conn toolgate_streams 2000",
+}
+"""nginx as shipped, but for its limits per address: all clients of a test have the same one."""
 
 
 @pytest.fixture
@@ -98,7 +71,7 @@ async def test_two_hundred_streams_at_once_come_in_time(
     upstream.script = stamped
     folder = tmp_path / "nginx"
     folder.mkdir()
-    async with nginx(folder, program.url) as proxy:
+    async with nginx(folder, program.url, changes=UNLIMITED) as proxy:
         connector = aiohttp.TCPConnector(limit=0, ssl=proxy.trusted())
         async with aiohttp.ClientSession(connector=connector) as session:
             direct = await delays(upstream.url, session, streams=STREAMS)
@@ -122,7 +95,7 @@ async def test_neither_reloads_of_nginx_nor_a_restart_of_all_workers_cut_a_strea
     upstream.script = answers.script
     folder = tmp_path / "nginx"
     folder.mkdir()
-    async with nginx(folder, program.url) as proxy:
+    async with nginx(folder, program.url, changes=UNLIMITED) as proxy:
         # New connections only: nginx closes idle ones of its clients at a reload, and a client must expect that.
         load = Load(url=proxy.url, answers=answers, streams=STREAMS, short=4, keeps=False, tls=proxy.trusted())
         async with load:
@@ -143,7 +116,7 @@ async def test_restarts_of_all_workers_cost_no_request_over_connections_that_ngi
     upstream.script = answers.script
     folder = tmp_path / "nginx"
     folder.mkdir()
-    async with nginx(folder, program.url) as proxy:
+    async with nginx(folder, program.url, changes=UNLIMITED) as proxy:
         async with Load(url=proxy.url, answers=answers, short=12, tls=proxy.trusted()) as load:
             for count in range(1, 4):
                 await program.restarted(count)
