@@ -62,12 +62,8 @@ class Board:
 
 def panel(kind: str, title: str, description: str, unit: str, *queries: tuple[str, str] | str, **more: object) -> Panel:
     """A panel; its queries are PromQL alone or with what the legend says."""
-    asked = [
-        Query(expr=query, instant=kind in ("bars", "table"))
-        if isinstance(query, str)
-        else Query(expr=query[0], legend=query[1], instant=kind in ("bars", "table"))
-        for query in queries
-    ]
+    named = [(query, "") if isinstance(query, str) else query for query in queries]
+    asked = [Query(expr=expr, legend=legend, instant=kind in ("bars", "table")) for expr, legend in named]
     return Panel(kind=kind, title=title, description=description, unit=unit, queries=asked, **more)  # type: ignore[arg-type]
 
 
