@@ -177,7 +177,10 @@ def try_(
     from gateway.cli_try import declared_tools, pieces, read, show, well_known_tools
     from gateway.config_values import hundredths
     from strategies.base import Options
+    from strategies.dialects import TABLE
 
+    if dialect is not None and dialect not in {row.id for row in TABLE}:
+        raise click.BadParameter(f"there is no {dialect!r}; see `toolgate dialects`", param_hint="--dialect")
     try:
         threshold = hundredths(min_confidence)
     except ValueError as error:

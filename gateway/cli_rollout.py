@@ -37,7 +37,7 @@ from gateway.policy.stages import (
     rolled_back,
     unkilled,
 )
-from gateway.reporting.words import moment
+from gateway.reporting.words import moment, visible
 
 __all__ = ["rollout"]
 
@@ -88,10 +88,17 @@ _dry = click.option("--dry-run", is_flag=True, help="Say what would change, and 
 _yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
+def _said(_: click.Context, __: click.Parameter, reason: str) -> str:
+    """A reason that can be kept and shown anywhere."""
+    if not reason.strip():
+        raise click.BadParameter("say something")
+    return visible(reason)
+
+
 def _changing(default_reason: str) -> Callable[[Callable[..., Decide]], Callable[..., None]]:
     """Makes a command of a function that says how to decide; without a default, `--reason` has to be given."""
     known: dict[str, Any] = {"default": default_reason, "show_default": True} if default_reason else {"required": True}
-    reason = click.option("--reason", help="Why; kept in the record of the decision.", **known)
+    reason = click.option("--reason", callback=_said, help="Why; kept in the record of the decision.", **known)
 
     def command_of(decision: Callable[..., Decide]) -> Callable[..., None]:
         @wraps(decision)
@@ -304,7 +311,7 @@ def _leave(message: str, code: int) -> NoReturn:
 
 def _who() -> str:
     try:
-        return getpass.getuser()
+        return visible(getpass.getuser())
     except (OSError, KeyError, ImportError):
         return _OPERATOR
 

@@ -169,6 +169,12 @@ def test_try_refuses_a_threshold_that_is_none(value):
     assert run("try", "--min-confidence", value, text=CALL).exit_code == 2
 
 
+def test_a_dialect_that_is_none_is_a_mistake_of_use():
+    result = run("try", "--dialect", "hermess", text=CALL)
+    assert result.exit_code == 2
+    assert "toolgate dialects" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "variable", "is_coloured"),
     [

@@ -235,6 +235,14 @@ def test_resume_goes_by_the_settings_of_the_gateways(shell: Shell) -> None:
     assert shell.json("resume", "--yes", "--reason", "r", TRANSFORM_MODE="full")["state"] == "dry_run"
 
 
+def test_a_reason_can_be_kept_and_shown_whatever_it_holds(shell: Shell) -> None:
+    shell.put(begun(CANARY, 1_000_000.0, "gateway"))
+    assert shell.run("kill", "--reason", "a\x1b[31m\udcff", "--yes").exit_code == 0
+    assert shell.json("status")["reason"] == "a\\x1b[31m\\udcff"
+    for verb in ("resume", "unkill"):
+        assert shell.run(verb, "--reason", " ", "--yes").exit_code == 2
+
+
 def test_resume_asks_for_a_reason(shell: Shell) -> None:
     result = shell.run("resume", "--yes")
     assert result.exit_code == 2
