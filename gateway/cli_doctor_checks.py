@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
 from gateway.cli_doctor import Finding, probe
 from gateway.config import Settings
+from gateway.core.addresses import store_address
 from gateway.core.errors import GatewayError
 from gateway.core.ports import StoreError
 from gateway.net.server import KEEPALIVE_TIMEOUT_S
@@ -199,43 +199,46 @@ def _clock(date: str | None) -> Iterator[Finding]:
 
 
 async def _store(settings: Settings) -> list[Finding]:
-    url = settings.store_url
-    kind = urlsplit(url).scheme
-    if kind == "memory":
+    address = store_address(settings.store_url)
+    if address.kind == "memory":
         return [Finding(about="store", level="ok", message="in memory; a restart forgets everything")]
-    if kind == "sqlite":
-        found = list(_file(settings))
-        if found:
-            return found
+    found = [] if address.file is None else list(_room(address.file, settings.store_max_bytes))
+    if address.file is not None and not address.file.exists():
+        return [*found, _new_file(address.file)]
     try:
-        store = open_store(url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
+        store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
         async with asyncio.timeout(STORE_LONGEST_S):
             await store.open()
             try:
-                await store.get("doctor")
+                # One that is full, or a replica, can be read and is of no use all the same.
+                await store.put("doctor", b"", ttl_s=1.0)
             finally:
                 await store.close()
     except (StoreError, ValueError, TimeoutError, OSError, GatewayError) as error:
         advice = "requests are served without it, but nothing is recorded and workers learn nothing from each other"
-        message = f"{kind} cannot be used: {error or type(error).__name__}"
-        return [Finding(about="store", level="fault", message=message, advice=advice)]
-    return [Finding(about="store", level="ok", message=f"{kind} answers")]
+        message = f"{address.kind} cannot be used: {error or type(error).__name__}"
+        return [*found, Finding(about="store", level="fault", message=message, advice=advice)]
+    return [*found, Finding(about="store", level="ok", message=f"{address.kind} answers and can be written to")]
 
 
-def _file(settings: Settings) -> Iterator[Finding]:
-    """What can be said of the file without making it."""
-    path = Path(unquote(settings.store_url.removeprefix("sqlite:///")))
+def _new_file(path: Path) -> Finding:
+    """What can be said of it without making it."""
     folder = path.absolute().parent
+    advice = "make it, and let the gateway's user write there"
     if not folder.is_dir():
-        message, advice = f"there is no folder {folder}", "make it, and let the gateway's user write there"
-        yield Finding(about="store", level="fault", message=message, advice=advice)
-        return
-    free = shutil.disk_usage(folder).free
-    if free < settings.store_max_bytes:
-        message = f"{folder} has {free >> 20} MiB left, records may take {settings.store_max_bytes >> 20} MiB"
+        return Finding(about="store", level="fault", message=f"there is no folder {folder}", advice=advice)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        message, advice = f"{folder} cannot be written to by this user", "let the gateway's user write there"
+        return Finding(about="store", level="fault", message=message, advice=advice)
+    return Finding(about="store", level="ok", message=f"{path} will be made at the first start")
+
+
+def _room(path: Path, wanted: int) -> Iterator[Finding]:
+    folder = path.absolute().parent
+    free = shutil.disk_usage(folder).free if folder.is_dir() else wanted
+    if free < wanted:
+        message = f"{folder} has {free >> 20} MiB left, records may take {wanted >> 20} MiB"
         yield Finding(about="store", level="warning", message=message, advice="make room, or lower STORE_MAX_BYTES")
-    if not path.exists():
-        yield Finding(about="store", level="ok", message=f"{path} will be made at the first start")
 
 
 # The process ------------------------------------------------------------------------------------------------------

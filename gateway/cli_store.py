@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
-from urllib.parse import unquote
 
 import click
 from attrs import frozen
@@ -15,6 +14,7 @@ from attrs import frozen
 from gateway.cli_exits import EXIT_SETTINGS, EXIT_UNREACHABLE
 from gateway.cli_options import Amount
 from gateway.config import Settings, load
+from gateway.core.addresses import store_address
 from gateway.core.errors import ConfigError
 from gateway.core.ports import Store, StoreError
 
@@ -143,17 +143,15 @@ async def stored(settings: Settings) -> AsyncIterator[Store]:
 
 def _check_is_there(url: str) -> None:
     """A command makes no store of its own: that would answer for a gateway that has another."""
-    if url == "memory://":
+    address = store_address(url)
+    if address.kind == "memory":
         raise click.UsageError(
             "STORE_URL is memory://, which lives inside the gateway's own process: nothing outside can read or change "
             "it. Give the gateway and this command a sqlite:/// or redis:// address."
         )
-    if not url.startswith("sqlite:///"):
-        return
-    path = Path(unquote(url.removeprefix("sqlite:///")))
-    if not path.is_file():
+    if address.file is not None and not address.file.is_file():
         raise StoreUnreachable(
-            f"there is no store {path.absolute()}: has a gateway run with this STORE_URL, and in this folder?"
+            f"there is no store {address.file.absolute()}: has a gateway run with this STORE_URL, and in this folder?"
         )
 
 

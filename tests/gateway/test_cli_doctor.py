@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from gateway.app import Gateway
 from gateway.cli_doctor import doctor
 from tests.support.faulty_upstream import Connection, FaultyUpstream, Received, answer, answer_json, hang, raw
+from tests.support.redis_server import RedisServer, needs_redis
 
 LISTING = {"object": "list", "data": [{"id": name} for name in ("qwen3", "glm-5", "m", "n")]}
 
@@ -246,6 +247,29 @@ def test_a_store_that_would_fill_the_disk_is_told(
     result = run(environ)
     assert f"{tmp_path} has 5 MiB left, records may take 1024 MiB" in result.stdout
     assert result.exit_code == 0
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_fault(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    result = run(environ)
+    assert result.exit_code == 1
+    assert f"{tmp_path} cannot be written to by this user" in result.stdout
+
+
+@needs_redis
+async def test_a_store_that_takes_nothing_is_a_fault(environ: dict[str, str], tmp_path: Path) -> None:
+    server = await RedisServer(tmp_path).start()
+    try:
+        environ = {**environ, "STORE_URL": server.url}
+        assert (await examined(environ))[1]["store"][0]["message"] == "redis answers and can be written to"
+        await server.command("CONFIG", "SET", "maxmemory", "1")
+        code, found = await examined(environ)
+    finally:
+        await server.close()
+    assert code == 1
+    assert "the store's memory is full" in found["store"][0]["message"]
 
 
 def test_redis_that_is_not_there_is_a_fault(environ: dict[str, str]) -> None:
