@@ -14,7 +14,7 @@ from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Context, Draft, Opening
 from strategies.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.literals import is_announced_example
-from strategies.objects import CONTAINER_KEYS, NAME_KEYS
+from strategies.objects import CONTAINER_KEYS, EXTRAS, NAME_KEYS
 
 __all__ = ["checked", "ends_message", "glance", "in_prose", "is_on", "may_stand"]
 
@@ -23,6 +23,8 @@ _INSIDE = frozenset("[{(,=+&|\\")
 _KEY = re.compile(r"""["'\w]["']\s*+:\Z""")
 _BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
 """A marker of another dialect: what it refused is not bare."""
+_DROPPED = frozenset({"prototype_key", "unknown_argument"})
+"""Mends that leave an argument out."""
 _DOTS = frozenset({"...", "…", "<...>", "[...]"})
 _PLACEHOLDER = re.compile(
     r"<(?:your|the|some|my|path|file|dir|folder|name|command|pattern|query|value|content|text|string|url|args?|tool"
@@ -36,8 +38,8 @@ _FIRST_KEYS = frozenset(
         *NAME_KEYS,
         *CONTAINER_KEYS,
         *("tool_call", "function_call", "tool_calls", "function_calls", "calls"),
-        *("action", "command", "id", "type", "call_id", "tool_call_id", "index"),
-        *("thought", "thoughts", "reasoning", "explanation"),
+        *EXTRAS,
+        *("action", "command"),
     }
 )
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
@@ -112,7 +114,7 @@ def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
         if draft.tool is None:
             raise Reject("unknown_tool")
         schema = context.schema(draft.tool)
-        if "prototype_key" in draft.mends:
+        if not _DROPPED.isdisjoint(draft.mends) or not all(map(schema.takes, draft.arguments)):
             raise Reject("an argument that the schema does not know", attempted=True)
         fault = draft.fault or schema.check(schema.fill_nullable(draft.arguments).arguments)
         if fault is not None:

@@ -12,14 +12,17 @@ from strategies.dialect import Context, Draft
 from strategies.names import resolve_parameter
 from strategies.schema import ToolSchema
 
-__all__ = ["CONTAINER_KEYS", "NAME_KEYS", "drafts_of"]
+__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafts_of"]
 
 NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name")
 CONTAINER_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input")
 _WRAPPER_KEYS = ("function", "tool_call", "function_call")
 _LIST_KEYS = ("tool_calls", "function_calls", "calls")
-_EXTRAS = frozenset(
-    {"thought", "thoughts", "reasoning", "explanation", "id", "type", "call_id", "tool_call_id", "index"}
+EXTRAS = frozenset(
+    {
+        *("thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation"),
+        *("id", "type", "call_id", "tool_call_id", "index"),
+    }
 )
 _PARALLEL = "multi_tool_use.parallel"
 
@@ -33,12 +36,25 @@ def drafts_of(
     name: str | None = None,
     code: str | None = None,
     aliases: bool = True,
+    bare: bool = False,
 ) -> list[Draft]:
-    """The calls that `value` stands for; raises `Reject` where it stands for none."""
+    """The calls that `value` stands for; raises `Reject` where it stands for none.
+
+    `bare`: nothing but its members says that it is a call, so there may be no others.
+    """
     objects = _objects(value)
     if not objects:
         raise Reject("no object")
+    if bare and any(map(_is_record, objects)):
+        raise Reject("more than a call")
     return [_draft(found, context, form, steps, name, code, aliases) for found in objects]
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    """Whether an object with arguments says more than a call does: its result, its version, what it is for."""
+    containers = [key for key in CONTAINER_KEYS if key in value]
+    rest = value.keys() - EXTRAS - {_name_of(value)[1], *containers[:1]}
+    return bool(containers and rest)
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -124,7 +140,7 @@ def _undeclared(
     """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
     if not name.strip() or "\n" in name:
         raise Reject("no name")
-    if container is None and value.keys() - _EXTRAS - {key}:
+    if container is None and value.keys() - EXTRAS - {key}:
         raise Reject("no arguments")
     opened = ToolSchema(Tool(name=name)).open_container(value[container] if container else None)
     if opened is None:
@@ -147,7 +163,7 @@ def _flat(value: dict[str, Any], key: str, schema: ToolSchema, tool: Tool) -> di
     rest = {
         entry: held
         for entry, held in rest.items()
-        if entry in schema.properties or entry not in _EXTRAS or not isinstance(held, str)
+        if entry in schema.properties or entry not in EXTRAS or not isinstance(held, str)
     }
     if not rest:
         return {}

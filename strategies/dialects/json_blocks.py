@@ -174,7 +174,7 @@ def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> li
     _refuse_records(value, whole=opening.starts_message or opening.fence is not None)
     if isinstance(value, dict):
         value = _adapted(value, context)
-    return drafts_of(value, context, form=form, steps=parsed.steps, aliases=False)
+    return drafts_of(value, context, form=form, steps=parsed.steps, aliases=False, bare=True)
 
 
 def _refuse_records(value: Any, *, whole: bool) -> None:
