@@ -5,15 +5,17 @@ once more, so the reader keeps a budget. In `incremental` mode a call that has b
 """
 
 from collections.abc import Generator
+from functools import cached_property
 from sys import maxsize
 
 from attrs import evolve
 
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
-from strategies.confidence import PROVENANCE, base, judge
+from strategies.confidence import ANNOUNCED, PROVENANCE, base, judge
 from strategies.cursor import CUT, Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.jsonish import dumps
+from strategies.literals import says_example
 from strategies.pieces import Pieces
 
 __all__ = ["Candidate"]
@@ -51,6 +53,16 @@ class Candidate:
     @property
     def held(self) -> int:
         return self._size
+
+    @cached_property
+    def is_example(self) -> bool:
+        """The words before it say outright that it is an example, or it goes on with one."""
+        return self._opening.behind_example or says_example(self._opening.lead)
+
+    @property
+    def showed(self) -> bool:
+        """It held a call that is an example."""
+        return self._drafts > 0 and self.is_example
 
     def feed(self, text: str, *, eof: bool, cut: bool) -> bool:
         """Read on; True when the candidate is over."""
@@ -113,6 +125,8 @@ class Candidate:
         dialect = self._rows[self._row]
         if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
             raise Reject("unknown_tool")
+        if dialect.level != "A" and self.is_example:
+            draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
         judged = judge(draft, self._context, dialect.id)
         verdict = judged.verdict
         if self._began:
@@ -187,8 +201,9 @@ class Candidate:
         return self._shown_note(verdict, self._pieces.text()) if attempted else Note(verdict)
 
     def _shown_note(self, verdict: Verdict, raw: str) -> Note:
-        """A note that shows its candidate; in a code fence it may just as well be an example."""
-        return Note(verdict, seen=raw[:_SHOWN] if self._opening.fence is None else "", size=len(raw))
+        """A note that shows its candidate, unless it is an example, or in a code fence may just as well be one."""
+        is_shown = self._opening.fence is None and not self.is_example
+        return Note(verdict, seen=raw[:_SHOWN] if is_shown else "", size=len(raw))
 
     @property
     def consumed(self) -> int:
@@ -213,6 +228,8 @@ class Candidate:
             self._emitted.append(json)
             return True
         dialect = self._rows[self._row]
+        if dialect.level != "A" and self.is_example:
+            return False
         score = base("tag", self._context, dialect.id, [])
         if score < self._context.options.min_confidence or not self._context.may_recover(name):
             return False

@@ -9,8 +9,10 @@ from strategies.dialect import Context, Draft
 from strategies.jsonish import CHOSEN
 from strategies.schema import ToolSchema
 
-__all__ = ["FORMS", "PROVENANCE", "Judged", "cost", "judge"]
+__all__ = ["ANNOUNCED", "FORMS", "PROVENANCE", "Judged", "cost", "judge"]
 
+ANNOUNCED = "announced_example"
+"""The mend of a call that the words before it announce as an example."""
 PROVENANCE = "provenance"
 """The reason of a call that was only copied from what the client sent."""
 
@@ -39,6 +41,7 @@ _CHOSEN = 7
 """For a mend that had to choose. The contract starts at 8, which no form but the prompted one survives at the default
 threshold; on the labelled answers 7 recovers what was meant and makes no call of any text that is none."""
 _COSTS = {
+    ANNOUNCED: 12,
     "value_closed_by_call": 12,
     "document_closed_by_next": 12,
     "value_closed_by_next": 5,

@@ -74,6 +74,8 @@ class Opening:
     """The fence whose sole content may be calls; None outside of one."""
     earlier: frozenset[str] = frozenset()
     """The info strings of the fences before this one, as far as a dialect reads whole bodies of such fences."""
+    behind_example: bool = False
+    """A call stands before it that was announced as an example, and no more than a little word between."""
 
     @cached_property
     def line(self) -> str:

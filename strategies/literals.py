@@ -21,6 +21,7 @@ _OPENING_QUOTES = ("«", "„")
 _THIN_SPACES = " \u00a0\u202f"
 _TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
 """Openers of a wrapper: what they stand in, the call inside stands in."""
+_WRAPPERS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>\s*)+\Z")
 _SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
@@ -28,15 +29,58 @@ _CLOSER_RUN = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 _CLOSER_BEGUN = re.compile(r"[ \t]*(?:`*|~*)[ \t\r]*\Z")
 _LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
 _ENDS = ".!?。！？\n"
+_EXAMPLE = (
+    r"(?:examples?|beispiel\w*|ejemplos?|exemples?|exemplos?|esempi\w?|пример\w*|например|приклад\w*|наприклад"
+    r"|przykład\w*|příklad\w*|například|voorbeeld\w*|bijvoorbeeld|exempel\w*|eksempel\w*|örne[kğ]\w*|contoh\w*|ví dụ)"
+)
+"""What an example is called, in languages that put spaces between words."""
+_EXAMPLE_SIGN = (
+    r"(?:例如|比如|示例|例子|範例|范例|举例|舉例|例えば|たとえば|예를 들|예시|예제|उदाहरण|مثال|مثلا"
+    r"|(?<![比惯慣条條事案])例(?:です|だ)?\Z)"
+)
+"""The same in others."""
+_LOOKS = (
+    r"(?:(?:sieht|sähe|würde|könnte)\b.{0,80}\bso (?:aus|aussehen)|ressembl\w+ à|se ve(?:ría)? así|sería así"
+    r"|seria assim|ficaria assim|sarebbe così|выгляд\w+ (?:бы )?(?:так|следующим образом)"
+    r"|wygląda\w* (?:tak|następująco))"
+)
 _ANNOUNCED = re.compile(
-    r"\b(?:examples?|for instance|such as|(?:would|will|might|could) look like"
+    r"\b(?:for instance|such as|(?:would|will|might|could) look like"
     r"|looks? like (?:this|so|that|the following)|looks? like\Z|schema|response is|syntax|format|template"
-    r"|sample|illustrat\w+|hypothetical\w*|beispiel\w*|zum beispiel|etwa so|por ejemplo|ejemplos?|par exemple"
-    r"|exemples?|exemplos?|por exemplo|esempio|например|пример\w*|voorbeeld)\b"
-    r"|例如|比如|示例|例子|範例|范例|格式|例えば|たとえば|예를 들|예시",
+    r"|sample|illustrat\w+|hypothetical\w*|etwa so"
+    r"|you(?:['’]d| (?:would|can|could|might|should))? (?:write|call|send|type|invoke|run)"
+    rf"|{_EXAMPLE}|{_LOOKS})\b"
+    rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다",
     re.IGNORECASE,
 )
+_QUOTING = re.compile(
+    r"(?:\b(?:wrote|writes|said|says|replied|replies|answered|answers|responded|responds|printed|prints|logged|emitted"
+    r"|returned|returns|showed|shows|contained|contains|schrieb|schreibt|sagte|sagt|antwortete?|meldete?|zeigte?"
+    r"|enthielt|enthält|a écrit|a répondu|a affiché|affiche|contient|a renvoyé|renvoie|escribió|dijo|dice|respondió"
+    r"|mostró|muestra|contiene|devolvió|devuelve|escreveu|disse|diz|respondeu|mostrou|mostra|contém|retornou|ha scritto"
+    r"|ha risposto|ha restituito|написал\w?|сказал\w?|ответил\w?|показал\w?|показывает|содержит|вернул\w?|вывел\w?)"
+    r"(?: (?:this|that|the following|back|exactly))?|写道|说道|回复了|返回了|输出了|显示|書いた|書きました|答えた"
+    r"|答えました|返した|返しました|出力した|出力しました|表示された|表示されました)\W*+\Z",
+    re.IGNORECASE,
+)
+"""How a sentence ends that says what somebody else wrote."""
+_ACTING = re.compile(r"\b(?:i|we|let|ich|wir|je|nous|vou|voy|vado|я|мы)\b|[我咱]", re.IGNORECASE)
+"""Somebody who speaks of what they do themselves."""
+_OUTRIGHT = re.compile(
+    r"\A\W*+(?:(?:here(?:['’]s| is| are)|this is|that is|below is|hier(?: ist)?|voici|aquí(?: está| hay)?|aqui está"
+    r"|ecco|вот)\s)?\W*+(?:(?:an?|another|one|some|ein(?:e|en)?|une?|uno?|uma?|een|ett)\s)?"
+    r"(?:(?:quick|short|simple|minimal|typical|basic|complete|possible|valid)\s)?"
+    rf"{_EXAMPLE}\b(?:\W*+\Z|\s(?:calls?|usage|of|for|how|de|d['’]|für|eine[sr]?|di|вызова)\b)"
+    rf"|\b(?:for|by way of|zum|par|por|ad|per|na|till) {_EXAMPLE}\W*+\Z|\b(?:for instance|such as)\W*+\Z"
+    r"|\A\W*+(?:(?:下面|以下|这|這)(?:就?是|は))?(?:一?[个個])?(?:简单的?)?"
+    r"(?:例如|比如|示例|例子|举个例子|舉個例子|举例|舉例|例えば|たとえば|例|예를 들어|예시)(?:です)?\W*+\Z"
+    rf"|\b(?:would|might|could) look like(?: this| so| that)?\W*+\Z|\blooks? like (?:this|so|that)\W*+\Z"
+    rf"|\b{_LOOKS}\W*+\Z",
+    re.IGNORECASE,
+)
+"""A sentence that says of what follows that it is an example, and has nothing else to say."""
 _SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
+_BEHIND_COLON = " \t\r\n*_"
 _LEAD_IN = 240
 
 
@@ -109,10 +153,25 @@ def stands_in_words(opening: Opening) -> bool:
 
 def is_announced_example(before: str) -> bool:
     """Whether the last sentence before a block announces an example, a quotation or a schema."""
+    sentence = _announcing(before)
+    if _ANNOUNCED.search(sentence):
+        return True
+    quotes = before.rstrip(_BEHIND_COLON).endswith((":", "：")) and _QUOTING.search(sentence)
+    return bool(quotes) and _ACTING.search(sentence) is None
+
+
+def _announcing(before: str) -> str:
+    """The last sentence, without the signs that end it; short forms of "for example" are written out."""
     text = before.rstrip()[-_LEAD_IN:].rstrip(":：.。")
     if "." in text:
         text = _SHORT_FORMS.sub("such as", text).rstrip()
-    return _ANNOUNCED.search(last_sentence(text)) is not None
+    return last_sentence(text)
+
+
+def says_example(before: str) -> bool:
+    """Whether the last sentence before markup says outright that it is an example, not what its writer does."""
+    sentence = _announcing(_WRAPPERS.sub("", before[-_LEAD_IN:]))
+    return _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None
 
 
 def last_sentence(text: str) -> str:

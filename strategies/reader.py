@@ -12,7 +12,7 @@ a call is held.
 import re
 from itertools import groupby
 
-from attrs import define
+from attrs import define, evolve
 
 from gateway.core.events import Args, Drop, End, Event, Note, Start, Text
 from strategies.base import FinishReason
@@ -53,6 +53,8 @@ _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile(r"`+")
 _GLUED = re.compile(r"[ \t]*(json|tool_call|tool_code|)[ \t]*(?=[{\[])", re.IGNORECASE)
 """Data on the line that opens its fence."""
+_NEXT_EXAMPLE = re.compile(r"\W*+(?:\w{1,4}\W*+)?")
+"""What stands between one example and the next."""
 _INLINE_END = re.compile(r"`+|\n[ \t\r]*\n")
 
 
@@ -116,6 +118,8 @@ class Reader:
         self._pending: _Pending | None = None
         self._candidate: Candidate | None = None
         self._started = 0
+        self._example_end = -1
+        """Where the last candidate ended that showed a call as an example."""
         self._callers: set[str] = set()
         """The families that have made a call."""
         self._fresh = False
@@ -660,8 +664,16 @@ class Reader:
 
     def _begin(self, rows: tuple[Dialect, ...], opening: Opening) -> None:
         live = self._context.options.stream_arguments == "incremental" and self._pending is None
+        if self._example_end >= 0 and self._goes_on_with_example():
+            opening = evolve(opening, behind_example=True)
         self._candidate = Candidate(rows, opening, self._context, live=live)
         self._started = self._offset
+
+    def _goes_on_with_example(self) -> bool:
+        """Whether no more than a little word stands behind the last call that was announced as an example."""
+        between = self._offset - self._example_end
+        size = len(self._tail)
+        return between <= size and _NEXT_EXAMPLE.fullmatch(self._tail, size - between) is not None
 
     def _advance(self, candidate: Candidate) -> bool:
         """Let the candidate read what has come; False when it waits for more."""
@@ -676,6 +688,8 @@ class Reader:
         self._work += candidate.work
         self._vain += not candidate.accounted
         self._offset = self._started + candidate.accounted
+        if candidate.showed:
+            self._example_end = self._offset
         self._give(candidate.rest)
         blind = candidate.blind
         if blind and self._work > _BUDGET * self._offset + _BUDGET_FLOOR:

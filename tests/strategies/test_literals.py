@@ -2,9 +2,17 @@
 
 import pytest
 
+from gateway.core.events import Note
 from strategies.dialect import Opening
-from strategies.literals import closes_fence, is_announced_example, is_quoted, may_open_fence, opens_fence
-from tests.support.reading import read_every_way
+from strategies.literals import (
+    closes_fence,
+    is_announced_example,
+    is_quoted,
+    may_open_fence,
+    opens_fence,
+    says_example,
+)
+from tests.support.reading import read, read_every_way
 
 CALL = "<read>\n<filePath>a</filePath>\n</read>"
 
@@ -41,6 +49,103 @@ def test_a_deeper_fence_is_closed_as_deep() -> None:
     assert not closes_fence("      ```", ("`", 3, 2))
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "For example:\n",
+        "e.g.:\n",
+        "Example:\n",
+        "An example:\n",
+        "Here is an example:\n",
+        "Here's a quick example call:\n",
+        "**Example:**\n",
+        "### Example\n",
+        "Example usage:\n",
+        "An example of how the tool is called:\n",
+        "A call would look like this:\n",
+        "It looks like this:\n",
+        "You would write, for instance:\n",
+        "Zum Beispiel:\n",
+        "z.B.:\n",
+        "Hier ein Beispiel:\n",
+        "Ein Beispielaufruf:\n",
+        "Das sieht so aus:\n",
+        "Das würde so aussehen:\n",
+        "Par exemple :\n",
+        "Voici un exemple :\n",
+        "Un exemple d'appel :\n",
+        "Por ejemplo:\n",
+        "Un ejemplo:\n",
+        "Por exemplo:\n",
+        "Um exemplo de chamada:\n",
+        "Ad esempio:\n",
+        "Ecco un esempio:\n",
+        "Например:\n",
+        "Вот пример:\n",
+        "Пример вызова:\n",
+        "Na przykład:\n",
+        "例如：\n",
+        "示例：\n",
+        "下面是一个示例：\n",
+        "例えば：\n",
+        "たとえば：\n",
+        "Till exempel:\n",
+        "For example, a call could look like this:\n",
+    ],
+)
+def test_words_that_say_outright_that_it_is_an_example(before: str) -> None:
+    assert says_example(before)
+    assert says_example(f"{before}\n<function_calls>\n")
+    assert is_announced_example(before)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "I'll read the example:\n",
+        "Let me look at an example:\n",
+        "Let me see what it looks like:\n",
+        "Reading the example file:\n",
+        "I will look at the examples:\n",
+        "The example is in docs:\n",
+        "Next I want to see what the config looks like:\n",
+        "Ich lese das Beispiel:\n",
+        "Let's open the sample:\n",
+        "Checking the schema:\n",
+        "First, the format:\n",
+        "Now the example from the docs:\n",
+        "Je lis l'exemple :\n",
+        "Сейчас прочитаю пример:\n",
+        "我来看一下示例：\n",
+        "让我读取这个例子：\n",
+        "Example files first:\n",
+        "The examples directory:\n",
+        "Looking at example.py:\n",
+        "Reading examples/demo.py.\n",
+        "サンプルを読みます：\n",
+        "An example came before. Now I read:\n",
+        "For example.\n\nNow:\n",
+        "",
+    ],
+)
+def test_words_of_which_an_example_is_a_part(before: str) -> None:
+    assert not says_example(before)
+
+
+def test_an_announced_call_is_not_shown_while_it_is_written() -> None:
+    found = read(list(f"For example:\n{CALL}"), stream_arguments="incremental")
+    assert (found.calls, found.broken, found.streamed) == ([], [], "")
+    assert found.scores == []
+
+
+def test_an_example_without_a_whole_call_is_no_attempt() -> None:
+    events = [read(f"{lead}<read>\n<filePath>a").events for lead in ("For example:\n", "Now:\n")]
+    assert [[event.seen for event in found if isinstance(event, Note)][-1] for found in events] == [
+        "",
+        "<read>\n<filePath>a",
+    ]
+
+
 def quoted(before: str, level: str = "C") -> bool:
     return is_quoted(Opening(marker="<read", before=before), level)
 
@@ -68,6 +173,65 @@ def test_strong_markup_counts_inside_a_sentence_but_not_in_quotes() -> None:
 )
 def test_a_lead_in_announces_an_example(before: str) -> None:
     assert is_announced_example(before)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "So würde ein Aufruf aussehen.\nEr sieht so aus:\n",
+        "Ein Aufruf würde so aussehen:\n",
+        "Na przykład:\n",
+        "Například:\n",
+        "Наприклад:\n",
+        "Bijvoorbeeld:\n",
+        "Till exempel:\n",
+        "Örneğin:\n",
+        "Contohnya:\n",
+        "Ví dụ:\n",
+        "उदाहरण के लिए:\n",
+        "على سبيل المثال:\n",
+        "例：\n",
+        "ツール呼び出しの例です。\n",
+        "호출은 다음과 같습니다:\n",
+        "You can call it with:\n",
+        "You'd write:\n",
+    ],
+)
+def test_a_lead_in_announces_an_example_in_other_words(before: str) -> None:
+    assert is_announced_example(before)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "The log shows:\n",
+        "Then the model **wrote:**\n",
+        "The server returned the following:\n",
+        "Das Protokoll zeigt:\n",
+        "Le journal contient :\n",
+        "El registro muestra:\n",
+        "Модель ответила:\n",
+        "日志显示：\n",
+        "モデルは次のように答えました：\n",
+    ],
+)
+def test_a_lead_in_announces_what_somebody_else_wrote(before: str) -> None:
+    assert is_announced_example(before)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Let me see what the log shows:\n",
+        "I'll check what it says:\n",
+        "No matches were returned.\n",
+        "Ich schaue, was das Protokoll zeigt:\n",
+        "让我看看日志显示：\n",
+        "调整比例：\n",
+    ],
+)
+def test_what_the_model_does_next_announces_nothing(before: str) -> None:
+    assert not is_announced_example(before)
 
 
 @pytest.mark.parametrize(
