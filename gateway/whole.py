@@ -1,6 +1,6 @@
 """An answer that comes whole: the same reading as a stream's, put into the message."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from gateway.core.errors import UpstreamBadReply
@@ -18,6 +18,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.usage import summed_usage
 from strategies.base import Attempt, Prepared
+from strategies.calls import arguments_of, function_of
 from strategies.mapped import translation_of
 from strategies.reader import CUT_REASONS
 
@@ -96,7 +97,8 @@ class BodyExchange:
             return self.unrepaired()
         self._voice = None
         self.facts.repaired = True
-        self.facts.unusable_calls += len(self._attempts[0].calls)
+        if not voice.native.count:  # those that were mended are counted
+            self.facts.unusable_calls += sum(map(_is_unusable, self._attempts[0].calls))
         choice = self._answer["choices"][0]
         message = choice["message"]
         if voice.hold is not None:
@@ -231,3 +233,8 @@ class BodyExchange:
             changed = True
         self.facts.mended.update(voice.native.mended)
         return changed
+
+
+def _is_unusable(call: Mapping[str, Any]) -> bool:
+    """Whether a structured call's arguments are no JSON object."""
+    return arguments_of(function_of(call).get("arguments")) is None

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from gateway.core.errors import UpstreamDisconnected
 from gateway.core.limits import Limits
 from gateway.exchange import StreamExchange
+from gateway.fitting import held_to_schemas
 from gateway.whole import BodyExchange
+from gateway.wire.kinds.gemini import GeminiKind
 from gateway.wire.openai_chat import parse_request
 from strategies.base import Options, Prepared
 from strategies.mapped import mapped
@@ -461,6 +463,22 @@ def test_all_that_one_call_became_is_given_together_and_nothing_of_a_further_one
     second = answer_body(None, "tool_calls", tool_calls=[patch(PATCH), patch(PATCH.replace(": ", ": c/"))])
     run = Streamed(answer_events(["No."]), how, [second])
     assert [name for name, _ in told(run.heard)] == ["write_to_file", "delete_file"]
+
+
+def test_only_calls_without_an_object_for_arguments_count_as_unusable() -> None:
+    fine = answer_body(None, "tool_calls", tool_calls=[patch(PATCH)])
+    how = on_other_tools("apply_patch", NativeStrategy(), Options())
+    moved, cut = patch("*** Begin Patch\n*** Move to: a\n*** End Patch"), patch("")
+    cut["function"]["arguments"] = '{"input'
+    for first, unusable in (([moved], 0), ([moved, cut], 1), ([cut], 1)):
+        run = Whole(answer_body(None, "tool_calls", tool_calls=first), how, [fine])
+        assert (run.exchange.facts.repaired, run.exchange.facts.unusable_calls) == (True, unusable)
+
+    misfit, right = (native(arguments) for arguments in ('{"path": 5}', '{"path": "/a"}'))
+    misfit["function"]["name"] = right["function"]["name"] = "list"
+    held = held_to_schemas(prepared(NativeStrategy()), GeminiKind(), ())
+    run = Whole(answer_body(None, tool_calls=[misfit]), held, [answer_body(None, tool_calls=[right])])
+    assert (run.exchange.facts.repaired, run.exchange.facts.unusable_calls) == (True, 0)
 
 
 def test_a_second_answer_that_was_truncated_is_not_asked_for_once_more() -> None:
