@@ -23,6 +23,7 @@ from gateway.core.events import Drop, End, Text
 from gateway.core.tools import ToolSet
 from gateway.wire.openai_chat import ChatRequest
 from strategies.base import Options
+from strategies.calls import arguments_of
 from strategies.jsonish import JsonFault, loads_strict, parse
 from strategies.reading import reader_factory
 
@@ -290,10 +291,8 @@ def _as_object(arguments: object) -> str | None:
         return _encoded({"arguments": arguments})
     if not arguments.strip():
         return "{}"
-    try:
-        return None if isinstance(loads_strict(arguments), dict) else _encoded({"arguments": arguments})
-    except JsonFault:
-        pass
+    if arguments_of(arguments) is not None:
+        return None
     try:
         parsed = parse(arguments, closed=True)
     except JsonFault:
