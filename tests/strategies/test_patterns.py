@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strategies.clients.sight import SCRIPT_SPACE
 from strategies.patterns import pattern_of
 
 ATOMS = st.sampled_from(
@@ -59,6 +60,12 @@ def test_a_pattern_is_found_where_an_engine_finds_it(source: str, text: str) -> 
 def test_names_are_told_apart(source: str, yes: str | None, no: str | None) -> None:
     assert yes is None or found(source, yes) is True
     assert no is None or found(source, no) is False
+
+
+def test_white_space_is_what_it_is_to_a_script() -> None:
+    for sign in SCRIPT_SPACE:
+        assert (found(r"^\s$", sign), found(r"\S", sign)) == (True, False)
+    assert found(r"\s", "\u200b\x85\x1f") is False
 
 
 @pytest.mark.parametrize(
