@@ -8,9 +8,7 @@ from attrs import define, field, frozen
 from gateway.core.events import Verdict
 from gateway.hearing import Heard
 from gateway.repairing import SecondCall
-from gateway.wire.chat_chunks import (
-    token_counts,
-)
+from gateway.wire.chat_chunks import token_counts
 from strategies.mapped import Translation
 
 __all__ = ["Delivered", "Facts", "delivered"]

@@ -11,10 +11,7 @@ from gateway.guarded import GuardedReader
 from gateway.hearing import HearingReader
 from gateway.holding import Hold
 from gateway.slots import Slot
-from gateway.wire.chat_chunks import (
-    args_mould,
-    call_start_chunk,
-)
+from gateway.wire.chat_chunks import args_mould, call_start_chunk
 from gateway.wire.native_calls import NativeCalls
 from strategies.base import AnswerReader, Attempt, FinishReason, Prepared
 from strategies.mapping import part_id
