@@ -46,6 +46,8 @@ class Candidate:
         self._is_data = False
         """A dialect found that the answer ends inside a value."""
         self._drafts = 0
+        self._has_call = False
+        """One of them became a call."""
         self._pieces = Pieces()
         self._size = 0
         self._start()
@@ -140,6 +142,7 @@ class Candidate:
         self._flowed = Pieces()
         self._used = 0
         self._drafts += 1
+        self._has_call = self._has_call or verdict.accepted
         self._ended = draft.end is not None
         end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
         if self._began:
@@ -152,10 +155,10 @@ class Candidate:
         self._arguments.restart()
 
     def _end(self) -> None:
-        """The dialect is through: what it used beyond its calls is markup."""
+        """The dialect is through: what it used beyond its calls is markup, if there are any."""
         used = "" if self._ended else self._consume()
         if used:
-            self.events.append(Drop(used, "markup") if self._drafts else Text(used))
+            self.events.append(Drop(used, "markup") if self._has_call else Text(used))
         self.rest = self._pieces.text()
 
     def _refused(self, refusal: Reject) -> bool:
