@@ -26,6 +26,7 @@ __all__ = [
     "lacks_frame_only",
     "marked_json",
     "named_drafts",
+    "read_arguments",
     "read_end",
     "read_json",
     "read_surplus",
@@ -42,6 +43,8 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NAMED = re.compile(r"""["'](?:name|tool_name|tool|function)["']\s*+:\s*+["']([^"'\n]{1,128})["']""")
 _BRACES = re.compile(r"[}\]]*")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
+_FENCE = "```"
+_FENCE_WORD = re.compile(r"[A-Za-z_]*")
 _CODE_TOOLS = ("python", "code_interpreter", "ipython", "python_interpreter", "execute_python", "run_python")
 
 
@@ -51,6 +54,8 @@ class Payload:
 
     value: Any
     steps: tuple[str, ...] = ()
+    fenced: bool = False
+    """A code fence around it was opened and closed."""
 
 
 def read_json(
@@ -78,6 +83,47 @@ def read_json(
     elif cur.cut:
         raise Reject("cut", attempted=True)
     raise Reject("JSON is not closed", again=True, hint=_MENDING, attempted=True)
+
+
+def read_arguments(
+    cur: Cursor, context: Context, opening: Opening, stops: Sequence[str], *, tool: Tool | None = None
+) -> Steps:
+    """The arguments behind a name: JSON, also in a fence or in a string, or `null`; None where none of these stands."""
+    fenced = yield from _fence(cur)
+    payload = None
+    first = yield from cur.peek(1)
+    if first in ("{", "["):
+        payload = yield from read_json(cur, context, opening, stops, tool=tool)
+    elif first == '"':
+        payload = yield from _read_string(cur)
+    elif (yield from cur.lit("null")):
+        payload = Payload(value=None)
+    if fenced and payload is not None:
+        surplus = yield from read_surplus(cur)
+        closed = yield from _optional(cur, (_FENCE,))
+        payload = evolve(payload, steps=(*payload.steps, *surplus), fenced=closed)
+    return payload
+
+
+def _fence(cur: Cursor) -> Steps:
+    """The line that opens a code fence, if one does."""
+    if not (yield from cur.lit(_FENCE)):
+        return False
+    yield from cur.match(_FENCE_WORD, 16)
+    yield from cur.ws()
+    return True
+
+
+def _read_string(cur: Cursor) -> Steps:
+    """Arguments that were written as one string."""
+    pieces: list[str] = []
+    if not (yield from cur.json(pieces.append)):
+        raise Reject("cut" if cur.cut else "value not closed", attempted=True, inside=True)
+    try:
+        parsed = parse("".join(pieces))
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    return Payload(value=parsed.value, steps=parsed.steps)
 
 
 def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: Tool | None, frame: int) -> Steps:
@@ -206,14 +252,16 @@ def marked_json(
 
 
 def _optional(cur: Cursor, closers: tuple[str, ...]) -> Steps:
-    """A closer that need not be there, consumed with the white space before it."""
+    """Whether a closer that need not be there stands here; it is consumed with the white space before it."""
     if not closers:
-        return
+        return False
     cur.anchor = start = cur.offset
     yield from cur.ws()
-    if not (yield from cur.lits(closers)):
+    found = (yield from cur.lits(closers)) is not None
+    if not found:
         cur.back(start)
     cur.anchor = None
+    return found
 
 
 def read_objects(
@@ -227,6 +275,7 @@ def read_objects(
     shape: Callable[[Any], Any] = lambda value: value,
 ) -> Steps:
     """Yields the calls of the values that follow; a call counts once what follows it allows it."""
+    fenced = yield from _fence(cur)
     found: list[Draft] = []
     while (yield from cur.peek(1)) in ("{", "["):
         for draft in found:
@@ -236,6 +285,8 @@ def read_objects(
         yield from _separator(cur)
     if not found:
         raise Reject("no JSON")
+    if fenced:
+        yield from _optional(cur, (_FENCE,))
     for draft in with_mends(found, (yield from read_end(cur, closers))):
         yield draft
 

@@ -17,7 +17,7 @@ from functools import partial
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
-from strategies.payload import STOPS, Payload, named_drafts, read_json, read_surplus, with_mends
+from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_json, read_surplus, with_mends
 
 __all__ = ["DEEPSEEK", "DEEPSEEK_V31", "STRIPPED"]
 
@@ -35,7 +35,6 @@ _SEPARATOR = _spelt("tool", "sep")
 _RESULTS = (*_spelt("tool", "outputs", "begin"), *_spelt("tool", "output", "begin"))
 _EOS = "<｜end▁of▁sentence｜>"
 _HEAD = re.compile(r"[^<{\[`\n]*")
-_WORD = re.compile(r"[A-Za-z_]*")
 
 
 def _parse(
@@ -57,18 +56,15 @@ def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool) -> St
     """One call behind its opening token."""
     name = yield from _name(cur, typed=typed)
     yield from cur.ws()
-    fence = yield from _fence(cur)
-    if (yield from cur.peek(1)) in ("{", "["):
-        found = context.resolve(name)
-        payload = yield from read_json(
-            cur, context, opening, (*_CALL_END, *_SECTION_END, _EOS, *STOPS), tool=found[0] if found else None
-        )
-        drafts = named_drafts(context, name, payload)
-    else:
+    found = context.resolve(name)
+    payload = yield from read_arguments(
+        cur, context, opening, (*_CALL_END, *_SECTION_END, _EOS, *STOPS), tool=found[0] if found else None
+    )
+    if payload is None:
         if not (yield from _ends(cur)):
             raise Reject("no arguments")
-        drafts = named_drafts(context, name, Payload(value=None))
-    return with_mends(drafts, (yield from _end(cur, fence=fence)))
+        payload = Payload(value=None)
+    return with_mends(named_drafts(context, name, payload), (yield from _end(cur, fenced=payload.fenced)))
 
 
 def _name(cur: Cursor, *, typed: bool) -> Steps:
@@ -92,20 +88,9 @@ def _ends(cur: Cursor) -> Steps:
     return False
 
 
-def _fence(cur: Cursor) -> Steps:
-    """The line that opens a code fence, if one does."""
-    if not (yield from cur.lit("```")):
-        return False
-    yield from cur.match(_WORD, 16)
-    yield from cur.ws()
-    return True
-
-
-def _end(cur: Cursor, *, fence: bool) -> Steps:
-    """What closes the call: the fence, the token; returns the mends."""
+def _end(cur: Cursor, *, fenced: bool) -> Steps:
+    """The token that closes the call; returns the mends."""
     surplus: tuple[str, ...] = yield from read_surplus(cur)
-    yield from cur.ws()
-    fenced = fence and (yield from cur.lit("```"))
     yield from cur.ws()
     if (yield from cur.lits(_CALL_END)):
         return surplus

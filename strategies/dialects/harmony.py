@@ -18,11 +18,12 @@ from attrs import frozen
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer, json_text
-from strategies.payload import STOPS, named_drafts, read_end, read_json, with_mends
+from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_end, read_json, with_mends
 
 __all__ = ["HARMONY", "HARMONY_STRIPPED", "Header", "read_header"]
 
-_ENDS = ("<|call|>", "<|end|>", "<|return|>")
+_CALL_END = "<|call|>"
+_ENDS = (_CALL_END, "<|end|>", "<|return|>")
 _STOPS = (*_ENDS, "<|start|>", *STOPS)
 _TOKENS = ("<|channel|>", "<|constrain|>", "<|message|>")
 _PLAIN = re.compile(r"[^<{]*")
@@ -54,10 +55,12 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     if header.is_code and (yield from cur.peek(1)) != "{":
         yield (yield from _code(cur, context, name))
         return
-    if (yield from cur.peek(1)) != "{":
-        raise Reject("no arguments", attempted=True)
     found = context.resolve(name)
-    payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    payload = yield from read_arguments(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    if payload is None:
+        if not (yield from cur.starts(_CALL_END)):
+            raise Reject("no arguments", attempted=True)
+        payload = Payload(value=None)
     yield from with_mends(named_drafts(context, name, payload), (yield from _end(cur)))
 
 

@@ -19,7 +19,7 @@ from collections.abc import Generator
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
-from strategies.payload import STOPS, Payload, named_drafts, read_end, read_json, with_mends
+from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_end, with_mends
 
 __all__ = ["KIMI_K2"]
 
@@ -56,14 +56,13 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
     first = yield from cur.peek(1)
     if not written or (not marked and first != "{"):
         raise Reject("no id")
-    payload = Payload(value=None)
     name = _meant(written, context, None)
-    if first in ("{", "["):
-        found = context.resolve(name) if name else None
-        payload = yield from read_json(
-            cur, context, opening, (*_CALL_END, *_SECTION_END, *STOPS), tool=found[0] if found else None
-        )
-        name = name or _meant(written, context, payload.value)
+    found = context.resolve(name) if name else None
+    payload = yield from read_arguments(
+        cur, context, opening, (*_CALL_END, *_SECTION_END, *STOPS), tool=found[0] if found else None
+    )
+    payload = payload or Payload(value=None)
+    name = name or _meant(written, context, payload.value)
     if name is None:
         raise Reject("the id names no tool", attempted=True)
     drafts = named_drafts(context, name, payload)

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer, json_text
-from strategies.payload import STOPS, Payload, named_drafts, read_json, read_objects
+from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_json, read_objects
 
 __all__ = ["MISTRAL", "MISTRAL_OLD", "MISTRAL_STRIPPED"]
 
@@ -46,8 +46,10 @@ def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str
     marked = yield from cur.lit("[ARGS]")
     yield from cur.ws()
     found = context.resolve(name)
-    if (yield from cur.peek(1)) == "{":
-        payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    payload = None
+    if marked or (yield from cur.peek(1)) == "{":
+        payload = yield from read_arguments(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    if payload is not None:
         yield from named_drafts(context, name, payload, form)
     elif not marked and found and not cur.cut and (yield from _ends(cur)):
         yield from named_drafts(context, name, Payload(value=None), form)
