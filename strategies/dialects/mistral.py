@@ -36,13 +36,16 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     name = yield from cur.match(_NAME, 128)
     if not name:
         raise Reject("no name")
+    yield from cur.ws()
     if (yield from cur.lit("[CALL_ID]")):
+        yield from cur.ws()
         yield from cur.match(_NAME, 64)
     yield from _named(cur, context, opening, name, form="special")
 
 
 def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str) -> Steps:
     """The arguments behind the name."""
+    yield from cur.ws()
     marked = yield from cur.lit("[ARGS]")
     yield from cur.ws()
     found = context.resolve(name)
