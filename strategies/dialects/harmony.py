@@ -7,7 +7,8 @@
 A message to `functions.NAME`, or to a declared tool, is a call in every channel but `final`; its body is JSON that
 ends by its braces, or code where the type says so. Messages to anybody else, and messages without a recipient, are
 text. Also read: repeated channels, types glued on or left over, a header whose `<|message|>` is missing, and headers
-from which the server stripped the tokens. A header is short; what is longer is text.
+from which the server stripped the tokens, with an object that ends its line or meets the next header. A header is
+short; what is longer is text.
 """
 
 import re
@@ -34,6 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _TYPE = re.compile(r"[A-Za-z?]*")
 _NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
 _CHANNELS = ("commentary", "analysis")
+_BLANKS = re.compile(r"[ \t]*")
 
 
 @frozen(kw_only=True)
@@ -151,7 +153,25 @@ def _parse_stripped(
         raise Reject("no arguments")
     found = context.resolve(name)
     payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
+    yield from _alone(cur)
     yield from named_drafts(context, name, payload, form="function")
+
+
+def _alone(cur: Cursor) -> Steps:
+    """Without tokens, only the end of the line or the next header shows that the message ends with its object."""
+    yield from cur.match(_BLANKS, 64)
+    if not ((yield from cur.at_end()) or (yield from cur.peek(1)) in ("\n", "\r", "<")):
+        for role in ("assistant", *_CHANNELS):
+            if (yield from cur.starts(role)):
+                return
+        raise Reject("text after the object")
+
+
+def _may_open_stripped(_context: Context, opening: Opening) -> bool:
+    """At the start, or glued to the message before: words with white space before them are part of a text."""
+    if opening.marker.startswith("assistant"):
+        return opening.starts_line or not opening.line[-1:].isspace()
+    return opening.starts_message or not (opening.before[-1:].isspace() or opening.before[-1:].isalnum())
 
 
 def _glued(name: str, context: Context) -> str:
@@ -197,6 +217,7 @@ HARMONY_STRIPPED = Dialect(
         for channel in (*_CHANNELS, "")[: 3 if role else 2]
     ),
     parse=_parse_stripped,
+    may_open=_may_open_stripped,
     carriers=(),
     example='assistantcommentary to=functions.read json{"filePath": "src/app.py"}',
 )
