@@ -34,6 +34,7 @@ _TO = "to=functions."
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _TYPE = re.compile(r"[A-Za-z?]*")
 _NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
+_PARALLEL = "multi_tool_use.parallel"
 _CHANNELS = ("commentary", "analysis")
 _BLANKS = re.compile(r"[ \t]*")
 
@@ -107,9 +108,8 @@ def _callee(header: Header, context: Context) -> str | None:
     if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
         return None
     name = recipient.removeprefix("functions.")
-    if name != recipient or context.find(recipient):
-        return name or None
-    return None
+    is_tool = recipient == _PARALLEL or context.resolve(recipient, aliases=False) is not None
+    return name or None if is_tool or name != recipient else None
 
 
 def _code(cur: Cursor, context: Context, name: str) -> Steps:
