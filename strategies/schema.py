@@ -11,8 +11,8 @@ from typing import Any
 from attrs import frozen
 
 from gateway.core.tools import Tool
-from strategies.jsonish import JsonFault, parse
-from strategies.schema_document import BODY_PARAMETERS, Document, Prop, Schema, branches, required
+from strategies.jsonish import JsonFault, loads_strict, parse
+from strategies.schema_document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
 from strategies.schema_values import Value, Walk, from_markup, judged, read_text, unique
 
 __all__ = ["BODY_PARAMETERS", "Adapted", "Prop", "ToolSchema", "Value", "from_markup", "schema_of"]
@@ -88,6 +88,22 @@ class ToolSchema:
         """One parameter's raw text as the value its type asks for."""
         prop = self.prop(name)
         return judged(prop, read_text(prop, text), text)
+
+    def from_told(self, name: str, text: str, *, is_text: bool) -> Value | None:
+        """A raw text whose kind was written beside it, text or JSON; `None` where the schema rules that kind out."""
+        prop = self.prop(name)
+        if is_text:
+            found = read_text(prop, text).value
+            return Value(found if isinstance(found, str) else text) if prop.is_string else None
+        try:
+            value = loads_strict(text.strip())
+        except JsonFault:
+            return None
+        types = prop.document.types(prop.schema)
+        if types and not has_type(value, types):
+            return None
+        adapted = self.from_json({name: value})
+        return Value(adapted.arguments[name], adapted.mends) if name in adapted.arguments else None
 
     def from_texts(self, name: str, texts: Sequence[str]) -> Value:
         """The value of a parameter given several times, one item of its array each time."""

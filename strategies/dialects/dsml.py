@@ -17,9 +17,7 @@ from strategies.cursor import Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.invoke import read_invoke
 from strategies.dialects.parameter_calls import QUOTED, Call, Form, Typed
-from strategies.jsonish import JsonFault, loads_strict
 from strategies.parameter_renderer import ParameterRenderer
-from strategies.schema_document import has_type
 
 __all__ = ["DSML"]
 
@@ -31,20 +29,11 @@ _BLOCK_OPEN = re.compile(rf"<{_T}(?:function_calls|tool_calls)\s*>\Z")
 def _typed(call: Call, tag: str, key: str, text: str) -> Typed | None:
     """What the tag says: text, or JSON that fits; None where the schema has to say."""
     said = _STRING.search(tag)
-    prop = call.schema.prop(key)
-    if said is None:
+    is_text = said is not None and said.group(1) == "true"
+    if said is None or (is_text and key in _CONTAINERS):
         return None
-    types = prop.document.types(prop.schema)
-    if said.group(1) == "true":
-        return Typed(text) if prop.is_string and key not in _CONTAINERS else None
-    try:
-        value = loads_strict(text.strip())
-    except JsonFault:
-        return None
-    if types and not has_type(value, types):
-        return None
-    adapted = call.schema.from_json({key: value})
-    return Typed(adapted.arguments[key], adapted.mends) if key in adapted.arguments else None
+    told = call.schema.from_told(key, text, is_text=is_text)
+    return None if told is None else Typed(told.value, told.mends)
 
 
 _CONTAINERS = frozenset({"arguments", "input"})

@@ -4,9 +4,10 @@
     call     = "<|open|>call tool=" Q " index=" Q "<|sep|>" { argument } "<|close|>call<|sep|>"
     argument = "<|open|>argument key=" Q " type=" Q "<|sep|>" RAW "<|close|>argument<|sep|>"
 
-Values are text as it is; the declared type, or else the type written, says what it stands for. The closer of an
-argument counts only where another argument, the call's closer or the end of the answer follows; else it is content.
-The section's tokens may be missing, and the call's closer at the end of the answer. Text flows as it comes.
+Values are text as it is; the type written says what it stands for where the schema allows that type, else the schema.
+The closer of an argument counts only where another argument, the call's closer or the end of the answer follows; else
+it is content. The section's tokens may be missing, and the call's closer at the end of the answer. Text flows as it
+comes.
 """
 
 import re
@@ -19,11 +20,10 @@ from gateway.core.tools import Tool
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import family_section, json_text, reads_back
-from strategies.jsonish import JsonFault, parse
 from strategies.prompts import shielded
 from strategies.rawvalue import Sink
 from strategies.rendering import CannotExpress
-from strategies.schema import ToolSchema
+from strategies.schema import ToolSchema, Value
 
 __all__ = ["KIMI_K3"]
 
@@ -202,21 +202,16 @@ def _word_is_call(cur: Cursor) -> Steps:
 
 
 def _value(call: _Call, key: str, raw: str, kind: str) -> Any:
-    """What the text stands for: by the schema where it says so, else by the type that was written."""
-    if key not in call.schema.properties:
-        return raw if kind == "string" else _typed(raw)
-    read = call.schema.from_text(key, raw)
+    read = _read(call.schema, key, raw, kind)
     call.mends += read.mends
     call.fault = call.fault or read.fault
     return read.value
 
 
-def _typed(raw: str) -> Any:
-    try:
-        parsed = parse(raw.strip())
-    except JsonFault:
-        return raw
-    return raw if raw.strip()[parsed.end :] else parsed.value
+def _read(schema: ToolSchema, key: str, raw: str, kind: str) -> Value:
+    """What the text stands for: by the type that was written where the schema allows it, else by the schema."""
+    told = schema.from_told(key, raw, is_text=kind == "string")
+    return schema.from_text(key, raw) if told is None else told
 
 
 class _Writer:
@@ -260,9 +255,7 @@ class _Writer:
                 return "a key cannot be written"
             if _VALUE_END.search(text) or text.endswith(_PREFIXES):
                 return f"`{key}` holds the tokens that would end it"
-            read = schema.from_text(key, text).value if key in schema.properties else None
-            read = read if key in schema.properties else (value if isinstance(value, str) else _typed(text))
-            if json_text(read) != json_text(value):
+            if json_text(_read(schema, key, text, _type(value)).value) != json_text(value):
                 return f"`{key}` would be read as another type"
         return None if "\n" not in name and _SEPARATOR not in name else "the name cannot be written"
 
