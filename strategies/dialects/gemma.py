@@ -7,7 +7,8 @@
 
 What stands between two `Q` is text as it is; a bare word that is no literal is text too, and so is any literal where
 the parameter can only be a string. Text at the top level flows as it comes. Nesting is bounded, so the recursion is.
-Without the tokens (`call:NAME{...}` at a line start) a bare value ends where a known parameter or the end follows.
+Without the tokens (`call:NAME{...}` at a line start) a bare value ends where a known parameter or the end follows; what
+stands between quotes, of whichever kind, does not hold them.
 """
 
 import re
@@ -247,14 +248,31 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
         call.store(key, (yield from _value(cur, prop, 1)), sink)
         yield from _next(cur, "}")
         return
+    quote = yield from cur.lits(_QUOTES)
+    if quote:
+        yield from _quoted(cur, quote, sink)
+        call.store(key, sink.value(), sink)
+        yield from _next(cur, "}")
+        return
     while (yield from cur.until_match(_STOP, 0, sink)):
         if (yield from _is_end(cur, call, key, body=prop.body)):
-            text = sink.raw if prop.body else sink.raw.strip()
-            call.store(key, _literal(text, prop), sink)
+            call.store(key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
             return
         sink(cur.text[cur.pos])
         cur.pos += 1
     raise Reject("value not closed", attempted=True)
+
+
+def _unquoted(text: str, prop: Prop) -> Any:
+    """What a bare text stands for; quotes of JSON around all of it are none of the text."""
+    if not text.startswith('"'):
+        return _literal(text, prop)
+    try:
+        return loads_strict(text)
+    except JsonFault:
+        if text.count('"') % 2:
+            raise Reject("value not closed", attempted=True) from None
+        return text
 
 
 _STOP = re.compile(r"[,}]")
