@@ -48,6 +48,7 @@ FORM = Form(
     close=re.compile(rf"</{_T}parameter\s*>\Z"),
     section_open=_BLOCK_OPEN,
     section_close=re.compile(rf"</{_T}(?:function_calls|tool_calls)\s*>\Z"),
+    wrong_close=re.compile(r"</(?:invoke|function_calls|tool_calls)>\Z"),
     edges="none",
     cdata_closers=("</｜DSML｜parameter>",),
     takes_section=True,
