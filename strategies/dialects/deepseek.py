@@ -6,8 +6,9 @@
             | NAME "<｜tool▁sep｜>"                             (V3.1)
 
 The JSON ends by its braces, so a fence inside a string is data. Also read: the tokens with underscores or spaces as
-distilled models write them, either token of the section missing, no fence, a fence without its word, the JSON on the
-name's line, and V3's form with all tokens stripped. ASCII look-alikes are text.
+distilled models write them, either token of the section missing, V3's type missing, a declared name without the
+separator, no fence, a fence without its word, the JSON on the name's line, and V3's form with all tokens stripped.
+ASCII look-alikes are text.
 """
 
 import re
@@ -54,7 +55,7 @@ def _parse(
 
 def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool) -> Steps:
     """One call behind its opening token."""
-    name = yield from _name(cur, typed=typed)
+    name = yield from _name(cur, context, typed=typed)
     yield from cur.ws()
     found = context.resolve(name)
     payload = yield from read_arguments(
@@ -67,12 +68,14 @@ def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool) -> St
     return with_mends(named_drafts(context, name, payload), (yield from _end(cur, fenced=payload.fenced)))
 
 
-def _name(cur: Cursor, *, typed: bool) -> Steps:
+def _name(cur: Cursor, context: Context, *, typed: bool) -> Steps:
     """The tool's name; `function` before the separator is V3's type, unless the JSON follows at once."""
     head = (yield from cur.match(_HEAD, 128)).strip()
     if not (yield from cur.lits(_SEPARATOR)):
-        raise Reject("no separator")
-    if typed != (head == "function" and (yield from cur.peek(1)) not in ("{", "[")):
+        if typed or context.resolve(head, aliases=False) is None:
+            raise Reject("no separator")
+        return head
+    if typed != (head in ("function", "") and (yield from cur.peek(1)) not in ("{", "[")):
         raise Reject("the other form")
     if typed:
         head = (yield from cur.match(_HEAD, 128)).strip()
