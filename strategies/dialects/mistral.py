@@ -70,31 +70,46 @@ def _ends(cur: Cursor) -> Steps:
     return False
 
 
-def _unmarked(context: Context) -> tuple[str, ...]:
-    return tuple(f"{name}{end}" for name in context.tools.names for end in ("[ARGS]", "{", "[CALL_ID]"))
+def _unmarked(context: Context, ends: tuple[str, ...] = ("[ARGS]", "{", "[CALL_ID]")) -> tuple[str, ...]:
+    return tuple(f"{name}{end}" for name in context.tools.names for end in ends)
 
 
 def _parse_unmarked(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
-    """`NAME[ARGS]{...}`, or `NAME{...}` as the whole message."""
-    name = opening.marker.removesuffix("{").removesuffix("[ARGS]").removesuffix("[CALL_ID]")
+    """`NAME[ARGS]{...}`, or `NAME{...}` as the whole message; more of them may be glued to the first."""
     cur.pos += len(opening.marker)
+    marker: str | None = opening.marker
     if opening.marker.endswith("{"):
-        cur.pos -= 1
         if not opening.starts_message:
             raise Reject("not the whole message")
-        payload = yield from read_json(cur, context, opening, _STOPS, tool=context.find(name))
-        yield from cur.ws()
-        if not (yield from _ends(cur)):
-            raise Reject("not the whole message")
-        yield from named_drafts(context, name, payload, "bare")
+        yield from _whole(cur, context, opening)
         return
-    if opening.marker.endswith("[ARGS]"):
-        cur.pos -= len("[ARGS]")
-    else:
-        yield from cur.match(_NAME, 64)
-    yield from _named(cur, context, opening, name, form="function")
+    while marker:
+        name, _bracket, behind = marker.partition("[")
+        if behind == "CALL_ID]":
+            yield from cur.ws()
+            yield from cur.match(_NAME, 64)
+        else:
+            cur.pos -= len("[ARGS]")
+        yield from _named(cur, context, opening, name, form="function")
+        marker = yield from cur.lits(_unmarked(context, ("[ARGS]", "[CALL_ID]")))
+
+
+def _whole(cur: Cursor, context: Context, opening: Opening) -> Steps:
+    """Names with their objects, up to the end of the message; the cursor stands behind the first brace."""
+    found: list[Draft] = []
+    marker: str | None = opening.marker
+    while marker:
+        name = marker.removesuffix("{")
+        cur.pos -= 1
+        payload = yield from read_json(cur, context, opening, _STOPS, tool=context.find(name))
+        found += named_drafts(context, name, payload, "bare")
+        yield from cur.ws()
+        marker = yield from cur.lits(_unmarked(context, ("{",)))
+    if not (yield from _ends(cur)):
+        raise Reject("not the whole message")
+    yield from found
 
 
 def _old_result(name: str, call_id: str, content: str) -> str:
