@@ -25,6 +25,8 @@ _BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
 """A marker of another dialect: what it refused is not bare."""
 _DROPPED = frozenset({"prototype_key", "unknown_argument"})
 """Mends that leave an argument out."""
+_HEADS = (*REASONING_ENDS, "<|end_header_id|>")
+"""What the message itself may begin behind."""
 _DOTS = frozenset({"...", "…", "<...>", "[...]"})
 _PLACEHOLDER = re.compile(
     r"<(?:your|the|some|my|path|file|dir|folder|name|command|pattern|query|value|content|text|string|url|args?|tool"
@@ -63,7 +65,7 @@ def may_stand(opening: Opening) -> bool:
         return True
     if before[-1] in _INSIDE or (before[-1] == ":" and _KEY.search(before[-40:])):
         return False
-    if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(REASONING_ENDS):
+    if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(_HEADS):
         return False
     return not is_announced_example(before)
 
