@@ -5,7 +5,7 @@
     LongCat        "<longcat_tool_call>" object "</longcat_tool_call>"
     GigaChat 3     "function call<|role_sep|>" object | "<|function_call|>" object
     Inkling        "<|message_model|>" [ NAME ] "<|content_invoke_tool_json|>" object "<|end_message|>"
-    LFM2           "<|tool_call_start|>" ( list | object | python list ) "<|tool_call_end|>"
+    LFM2           "<|tool_call_start|>" ( list | object | python list | python call ) "<|tool_call_end|>"
     Olmo 3         "<function_calls>" python call { newline python call } "</function_calls>"
     SmolLM3        "<code>" python call { newline python call } "</code>"
 
@@ -77,7 +77,7 @@ def _header(cur: Cursor, pieces: list[str]) -> Steps:
 
 
 _MESSAGE = "<|message_sep|>"
-_CALL_ROLES = ("function call<|role_sep|>", "<|function_call|>")
+_CALL_ROLES = ("function call<|role_sep|>", "function call <|role_sep|>", "<|function_call|>")
 _MODEL, _INVOKE, _END_MESSAGE = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 
 NEMOTRON_NANO = Dialect(
@@ -171,10 +171,10 @@ def _parse_lfm2(cur: Cursor, context: Context, opening: Opening, _: Arguments) -
     yield from cur.ws()
     if (yield from _is_json(cur)):
         yield from read_objects(cur, context, opening, _LFM2_END)
-    elif (yield from cur.peek(1)) == "[":
-        yield from _python(cur, context, opening, _LFM2_END, "special")
     else:
-        raise Reject("no list")
+        if (yield from cur.peek(1)) != "[":
+            yield from _glance(cur, context)
+        yield from _python(cur, context, opening, _LFM2_END, "special")
 
 
 def _is_json(cur: Cursor) -> Steps:

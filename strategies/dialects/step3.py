@@ -26,7 +26,13 @@ _FORM = evolve(
     section_close=re.compile(r"<｜tool_calls?_end｜>\Z"),
     edges="all",
 )
-_LEAD = ("<｜tool_calls_begin｜>", "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_sep｜>")
+_LEAD = (
+    "<｜tool_calls_begin｜>",
+    "<｜tool_call_begin｜>",
+    "function<｜tool_sep｜>",
+    "<｜tool_sep｜>",
+    "function <｜tool_sep｜>",
+)
 
 
 def _parse(
