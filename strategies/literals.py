@@ -3,7 +3,7 @@
 import re
 
 from strategies.dialect import Opening
-from strategies.lexicon import END_TOKENS
+from strategies.lexicon import END_TOKENS, line_of
 
 __all__ = [
     "FenceMark",
@@ -18,10 +18,17 @@ __all__ = [
 
 _QUOTES = "\"'“”‘’«»„「『`"
 _OPENING_QUOTES = ("«", "„")
+_OPENED_BY = {"“": "”„", "„": "", "«": "»", "「": "", "『": ""}
+"""Marks that open a quotation, unless as many of those beside them show that they close one."""
 _THIN_SPACES = " \u00a0\u202f"
 _TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
 """Openers of a wrapper: what they stand in, the call inside stands in."""
 _WRAPPERS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>\s*)+\Z")
+_STRAIGHT = ('"', "'")
+_BEFORE_QUOTES = "([{:=,"
+"""What stands before a quotation mark that opens; before one that closes there are words."""
+_BLOCKQUOTE = re.compile(r" {0,3}>[> \t]*")
+_MARKERS = re.compile(r"(?:(?:function)?<[^<>\n]{1,100}>\s*)+\Z")
 _SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
@@ -131,6 +138,10 @@ def _without_end_tokens(line: str) -> tuple[str, bool]:
 
 def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     """Whether an opener of this evidence level stands in a quotation, or in running text unless `inline` allows it."""
+    if _opens_quotation(opening.before):
+        return True
+    if level == "A":
+        return False
     line = opening.line
     if line.lstrip().startswith(">"):
         return True
@@ -143,6 +154,20 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     if level not in "CD":
         return False
     return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
+
+
+def _opens_quotation(before: str) -> bool:
+    """Whether a quotation begins here, or before the markers that go ahead; one that has ended may precede a call."""
+    if before.rstrip().endswith(">"):
+        before = _MARKERS.sub("", before)
+    line = line_of(before)
+    if _BLOCKQUOTE.fullmatch(line):
+        return True
+    told = line.rstrip(_THIN_SPACES)
+    last = told[-1:]
+    if last in _OPENED_BY and (told == line or last in _OPENING_QUOTES):
+        return told.count(last) > sum(map(told.count, _OPENED_BY[last]))
+    return line.endswith(_STRAIGHT) and (line[-2:-1].isspace() or line[-2:-1] in _BEFORE_QUOTES)
 
 
 def stands_in_words(opening: Opening) -> bool:

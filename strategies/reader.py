@@ -308,7 +308,7 @@ class Reader:
                 continue
             kind = (row.level, row.inline)
             if kind not in quoted:
-                quoted[kind] = row.level != "A" and is_quoted(opening, row.level, inline=row.inline)
+                quoted[kind] = is_quoted(opening, row.level, inline=row.inline)
             if not quoted[kind] and row.may_open(self._context, opening):
                 found.append(row)
         return tuple(found)

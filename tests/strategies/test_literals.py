@@ -169,6 +169,22 @@ def test_strong_markup_counts_inside_a_sentence_but_not_in_quotes() -> None:
 
 
 @pytest.mark.parametrize(
+    "before", ['say "', '"', ':"', "say '", "sagt „", "原文是“", "dit « ", "> ", "x\n>> ", '"<|section|> <|call|>']
+)
+def test_nothing_counts_in_a_quotation_that_has_just_begun(before: str) -> None:
+    assert quoted(before, "A")
+    assert quoted(before, "B")
+
+
+@pytest.mark.parametrize(
+    "before",
+    ['say "x"', '"x\ny"', "it is the users'", "„x“", "“x”", "»x«", "« x » ", "> x\n\n", '"x"<|section|>'],
+)
+def test_special_tokens_count_behind_a_quotation(before: str) -> None:
+    assert not quoted(before, "A")
+
+
+@pytest.mark.parametrize(
     "before", ["For example:\n", "It looks like this:\n", "e.g. ", "Zum Beispiel:\n", "例如：\n", "The format is\n"]
 )
 def test_a_lead_in_announces_an_example(before: str) -> None:
