@@ -14,19 +14,18 @@ from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.cursor import Reject
 from strategies.dialect import Context
-from strategies.documentation import json_lines
-from strategies.json_renderer import json_text, reads_back
+from strategies.json_renderer import family_section, json_text, reads_back
 from strategies.markerless import checked
 from strategies.objects import drafts_of
 from strategies.prompts import shielded
 from strategies.pythonic import PythonFault, read_calls
 from strategies.rendering import CannotExpress
-from strategies.samples import sample_arguments
 
 __all__ = ["BlockRenderer", "listed", "python_call"]
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _CALLEE = re.compile(r"[^\W\d]\w*(?:-\w+)*(?:\.[^\W\d]\w*(?:-\w+)*)*")
+_SEVERAL = "Several calls may stand in one message, one behind the other."
 _RULES = (
     "Give every required argument with the type that its schema names, and no argument that it does not know.",
     "The call is the last thing in your message: write nothing behind it and wait for the result.",
@@ -71,12 +70,7 @@ class BlockRenderer:
     result_separator: str = "\n\n"
 
     def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
-        amount = "Several calls may stand in one message, one behind the other." if parallel else _ONE
-        rules = "\n".join(f"{number}. {rule}" for number, rule in enumerate((amount, *_RULES), 1))
-        return (
-            f"# Tools\n\nYou can call these tools:\n<tools>\n{json_lines(tools)}\n</tools>\n\n"
-            f"A call has exactly this form:\n{self.shown}{self._example(tools)}\n\nRules:\n{rules}"
-        )
+        return family_section(tools, self.shown, self.call, parallel=parallel, several=_SEVERAL, rules=_RULES)
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
         try:
@@ -103,17 +97,6 @@ class BlockRenderer:
         except Reject as refusal:
             return refusal.reason
         return None
-
-    def _example(self, tools: Sequence[Tool]) -> str:
-        for tool in tools[:1]:
-            try:
-                return f"\n\nFor example:\n{self.call(tool.name, sample_arguments(tool), tool)}"
-            except CannotExpress:
-                break
-        return ""
-
-
-_ONE = "Write exactly one call per message."
 
 
 def python_call(name: str, arguments: Mapping[str, Any]) -> str:

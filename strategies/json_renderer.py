@@ -17,8 +17,7 @@ from strategies.cursor import Reject
 from strategies.dialect import Context
 from strategies.documentation import json_lines
 from strategies.objects import drafts_of
-from strategies.rendering import CannotExpress, in_one_frame, without_tokens
-from strategies.samples import sample_arguments
+from strategies.rendering import CannotExpress, example_of, in_one_frame, numbered, without_tokens
 
 __all__ = ["JsonRenderer", "Result", "family_section", "json_text", "named_object", "reads_back"]
 
@@ -68,24 +67,20 @@ def named_object(name: str, arguments: str, key: str = "arguments") -> str:
 
 
 def family_section(
-    tools: Sequence[Tool], form: str, call: Callable[[str, Mapping[str, Any], Tool | None], str], *, parallel: bool
+    tools: Sequence[Tool],
+    form: str,
+    call: Callable[[str, Mapping[str, Any], Tool | None], str],
+    *,
+    parallel: bool,
+    several: str = "Several calls may follow each other.",
+    rules: Sequence[str] = _RULES,
 ) -> str:
-    """The tools, the form of a call, an example and the rules."""
-    amount = "Several calls may follow each other." if parallel else "Write exactly one call per message."
-    rules = "\n".join(f"{number}. {rule}" for number, rule in enumerate((amount, *_RULES), 1))
+    """The tools, the form of a call, an example and the rules, the first of them on how many calls there may be."""
+    amount = several if parallel else "Write exactly one call per message."
     return (
         f"# Tools\n\nYou can call these tools:\n<tools>\n{json_lines(tools)}\n</tools>\n\n"
-        f"A call has exactly this form:\n{form}{_example(tools, call)}\n\nRules:\n{rules}"
+        f"A call has exactly this form:\n{form}{example_of(tools, call)}\n\nRules:\n{numbered((amount, *rules))}"
     )
-
-
-def _example(tools: Sequence[Tool], call: Callable[[str, Mapping[str, Any], Tool | None], str]) -> str:
-    for tool in tools[:1]:
-        try:
-            return f"\n\nFor example:\n{call(tool.name, sample_arguments(tool), tool)}"
-        except CannotExpress:
-            break
-    return ""
 
 
 def _is_name(name: str) -> bool:

@@ -9,7 +9,7 @@ form: good enough to be looked at in a history, not to be read back.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from json import dumps
 from typing import Any, Protocol
 
@@ -21,7 +21,17 @@ from strategies.prompts import shielded
 from strategies.samples import sample_arguments
 from strategies.schema import ToolSchema, schema_of
 
-__all__ = ["CannotExpress", "GenericTags", "Hermes", "Renderer", "in_one_frame", "labelled_result", "without_tokens"]
+__all__ = [
+    "CannotExpress",
+    "GenericTags",
+    "Hermes",
+    "Renderer",
+    "example_of",
+    "in_one_frame",
+    "labelled_result",
+    "numbered",
+    "without_tokens",
+]
 
 _NOTHING_DECLARED = Tool(name="undeclared")
 _TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
@@ -100,8 +110,17 @@ def _json(value: object) -> str:
         raise CannotExpress("a value is no plain JSON") from None
 
 
-def _numbered(rules: Sequence[str]) -> str:
+def numbered(rules: Sequence[str]) -> str:
+    """The rules, one a line."""
     return "\n".join(f"{number}. {rule}" for number, rule in enumerate(rules, 1))
+
+
+def example_of(tools: Sequence[Tool], call: Callable[[str, Mapping[str, Any], Tool | None], str]) -> str:
+    """An example of a call of the first tool, where it can be written."""
+    try:
+        return f"\n\nFor example:\n{call(tools[0].name, sample_arguments(tools[0]), tools[0])}" if tools else ""
+    except CannotExpress:
+        return ""
 
 
 # --- one tag per tool ------------------------------------------------------------------------------------------------
@@ -124,7 +143,7 @@ class GenericTags:
     def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
         words = [tool.name for tool in tools]
         documents = "\n\n".join(tool_document(tool, self._usage(tool), words) for tool in tools)
-        return f"{_TAG_INTRODUCTION}\n\nRules:\n{_numbered(_tag_rules(parallel))}\n\n<tools>\n{documents}\n</tools>"
+        return f"{_TAG_INTRODUCTION}\n\nRules:\n{numbered(_tag_rules(parallel))}\n\n<tools>\n{documents}\n</tools>"
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
         schema = schema_of(tool or _NOTHING_DECLARED)
@@ -232,12 +251,11 @@ class Hermes:
     result_separator = "\n"
 
     def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
-        example = self._example(tools[0]) if tools else ""
         return (
             f"# Tools\n\n{_hermes_introduction(parallel)}\n\n"
             "You are provided with function signatures within <tools></tools> XML tags:\n"
-            f"<tools>\n{json_lines(tools)}\n</tools>\n\n{_HERMES_FORM}{example}\n\n"
-            f"Rules:\n{_numbered(_hermes_rules(parallel))}"
+            f"<tools>\n{json_lines(tools)}\n</tools>\n\n{_HERMES_FORM}{example_of(tools, self.call)}\n\n"
+            f"Rules:\n{numbered(_hermes_rules(parallel))}"
         )
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
@@ -254,12 +272,6 @@ class Hermes:
 
     def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
         return f"<tool_response>\n{shielded(content, _RESPONSE_TAG)}\n</tool_response>"
-
-    def _example(self, tool: Tool) -> str:
-        try:
-            return f"\n\nFor example:\n{self.call(tool.name, sample_arguments(tool), tool)}"
-        except CannotExpress:
-            return ""
 
 
 _HERMES_FORM = (
