@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.core.events import Drop, Event, Note, Start, Text
+from gateway.core.events import Args, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.exchange import StreamExchange
 from gateway.guarded import GuardedReader
@@ -66,6 +66,21 @@ def test_call_that_had_begun_breaks_visibly() -> None:
     out = b"".join([*(exchange.feed(event) for event in answer_events(["ab", "cd"])), exchange.finish()])
     assert hear_stream(out).error
     assert not hear_stream(out).done
+
+
+def test_a_fault_behind_a_whole_call_costs_the_call_nothing() -> None:
+    class Ends(Failing):
+        def feed(self, text: str) -> list[Event]:
+            if text == "b":
+                raise RuntimeError
+            verdict = Verdict(dialect="d", name="read", score=99, accepted=True)
+            return [Start("", "read"), Args("", "{}"), End(text, "read", "{}", verdict)]
+
+    prepared = Prepared(strategy="test", body=b"{}", make_reader=Ends, shape=Shape(keep_trailing=True))
+    exchange = StreamExchange(prepared, make_id=numbered_ids(), limits=Limits())
+    out = b"".join([*(exchange.feed(event) for event in answer_events(["a", "b", "c"])), exchange.finish()])
+    heard = hear_stream(out)
+    assert ([call["arguments"] for call in heard.calls], heard.content, heard.error) == (["{}"], "bc", None)
 
 
 def test_dropped_text_is_not_given_back_twice() -> None:

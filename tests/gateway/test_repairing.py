@@ -318,6 +318,7 @@ def test_unusable_native_arguments_of_a_whole_answer_are_asked_for_again(strateg
     heard = hear_body(run.out)
     assert told(heard) == CALL
     assert heard.content == "So."
+    assert run.exchange.facts.finish_reasons == {0: "tool_calls"}
     assert run.asked[0]["messages"][-1]["role"] == "tool"
     again = Whole(first, prepared(strategy), [answer_body("Ah.", "tool_calls", tool_calls=[native("[]")])])
     assert again.out == first
