@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 
 from gateway.core.events import End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.openai_chat import ChatRequest, texts_of
 from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
 from strategies.jsonish import loads_strict
 from strategies.reading import reader_factory
@@ -48,19 +48,11 @@ _ASKED_IN_CHINESE = re.compile(
 def asks_for_tools(request: ChatRequest) -> bool:
     """Whether the last user message asks to read, write or find files or to run a command."""
     users = (message.get("content") for message in reversed(request.messages) if message["role"] == "user")
-    text = _text(next(users, None))
+    text = "\n".join(texts_of(next(users, None)))
     for part in (text[:_LOOKED_AT], text[_LOOKED_AT:][-_LOOKED_AT:]):
         if _ASKED.search(part) or _ASKED_IN_CHINESE.search(part):
             return True
     return False
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 class Obliging:

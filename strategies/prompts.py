@@ -6,7 +6,7 @@ dialect's renderer words them. What comes from a tool definition, or from a tool
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.tools import Tool
-from gateway.wire.openai_chat import is_system
+from gateway.wire.openai_chat import is_system, texts_of
 
 __all__ = [
     "MARKER",
@@ -81,7 +81,7 @@ def firm_instruction(name: str | None) -> str:
 
 def holds_section(messages: Iterable[Mapping[str, Any]]) -> bool:
     """A system prompt of this conversation carries our section already: the marker on a line of its own."""
-    texts = (text for message in messages if is_system(message) for text in _texts(message.get("content")))
+    texts = (text for message in messages if is_system(message) for text in texts_of(message.get("content")))
     return any(f"\n{MARKER}\n" in f"\n{text}" for text in texts if MARKER in text)
 
 
@@ -99,14 +99,6 @@ def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str,
     else:
         joined = text
     return [{**first, "content": joined}, *messages[1:]]
-
-
-def _texts(content: object) -> Iterator[str]:
-    parts = content if isinstance(content, list) else [content]
-    for part in parts:
-        text = part.get("text") if isinstance(part, dict) else part
-        if isinstance(text, str):
-            yield text
 
 
 def guarded(text: str, words: Iterable[str] = (), *, opening: str = "&lt;") -> str:

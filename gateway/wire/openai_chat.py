@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
 
-__all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_request"]
+__all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_request", "texts_of"]
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 """The fields of a request that offer tools."""
@@ -133,6 +133,14 @@ def declared_tool(entry: object) -> Tool | None:
         description=description if isinstance(description, str) else "",
         parameters=parameters if isinstance(parameters, dict) else {},
     )
+
+
+def texts_of(content: object) -> Iterator[str]:
+    """The texts of a message's content, whether it is one or comes in parts."""
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            yield text
 
 
 def is_system(message: Mapping[str, Any]) -> bool:

@@ -1,9 +1,7 @@
 """Which client of tags sends a request, if one does: told by its system prompt and by what it calls itself."""
 
-from typing import Any
-
 from gateway.core.client import Client
-from gateway.wire.openai_chat import ChatRequest, is_system
+from gateway.wire.openai_chat import ChatRequest, is_system, texts_of
 from strategies.clients.cline import CLINE
 from strategies.clients.kilo import KILO
 from strategies.clients.profile import Profile
@@ -12,7 +10,7 @@ from strategies.clients.roo import ROO
 from strategies.clients.text_client import TextClient, text_client
 from strategies.prompts import holds_section
 
-__all__ = ["PROFILES", "recognise", "system_prompt"]
+__all__ = ["PROFILES", "recognise"]
 
 PROFILES = (ROO, KILO, CLINE)
 _WELL_KNOWN = frozenset(name for profile in PROFILES for name in profile.tools)
@@ -26,8 +24,8 @@ def recognise(request: ChatRequest, client: Client) -> TextClient | None:
     if request.body.get("tools") or request.body.get("functions"):
         return None
     named = _named(client)
-    prompt = system_prompt(request, anyone=named is not None)
-    if prompt is None or len(prompt) > _MAX_PROMPT or holds_section(request.messages):
+    prompt = _prompt(request, anyones=named is not None)
+    if not prompt or len(prompt) > _MAX_PROMPT or holds_section(request.messages):
         return None
     tools = {tool.name for tool in prompt_tools(prompt)}
     if not tools & _WELL_KNOWN and not (named and _shows_tags(named, prompt)):
@@ -36,21 +34,10 @@ def recognise(request: ChatRequest, client: Client) -> TextClient | None:
     return text_client(profile, prompt, "claude" not in request.model)
 
 
-def system_prompt(request: ChatRequest, *, anyone: bool = False) -> str | None:
-    """The text of the first system prompt; of the first message at all where clients send it as `anyone`'s."""
-    for message in request.messages[:2]:
-        if is_system(message):
-            return _text(message.get("content"))
-    return _text(request.messages[0].get("content")) if anyone else None
-
-
-def _text(content: Any) -> str | None:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))
+def _prompt(request: ChatRequest, *, anyones: bool) -> str:
+    """The text of the first system prompt; of the first message at all where clients send it as `anyones`."""
+    told = next(filter(is_system, request.messages[:2]), request.messages[0] if anyones else {})
+    return "\n".join(texts_of(told.get("content")))
 
 
 def _named(client: Client) -> Profile | None:

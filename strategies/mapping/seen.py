@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import define, field
 
+from gateway.wire.openai_chat import texts_of
 from strategies.calls import arguments_of
 from strategies.mapping.blocks import parted
 from strategies.mapping.clients import Client
@@ -92,9 +93,8 @@ def _id(call_id: object) -> str:
 
 
 def _lines(content: object) -> Iterator[str]:
-    for part in content if isinstance(content, list) else [content]:
-        text = part.get("text") if isinstance(part, dict) else part
-        for line in text.replace("\r\n", "\n").split("\n") if isinstance(text, str) else ():
+    for text in texts_of(content):
+        for line in text.replace("\r\n", "\n").split("\n"):
             yield line
             number = _NUMBER.match(line)
             if number is not None:

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.wire.kinds.decoding import dict_of, object_in, string_of
+from gateway.wire.openai_chat import texts_of
 
 __all__ = [
     "BUDGETS",
@@ -174,11 +175,7 @@ def _base64(data: bytes) -> str:
 
 def text_of(content: object) -> str:
     """The text of a content, its other parts left out."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else ()
-    texts = [part if isinstance(part, str) else string_of(dict_of(part).get("text")) for part in parts]
-    return "".join(texts)
+    return "".join(texts_of(content))
 
 
 def tool_calls_of(message: Mapping[str, Any]) -> list[dict[str, Any]]:
