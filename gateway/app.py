@@ -85,10 +85,9 @@ class Gateway:
         )
         self.shared.admission.limit = settings.max_concurrency
         self.upkeep.follow(settings)
-        for name in _FIXED:
-            if getattr(settings, name) != getattr(self.settings, name):
-                log.warning("setting_needs_restart", setting=name)
-        self.settings = settings
+        self.settings, waiting = config.settled(settings, self.settings, _FIXED)
+        for name in waiting:
+            log.warning("setting_needs_restart", setting=name)
 
     async def close(self) -> None:
         """End everything that `build` began."""
@@ -300,7 +299,7 @@ def _reload(gateway: Gateway, environ: Mapping[str, str], journal: _Journal, pos
         telemetry.set("toolgate_config_last_reload_successful", {}, 0)
         post.reloaded(error.faults)
         return
-    journal.follow(settings)
+    journal.follow(gateway.settings)
     log.info("reloaded", settings=settings.digest())
     _inform(telemetry, settings)
     post.reloaded(())

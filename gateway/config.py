@@ -1,6 +1,6 @@
 """Reads the settings from the environment and the files it names, and reports every fault of them at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -25,6 +25,7 @@ __all__ = [
     "load",
     "reload",
     "settings_table_markdown",
+    "settled",
 ]
 
 LogFormat = Literal["json", "console"]
@@ -54,6 +55,15 @@ def reload(environ: Mapping[str, str], *, default_log_format: LogFormat = "json"
 def inspect(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> tuple[Settings, list[str]]:
     """What the settings at start would be, with the default in place of each faulty one, and every fault."""
     return _read_all(environ, file_wins=False, default_log_format=default_log_format)
+
+
+def settled(new: Settings, before: Settings, fixed: Iterable[str]) -> tuple[Settings, list[str]]:
+    """New settings without what cannot change in a process that runs, and the names of what would have to.
+
+    `fixed` names attributes.
+    """
+    kept = {name: getattr(before, name) for name in fixed if getattr(before, name) != getattr(new, name)}
+    return attrs.evolve(new, **kept), [entry.name for entry in DECLARED if entry.attribute in kept]
 
 
 @frozen

@@ -52,7 +52,7 @@ def parse_toml(
     """Top-level keys, in lower or upper case, as the text an environment variable would hold; `tables` as they are."""
     try:
         document = tomllib.loads(content)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number may be too long for Python itself
         faults.append(f"{path}: is not valid TOML: {error}")
         return {}, {}
     values: dict[str, str] = {}

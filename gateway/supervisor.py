@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-import attrs
 import structlog
 from attrs import define, field, frozen
 
@@ -437,10 +436,8 @@ class Supervisor:
         reload.waiting.remove(worker)
         reload.faults += faults
         if not faults and reload.candidate is not None:
-            self._settings = worker.settings = self._kept(reload.candidate)
-
-    def _kept(self, settings: Settings) -> Settings:
-        return attrs.evolve(settings, **{name: getattr(self._settings, name) for name in FIXED})
+            self._settings, _ = config.settled(reload.candidate, self._settings, FIXED)
+            worker.settings = self._settings
 
     def _end_reload(self) -> None:
         reload = self._reload
@@ -466,10 +463,9 @@ class Supervisor:
         except ConfigError as error:
             self._end_restart(error.faults)
             return
-        for name in FIXED:
-            if getattr(settings, name) != getattr(self._settings, name):
-                log.warning("setting_needs_restart", setting=name)
-        settings = self._kept(settings)
+        settings, waiting = config.settled(settings, self._settings, FIXED)
+        for name in waiting:
+            log.warning("setting_needs_restart", setting=name)
         self._notifier.reloading()
         log.info("restart_begun", settings=settings.digest())
         left = [worker for worker in self._workers if worker.state == "serving"]

@@ -341,6 +341,7 @@ def test_toml_holds_the_same_settings_and_everything_wins_over_it(tmp_path: Path
         ("gateway_port = 2020-01-01\n", "must be text"),
         ("gateway_env_file = 'x'\n", "cannot be set"),
         ("a = " + "[" * 5000, "not valid TOML"),
+        ("gateway_port = " + "9" * 5000, "not valid TOML"),
     ],
 )
 def test_a_fault_in_the_toml_file_is_named(tmp_path: Path, content, words):

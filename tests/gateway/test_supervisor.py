@@ -248,6 +248,17 @@ async def test_a_second_restart_waits_for_none(fake: Callable[..., Fake]) -> Non
         assert len(program.events("worker_started")) == 3
 
 
+async def test_what_new_workers_cannot_change_is_named_and_stays(fake: Callable[..., Fake], tmp_path: Path) -> None:
+    settings = tmp_path / "env"
+    settings.touch()
+    async with fake(GATEWAY_ENV_FILE=str(settings)) as program:
+        await program.logged("supervisor_started")
+        settings.write_text("GATEWAY_WORKERS=3\n")
+        await program.restarted(1)
+        assert [event["setting"] for event in program.events("setting_needs_restart")] == ["GATEWAY_WORKERS"]
+        assert len(program.events("worker_ready")) == 4
+
+
 async def test_what_workers_refuse_to_reload_is_told_once(fake: Callable[..., Fake]) -> None:
     async with fake("refuses") as program:
         await program.logged("supervisor_started")

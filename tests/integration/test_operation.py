@@ -113,10 +113,13 @@ async def test_o9_a_bad_reload_keeps_what_is_in_force(gateway, upstream, client)
     assert (await ask(client, running.url)).content == "hello"
 
 
-async def test_o9_a_setting_that_needs_a_restart_is_named(gateway, upstream, log):
-    running = await gateway(upstream.url)
-    running.reload(load({"UPSTREAM_URL": upstream.url, "GATEWAY_PORT": "1"}))
-    await log.until('"setting":"port"')
+async def test_o9_a_setting_that_needs_a_restart_is_named_as_long_as_it_waits_for_one(gateway, upstream, log):
+    running = await gateway(upstream.url, LOG_FORMAT="json")
+    for port, form in (("1", "json"), ("1", "json"), (str(running.settings.port), "console")):
+        running.reload(load({"UPSTREAM_URL": upstream.url, "GATEWAY_PORT": port, "LOG_FORMAT": form}))
+    written = await log.until('"setting":"LOG_FORMAT"')
+    assert written.count('"setting":"GATEWAY_PORT"') == 2
+    assert running.settings.log_format == "json"
 
 
 async def test_o9_a_reload_may_name_an_upstream_in_place_of_the_demo_but_not_take_one_away(gateway, upstream, client):
