@@ -1,12 +1,10 @@
 """The command line: `toolgate serve`, `check`, `doctor`, `reload`, `rollout`, `report`, `replay`, `export` and more."""
 
-import errno
 import os
 import platform
-import socket
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import click
 
@@ -15,18 +13,10 @@ from gateway.cli_exits import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SETTINGS
 from gateway.cli_options import colour_option, json_option
 
 # What else a command needs it imports itself: help is there at once, and `main` catches Ctrl-C during an import.
-if TYPE_CHECKING:
-    from gateway.config import Settings
-
 __all__ = ["cli", "main"]
 
 _MODULES = {name: f"gateway.cli_{name}" for name in ("doctor", "export", "reload", "replay", "report", "rollout")}
 _MAX_ANSWER_BYTES = 64 << 20
-_CANNOT_LISTEN = {
-    errno.EADDRINUSE: "is in use: stop the program that holds it, or set GATEWAY_PORT to another one",
-    errno.EADDRNOTAVAIL: "is not an address of this machine: set GATEWAY_HOST",
-    errno.EACCES: "may not be opened by this user: set GATEWAY_PORT to one above 1023",
-}
 
 
 class _Commands(click.Group):
@@ -98,7 +88,9 @@ def serve(context: click.Context) -> None:
             click.echo(f"fault: {fault}", err=True)
         context.exit(EXIT_SETTINGS)
     except OSError as error:
-        reason = _cannot_listen(settings, error)
+        from gateway.cli_listening import cannot_listen
+
+        reason = cannot_listen(error, "GATEWAY", settings.host, settings.port)
         if reason is None:
             raise
         click.echo(reason, err=True)
@@ -257,13 +249,6 @@ def _all_faults(found: list[str]) -> dict[str, None]:
     from gateway.cli_check import check
 
     return dict.fromkeys((*found, *check(os.environ).faults))
-
-
-def _cannot_listen(settings: "Settings", error: OSError) -> str | None:
-    if isinstance(error, socket.gaierror):
-        return f"GATEWAY_HOST: {settings.host} has no address: is it spelt right?"
-    reason = _CANNOT_LISTEN.get(error.errno or 0)
-    return None if reason is None else f"port {settings.port} on {settings.host} {reason}"
 
 
 if __name__ == "__main__":

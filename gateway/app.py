@@ -15,6 +15,7 @@ from structlog.typing import EventDict, WrappedLogger
 
 from gateway import __version__, config
 from gateway.cli_banner import in_url, listening_url
+from gateway.cli_listening import cannot_listen
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
 from gateway.demo import DemoServer, start_demo
@@ -326,15 +327,15 @@ def _metrics(settings: Settings) -> Metrics:
 async def _start_metrics(settings: Settings, shared: Shared, closing: AsyncExitStack) -> str | None:
     server = MetricsServer(shared)
     closing.push_async_callback(server.close)
+    host, port = settings.metrics_host, settings.metrics_port
     try:
-        port = await server.start(settings.metrics_host, settings.metrics_port)
+        return f"http://{in_url(host)}:{await server.start(host, port)}/metrics"
     except OSError as error:
-        where = f"{settings.metrics_host}:{settings.metrics_port}"
-        if settings.is_set("METRICS_PORT"):
-            raise ConfigError([f"METRICS_PORT: cannot listen on {where}: {os.strerror(error.errno or 0)}"]) from error
-        log.warning("metrics_port_unavailable", address=where, fault=os.strerror(error.errno or 0))
+        fault = cannot_listen(error, "METRICS", host, port) or f"METRICS_PORT: {os.strerror(error.errno or 0)}"
+        if settings.is_set(fault.partition(":")[0]):
+            raise ConfigError([fault]) from error
+        log.warning("metrics_port_unavailable", address=f"{in_url(host)}:{port}", fault=fault)
         return None
-    return f"http://{in_url(settings.metrics_host)}:{port}/metrics"
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Literal
 
 import aiohttp
 
 from gateway.cli_doctor import Finding, probe
+from gateway.cli_listening import cannot_listen
 from gateway.config import Settings
 from gateway.core.addresses import store_address
 from gateway.core.errors import GatewayError
@@ -58,21 +60,22 @@ def _listening(settings: Settings) -> Iterator[Finding]:
         )
         return  # its other ports are taken too, by itself
     else:
-        yield _port("port", settings.host, settings.port, "GATEWAY_PORT", found.message)
+        yield _port("port", "GATEWAY", settings.host, settings.port, found.message)
     if settings.metrics_port:
         for number in range(settings.metrics_port, min(settings.metrics_port + settings.workers, 65536)):
-            yield _port("metrics", settings.metrics_host, number, "METRICS_PORT", "")
+            yield _port("metrics", "METRICS", settings.metrics_host, number, "")
 
 
-def _port(about: str, host: str, port: int, setting: str, otherwise: str) -> Finding:
+def _port(about: str, whose: Literal["GATEWAY", "METRICS"], host: str, port: int, otherwise: str) -> Finding:
     where = f"{host}:{port}"
     try:
         open_lanes(host, port, 1).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             message = f"{where} is taken" + (f" ({otherwise})" if otherwise else "")
-            return Finding(about=about, level="fault", message=message, advice=f"free it, or set {setting}")
-        return Finding(about=about, level="fault", message=f"{where}: {error.strerror}", advice=f"set {setting}")
+            return Finding(about=about, level="fault", message=message, advice=f"free it, or set {whose}_PORT")
+        message = cannot_listen(error, whose, host, port) or f"{where}: {error.strerror}"
+        return Finding(about=about, level="fault", message=message, advice="see `toolgate settings`")
     return Finding(about=about, level="ok", message=f"{where} is free; no gateway runs there yet")
 
 

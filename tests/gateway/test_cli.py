@@ -261,6 +261,15 @@ def test_serve_says_in_one_line_that_its_host_has_no_address(count):
     assert "Traceback" not in result.stderr
 
 
+def test_serve_says_which_setting_names_no_address_for_the_metrics():
+    environ = process_environment(METRICS_HOST="host.invalid", GATEWAY_PORT="0")
+    result = subprocess.run(
+        [sys.executable, "-m", "gateway", "serve"], env=environ, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 78
+    assert result.stderr.splitlines()[-1] == "fault: METRICS_HOST: host.invalid has no address: is it spelt right?"
+
+
 @contextmanager
 def served(**settings: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A gateway in a process of its own, and its address."""

@@ -226,6 +226,12 @@ def test_ports_that_others_hold_are_faults(environ: dict[str, str], port: int, m
     assert f"127.0.0.1:{port} is taken" in second.stdout
 
 
+def test_an_address_that_is_none_is_a_fault_of_the_host(environ: dict[str, str]) -> None:
+    result = run({**environ, "METRICS_HOST": "host.invalid", "METRICS_PORT": "9464"})
+    assert result.exit_code == 1
+    assert "METRICS_HOST: host.invalid has no address" in result.stdout
+
+
 def test_a_store_without_a_folder_is_a_fault(environ: dict[str, str], tmp_path: Path) -> None:
     result = run({**environ, "STORE_URL": f"sqlite:///{tmp_path}/missing/store.db"})
     assert result.exit_code == 1
