@@ -16,6 +16,7 @@ from gateway.policy.codec import encoded, evidence_of, state_of
 from gateway.policy.evidence import ArmTotals, Evidence, Overhead, after, conversations
 from gateway.policy.gates import gates
 from gateway.policy.intervals import wilson
+from gateway.policy.judge import JudgeState
 from gateway.policy.rollout import WHOLE
 from gateway.policy.stages import (
     Change,
@@ -294,12 +295,14 @@ class TestSlices:
     def test_the_one_that_is_worse_is_switched_off_alone(self) -> None:
         state = begin()
         evidence = seconds(state.epoch, live=self.BAD)
+        evidence = evolve(evidence, examples=(*evidence.examples, ("xml_prompt/tag_xml", "another")))
         change = advanced(state, CANARY, evidence, now=NOW, by=BY)
         assert change is not None
         assert change.decision.decision == "slice_off"
         assert change.decision.slice == "recovery/hermes"
         assert change.state.slices_off == ("recovery/hermes",)
         assert (change.state.state, change.state.percent, change.state.epoch) == ("canary", 1000, state.epoch)
+        assert len(change.decision.examples) > 1
         assert all("hermes" in example for example in change.decision.examples)
         left = evidence.aligned(state.epoch, change.state.slices_off)
         assert advanced(change.state, CANARY, left, now=NOW, by=BY) is None, "the rest goes on"
@@ -322,6 +325,13 @@ class TestSlices:
         assert change is not None
         assert change.state.state == "rolled_back"
 
+    def test_a_fault_counts_whether_all_or_one_alone_shows_it(self) -> None:
+        found = seconds(1, live=self.BAD)
+        for evidence in (evolve(found, slices={}), evolve(found, overall=JudgeState())):
+            change = advanced(begin(), evolve(CANARY, rollback_scope="all"), evidence, now=NOW, by=BY)
+            assert change is not None
+            assert change.state.state == "rolled_back"
+
     def test_the_third_takes_the_rest_with_it(self) -> None:
         state = evolve(begin(), slices_off=("recovery/glm", "recovery/kimi"))
         evidence = evolve(seconds(1, live=self.BAD), slices_off=state.slices_off)
@@ -329,13 +339,15 @@ class TestSlices:
         assert change is not None
         assert change.state.state == "rolled_back"
 
-    def test_one_that_is_nearly_everything_is_everything(self) -> None:
+    @pytest.mark.parametrize(("live", "decision"), [(319, "slice_off"), (320, "rollback")])
+    def test_one_that_is_nearly_everything_is_everything(self, live: int, decision: str) -> None:
         evidence = seconds(1, live=self.BAD)
+        assert evidence.arm("live").seen == 400
         slices = evidence.slices
-        alone = evolve(evidence, slices={**slices, "recovery/hermes": evolve(slices["recovery/hermes"], live=10**6)})
-        change = advanced(begin(), CANARY, alone, now=NOW, by=BY)
+        large = evolve(evidence, slices={**slices, "recovery/hermes": evolve(slices["recovery/hermes"], live=live)})
+        change = advanced(begin(), CANARY, large, now=NOW, by=BY)
         assert change is not None
-        assert change.state.state == "rolled_back"
+        assert change.decision.decision == decision
 
     def test_resume_switches_them_on_again(self) -> None:
         state = evolve(begin(), slices_off=("recovery/glm",))
