@@ -3,17 +3,20 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 import click
 from attrs import frozen
 
 from gateway.config import DECLARED, Settings, describe, inspect, settings_table_markdown
+from gateway.config_values import shown
 from strategies.factory import ToolExecutionFactory, load_strategies
 
 __all__ = ["Checked", "check", "report", "show_reference"]
 
 _SCHEMA_VERSION = 1
+_SECRETS = frozenset({"api_key", "cookies"})
 _NARROW = 72
 """Below so many columns there is no room for three beside each other."""
 
@@ -62,19 +65,28 @@ def report(checked: Checked, *, as_json: bool, colour: bool | None) -> None:
 
 
 def _routes(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """The tables of the TOML file as rows like those of settings, their secrets masked."""
+    """The tables of the TOML file as rows like those of settings."""
     source = f"file {settings.config_file}"
     for upstream in settings.routes.upstreams:
-        told = [
-            upstream.url,
-            f"kind={upstream.kind}",
-            *(["models=" + ",".join(upstream.models)] * bool(upstream.models)),
-        ]
-        told += ["api_key=********"] * bool(upstream.api_key) + ["cookies=********"] * bool(upstream.cookies)
-        yield f"upstreams.{upstream.name}", " ".join(told), source
+        name = f"upstreams.{upstream.name}"
+        yield name, " ".join((upstream.url, *_set_in(upstream, "name", "url", "options"))), source
+        if upstream.options is not None:
+            yield f"{name}.{upstream.kind}", " ".join(_set_in(upstream.options)), source
     for rule in settings.routes.models:
-        fields = attrs.asdict(rule, filter=lambda field, value: value is not None and field.name != "match")
-        yield f"models.{rule.match}", " ".join(f"{name}={value}" for name, value in fields.items()), source
+        yield f"models.{rule.match}", " ".join(_set_in(rule, "match")), source
+
+
+def _set_in(table: Any, *left_out: str) -> Iterator[str]:
+    """What a table says; of a secret no more than that it is set, of fields and their values the fields."""
+    for name, value in attrs.asdict(table, recurse=False).items():
+        if name in left_out or value in (None, (), {}):
+            continue
+        if name in _SECRETS:
+            yield f"{name}=********"
+        elif isinstance(value, Mapping | frozenset):
+            yield f"{name}={','.join(sorted(value))}"
+        else:
+            yield f"{name}={shown(value)}"
 
 
 def show_reference(*, markdown: bool, colour: bool | None) -> None:

@@ -83,6 +83,25 @@ def test_check_prints_every_setting_and_no_secret():
     assert "canary" not in result.output
 
 
+def test_check_prints_what_the_tables_say_and_no_secret(tmp_path):
+    toml = tmp_path / "toolgate.toml"
+    toml.write_text(
+        "[upstreams.a]\nurl = 'http://a/v1'\nmodels = ['qwen*', 'glm*']\napi_key = 'canary'\nidle_timeout_s = 30\n"
+        "[upstreams.b]\nurl = 'http://b'\nkind = 'qwen_web'\ncookies = 'x=canary'\n"
+        "[upstreams.b.qwen_web]\nextra_fields = {token = 'canary'}\n"
+        "[[models]]\nmatch = 'gpt-*'\nupstream = 'a'\nfallback = 'b'\n"
+    )
+    result = run("check", environ={"GATEWAY_CONFIG": str(toml)})
+    assert result.exit_code == 0, result.stderr
+    told = {name: value for name, value, _ in (line.split("\t") for line in result.stdout.splitlines())}
+    assert told["upstreams.a"] == "http://a/v1 kind=openai api_key=******** models=qwen*,glm* idle_timeout_s=30"
+    assert told["upstreams.b"] == "http://b kind=qwen_web cookies=********"
+    assert "create_path=/api/v2/chats/new" in told["upstreams.b.qwen_web"]
+    assert "extra_fields=token" in told["upstreams.b.qwen_web"]
+    assert told["models.gpt-*"] == "upstream=a fallback=b intent=count"
+    assert "canary" not in result.output
+
+
 def test_check_prints_every_fault_and_exits_with_78():
     result = run("check", environ={"GATEWAY_PORT": "x", "CANARY_PERCENT": "500", "STRATEGY_RULES": "*=nonsense"})
     assert result.exit_code == 78
