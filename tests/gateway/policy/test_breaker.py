@@ -35,15 +35,14 @@ def test_a_success_in_between_starts_the_row_anew():
     assert breaker.state == "closed"
 
 
-def test_flapping_opens_it_by_the_share_of_failures():
+@pytest.mark.parametrize(("apart_s", "state"), [(1.0, "open"), (1.2, "closed")])
+def test_flapping_opens_it_by_the_share_of_failures_in_ten_seconds(apart_s, state):
     breaker = Breaker()
-    for _ in range(9):
-        succeed(breaker, 0.0)
-        fail(breaker, 0.0)
-    assert not breaker.admit(0.0)
-    succeed(breaker, 0.0)
-    fail(breaker, 0.0)
-    assert breaker.state == "open"
+    for number in range(10):
+        assert not breaker.admit(1000.0 + number * apart_s)
+        succeed(breaker, 1000.0 + number * apart_s)
+        fail(breaker, 1000.0 + number * apart_s)
+    assert breaker.state == state
 
 
 def test_old_failures_do_not_count_in_the_share():
