@@ -115,6 +115,7 @@ class Voice:
     def begin_call(self, start: Start, call_id: str | None = None) -> None:
         """The next call, under an id of its own unless it comes with one."""
         self.number += 1
+        self.native.first = self.number + 1
         number, count = start.part
         if call_id is None and number == 1:
             self._base_id = self._make_id(start.dialect)

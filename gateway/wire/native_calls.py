@@ -55,6 +55,8 @@ class NativeCalls:
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}
         self.mended: list[str] = []
+        self.first = 0
+        """The index of the first of them: how many other calls the client has been given before."""
 
     @property
     def count(self) -> int:
@@ -99,7 +101,7 @@ class NativeCalls:
         function = delta.get("function")
         if not isinstance(function, dict):
             if delta.get("index") is None:
-                self._set_index(delta, len(self._calls) - 1 if self._calls else 0)
+                self._set_index(delta, self.first + max(0, len(self._calls) - 1))
             return
         self._arguments(function)
         call = self._known(delta, function)
@@ -122,11 +124,11 @@ class NativeCalls:
         return None if call.has_ended() else call
 
     def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> None:
-        number = len(self._calls)
+        number = self.first + len(self._calls)
         index = delta.get("index")
         if not isinstance(index, int):
             self._set_index(delta, number)
-        elif index in self._at:
+        elif index in self._at or self.first:
             self._set_index(delta, number, "index_repeated")
         call = self._begun(delta, function, delta["index"])
         self._at[index if isinstance(index, int) else call.index] = call

@@ -139,6 +139,16 @@ def test_length_stays_length():
     assert stream(answer_events([cut], "length"), prepared())[0] == b"".join(answer_events([cut], "length"))
 
 
+def test_a_native_call_behind_one_from_the_text_is_another_call():
+    native = {"index": 0, "id": "n", "type": "function", "function": {"name": "glob", "arguments": '{"pattern'}}
+    rest = {"index": 0, "function": {"arguments": '":"*"}'}}
+    deltas = [{"content": CALL}, {"tool_calls": [native]}, {"tool_calls": [rest]}]
+    out, exchange = stream([*map(event, deltas), event({}, "tool_calls"), DONE], prepared())
+    calls = [(call["name"], call["arguments"]) for call in hear_stream(out).calls]
+    assert calls == [("read", '{"filePath":"/a.py"}'), ("glob", '{"pattern":"*"}')]
+    assert exchange.facts.mended["index_repeated"] == 2
+
+
 def test_recovered_call_gives_way_to_a_native_one():
     native = {"index": 0, "id": "call_n", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     events = [
