@@ -1,6 +1,5 @@
 """`toolgate export`: records as training pairs or as regression fixtures, one JSON document per line."""
 
-import asyncio
 from typing import Any, BinaryIO
 
 import click
@@ -9,8 +8,9 @@ from attrs import define
 
 from gateway.cli_exits import EXIT_NOT_ENOUGH
 from gateway.cli_replay import Rereader
-from gateway.cli_store import Period, Progress, effective_settings, output, period_options, stored
+from gateway.cli_store import Period, Progress, effective_settings, on_store, output, period_options
 from gateway.config import Settings
+from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.reporting.cases import Case, case_of, fixture, is_confirmed, is_doubted, masked
 from gateway.reporting.tallies import Labels, last_labels
@@ -131,14 +131,13 @@ class _Exporter:
 
 
 def _write(settings: Settings, period: Period, exporter: _Exporter, file: BinaryIO) -> None:
-    async def work() -> None:
-        async with stored(settings) as store:
-            labels = last_labels([label async for label in store.scan(LabelRecord)])
-            async for record in store.scan(RequestRecord, since=period.since, until=period.until):
-                progress.reached(1, record.at)
-                line = exporter.line(record, labels)
-                if line is not None:
-                    file.write(line)
+    async def work(store: Store) -> None:
+        labels = last_labels([label async for label in store.scan(LabelRecord)])
+        async for record in store.scan(RequestRecord, since=period.since, until=period.until):
+            progress.reached(1, record.at)
+            line = exporter.line(record, labels)
+            if line is not None:
+                file.write(line)
 
     with Progress(period) as progress:
-        asyncio.run(work())
+        on_store(settings, work)

@@ -1,6 +1,5 @@
 """`toolgate replay`: answers of the past through today's readers, and what has changed in how they are read."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
@@ -12,12 +11,13 @@ from attrs import define, evolve, field, frozen
 
 from gateway.cli_exits import EXIT_FINDINGS
 from gateway.cli_options import json_option
-from gateway.cli_store import Period, Progress, effective_settings, period_options, stored
+from gateway.cli_store import Period, Progress, effective_settings, on_store, period_options
 from gateway.cli_try import Reading, declared_tools, pieces, read, read_with, well_known_tools
 from gateway.config import Settings
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError
 from gateway.core.events import End, Said
+from gateway.core.ports import Store
 from gateway.core.records import RequestRecord
 from gateway.core.tools import ToolSet
 from gateway.reporting.cases import Call, Case, case_of, masked, parse_fixture
@@ -184,18 +184,17 @@ class _Result:
 
 
 def _from_store(settings: Settings, period: Period, rereader: Rereader, result: _Result) -> None:
-    async def work() -> None:
-        async with stored(settings) as store:
-            async for record in store.scan(RequestRecord, since=period.since, until=period.until):
-                progress.reached(1, record.at)
-                case = case_of(record)
-                if isinstance(case, str):
-                    result.skipped[case] += 1
-                else:
-                    result.add(rereader.read(case))
+    async def work(store: Store) -> None:
+        async for record in store.scan(RequestRecord, since=period.since, until=period.until):
+            progress.reached(1, record.at)
+            case = case_of(record)
+            if isinstance(case, str):
+                result.skipped[case] += 1
+            else:
+                result.add(rereader.read(case))
 
     with Progress(period) as progress:
-        asyncio.run(work())
+        on_store(settings, work)
 
 
 def _is_plain(case: Case) -> bool:

@@ -1,6 +1,5 @@
 """`toolgate report`: what a period of records says, and `toolgate report label`: what people say of single calls."""
 
-import asyncio
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from attrs import frozen
 from gateway import __version__
 from gateway.cli_exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
 from gateway.cli_options import colour_option, json_option
-from gateway.cli_store import Period, Progress, effective_settings, output, period_options, stored
+from gateway.cli_store import Period, Progress, effective_settings, on_store, output, period_options
 from gateway.config import Settings
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
@@ -132,7 +131,7 @@ def label(
     if since is not None or until is not None or days is not None:
         raise click.UsageError("a period goes with --sample only")
     said = _Said(is_right=verdict == "right", by=by, note=note, dry_run=dry_run)
-    asyncio.run(_label_one(settings, candidate, said))
+    on_store(settings, lambda store: _label_one(store, candidate, said))
 
 
 def rules_of(settings: Settings, shared: RolloutState | None = None) -> Rules:
@@ -189,21 +188,20 @@ def _now() -> float:
 
 
 def _figures(settings: Settings, period: Period) -> Figures:
-    async def work() -> Figures:
-        async with stored(settings) as store:
-            shared = state_of((await store.get(STATE_KEY)).get(STATE_KEY))
-            return await gather(
-                store,
-                rules=rules_of(settings, shared),
-                since=period.since,
-                until=period.until,
-                made_at=_now(),
-                version=__version__,
-                on_progress=progress.reached,
-            )
+    async def work(store: Store) -> Figures:
+        shared = state_of((await store.get(STATE_KEY)).get(STATE_KEY))
+        return await gather(
+            store,
+            rules=rules_of(settings, shared),
+            since=period.since,
+            until=period.until,
+            made_at=_now(),
+            version=__version__,
+            on_progress=progress.reached,
+        )
 
     with Progress(period) as progress:
-        return asyncio.run(work())
+        return on_store(settings, work)
 
 
 @frozen(kw_only=True)
@@ -226,10 +224,9 @@ class _Said:
         click.echo(visible(f"{verb}: {request_id}:{number} is {verdict}."), err=True)
 
 
-async def _label_one(settings: Settings, candidate: str, said: _Said) -> None:
-    async with stored(settings) as store:
-        request_id, number = await _found(store, candidate)
-        await said.keep(store, request_id, number)
+async def _label_one(store: Store, candidate: str, said: _Said) -> None:
+    request_id, number = await _found(store, candidate)
+    await said.keep(store, request_id, number)
 
 
 async def _found(store: Store, candidate: str) -> tuple[str, int]:
@@ -257,18 +254,17 @@ def _label_sample(settings: Settings, period: Period, count: int, *, by: str, dr
         click.echo("Every call of the sample has its label.", err=True)
         return
 
-    async def work() -> None:
-        async with stored(settings) as store:
-            for number, item in enumerate(waiting, 1):
-                _show(item, f"{number} of {len(waiting)}")
-                answer = click.prompt("right, wrong, skip or quit", type=click.Choice(list("rwsq")), show_choices=True)
-                if answer == "q":
-                    return
-                if answer != "s":
-                    request_id, _, place = item.id.rpartition(":")
-                    await _Said(is_right=answer == "r", by=by, dry_run=dry_run).keep(store, request_id, int(place))
+    async def work(store: Store) -> None:
+        for number, item in enumerate(waiting, 1):
+            _show(item, f"{number} of {len(waiting)}")
+            answer = click.prompt("right, wrong, skip or quit", type=click.Choice(list("rwsq")), show_choices=True)
+            if answer == "q":
+                return
+            if answer != "s":
+                request_id, _, place = item.id.rpartition(":")
+                await _Said(is_right=answer == "r", by=by, dry_run=dry_run).keep(store, request_id, int(place))
 
-    asyncio.run(work())
+    on_store(settings, work)
 
 
 def _show(item: Example, place: str) -> None:

@@ -1,21 +1,20 @@
 """`toolgate rollout`: see where the rollout stands, and change it, through the store that the gateways share."""
 
-import asyncio
 import getpass
 import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 from attrs import evolve, frozen
 
 from gateway.cli_exits import EXIT_FAILED, EXIT_FINDINGS, EXIT_USAGE
 from gateway.cli_options import json_option
-from gateway.cli_store import effective_settings, stored
+from gateway.cli_store import effective_settings, on_store
 from gateway.config import Settings
 from gateway.core.ports import Store, StoreError
 from gateway.core.records import DecisionRecord
@@ -44,8 +43,6 @@ __all__ = ["rollout"]
 _SCHEMA_VERSION = 1
 _ATTEMPTS = 50
 _OPERATOR = "operator"
-
-T = TypeVar("T")
 
 
 @frozen(kw_only=True)
@@ -121,7 +118,7 @@ def status(as_json: bool) -> None:
       toolgate rollout status --json | jq .state
     """
     settings = effective_settings()
-    shared = _run(settings, lambda store: _read(store, settings))
+    shared = on_store(settings, lambda store: _read(store, settings))
     if not shared.is_known:
         click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
     elif shared.state.digest != settings.rollout_rules().digest():
@@ -225,14 +222,14 @@ class _GatesUnmet(Exception):
 def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Decide on what the store holds, ask, and swap; others may change it meanwhile, so decide anew each time."""
     settings = effective_settings()
-    shared = _run(settings, lambda store: _read(store, settings))
+    shared = on_store(settings, lambda store: _read(store, settings))
     change = _decided(decide, shared)
     if dry_run:
         click.echo(f"would change: {_in_words(shared.state, change.state)}", err=True)
         _show(_document(_after(shared, change), settings), as_json=as_json)
         return
     _ask(shared.state, change.state, yes=yes)
-    changed = _run(settings, lambda store: _swapped(store, settings, decide))
+    changed = on_store(settings, lambda store: _swapped(store, settings, decide))
     click.echo(f"changed: {_in_words(shared.state, changed.state)}", err=True)
     _show(_document(changed, settings), as_json=as_json)
 
@@ -292,16 +289,6 @@ async def _read(store: Store, settings: Settings) -> _Shared:
 
 def _after(shared: _Shared, change: Change) -> _Shared:
     return evolve(shared, raw=None, state=change.state, is_known=True)
-
-
-def _run(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
-    """Do it with the store open."""
-
-    async def with_store() -> T:
-        async with stored(settings) as store:
-            return await work(store)
-
-    return asyncio.run(with_store())
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -1,9 +1,10 @@
 """What the commands on the store have in common: its opening, the period, and their exit codes."""
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
@@ -23,12 +24,13 @@ __all__ = [
     "Period",
     "Progress",
     "effective_settings",
+    "on_store",
     "output",
     "period_options",
-    "stored",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
 _OLDEST_S = 50 * 365 * 86_400.0
@@ -123,9 +125,12 @@ def effective_settings() -> Settings:
         raise FaultySettings(tuple(error.faults)) from error
 
 
-@asynccontextmanager
-async def stored(settings: Settings) -> AsyncIterator[Store]:
-    """The store of these settings, open; whatever it cannot do ends the command with 5."""
+def on_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Do it with the store of these settings open; whatever that cannot do ends the command with 5."""
+    return asyncio.run(_with_store(settings, work))
+
+
+async def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
     from gateway.state.opening import open_store  # here: the store's libraries are slow to import
 
     _check_is_there(settings.store_url)
@@ -134,7 +139,7 @@ async def stored(settings: Settings) -> AsyncIterator[Store]:
     try:
         await store.open()
         try:
-            yield store
+            return await work(store)
         finally:
             await store.close()
     except StoreError as error:
