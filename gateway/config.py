@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import attrs
 from attrs import field, frozen
@@ -31,6 +32,7 @@ __all__ = [
 LogFormat = Literal["json", "console"]
 
 _WITHOUT_DIALECT = ("native", "recovery")
+_PORTS = {"http": 80, "https": 443}
 _CONTROL = frozenset(map(chr, [*range(32), 127]))
 _BY_NAME = {entry.name: entry for entry in DECLARED}
 _FILE_NAMES = {f"{entry.name}_FILE": entry.name for entry in DECLARED if entry.is_secret}
@@ -260,12 +262,30 @@ def _contradictions(settings: Settings, given: Mapping[str, _Given], *, names_se
             f"GATEWAY_API_KEYS: is empty while UPSTREAM_API_KEY is set: whoever reaches {settings.host} could "
             "spend it; set keys, or GATEWAY_ALLOW_OPEN=true if something in front of the gateway asks for them"
         )
+    yield from _circles(settings)
     yield from _unwritable_dialects(settings)
     yield from _ports(settings)
     if settings.workers > 1 and settings.store_url == "memory://":
         yield "STORE_URL: memory:// is one process's own; with GATEWAY_WORKERS above 1 name a file or a Redis server"
     if settings.canary_force_header is not None and not settings.trusted_proxies:
         yield "CANARY_FORCE_HEADER: nobody is trusted to send it; set TRUSTED_PROXIES"
+
+
+def _circles(settings: Settings) -> Iterator[str]:
+    named = [("UPSTREAM_URL", settings.upstream_url)]
+    named += [(f"upstreams.{each.name}: url", each.url) for each in settings.routes.upstreams]
+    for name, url in named:
+        if url is not None and _is_here(url, settings):
+            yield f"{name}: is the gateway's own address: requests would go round in circles"
+
+
+def _is_here(url: str, settings: Settings) -> bool:
+    """As far as the addresses tell without being looked up."""
+    parts = urlsplit(url)
+    if (parts.port or _PORTS[parts.scheme]) != settings.port:
+        return False
+    host, own = ("127.0.0.1" if name == "localhost" else name for name in (parts.hostname or "", settings.host))
+    return host == own or (own in ("0.0.0.0", "::") and is_loopback(host))  # noqa: S104 - compared
 
 
 def _ports(settings: Settings) -> Iterator[str]:

@@ -21,6 +21,7 @@ from gateway.config_values import (
     boolean,
     choice,
     cookies,
+    header_name,
     host_name,
     http_url,
     hundredths,
@@ -377,14 +378,14 @@ class Settings:
     )
     canary_sticky_header: str | None = _rollout(
         "CANARY_STICKY_HEADER",
-        text,
+        header_name,
         None,
         "Request header whose value tells conversations apart; without it they are told apart by credential, model, "
         "first user message and system prompt.",
     )
     canary_force_header: str | None = _rollout(
         "CANARY_FORCE_HEADER",
-        text,
+        header_name,
         None,
         "Request header with which a trusted proxy puts a request into an arm: live, control or off.",
     )

@@ -22,6 +22,7 @@ __all__ = [
     "boolean",
     "choice",
     "cookies",
+    "header_name",
     "host_name",
     "http_url",
     "hundredths",
@@ -55,6 +56,7 @@ _SIZE = re.compile(r"([0-9]{1,18}) ?(B|KiB|MiB|GiB)?", re.IGNORECASE)
 _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _MAX_WAIT_S = 7 * 24 * 3600
 
 
@@ -74,6 +76,13 @@ def cookies(raw: str) -> str:
     """Text that can stand in a Cookie header."""
     if not raw.isascii() or not raw.isprintable():
         raise ValueError("must be printable ASCII, as a Cookie header holds them")
+    return raw
+
+
+def header_name(raw: str) -> str:
+    """The name of a header."""
+    if not _HEADER.fullmatch(raw):
+        raise ValueError("must be the name of a header alone, such as X-Session-Id")
     return raw
 
 

@@ -289,12 +289,28 @@ def test_known_differences_name_what_they_cover_and_until_when():
         ({"GATEWAY_WORKERS": "4", "GATEWAY_PORT": "9466"}, "METRICS_PORT: 9464 to 9467"),
         ({"GATEWAY_WORKERS": "4", "METRICS_PORT": "65534"}, "METRICS_PORT"),
         ({"CANARY_FORCE_HEADER": "X-Arm"}, "CANARY_FORCE_HEADER"),
+        ({"CANARY_STICKY_HEADER": "X-Session-Id: "}, "CANARY_STICKY_HEADER: must be the name of a header"),
         ({"TRUSTED_PROXIES": "10.0.0.1/8"}, "TRUSTED_PROXIES"),
+        ({"UPSTREAM_URL": "http://127.0.0.1:8080/v1"}, "UPSTREAM_URL: is the gateway's own address"),
+        ({"UPSTREAM_URL": "http://LOCALHOST/v1", "GATEWAY_PORT": "80"}, "UPSTREAM_URL: is the gateway's own address"),
+        ({"UPSTREAM_URL": "https://[::1]/v1", "GATEWAY_PORT": "443", "GATEWAY_HOST": "::"}, "UPSTREAM_URL: is the gat"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(environ, said):
     [fault] = faults_of(environ)
     assert fault.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"UPSTREAM_URL": "http://127.0.0.1:8000/v1"},
+        {"UPSTREAM_URL": "http://127.0.0.2:8080/v1"},
+        {"UPSTREAM_URL": "http://10.0.0.1:8080/v1", "GATEWAY_HOST": "::"},
+    ],
+)
+def test_a_neighbour_is_not_the_gateway_itself(environ):
+    assert load(environ).upstream_url == environ["UPSTREAM_URL"]
 
 
 def test_rules_keep_their_order_and_dialect():

@@ -106,6 +106,7 @@ def test_another_table_is_another_configuration(given):
         ('[upstreams.a]\nurl = "http://x/v1"\nkind = "bedrock"', "kind: must be"),
         ('[upstreams.a]\nurl = "http://x/v1"\ncolour = 1', "'colour' is none of"),
         ('[upstreams.default]\nurl = "http://x/v1"', "default is UPSTREAM_URL's own"),
+        ('[upstreams.a]\nurl = "http://localhost:8080/v1"', "upstreams.a: url: is the gateway's own address"),
         ('[upstreams."a b"]\nurl = "http://x/v1"', "a name is at most"),
         ('[upstreams]\na = "http://x/v1"', "must be a table"),
         ('upstreams = 5\nupstream_url = "http://x/v1"', "upstreams must be tables"),
