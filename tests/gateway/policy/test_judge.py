@@ -119,6 +119,17 @@ def test_conversations_that_failed_before_the_evidence_was_nil_are_forgotten() -
         assert finding(state, RULES) is None
 
 
+def test_a_conversation_counts_again_once_enough_others_have_caught_up() -> None:
+    def bad(*names: str) -> Counts:
+        return Counts(live=10, control=90, live_bad=frozenset(names))
+
+    state, _ = run(*[bad("k")] * 5)
+    assert state.arms.live_keys == {"k": 1}
+    for block in (bad("a", "b"), bad("k"), bad("k")):
+        state = step(state, block, RULES)
+    assert state.arms.live_keys == {"k": 2, "a": 1, "b": 1}
+
+
 def test_a_small_difference_in_points_is_no_fault() -> None:
     """Ten times the risk, but of next to nothing."""
     blocks = [
@@ -145,6 +156,7 @@ def test_a_fault_that_is_over_is_not_found_by_what_it_left() -> None:
     good = Counts(live=50, control=450)
     for _ in range(10):
         state = step(state, good, rules)
+    assert [span.live for span in state.arms.recent] == [50] * 4, "as few as hold 200 requests of each arm"
     assert finding(state, JudgeRules(evidence=10)) is None
 
 
@@ -167,6 +179,16 @@ def test_transformations_have_a_budget_of_their_own() -> None:
     assert found is not None
     assert found.test == "transform"
     assert state.evidence["arms"] == 0
+
+
+def test_what_works_speaks_for_the_transformation() -> None:
+    state, _ = run(*[Counts(attempts=50, failed=frozenset({f"k{n}-{m}" for m in range(5)})) for n in range(3)])
+    before = state.evidence["transform"]
+    state = step(state, Counts(attempts=50), RULES)
+    assert 0 < state.evidence["transform"] < before
+    for _ in range(20):
+        state = step(state, Counts(attempts=50), RULES)
+    assert state.evidence["transform"] == 0
 
 
 def test_one_conversation_does_not_spend_the_budget() -> None:
