@@ -29,10 +29,18 @@ NEXT_ADDRESS_S = 1.0
 """How long an address of a name is tried while there is another one."""
 
 NAME_KEPT_S = 10.0
-_USED = ("close", "is_connected", "read", "should_close")
+_USED = ("_reading_paused", "close", "is_connected", "read", "should_close")
 _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
 
 Address = tuple[str, int]
+
+
+class _Connection(ResponseHandler):
+    """One connection; whoever reads asks it to go on with each chunk, mostly without its having paused."""
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
 
 @frozen
@@ -177,7 +185,7 @@ async def _reached(addresses: Sequence[str], port: int) -> ResponseHandler:
 
 async def _made(address: str, port: int) -> ResponseHandler:
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: ResponseHandler(loop), address, port)
+    _, connection = await loop.create_connection(lambda: _Connection(loop), address, port)
     return connection
 
 

@@ -94,6 +94,8 @@ class Turn:
     prepare_s: float = 0.0
     read_s: float = 0.0
     status: int = 0
+    is_chunked: bool = False
+    """The answer goes out in chunks, each of which is framed here: by the library it costs a tenth of an event."""
     bytes_in: int = 0
     bytes_out: int = 0
     error: GatewayError | None = None
@@ -197,22 +199,22 @@ class Turn:
             response.headers["X-Toolgate-Arm"] = self.arm
         self.status = response.status
         await self._to_client(response.prepare(self.http))
+        self.is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for the next one."""
         self.bytes_out += len(data)
         if self.delivered is not None:
             self.delivered.append(data)
-        transport = self.http.transport
-        if transport is None:
-            raise ClientGone("has closed")
-        if transport.get_write_buffer_size():
+        if not self.is_chunked:
             await self._to_client(response.write(data))
             return
-        try:
-            await response.write(data)  # the client has taken everything so far: there is room, so this does not wait
-        except ConnectionError as error:
-            raise ClientGone("has closed") from error
+        transport = self.http.transport
+        if transport is None or transport.is_closing():
+            raise ClientGone("has closed")
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if transport.get_write_buffer_size():
+            await self._to_client(self.http.writer.drain())
 
     async def end(self, response: web.StreamResponse) -> None:
         """Send the end of the answer."""

@@ -132,6 +132,21 @@ async def test_reading_on_after_letting_go_is_a_lost_connection(pool, upstream):
         await opened.body.readany()
 
 
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_reading_that_paused_goes_on(pool, upstream, is_chunked):
+    body = b"x" * (1 << 20)
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if is_chunked else body
+    told = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(body)
+    upstream.replies = [b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%b" % (told, framed)]
+    opened = await post(pool, upstream)
+    connection = opened._connection
+    assert connection is not None
+    await until(lambda: connection._reading_paused)
+    assert await whole(opened) == body
+    assert await whole(await post(pool, upstream)) == b"ok"
+    assert len(upstream.writers) == 1
+
+
 async def test_what_comes_unasked_while_a_connection_waits_ends_it(pool, upstream):
     await whole(await post(pool, upstream))
     upstream.writers[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
@@ -229,12 +244,12 @@ def test_this_version_of_the_library_has_what_is_used():
     assert Connections.where_possible() is not None
 
 
-@pytest.mark.parametrize("name", ["read", "should_close", "set_response_params"])
+@pytest.mark.parametrize("name", ["read", "should_close", "set_response_params", "_reading_paused"])
 def test_another_version_of_the_library_is_left_alone(name, monkeypatch):
     class Other:
         def set_response_params(self, *, read_until_eof, auto_decompress): ...
 
-        close = is_connected = read = should_close = None
+        _reading_paused = close = is_connected = read = should_close = None
 
     if name == "set_response_params":
         monkeypatch.setattr(Other, name, lambda self: None)
