@@ -96,11 +96,9 @@ class StreamExchange:
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
-        if not self.finished and not self._feed_run(data):
-            try:
-                self._read(self._decoder.feed(data))
-            except EventTooLong as error:
-                raise UpstreamBadReply(f"the model server sent {error}") from error
+        while data and not self.finished:
+            size = self._feed_run(data) or self._feed_events(data)
+            data = data[size:]
         return self._take()
 
     def finish(self, error: GatewayError | None = None) -> bytes:
@@ -187,19 +185,32 @@ class StreamExchange:
         out, self._out = self._out, []
         return out[0] if len(out) == 1 else b"".join(out)
 
-    def _feed_run(self, data: bytes) -> bool:
-        """Events of nothing but content, all alike but for it: read in one go, without taking each apart."""
+    def _feed_events(self, data: bytes) -> int:
+        """Each event by itself: all that have come or, while there is no mould, the first. Returns their size."""
+        size = data.find(b"\n\n") + 2 if self._mould is None else 0
+        try:
+            self._read(self._decoder.feed(data[:size] if size > 1 else data))
+        except EventTooLong as error:
+            raise UpstreamBadReply(f"the model server sent {error}") from error
+        return size if size > 1 else len(data)
+
+    def _feed_run(self, data: bytes) -> int:
+        """Events of nothing but content, all alike but for it: read in one go, without taking each apart.
+
+        Returns the size of the run that the data begins with, 0 where it begins with none.
+        """
         voice = self._run_voice
         if self._mould is None or voice is None or self._decoder.pending:
-            return False
+            return 0
+        data = self._mould.run(data)
         contents = self._mould.contents(data)
         text = text_of(contents) if contents is not None else None
         if contents is None or text is None:
-            return False
+            return 0
         events = voice.feed(text) if text else []
         if not self._slots and _is_text(events, text):
             self._out.append(data)
-            return True
+            return len(data)
         last = self._slots[-1] if self._slots else None
         if not isinstance(last, Run) or last.mould is not self._mould:
             last = Run(self._mould, voice)
@@ -211,7 +222,7 @@ class StreamExchange:
         self._held += last.size - before
         self._apply(voice, events, last)
         self._flush()
-        return True
+        return len(data)
 
     def _read(self, events: list[SseEvent]) -> None:
         for raw, data in events:

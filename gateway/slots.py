@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Mould", "Run", "Slot", "text_of"]
 
-_CONTENT = re.compile(rb'"content":\s*"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*)"')
-_ESCAPED = re.compile(rb'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4})*')
+_PLAIN = rb'[^"\\\x00-\x1f]*+'
+_BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
+"""A JSON string's body; told by runs of plain characters, as one character at a time costs ten times as much."""
+_CONTENT = re.compile(rb'"content":\s*"(%b)"' % (_BODY % (_PLAIN, b"", _PLAIN)))
+_ESCAPED = re.compile(_BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN))
 _UNSAFE = re.compile(rb'["\x00-\x1f]')
 
 
@@ -142,6 +145,11 @@ class Mould:
             return None
         head, tail = raw[: match.start(1)], raw[match.end(1) :]
         return cls(head, tail, data, tail + head)
+
+    def run(self, data: bytes) -> bytes:
+        """What may be a run of events cast in this mould, at the beginning of the data."""
+        end = data.rfind(self.tail) if data.startswith(self.head) else -1
+        return data[: end + len(self.tail)] if end >= 0 else b""
 
     def contents(self, data: bytes) -> list[bytes] | None:
         """The JSON string bodies of events that are all cast in this mould."""

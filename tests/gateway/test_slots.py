@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway import exchange
 from gateway.slots import Mould, Slot, text_of
+from gateway.wire.chat_chunks import Chunk, decode_chunk
 from tests.support.chat import event, hear_stream, prepared, stream
 
 RAW = event({"content": "hello"})
@@ -98,6 +100,29 @@ def test_a_run_is_told_byte_for_byte_however_it_comes(texts: list[str], size: in
     out, _ = stream([data[at : at + size] for at in range(0, len(data), size)], prepared())
     assert out == data
     assert hear_stream(out).content == ("".join(texts) or None)
+
+
+@pytest.mark.parametrize("words", ["so many words ", 'a "word"\n', "ja "])
+def test_only_the_events_around_a_run_are_taken_apart(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[bytes] = []
+
+    def decode(data: bytes) -> Chunk | None:
+        taken.append(data)
+        return decode_chunk(data)
+
+    monkeypatch.setattr(exchange, "decode_chunk", decode)
+    first, run = event({"role": "assistant", "content": ""}), [event({"content": words})] * 50
+    data = b"".join([first, *run, event({}, "stop"), b"data: [DONE]\n\n"])
+    out, _ = stream([data], prepared())
+    assert out == data
+    assert len(taken) == 3, "the role, the content that is the mould, the finish"
+
+
+@pytest.mark.parametrize("last", [event({}, "stop"), b": ping\n\n", RAW[:-9]])
+def test_a_run_ends_where_its_last_event_does(last: bytes) -> None:
+    assert mould().run(RAW * 3 + last) == RAW * 3
+    assert mould().run(b": ping\n\n" + RAW) == b""
+    assert mould().run(RAW * 3) == RAW * 3
 
 
 def test_usage_is_not_looked_for_in_what_is_no_object() -> None:
