@@ -75,6 +75,8 @@ def _servers(settings: Settings) -> str:
 def _metrics(settings: Settings, url: str) -> str:
     if settings.workers == 1:
         return f"{url}/metrics"
+    if not settings.metrics_port:
+        return "on a free port for each worker, which METRICS_SD_FILE and the log say"
     return f"http://{in_url(settings.metrics_host)}:{settings.metrics_port}/metrics and up, a port for each worker"
 
 

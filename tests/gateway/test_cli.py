@@ -234,6 +234,8 @@ def test_the_banner_has_what_is_needed_and_no_secret():
     assert "1 in force" in banner(keyed, listening_url(keyed))
     several = load({"GATEWAY_WORKERS": "2", "METRICS_HOST": "::1"})
     assert "http://[::1]:9464/metrics and up" in banner(several, listening_url(several))
+    anywhere = load({"GATEWAY_WORKERS": "2", "METRICS_PORT": "0"})
+    assert "a free port for each worker" in banner(anywhere, listening_url(anywhere))
 
 
 @pytest.mark.parametrize(
