@@ -137,17 +137,7 @@ def size(low: int, high: int = 1 << 40) -> Reader:
 def seconds(*, zero: bool = False) -> Reader:
     """A number of seconds, fractions allowed."""
     words = f"must be a number of seconds, {'0 or more' if zero else 'more than 0'}, at most {_MAX_WAIT_S}"
-
-    def read(raw: str) -> float:
-        try:
-            value = float(raw)
-        except ValueError:
-            raise ValueError(words) from None
-        if not math.isfinite(value) or value > _MAX_WAIT_S or value < 0 or (value == 0 and not zero):
-            raise ValueError(words)
-        return value
-
-    return read
+    return _fitting(lambda value: 0 < value <= _MAX_WAIT_S or (zero and value == 0), words)
 
 
 def hundredths(raw: str) -> int:
@@ -170,18 +160,7 @@ def percents(raw: str) -> tuple[int, ...]:
 
 def number(low: float, high: float) -> Reader:
     """A number within bounds, fractions allowed."""
-    words = f"must be a number from {low:g} to {high:g}"
-
-    def read(raw: str) -> float:
-        try:
-            value = float(raw)
-        except ValueError:
-            raise ValueError(words) from None
-        if not math.isfinite(value) or not low <= value <= high:
-            raise ValueError(words)
-        return value
-
-    return read
+    return _fitting(lambda value: low <= value <= high, f"must be a number from {low:g} to {high:g}")
 
 
 def networks(raw: str) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -310,6 +289,21 @@ def shown_size(value: int) -> str:
         if value and value % factor == 0:
             return f"{value // factor} {unit}"
     return str(value)
+
+
+def _fitting(fits: Callable[[float], bool], words: str) -> Reader:
+    """A number that fits: one that is none, or infinite, does not."""
+
+    def read(raw: str) -> float:
+        try:
+            value = float(raw)
+        except ValueError:
+            value = math.nan
+        if not fits(value):
+            raise ValueError(words)
+        return value
+
+    return read
 
 
 def _hundredths(raw: str, most: int) -> int:
