@@ -135,7 +135,7 @@ class TestSettings:
     def test_full_after_a_rollback_begins_with_the_first_step(self) -> None:
         change = configured(fallen(begin()), RolloutRules(), now=NOW + 9000, by=BY)
         assert change is not None
-        assert (change.state.state, change.state.percent) == ("canary", 100)
+        assert (change.state.state, change.state.percent, change.state.step) == ("canary", 100, 0)
 
     def test_they_leave_a_kill_switch_on(self) -> None:
         state = killed(begin(), now=NOW, by=BY, reason="r").state
