@@ -118,10 +118,8 @@ def status(as_json: bool) -> None:
       toolgate rollout status --json | jq .state
     """
     settings = effective_settings()
-    shared = on_store(settings, lambda store: _read(store, settings))
-    if not shared.is_known:
-        click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
-    elif shared.state.digest != settings.rollout_rules().digest():
+    shared = _stored(settings)
+    if shared.is_known and shared.state.digest != settings.rollout_rules().digest():
         click.echo("note: the rollout settings given here are not those in force", err=True)
     _show(_document(shared, settings), as_json=as_json)
 
@@ -222,7 +220,7 @@ class _GatesUnmet(Exception):
 def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Decide on what the store holds, ask, and swap; others may change it meanwhile, so decide anew each time."""
     settings = effective_settings()
-    shared = on_store(settings, lambda store: _read(store, settings))
+    shared = _stored(settings)
     change = _decided(decide, shared)
     if dry_run:
         click.echo(f"would change: {_in_words(shared.state, change.state)}", err=True)
@@ -232,6 +230,14 @@ def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     changed = on_store(settings, lambda store: _swapped(store, settings, decide))
     click.echo(f"changed: {_in_words(shared.state, changed.state)}", err=True)
     _show(_document(changed, settings), as_json=as_json)
+
+
+def _stored(settings: Settings) -> _Shared:
+    """What the store holds; of one that nobody uses it is said, as killing that one would kill nothing."""
+    shared = on_store(settings, lambda store: _read(store, settings))
+    if not shared.is_known:
+        click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
+    return shared
 
 
 def _decided(decide: Decide, shared: _Shared) -> Change:

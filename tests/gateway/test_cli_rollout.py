@@ -259,7 +259,9 @@ def test_what_the_state_does_not_allow_is_refused(shell: Shell, verb: tuple[str,
 
 def test_kill_works_before_any_gateway_has_begun(shell: Shell) -> None:
     assert shell.state is None
-    assert shell.json("kill", "--yes")["state"] == "off"
+    result = shell.run("kill", "--yes", "--json")
+    assert json.loads(result.stdout)["state"] == "off"
+    assert "no gateway has used this store yet" in result.stderr
     assert shell.state is not None
     assert shell.state.killed
 
