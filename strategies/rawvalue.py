@@ -380,12 +380,13 @@ def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     return opens
 
 
-def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, closed: bool = True) -> Steps:
+def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, closed: bool = True) -> Steps:
     """After `C K` of a body value: search the rest for stray closers; asks for another pass where one is found.
 
     Returns at once where the answer ends, another call opens at a line start, or one is complete: no value can hold its
     own end and a whole call behind it. Where an opener took the place of `K` (not `closed`), the value may hold that
-    opener and its call: a few calls are passed over. The text read on the way is to be given back (`Draft.end`).
+    opener and its call: a few calls are passed over. A call that `lacks` what it requires goes on where another `C` and
+    a parameter stand. The text read on the way is to be given back (`Draft.end`).
     """
     if way.skip or way.lenient:
         return
@@ -407,7 +408,11 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, closed: bool 
                 break
             nested += markup.distinct
         elif kind in ("close", "loose"):
-            if (yield from _closed(cur, markup, key, tag, body=True)) in ("call_close", "end"):
+            found = yield from _closed(cur, markup, key, tag, body=True)
+            if lacks and not nested and kind == "close" and found == "param":
+                ends, stray = ends + 1, False
+                break
+            if found in ("call_close", "end"):
                 if closed and nested == 1:
                     break
                 ends += not nested

@@ -4,7 +4,7 @@ The facts come from `schema_document`, the values from `schema_values`; this mod
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -154,6 +154,10 @@ class ToolSchema:
             if name in self.required and name not in filled and "null" in prop.types:
                 filled[name] = None
         return Adapted(filled, ("null_filled",) if len(filled) != len(arguments) else ())
+
+    def lacks(self, given: Container[str]) -> bool:
+        """Whether anything required is missing that may not be null."""
+        return any(name not in given and "null" not in self.prop(name).types for name in self.required)
 
     def open_container(self, value: Any) -> Adapted | None:
         """The arguments inside what stood where they belong: nothing, an object, its JSON as a string, a wrapper.

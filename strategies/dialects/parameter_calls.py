@@ -447,7 +447,7 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     end = cur.offset
     if call.last_body is None:
         return None
-    yield from settle_end(cur, call, call.last_body, way, closed=closed)
+    yield from settle_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts), closed=closed)
     return end
 
 

@@ -138,5 +138,5 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
     end = cur.offset
     if call.last_body is None:
         return None
-    yield from settle_end(cur, call, call.last_body, way)
+    yield from settle_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts))
     return end
