@@ -286,16 +286,19 @@ class StreamExchange:
         delta = choice.delta
         text = (delta.content if delta else None) or ""
         called = delta is not None and is_given(delta.tool_calls)
+        opens = delta is not None and delta.role is not None and not voice.spoken
         ends = bool(choice.finish_reason)  # some servers put an empty one into every chunk
         events = voice.feed(text) if text else []
         if text and not called and not ends and self._casts:
             self._casts -= 1
             self._mould, self._run_voice = Mould.of(raw, data, text), voice
         if not self._slots and not called and not ends and _is_text(events, text):
-            voice.spoken = voice.spoken or (delta is not None and delta.role is not None)
+            voice.spoken = voice.spoken or opens
             self._out.append(raw)
             return
         slot = Slot(raw, data, voice, len(text) if voice.listens else 0)
+        slot.opens = opens
+        voice.spoken = voice.spoken or opens
         self._slots.append(slot)
         self._held += len(raw)
         if slot.left:
@@ -306,7 +309,6 @@ class StreamExchange:
             self._native(voice, slot, 0)
         if choice.finish_reason:
             self._conclude(voice, slot, choice.finish_reason)
-        voice.spoken = voice.spoken or (delta is not None and delta.role is not None)
         self._flush()
 
     def _native(self, voice: Voice, slot: Slot, at: int) -> None:
@@ -459,7 +461,8 @@ class StreamExchange:
             self.facts.held_bytes_max = self._held
         if self._held > _MAX_HELD:
             for slot in self._slots:
-                self._held -= slot.forget(self._seen) if slot.left and not isinstance(slot, Run) else 0
+                may_go = slot.left and not slot.opens and not isinstance(slot, Run)
+                self._held -= slot.forget(self._seen) if may_go else 0
         if self._due is not None:
             return
         while self._slots and (everything or self._slots[0].left == 0):

@@ -35,7 +35,7 @@ _UNSAFE = re.compile(rb'["\x00-\x1f]')
 class Slot:
     """One upstream event: how much of its content is undecided, and what is to go out in its place."""
 
-    __slots__ = ("_data", "_event", "_parts", "_raw", "changed", "finish", "left", "voice")
+    __slots__ = ("_data", "_event", "_parts", "_raw", "changed", "finish", "left", "opens", "voice")
 
     def __init__(self, raw: bytes, data: bytes, voice: "Voice | None" = None, left: int = 0) -> None:
         self.voice = voice
@@ -43,6 +43,8 @@ class Slot:
         self.changed = False
         self.finish: str | None = None
         """The finish reason to give, where it is not the event's own."""
+        self.opens = False
+        """The event is the choice's first with a role, and nothing else tells it."""
         self._raw = raw
         self._data = data
         self._event: dict[str, Any] | None = None
@@ -115,7 +117,7 @@ class Slot:
                     text_chunk(self.event, self.voice.index, text) if rebuilt else rebuilt_chunk(self.event, text)
                 )
                 rebuilt = True
-        if not rebuilt and has_more_than_content(self.event):
+        if not rebuilt and (self.opens or has_more_than_content(self.event)):
             out.insert(0, rebuilt_chunk(self.event, ""))
         if self.finish:
             out.append(finish_chunk(self.event, self.voice.index, self.finish))

@@ -53,6 +53,12 @@ def test_first_chunk_of_a_call_carries_the_role_when_nothing_did():
     assert hear_stream(stream(events, prepared())[0]).roles == ["assistant"]
 
 
+def test_a_role_beside_text_that_is_held_is_given_before_the_call():
+    events = [event({"role": "assistant", "content": CALL[:9]}), event({"content": CALL[9:]}), event({}, "stop"), DONE]
+    heard = hear_stream(stream(events, prepared())[0])
+    assert heard.roles == ["assistant"]
+
+
 def test_role_is_given_once():
     events = [event({"role": "assistant", "content": CALL}), event({}, "stop"), DONE]
     assert hear_stream(stream(events, prepared())[0]).roles == ["assistant"]
