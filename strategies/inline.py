@@ -14,7 +14,7 @@ from strategies.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.literals import is_announced_example, last_sentence, stands_in_words
 from strategies.markerless import ends_message
 
-__all__ = ["in_line", "leads_to_call"]
+__all__ = ["in_line", "leads_to_call", "shows_example"]
 
 IN_WORDS = "in_line_of_words"
 """The mend of a call that stands in running text."""
@@ -43,6 +43,12 @@ _TALK = re.compile(
     r"|spieg\w*|no|ne|pas|não|non|si|se|показ\w*|объясн\w*|не|если)\b|展示|说明|解释|示|标签|不|如果",
     re.IGNORECASE,
 )
+
+
+def shows_example(before: str) -> bool:
+    """Whether the words before a call announce an example, rather than say what their writer does next."""
+    sentence = last_sentence(before.rstrip()[-_LEAD_IN:])
+    return is_announced_example(before) and not (_INTENT.match(sentence) and not _TALK.search(sentence))
 
 
 def in_line(parse: Parse) -> Parse:

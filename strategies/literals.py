@@ -82,7 +82,7 @@ _OUTRIGHT = re.compile(
     r"|\A\W*+(?:(?:下面|以下|这|這)(?:就?是|は))?(?:一?[个個])?(?:简单的?)?"
     r"(?:例如|比如|示例|例子|举个例子|舉個例子|举例|舉例|例えば|たとえば|例|예를 들어|예시)(?:です)?\W*+\Z"
     rf"|\b(?:would|might|could) look like(?: this| so| that)?\W*+\Z|\blooks? like (?:this|so|that)\W*+\Z"
-    rf"|\b{_LOOKS}\W*+\Z",
+    rf"|\b{_LOOKS}\W*+\Z|\A\W*+usage\W*+\Z",
     re.IGNORECASE,
 )
 """A sentence that says of what follows that it is an example, and has nothing else to say."""

@@ -12,13 +12,14 @@ a call is held.
 import re
 from itertools import groupby
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from gateway.core.events import Args, Drop, End, Event, Note, Start, Text
 from strategies.base import FinishReason
 from strategies.candidate import Candidate
 from strategies.dialect import Context, Dialect, Fence, Opening
 from strategies.grammar import Grammar
+from strategies.inline import shows_example
 from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, line_of
 from strategies.literals import (
     FenceMark,
@@ -64,7 +65,7 @@ class _Pending:
 
     kind: str
     """`carrier`: a code fence whose sole content are calls; `reasoning`: a call inside open reasoning; `tokens`: a
-    call by special tokens inside any other fence."""
+    call by special tokens inside any other fence; `open`: a call in the text itself."""
     events: list[Event]
     fence: FenceMark = ("", 0, 0)
     info: str = ""
@@ -74,6 +75,10 @@ class _Pending:
     """A candidate has been tried in this fence."""
     refused: bool = False
     """A call inside was refused, so there is more than calls."""
+    is_example: bool = False
+    """Words before the call announce an example: prose behind it makes it one."""
+    families: set[str] = field(factory=set)
+    """Those that have made a call in it, where it is `open`."""
     whole: int = 0
     """How many of the events come before an end of a fence."""
 
@@ -115,6 +120,8 @@ class Reader:
         self._is_example = False
         """The fence was announced as an example."""
         self._reasoning: str | None = None
+        self._is_thought_over = False
+        """Reasoning has begun or ended: what is outside of it is no draft."""
         self._pending: _Pending | None = None
         self._candidate: Candidate | None = None
         self._started = 0
@@ -208,6 +215,8 @@ class Reader:
                 return self._step_carrier(self._pending)
             if self._pending.kind == "tokens":
                 return self._step_tokens(self._pending)
+            if self._pending.kind == "open":
+                return self._step_behind_call(self._pending)
             return self._step_draft(self._pending, self._reasoning or "")
         if self._fence is not None:
             return self._step_fence(self._fence)
@@ -276,9 +285,11 @@ class Reader:
         if marker in REASONING and (opening.starts_line or marker.startswith("<|")) and not self._inline:
             self._text(at + len(marker))
             self._reasoning = REASONING[marker]
+            self._is_thought_over = True
             return True
         if marker in REASONING_ENDS:
             self._text(at + len(marker))
+            self._is_thought_over = True
             return True
         return self._open(self._openable(self._rows.get(marker, ()), opening, at), opening, at)
 
@@ -291,7 +302,45 @@ class Reader:
             literal = self._inline_code(0)
             if literal is not None:
                 return literal
+        self._doubt(rows, opening)
         self._begin(rows, opening)
+        return True
+
+    def _doubt(self, rows: tuple[Dialect, ...], opening: Opening) -> None:
+        """Hold a call until it is clear that it is no example, and no draft of reasoning that began in the prompt."""
+        is_example = rows[0].level in "BC" and shows_example(opening.before)
+        is_draft = not self._is_thought_over and self._context.options.stream_arguments != "incremental"
+        if is_example or is_draft:
+            self._pending = _Pending(kind="open", events=[], is_example=is_example)
+
+    def _step_behind_call(self, pending: _Pending) -> bool:
+        """Behind calls in the text: prose makes announced ones examples, an answer behind reasoning makes drafts."""
+        buf = self._buf
+        at = len(buf) - len(buf.lstrip())
+        if at:
+            self._text(at)
+            return True
+        if not pending.calls:
+            self._settle_pending(accept=False)
+            return True
+        if self._may_begin_now():
+            return False
+        marker = self._lexicon.at(buf, 0)
+        if marker in LEFTOVERS:
+            self._emit(Drop(self._take(len(marker)), "leftover"))
+            return True
+        if marker in REASONING_ENDS and not self._is_thought_over:
+            self._text(len(marker))
+            self._is_thought_over = pending.closed = True
+            return True
+        if self._results.get(marker or "", _NOBODY) & pending.families:
+            self._settle_pending(accept=not pending.closed)
+            return True
+        rows, opening = self._openable_now()
+        if rows and not pending.closed and (opening.marker == marker or opening.starts_line):
+            self._begin(rows, opening)
+            return True
+        self._settle_pending(accept=not pending.closed and not pending.is_example)
         return True
 
     def _openable(self, rows: tuple[Dialect, ...], opening: Opening, at: int = 0) -> tuple[Dialect, ...]:
@@ -303,8 +352,9 @@ class Reader:
             return ()
         quoted: dict[tuple[str, bool], bool] = {}
         found: list[Dialect] = []
+        callers = self._callers | self._pending.families if self._pending else self._callers
         for row in rows:
-            if row.level not in "AB" and self._callers and row.family not in self._callers:
+            if row.level not in "AB" and callers and row.family not in callers:
                 continue
             kind = (row.level, row.inline)
             if kind not in quoted:
@@ -735,7 +785,10 @@ class Reader:
                 self._fresh = False
         if self._pending is not None:
             self._pending.events.append(event)
-            self._pending.calls += isinstance(event, End)
+            if isinstance(event, End):
+                self._pending.calls += 1
+                if self._pending.kind == "open":
+                    self._pending.families.add(self._families[event.verdict.dialect])
             self._pending.refused |= self._pending.kind == "carrier" and isinstance(event, Note)
             return
         self._count(event)

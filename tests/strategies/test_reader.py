@@ -122,6 +122,36 @@ def test_call_in_reasoning_counts_when_nothing_follows():
     assert read_every_way(text).calls == [("read", '{"filePath":"/a"}')]
 
 
+THOUGHT = (
+    "I could look.\n<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>\n"
+)
+
+
+@pytest.mark.parametrize("answer", ["No need: it is 4.", "<read>\n<filePath>/a</filePath>\n</read>"])
+def test_a_call_before_the_end_of_reasoning_that_began_in_the_prompt_is_a_draft(answer):
+    text = f"{THOUGHT}</think>\n\n{answer}"
+    expected = [("read", '{"filePath":"/a"}')] if "read" in answer else []
+    for parts in ([text], list(text), [text[:-9], text[-9:]]):
+        found = read(parts)
+        assert found.calls == expected
+        assert found.text.startswith(f"{THOUGHT}</think>\n\n")
+
+
+@pytest.mark.parametrize("end", ["", "</think>", "<|im_end|>", "\nThat lists them.\n</think>\nSo."])
+def test_a_call_that_reasoning_does_not_end_behind_with_an_answer_counts(end):
+    assert read_every_way(THOUGHT + end).calls == [("bash", '{"command":"ls"}')]
+
+
+def test_reasoning_that_is_over_ends_no_second_time():
+    text = f"Well.\n</think>\n\n{THOUGHT}</think>\n\nDone."
+    assert read_every_way(text).calls == [("bash", '{"command":"ls"}')]
+
+
+def test_a_call_behind_one_that_waits_is_of_the_same_family():
+    text = THOUGHT + "<read>\n<filePath>/a</filePath>\n</read>\n"
+    assert [name for name, _ in read_every_way(text).calls] == ["bash"]
+
+
 def test_invented_result_is_dropped():
     text = (
         '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>\n'
