@@ -6,7 +6,7 @@ closer `K` follows, or the answer ends there; any other `C` is content. A body p
 * inside a nested call (an opener directly followed by a parameter opener) `C` and `K` belong to that call;
 * `C K` followed by more text is only provisional: the rest of the answer is searched for stray closers, and when the
   last `C K` leaves none behind it, that one is the end;
-* a missing `C` is looked for last.
+* a missing `C` is looked for last, or where another call opens behind a `K` that no opener in the value has.
 
 Each of these readings is a pass of its own over the text, asked for by `Reject(again=True)`; there are at most four.
 Bounds: work is linear per pass; in `incremental` mode a value flows as soon as it cannot be called back.
@@ -41,6 +41,10 @@ CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
 _PASSED = 8
 """How many calls may stand between an end that has no closer of the call and what shows that it was none."""
+_BETWEEN = 6
+"""How many closers and openers of sections may stand between one call and the next."""
+_TYPE = "function"
+"""What some write before the token behind which a call opens."""
 
 Kind = Literal[
     "close",
@@ -223,7 +227,7 @@ def read_value(
 
     The cursor then stands behind the parameter's closer, or at the tag that ended the value in its place.
     """
-    nested = skipped = inner = inner_calls = 0
+    nested = skipped = inner = inner_calls = owed = 0
     nests = nests and (yield from _begins_markup(cur))
     next_opened = False
     seen_nested = seen_call_close = False
@@ -250,7 +254,7 @@ def read_value(
                 raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
             next_opened = False
             if end == "call_close" and nested:
-                nested -= 1
+                nested, owed = nested - 1, owed + 1
             elif end == "call_close" and body and skipped < way.skip:
                 skipped += 1
             elif end is not None and not (end == "param" and nested):
@@ -262,11 +266,15 @@ def read_value(
             nested += 1
             seen_nested = True
             sink.pause()
+        elif kind == "call_open":
+            owed += 1
         elif kind == "call_close" and not nested:
             seen_call_close = True
             if way.lenient:
                 return "by_call"
-            if not body and (yield from _ends_here(cur, markup, key, tag)):
+            if owed:
+                owed -= 1
+            elif (yield from (_call_follows if body else _ends_here)(cur, markup, key, tag)):
                 raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
         elif kind == "section_close" and not nested:
             seen_call_close = True
@@ -362,22 +370,47 @@ def _ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     return after is None or markup.kind(after, key)[0] != "close"
 
 
+def _call_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
+    """Whether another call opens right behind a call's closer: no value holds that, so its own closer is missing."""
+    cur.anchor = start = cur.offset
+    opens = False
+    for _ in range(_BETWEEN):
+        cur.pos += len(tag)
+        yield from cur.ws()
+        yield from cur.lit(_TYPE)
+        tag = yield from _next_tag(cur, markup, key)
+        kind = markup.kind(tag, key)[0] if tag else "other"
+        if kind in ("call_open", "next_call"):
+            cur.pos += len(tag)
+            opens = yield from _parameter_follows(cur, markup, key)
+        if kind not in ("call_close", "section_close", "section_open", "stray_close"):
+            break
+    cur.back(start)
+    cur.anchor = None
+    return opens
+
+
 def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     """Whether a call opener is directly followed by a parameter opener."""
     cur.anchor = start = cur.offset
     cur.pos += len(tag)
+    opens = yield from _parameter_follows(cur, markup, key)
+    cur.back(start)
+    cur.anchor = None
+    return opens
+
+
+def _parameter_follows(cur: Cursor, markup: Markup, key: str) -> Steps:
+    """Whether a parameter opens behind a call's opener, or its name and the closer follow."""
     yield from cur.ws()
     kinds = ["param"]
     if markup.name_run is not None and (yield from cur.match(markup.name_run, 64)):
         kinds.append("call_close")
         yield from cur.ws()
-    opens = False
-    if (yield from cur.peek(1)) == "<":
-        after = yield from cur.tag()
-        opens = after is not None and markup.kind(after, key)[0] in kinds
-    cur.back(start)
-    cur.anchor = None
-    return opens
+    if (yield from cur.peek(1)) != "<":
+        return False
+    after = yield from cur.tag()
+    return after is not None and markup.kind(after, key)[0] in kinds
 
 
 def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, closed: bool = True) -> Steps:
