@@ -6,8 +6,9 @@
 
 Values are text as it is; the type written says what it stands for where the schema allows that type, else the schema.
 The closer of an argument counts only where another argument, the call's closer or the end of the answer follows; else
-it is content. The section's tokens may be missing, and the call's closer at the end of the answer. Text flows as it
-comes.
+it is content, as are whole calls. Where the next argument opens, or the call ends, inside a value, there is no telling
+where that ended, and it is no call. The section's tokens may be missing, and the call's closer at the end of the
+answer. Text flows as it comes.
 """
 
 import re
@@ -31,6 +32,12 @@ _OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _TAG_END = re.compile(r"<\|sep\|>|\n")
 _ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*)"')
 _WORD = re.compile(r"[a-z]*")
+_TAG = re.compile(r"<\|(?:open|close)\|>")
+_LOOK_AHEAD = 160
+_CALL_OPENS = re.compile(r"<\|open\|>\s*+call\s++tool=")
+_CALL_CLOSES = re.compile(r"<\|close\|>\s*+call\s*+<\|sep\|>")
+_CALL_ENDS = re.compile(_CALL_CLOSES.pattern + r"\s*+(?:<\|open\|>\s*+call\s|<\|close\|>\s*+tools\b|\Z)")
+_ARGUMENT_OPENS = re.compile(r'<\|open\|>\s*+argument\s++key="([^"\n]{1,128})"')
 
 
 @define
@@ -151,24 +158,42 @@ def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
     """One argument behind the name of its opening tag."""
     written: Mapping[str, str] = yield from _attributes(cur)
     key, kind = written.get("key", ""), written.get("type", "string")
-    if not key or key in call.arguments_seen:
-        raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
+    if not key or "=" in key or key in call.arguments_seen:
+        raise Reject("no key" if not key or "=" in key else f"`{key}` is given twice", attempted=True)
     call.arguments_seen.add(key)
     prop = call.schema.prop(key)
     kept = key in call.schema.from_json({key: ""}).arguments
     flows = prop.flows and kept and (kind == "string" or key in call.schema.properties)
     sink = Sink(arguments, key, body=False, flows=flows, trim=False, entities=False)
+    nested = 0
     while True:
-        if not (yield from cur.until(_CLOSE, sink)):
+        if not (yield from cur.until_match(_TAG, len(_CLOSE) - 1, sink)):
             raise Reject("value not closed", attempted=True)
-        if (yield from _ends_value(cur)):
+        token = yield from cur.peek(len(_CLOSE))
+        if token == _CLOSE and not nested and (yield from _ends_value(cur)):
             break
-        sink(_CLOSE)
-        cur.pos += len(_CLOSE)
+        nested += yield from _nesting(cur, call, nested)
+        token = _OPEN if token.startswith(_OPEN) else _CLOSE
+        sink(token)
+        cur.pos += len(token)
     yield from _closes(cur, "argument")
     if kept:
         call.values[key] = _value(call, key, sink.raw, kind)
         sink.close(call.values[key])
+
+
+def _nesting(cur: Cursor, call: _Call, nested: int) -> Steps:
+    """What a tag inside a value does to the calls that are open in it; outside of those it may show that none ended."""
+    ahead: str = yield from cur.peek(_LOOK_AHEAD)
+    if _CALL_OPENS.match(ahead):
+        return 1
+    if nested:
+        return -1 if _CALL_CLOSES.match(ahead) else 0
+    argument = _ARGUMENT_OPENS.match(ahead)
+    key = _unescaped(argument.group(1)) if argument else None
+    if _CALL_ENDS.match(ahead) or (key in call.schema.properties and key not in call.arguments_seen):
+        raise Reject("value not closed", attempted=True)
+    return 0
 
 
 def _ends_value(cur: Cursor) -> Steps:
@@ -278,7 +303,7 @@ def _type(value: Any) -> str:
 
 _SECTION, _SECTION_END = f"{_OPEN}tools{_SEPARATOR}", f"{_CLOSE}tools{_SEPARATOR}"
 _CALL_END = f"{_CLOSE}call{_SEPARATOR}"
-_VALUE_END = re.compile(r"<\|close\|>\s*+argument\s*+<\|sep\|>")
+_VALUE_END = re.compile(r"<\|close\|>\s*+argument\s*+<\|sep\|>|<\|(?:open|close)\|>\s*+(?:argument\s|call\b)")
 _PREFIXES = tuple(f"{_CLOSE}{word}" for word in ("argument", "argument "))
 _TOKEN = re.compile("<(\u200b*\\|(?:open|close|sep)\\|>)")
 
