@@ -4,6 +4,7 @@ Keys count only at the object's own level, so a `name` among the arguments is an
 is not a call, nor is an object whose name nobody declared.
 """
 
+import re
 from typing import Any
 
 from gateway.core.tools import Tool
@@ -24,6 +25,8 @@ EXTRAS = frozenset(
         *("id", "type", "call_id", "tool_call_id", "index"),
     }
 )
+_NAME = re.compile(r"\s*[^\s<>(){}\[\]=\"'`|｜]{1,256}\s*")
+"""What may be the name of a tool that nobody declared: markup is none."""
 _PARALLEL = "multi_tool_use.parallel"
 
 
@@ -138,7 +141,7 @@ def _undeclared(
     name: str, value: dict[str, Any], key: str, container: str | None, form: str, steps: tuple[str, ...]
 ) -> Draft:
     """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
-    if not name.strip() or "\n" in name:
+    if not _NAME.fullmatch(name):
         raise Reject("no name")
     if container is None and value.keys() - EXTRAS - {key}:
         raise Reject("no arguments")

@@ -43,6 +43,8 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NAMED = re.compile(r"""["'](?:name|tool_name|tool|function)["']\s*+:\s*+["']([^"'\n]{1,128})["']""")
 _BRACES = re.compile(r"[}\]]*")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
+_BEHIND_STRING = ("", "<", "[", "`")
+"""The first characters of the markers behind a string; before a colon it is the first key of a broken object."""
 _FENCE = "```"
 _FENCE_WORD = re.compile(r"[A-Za-z_]*")
 _CODE_TOOLS = ("python", "code_interpreter", "ipython", "python_interpreter", "execute_python", "run_python")
@@ -123,6 +125,9 @@ def _read_string(cur: Cursor) -> Steps:
         parsed = parse("".join(pieces))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    yield from cur.ws()
+    if (yield from cur.peek(1)) not in _BEHIND_STRING:
+        raise Reject("text after the string", attempted=True)
     return Payload(value=parsed.value, steps=parsed.steps)
 
 
