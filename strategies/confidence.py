@@ -53,7 +53,10 @@ _COSTS = {
     "call_closer_wrong": 2,
     "value_closer_wrong": 2,
     "parameter_chosen": 8,
+    "typed_string": 0,
+    "null_dropped": 0,
 }
+"""What these mends take off, any other 2; what only brings a value to its declared type takes nothing."""
 
 
 _SHELL_FORMS = frozenset({"shell", "shell_lines"})
@@ -98,7 +101,7 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     for mend in mends:
         taken = cost(mend)
         score -= taken
-        reasons.append(f"{mend} -{taken}")
+        reasons.append(f"{mend} -{taken}" if taken else mend)
     name = tool.name if tool else draft.name
     if refusal is None and not context.may_recover(name):
         refusal = "tool not in RECOVERY_TOOLS"

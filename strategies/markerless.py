@@ -44,6 +44,7 @@ _FIRST_KEYS = frozenset(
         *("action", "command"),
     }
 )
+_HARD_BLANKS = re.compile(r"[\s\ufeff]*")
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
 _KEY_RUN = re.compile(r"[\w.-]*")
 _NAME_RUN = re.compile(r"[\w.:/ -]*")
@@ -77,16 +78,16 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
     """
     cur.anchor = start = cur.offset
     in_list = yield from cur.lit("[")
-    yield from cur.ws()
+    yield from _blanks(cur)
     if not (yield from cur.lit("{")):
         raise Reject("no object")
-    yield from cur.ws()
+    yield from _blanks(cur)
     quote: str | None = yield from cur.lits(tuple(_QUOTES))
     key: str = yield from cur.match(_KEY_RUN, 64)
     if key in _FIRST_KEYS or context.find(key) is not None:
         if quote and not (yield from cur.lit(_QUOTES[quote])):
             raise Reject("no call")
-        yield from cur.ws()
+        yield from _blanks(cur)
         if not (yield from cur.lit(":")):
             raise Reject("no call")
         if key in NAME_KEYS and quote == '"' and not in_list:
@@ -96,6 +97,12 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
     cur.back(start)
     cur.anchor = None
     return quote
+
+
+def _blanks(cur: Cursor) -> Steps:
+    """Skip white space, and what is none in JSON but is taken for some."""
+    yield from cur.ws()
+    yield from cur.match(_HARD_BLANKS, 64)
 
 
 def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
