@@ -1,7 +1,7 @@
 """Qwen-Agent: the name and the arguments behind tokens made of flowers.
 
     calls = { "✿FUNCTION✿" [":"] NAME { "✿ARGS✿" [":"] args } }
-    args  = JSON object [ comment ] | a code fence
+    args  = JSON object [ comment ] | a code fence | nothing
 
 Each `✿ARGS✿` of one `✿FUNCTION✿` is a call of its own; without any, the tool is called without arguments. From
 `✿RESULT✿` on everything is invented. A call counts when what follows its arguments is known.
@@ -80,7 +80,17 @@ def _args(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
         return payload.value, payload.steps
     if first == "`" and (yield from cur.starts("```")):
         return (yield from _fenced(cur, context.schema(tool))), ()
+    if not (first or cur.cut) or (yield from _at_token(cur)):
+        return {}, ()
     raise Reject("no arguments", attempted=True)
+
+
+def _at_token(cur: Cursor) -> Steps:
+    """Whether one of the tokens comes next."""
+    for token in _STOPS:
+        if (yield from cur.starts(token)):
+            return True
+    return False
 
 
 def _comment(cur: Cursor) -> Steps:
