@@ -28,7 +28,7 @@ _STRAIGHT = ('"', "'")
 _BEFORE_QUOTES = "([{:=,"
 """What stands before a quotation mark that opens; before one that closes there are words."""
 _BLOCKQUOTE = re.compile(r" {0,3}>[> \t]*")
-_MARKERS = re.compile(r"(?:(?:function)?<[^/<>\n][^<>\n]{0,100}>\s*)+\Z")
+_MARKERS = re.compile(r"(?:(?:function|tools)?<[^/<>\n][^<>\n]{0,100}>\s*)+\Z")
 _SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")

@@ -42,6 +42,8 @@ _VAIN_RATE = 64
 """How many candidates may come to nothing: so many in all, and one more for each of these characters."""
 _BLOCK = 1 << 12
 _FENCE_LINE = 256
+_TAG = 100
+"""How long a tag may be that is remembered as the end of a call."""
 _MAX_RUN = 256
 """A longer run of backticks counts as several."""
 _INLINE_BOUND = 1 << 12
@@ -56,6 +58,7 @@ _GLUED = re.compile(r"[ \t]*(json|tool_call|tool_code|)[ \t]*(?=[{\[])", re.IGNO
 """Data on the line that opens its fence."""
 _NEXT_EXAMPLE = re.compile(r"\W*+(?:\w{1,4}\W*+)?")
 """What stands between one example and the next."""
+_INNER_CLOSER = re.compile(r"^ {0,3}(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
 _INLINE_END = re.compile(r"`+|\n[ \t\r]*\n")
 
 
@@ -81,6 +84,17 @@ class _Pending:
     """Those that have made a call in it, where it is `open`."""
     whole: int = 0
     """How many of the events come before an end of a fence."""
+
+    def is_quotation(self) -> bool:
+        """Whether a fence closes behind the last call within the fence that has just been left, and words follow."""
+        pieces: list[str] = []
+        for event in reversed(self.events):
+            if not isinstance(event, Text):
+                break
+            pieces.append(event.raw)
+        rest = "".join(reversed(pieces)).rstrip().rpartition("\n")[0]
+        inner = _INNER_CLOSER.search(rest)
+        return inner is not None and bool(rest[inner.end() :].strip())
 
 
 def _strong(rows: tuple[Dialect, ...]) -> tuple[Dialect, ...]:
@@ -125,6 +139,8 @@ class Reader:
         self._pending: _Pending | None = None
         self._candidate: Candidate | None = None
         self._started = 0
+        self._ahead_of_call = ("", True)
+        """What stood before the candidate, and whether its line began there."""
         self._example_end = -1
         """Where the last candidate ended that showed a call as an example."""
         self._callers: set[str] = set()
@@ -500,6 +516,8 @@ class Reader:
         self._fence = None
         if self._pending is not None:
             self._pending.closed = True
+            if self._pending.is_quotation():
+                self._settle_pending(accept=False)
 
     def _token_in_fence(self, end: int) -> tuple[int, tuple[Dialect, ...], Opening | None]:
         """Where a special token opens a call in front of `end`, or where one may begin; else `end`."""
@@ -718,6 +736,7 @@ class Reader:
             opening = evolve(opening, behind_example=True)
         self._candidate = Candidate(rows, opening, self._context, live=live)
         self._started = self._offset
+        self._ahead_of_call = (self._tail, self._is_line_start)
 
     def _goes_on_with_example(self) -> bool:
         """Whether no more than a little word stands behind the last call that was announced as an example."""
@@ -775,10 +794,19 @@ class Reader:
         is_long = len(line) == BEFORE
         self._is_line_start = (self._is_line_start or not is_long) and not (text if is_long else line).strip(_BLANK)
 
+    def _pass_part(self, event: Event) -> None:
+        """Remember a part of a candidate; of a call no more than its end, as its values are not what stands before."""
+        if not isinstance(event, Text) and (body := event.raw.rstrip()):
+            tag = body.rfind("<", -_TAG) if body[-1] == ">" else -1
+            self._tail, self._is_line_start = self._ahead_of_call
+            self._pass(event.raw[tag if tag >= 0 else len(body) - 1 :])
+        else:
+            self._pass(event.raw)
+
     def _emit(self, event: Event) -> None:
         if event.raw:
             if self._candidate is not None:
-                self._pass(event.raw)
+                self._pass_part(event)
             if not isinstance(event, Text):
                 self._fresh = True
             elif not event.raw.isspace():

@@ -6,6 +6,11 @@ from tests.support.reading import read_every_way
 
 CALL = '<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"filePath": "/a"}<|tool_call_end|>'
 SHORT = '[TOOL_CALLS]read[ARGS]{"filePath": "/a"}'
+SECTION = (
+    '<|open|>tools<|sep|><|open|>call tool="read" index="1"<|sep|>'
+    '<|open|>argument key="filePath" type="string"<|sep|>/a'
+    "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+)
 
 CALLS = {
     "a fence that closes at the end": f"Go.\n```text\nfoo\n{CALL}\nbar\n```\n",
@@ -16,6 +21,9 @@ CALLS = {
     "behind a fence of code": f"```c\nint x;\n```\n{CALL}\nok",
     "reasoning that closes with nothing behind it": f"<think>now {CALL}</think>\n",
     "reasoning that never closes": f"<think>now {CALL}",
+    "behind words in quotes": f'He said "no"{SHORT}',
+    "behind an end of a tag": f"x > y.\n{CALL}",
+    "a fence of more than calls, with a fence begun in it": f"Go.\n```\n{CALL}\n~~~py\njunk\n```\n",
     "behind a message of thought": f"<|channel|>analysis<|message|>now<|end|>{CALL}",
 }
 TEXTS = {
@@ -24,6 +32,13 @@ TEXTS = {
     "a line of a fence with prose behind it": f"See:\n```\nfoo {CALL} bar\n```\nThat is the form.",
     "a fence announced as an example": f"For example:\n```\n{CALL}\n```\n",
     "a fence of code announced as an example": f"For example:\n```python\nx\n{CALL}\n```\n",
+    "a fence within a fence, with words behind it": f"Write:\n````markdown\n```\n{CALL}\n```\nThat is the form.\n````",
+    "a quoted line": f"The page says:\n> {CALL}\nand no more.",
+    "a quoted line with a section around the call": f"The page says:\n> {SECTION}\nand no more.",
+    "in quotes": f'It writes "{SHORT}" then.',
+    "in single quotes": f"It writes ('{SHORT}') then.",
+    "in low quotes": f"Es schreibt „{SHORT}“.",
+    "in corner brackets": f"モデルは「{SHORT}」と書く。",
     "inline code": f"Write `{SHORT}` to call.",
     "reasoning, then an answer": f"<think>maybe {CALL}</think>\nNo.",
     "thought, then an answer": "<|channel|>analysis<|message|>maybe\n<read><filePath>/a</filePath></read>\n<|end|>No.",
