@@ -197,6 +197,13 @@ class TestPromotion:
         assert change.state.percent == state.percent
         assert advanced(change.state, STEPS, proven(state, live_bad=30), now=NOW + 3700, by=BY) is None, "said once"
 
+    def test_is_held_by_one_window_above_the_time_budget(self) -> None:
+        state = begin(STEPS)
+        slow = evolve(proven(state), overhead=Overhead(over_in_row=1))
+        change = advanced(state, STEPS, slow, now=NOW + 3600, by=BY)
+        assert change is not None
+        assert change.state.held == ("overhead_windows",)
+
     def test_asks_for_evidence_of_this_epoch(self) -> None:
         state = begin(STEPS)
         old = evolve(proven(state), epoch=state.epoch - 1)
