@@ -438,6 +438,8 @@ class Supervisor:
         if not faults and reload.candidate is not None:
             self._settings, _ = config.settled(reload.candidate, self._settings, FIXED)
             worker.settings = self._settings
+            if self._restart is not None:
+                self._restart.settings = self._settings
 
     def _end_reload(self) -> None:
         reload = self._reload
@@ -472,9 +474,11 @@ class Supervisor:
         self._restart = _Restart(settings=settings, left=sorted(left, key=lambda worker: worker.lane))
 
     def _go_on_restarting(self) -> None:
-        """The next one, when the last has been replaced."""
+        """The next one, when the last has been replaced, and not with settings that are just being read anew."""
         restart = self._restart
-        if restart is None or self._stopping or any(worker.replaces is not None for worker in self._workers):
+        if restart is None or self._stopping or self._reload is not None:
+            return
+        if any(worker.replaces is not None for worker in self._workers):
             return
         while restart.left:
             old = restart.left.pop(0)

@@ -38,6 +38,8 @@ if mode == "faulty":
     sys.exit(78)
 if mode == "mute":
     time.sleep(600)
+if mode == "slow":
+    time.sleep(0.3)
 own = [socket.socket(fileno=number) for number in part["lanes"][part["lane"]]]
 for sock in own:
     sock.listen()
@@ -257,6 +259,24 @@ async def test_what_new_workers_cannot_change_is_named_and_stays(fake: Callable[
         await program.restarted(1)
         assert [event["setting"] for event in program.events("setting_needs_restart")] == ["GATEWAY_WORKERS"]
         assert len(program.events("worker_ready")) == 4
+
+
+async def test_a_reload_while_workers_are_replaced_counts_for_those_to_come(
+    fake: Callable[..., Fake], tmp_path: Path
+) -> None:
+    settings = tmp_path / "env"
+    settings.touch()
+    async with fake(GATEWAY_ENV_FILE=str(settings)) as program:
+        await program.logged("supervisor_started")
+        program.mode.write_text("slow")
+        program.signal(signal.SIGUSR2)
+        begun = await program.logged("restart_begun")
+        settings.write_text("REPAIR_ATTEMPTS=0\n")
+        program.signal(signal.SIGHUP)
+        await until(lambda: program.status["reloads"] == 1)
+        ended = await program.logged("restarted")
+        assert program.status["faults"] == []
+        assert ended["settings"] != begun["settings"]
 
 
 async def test_what_workers_refuse_to_reload_is_told_once(fake: Callable[..., Fake]) -> None:
