@@ -67,6 +67,8 @@ class Shaper:
             case Text():
                 self._text(event, out)
             case Drop():
+                if event.reason == "leftover" and not any(_says(part) for part in self._behind):
+                    self._behind = _dropped(self._behind, "space")
                 (self._behind if self._behind else out).append(event)
             case Start():
                 self._start(event, out)
@@ -115,6 +117,11 @@ class Shaper:
         out += behind
         self.calls += 1
         out.append(event)
+
+
+def _says(event: Event) -> bool:
+    """Whether it is text that is more than white space."""
+    return isinstance(event, Text) and not event.raw.isspace()
 
 
 def _dropped(events: Iterable[Event], reason: str) -> list[Event]:

@@ -53,6 +53,15 @@ def test_first_chunk_of_a_call_carries_the_role_when_nothing_did():
     assert hear_stream(stream(events, prepared())[0]).roles == ["assistant"]
 
 
+def test_white_space_before_a_wrappers_closer_is_no_content():
+    calls = [
+        f"<tool_call>\n<function=read>\n<parameter=filePath>\n{n}\n</parameter>\n</function>\n</tool_call>"
+        for n in "ab"
+    ]
+    text = f"One.\n\n{calls[0]}\n\nTwo.\n\n{calls[1]}\n"
+    assert hear_stream(stream(answer_events(list(text)), prepared())[0]).content == "One.\n\nTwo."
+
+
 def test_a_role_beside_text_that_is_held_is_given_before_the_call():
     events = [event({"role": "assistant", "content": CALL[:9]}), event({"content": CALL[9:]}), event({}, "stop"), DONE]
     heard = hear_stream(stream(events, prepared())[0])
