@@ -5,6 +5,7 @@ that is a proper prefix of a marker is what must be held back.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -103,17 +104,16 @@ def _alternative(first: str, rests: set[str]) -> str:
 class Lexicon:
     """The markers of one request."""
 
-    __slots__ = ("_by_head", "_longest", "_prefixes", "trigger")
+    __slots__ = ("_by_head", "_longest", "_sorted", "trigger")
 
     def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = ()) -> None:
+        self._sorted = sorted(set(markers))
         by_head: dict[str, list[str]] = {}
-        self._prefixes = {marker[:size] for marker in markers for size in range(1, len(marker))}
-        self._longest = 1
-        for marker in sorted(set(markers), key=lambda text: (-len(text), text)):
+        for marker in sorted(self._sorted, key=len, reverse=True):
             by_head.setdefault(marker[:2], []).append(marker)
-            self._longest = max(self._longest, len(marker))
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
-        self.trigger = _trigger((*extra, *map(_start, markers)))
+        self._longest = max(map(len, self._sorted), default=1)
+        self.trigger = _trigger((*extra, *map(_start, self._sorted)))
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""
@@ -125,7 +125,11 @@ class Lexicon:
 
     def may_begin(self, text: str, index: int) -> bool:
         """Whether the text from `index` to its end is a proper prefix of a marker."""
-        return len(text) - index < self._longest and text[index:] in self._prefixes
+        if not 0 < len(text) - index < self._longest:
+            return False
+        rest = text[index:]
+        place = bisect_right(self._sorted, rest)  # what begins with it stands right behind it
+        return place < len(self._sorted) and self._sorted[place].startswith(rest)
 
 
 @lru_cache(maxsize=256)

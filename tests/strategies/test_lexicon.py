@@ -1,0 +1,32 @@
+"""Markers found as a plain look at each of them finds them, whatever their number and size."""
+
+import time
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strategies.lexicon import Lexicon
+
+WORDS = st.text(alphabet="<ab~", min_size=1, max_size=5)
+
+
+@given(st.lists(WORDS, max_size=8).map(tuple), st.text(alphabet="<ab~ ", min_size=1, max_size=8), st.data())
+def test_markers_are_found_as_by_looking_at_each(markers: tuple[str, ...], text: str, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(text) - 1))
+    rest = text[index:]
+    lexicon = Lexicon(markers)
+    assert lexicon.at(text, index) == max((one for one in markers if rest.startswith(one)), key=len, default=None)
+    assert lexicon.may_begin(text, index) is any(one.startswith(rest) and one != rest for one in markers)
+
+
+def test_long_markers_take_the_room_that_they_have() -> None:
+    long = "<" + "t" * 200_000
+    tracemalloc.start()
+    started = time.process_time()
+    lexicon = Lexicon((long + "a", long + "b"))
+    assert lexicon.may_begin(long, 0)
+    assert lexicon.at(long + "b", 0) == long + "b"
+    assert time.process_time() - started < 2
+    assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    tracemalloc.stop()
