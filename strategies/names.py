@@ -242,5 +242,5 @@ def _groups_of(schema: ToolSchema) -> Iterable[frozenset[str]]:
     yield from _GROUPS
     if any(_folded(name) in _PATH_GROUP for name in schema.properties):
         yield _WRITING_GROUP
-    if any(word in schema.tool.name.casefold() for word in _SEARCH_WORDS):
+    if any(word in schema.name.casefold() for word in _SEARCH_WORDS):
         yield _SEARCHING_GROUP

@@ -39,6 +39,10 @@ _TAG = re.compile(r"<(?=[\s/]{0,4}([A-Za-z_][A-Za-z0-9_.:-]{0,79})|!--\s{0,4}too
 _MARKER_START = re.compile(f"<({_ZERO_WIDTH_SPACE}*!--\\s{{0,4}}toolgate:)")
 
 
+_MAX_KEPT = 1 << 20
+"""Sections are remembered, so none may be of more tools than any client has."""
+
+
 class DescribesTools(Protocol):
     """The part of a renderer that words the section."""
 
@@ -62,12 +66,15 @@ def section(renderer: DescribesTools, tools: Iterable[Tool], *, parallel: bool) 
     """The marked section for these tools; made once for the same content."""
     chosen = tuple(tools)
     content = msgspec.json.encode([(tool.name, tool.description, dict(tool.parameters)) for tool in chosen])
-    return _section(_Ask(renderer=renderer, parallel=parallel, content=content, tools=chosen))
+    ask = _Ask(renderer=renderer, parallel=parallel, content=content, tools=chosen)
+    return _kept_section(ask) if len(content) <= _MAX_KEPT else _section(ask)
 
 
-@lru_cache(maxsize=32)
 def _section(ask: _Ask) -> str:
     return f"{MARKER}\n{ask.renderer.tool_section(ask.tools, parallel=ask.parallel)}"
+
+
+_kept_section = lru_cache(maxsize=32)(_section)
 
 
 def firm_instruction(name: str | None) -> str:

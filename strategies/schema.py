@@ -3,10 +3,10 @@
 The facts come from `schema_document`, the values from `schema_values`; this module is what dialects and strategies use.
 """
 
-from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from weakref import finalize
 
 from attrs import frozen
 
@@ -39,10 +39,10 @@ def _unwrapped(schema: Schema) -> Schema:
 class ToolSchema:
     """The parameters of one tool: reading, converting and checking their values."""
 
-    __slots__ = ("_views", "body_keys", "document", "properties", "required", "root", "tool")
+    __slots__ = ("_views", "body_keys", "document", "name", "properties", "required", "root")
 
     def __init__(self, tool: Tool) -> None:
-        self.tool = tool
+        self.name = tool.name
         self.root: Schema = _unwrapped(tool.parameters)
         self.document = Document(self.root)
         view = self.document.view(self.root)
@@ -199,18 +199,14 @@ class ToolSchema:
         return Adapted(arguments, mends)
 
 
-_cache: OrderedDict[int, tuple[Tool, ToolSchema]] = OrderedDict()
-_CACHE_SIZE = 512
+_known: dict[int, ToolSchema] = {}
+"""By the identity of tools that live."""
 
 
 def schema_of(tool: Tool) -> ToolSchema:
-    """The schema of this tool; the most recently used ones are kept."""
-    entry = _cache.get(id(tool))
-    if entry is not None and entry[0] is tool:
-        _cache.move_to_end(id(tool))
-        return entry[1]
-    schema = ToolSchema(tool)
-    _cache[id(tool)] = (tool, schema)
-    if len(_cache) > _CACHE_SIZE:
-        _cache.popitem(last=False)
+    """The schema of this tool, made once; it is kept as long as the tool is."""
+    schema = _known.get(id(tool))
+    if schema is None:
+        schema = _known[id(tool)] = ToolSchema(tool)
+        finalize(tool, _known.pop, id(tool)).atexit = False
     return schema

@@ -94,6 +94,11 @@ def test_the_section_is_the_same_for_the_same_tools(writer: Renderer) -> None:
     assert "Another" in section(writer, [other], parallel=False)
 
 
+def test_a_section_of_more_than_any_client_has_is_not_kept() -> None:
+    large = Tool(name="read", description="x" * (1 << 20))
+    assert section(TAGS, [large], parallel=False) is not section(TAGS, [large], parallel=False)
+
+
 def test_a_named_tool_is_demanded_by_name() -> None:
     assert "`read`" in firm_instruction("read")
     assert "one of the tools" in firm_instruction(None)

@@ -1,6 +1,8 @@
+import gc
 import json
 import time
 from typing import Any
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
@@ -137,10 +139,18 @@ def test_undeclared_parameters_take_the_schema_for_extras():
 
 def test_one_tool_is_read_once():
     tool = Tool(name="t", parameters={"type": "object"})
-    assert schema_of(tool) is schema_of(tool)
+    known = schema_of(tool)
     for _ in range(600):
         schema_of(Tool(name="t"))
-    assert schema_of(tool).tool is tool
+    assert schema_of(tool) is known
+
+
+def test_what_is_known_of_a_tool_goes_with_it():
+    tool = Tool(name="t", parameters={"properties": {"a": {"type": "string"}}})
+    known = ref(schema_of(tool).properties["a"])
+    del tool
+    gc.collect()
+    assert known() is None
 
 
 _WORDS = st.one_of(
