@@ -253,10 +253,10 @@ def _preferred(tools: Iterable[ClientTool]) -> Mapping[type[Operation], ClientTo
 
 
 def _bound(tool: Tool, *, plain: bool) -> ClientTool | None:
-    schema = schema_of(tool)
-    names = frozenset(schema.properties)
-    for row in ROWS:
-        if row.name != tool.name or not names.issuperset((*row.form.keys, *row.marked)):
+    for row in (row for row in ROWS if row.name == tool.name):
+        schema = schema_of(tool)
+        names = frozenset(schema.properties)
+        if not names.issuperset((*row.form.keys, *row.marked)):
             continue
         path = next((key for key in row.path if key in names), None)
         if path is None and row.path:
