@@ -245,7 +245,7 @@ class _Mending:
 
     def _read(self, content: str) -> tuple[str, list[End]]:
         """The text without its calls, and the calls, if nothing but certain ones are in it."""
-        if not self.tools:
+        if not 0 < len(self.tools) <= self.options.limits.max_read_tools:
             return content, []
         options = Options(limits=self.options.limits, min_confidence=_CERTAIN)
         reader = reader_factory(tools=self.tools, options=options, model=self.model)()

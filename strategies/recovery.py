@@ -23,21 +23,26 @@ class RecoveryStrategy:
             return Prepared(strategy=self.name, body=request.raw)
         mode = options.calls_per_message
         mended = mend(request, options)
-        return Prepared(
-            strategy=self.name,
-            body=mended.body(request),
-            make_reader=reader_factory(
+        make_reader, warnings = None, mended.notes
+        if len(request.tools) <= options.limits.max_read_tools:
+            make_reader = reader_factory(
                 tools=request.tools,
                 options=options,
                 model=request.model,
                 restricted=True,
                 messages=request.messages,
-            ),
+            )
+        else:
+            warnings = (*warnings, f"{len(request.tools)} tools are too many to look for calls of them in the text")
+        return Prepared(
+            strategy=self.name,
+            body=mended.body(request),
+            make_reader=make_reader,
             shape=Shape(
                 first_only=mode == "first" or request.parallel is False,
                 keep_trailing=options.trailing_text == "keep",
                 wait_for_finish=True,
             ),
             repair=repairs(request, messages=mended.messages),
-            warnings=mended.notes,
+            warnings=warnings,
         )

@@ -14,3 +14,6 @@ class Limits:
     max_event_bytes: int = 4 * MIB
     max_call_bytes: int = MIB
     max_tools: int = 128
+    """That are described in a prompt."""
+    max_read_tools: int = 1024
+    """That a text is held against; with more of them it is not read."""

@@ -329,6 +329,20 @@ def test_arguments_too_deep_to_write_harm_nothing():
     assert told["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
+def test_a_text_is_not_held_against_more_tools_than_any_client_has():
+    leak = {
+        "role": "assistant",
+        "content": '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>',
+    }
+    few = [*TOOLS, *({"type": "function", "function": {"name": f"t{number}"}} for number in range(1022))]
+    for tools, is_read in ((few, True), ([*few, {"type": "function", "function": {"name": "one_more"}}], False)):
+        body = msgspec.json.encode({"model": "m", "messages": [USER, leak, USER], "tools": tools})
+        prepared = RecoveryStrategy().prepare(parse_request(body), Options())
+        assert (prepared.make_reader is not None, prepared.body != body) == (is_read, is_read)
+        assert any("too many" in warning for warning in prepared.warnings) is not is_read
+        assert prepared.repair is not None
+
+
 def test_a_leaked_call_is_only_text_where_no_tools_are_declared():
     history = [{"role": "assistant", "content": LEAKS[0]}]
     asked = parse_request(msgspec.json.encode({"model": "m", "messages": [USER, *history]}))
