@@ -33,7 +33,7 @@ FinishReason = str
 """The upstream's finish reason; `cut` stands for an answer that ended without one."""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, cache_hash=True)
 class Options:
     """The settings a strategy may look at; scores and thresholds are whole hundredths."""
 

@@ -184,8 +184,8 @@ class Reader:
             self.idle
             and not self._inline
             and not self._discarding
-            and not self._lexicon.trigger.search(text)
             and not (self._line_rows and self._is_line_start)
+            and not self._lexicon.trigger.search(text)
         )
 
     def finish(self, reason: FinishReason) -> list[Event]:

@@ -272,7 +272,10 @@ class Shared:
 
     def breaker(self, upstream: str) -> Breaker:
         """How this upstream fares."""
-        return self.breakers.setdefault(upstream, Breaker())
+        breaker = self.breakers.get(upstream)
+        if breaker is None:
+            breaker = self.breakers[upstream] = Breaker()
+        return breaker
 
     def take_secret(self, secret: bytes) -> None:
         """Another secret is in force."""

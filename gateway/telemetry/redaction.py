@@ -90,8 +90,10 @@ class Redactor:
             if is_secret and value:
                 clean[name] = REDACTED
             elif (kind := type(value)) is str:
-                clean[name] = self.text(value)
+                clean[name] = self._known.get(value) or self.text(value)
             elif value is None or kind is bool or (kind is int and -_PLAIN_INT < value < _PLAIN_INT):
+                clean[name] = value
+            elif kind is float and math.isfinite(value):
                 clean[name] = value
             else:
                 clean[name] = self._value(value, depth)
@@ -118,9 +120,9 @@ class Redactor:
                 return self.text(value)
             case bytes() | bytearray():
                 return f"({len(value)} bytes)"
-            case Mapping() if depth < _MAX_DEPTH:
+            case dict() | Mapping() if depth < _MAX_DEPTH:
                 return self._mapped(islice(value.items(), _MAX_ITEMS), depth + 1)
-            case Sequence() | set() | frozenset() if depth < _MAX_DEPTH:
+            case list() | tuple() | Sequence() | set() | frozenset() if depth < _MAX_DEPTH:
                 return [self._value(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
             case Mapping() | Sequence() | set() | frozenset():
                 return "(nested too deeply)"

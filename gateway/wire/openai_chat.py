@@ -15,6 +15,7 @@ __all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_re
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 """The fields of a request that offer tools."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -106,7 +107,7 @@ def _decode_halves(raw: bytes) -> Any:
 def _model(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidRequest("model must be a non-empty string", param="model")
-    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+    if _CONTROL.search(value):
         raise InvalidRequest("model must not hold control characters", param="model")
     return value
 
