@@ -28,7 +28,9 @@ _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
 """A JSON string's body; told by runs of plain characters, as one character at a time costs ten times as much."""
 _CONTENT = re.compile(rb'"content":\s*"(%b)"' % (_BODY % (_PLAIN, b"", _PLAIN)))
-_ESCAPED = re.compile(_BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN))
+_WHOLE = _BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN)
+_BODIES = re.compile(rb"%b(?:\x00%b)*+" % (_WHOLE, _WHOLE))
+"""Bodies with a zero between them, which none can hold; no half of a character stands for itself."""
 _UNSAFE = re.compile(rb'["\x00-\x1f]')
 
 
@@ -166,7 +168,7 @@ def text_of(contents: list[bytes]) -> str | None:
     """The text of JSON string bodies; None where one of them is not plainly valid."""
     joined = b"".join(contents)
     if b"\\" in joined:
-        if not all(_ESCAPED.fullmatch(content) for content in contents):
+        if not _BODIES.fullmatch(b"\0".join(contents)):
             return None
     elif _UNSAFE.search(joined):
         return None
@@ -197,9 +199,8 @@ class Run(Slot):
     def extend(self, contents: list[bytes], left: int) -> None:
         """More events of the run, with this many characters."""
         self.left += left
-        for content in contents:
-            self._contents += content
-            self._lengths.append(len(content))
+        self._contents += b"".join(contents)
+        self._lengths.extend(map(len, contents))
 
     def _bytes(self) -> bytes:
         contents = bytes(self._contents)

@@ -47,6 +47,9 @@ def test_bodies_of_strings_are_their_text(contents: list[bytes], text: str) -> N
         ["é".encode()[:1], "é".encode()[1:]],
         [b"\xff"],
         [rb"\n" + b"\xff"],
+        [rb"\n" + b"\x00a", b"b"],
+        [b"a\\", b"\x00n"],
+        [rb"\n", b'"', b"b"],
     ],
     ids=[
         "quote",
@@ -59,6 +62,9 @@ def test_bodies_of_strings_are_their_text(contents: list[bytes], text: str) -> N
         "cut character",
         "no UTF-8",
         "mixed",
+        "zero beside an escape",
+        "escape cut at a zero",
+        "quote beside an escape",
     ],
 )
 def test_what_is_not_plainly_a_text_is_left_to_the_decoder(contents: list[bytes]) -> None:
