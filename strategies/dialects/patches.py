@@ -3,8 +3,9 @@
     patch = "*** Begin Patch" newline section { section } "*** End Patch"
     section = "*** " ( "Add" | "Update" | "Delete" ) " File: " PATH newline { line }
 
-The envelope goes to the tool as it is. It must be complete, end the message, and hold nothing but lines of a patch; in
-a heredoc of a shell fence it is the shell's, where the request declares a tool that runs commands.
+The envelope goes to the tool as it is. It must be complete, end the message, hold nothing but lines of a patch and be
+the only one, as a part of a change is none; in a heredoc of a shell fence it is the shell's, where the request declares
+a tool that runs commands.
 """
 
 from collections.abc import Generator
@@ -36,7 +37,7 @@ def _openers(context: Context) -> tuple[str, ...]:
 def _may_open(context: Context, opening: Opening) -> bool:
     fence = opening.fence
     if fence is None:
-        return may_stand(opening)
+        return may_stand(opening) and not opening.before.rstrip().endswith(_END)
     return fence.info not in SHELL_FENCES or shell_tool(context) is None
 
 

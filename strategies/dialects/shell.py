@@ -56,8 +56,9 @@ _MAX_DESCRIPTION = 80
 
 
 def shell_tool(context: Context) -> Tool | None:
-    """The declared tool that runs commands."""
-    return next(filter(None, map(context.find, _TOOLS)), None)
+    """The declared tool that runs commands, in whatever case its name is written."""
+    exact = next(filter(None, map(context.find, _TOOLS)), None)
+    return exact or next((tool for tool in context.tools if tool.name.casefold() in _TOOLS), None)
 
 
 def _fences(context: Context) -> tuple[str, ...]:
