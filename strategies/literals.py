@@ -54,15 +54,15 @@ _LOOKS = (
 _ANNOUNCED = re.compile(
     r"\b(?:for instance|such as|(?:would|will|might|could) look like"
     r"|looks? like (?:this|so|that|the following)|looks? like\Z|schema|response is|syntax|format|template"
-    r"|sample|illustrat\w+|hypothetical\w*|etwa so"
+    r"|sample|illustrat\w+|hypothetical\w*|etwa so|(?:every|each|any) (?:\w+ )?(?:calls?|requests?|messages?) \w+"
     r"|you(?:['’]d| (?:would|can|could|might|should))? (?:write|call|send|type|invoke|run)"
     rf"|{_EXAMPLE}|{_LOOKS})\b"
     rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다",
     re.IGNORECASE,
 )
 _QUOTING = re.compile(
-    r"(?:\b(?:wrote|writes|said|says|replied|replies|answered|answers|responded|responds|printed|prints|logged|emitted"
-    r"|returned|returns|showed|shows|contained|contains|schrieb|schreibt|sagte|sagt|antwortete?|meldete?|zeigte?"
+    r"(?:\b(?:wrote|writes?|said|says?|replied|replies|answered|answers|responded|responds|printed|prints|logged|emitted"
+    r"|returned|returns|showed|shows?|contained|contains?|schrieb|schreibt|sagte|sagt|antwortete?|meldete?|zeigte?"
     r"|enthielt|enthält|a écrit|a répondu|a affiché|affiche|contient|a renvoyé|renvoie|escribió|dijo|dice|respondió"
     r"|mostró|muestra|contiene|devolvió|devuelve|escreveu|disse|diz|respondeu|mostrou|mostra|contém|retornou|ha scritto"
     r"|ha risposto|ha restituito|написал\w?|сказал\w?|ответил\w?|показал\w?|показывает|содержит|вернул\w?|вывел\w?)"

@@ -33,6 +33,11 @@ _TAG, _TAG_END = "<tool_code>", "</tool_code>"
 _CALLEE = re.compile(r"[\w.-]*")
 _HEAD = re.compile(r"[\w.= \t-]*")
 _LIST = re.compile(r"\[[\w.-]+\(")
+_CODE = re.compile(
+    r"\s*+(?:[\w.]++(?:\(.*\)\s*;?|\s*(?:\+|-)?=(?!=)\s*\S.*)|import\s+[\w., ]+|from\s+[\w.]+\s+import\s.*"
+    r"|@\w.*|(?:for .+ in |(?:while|if|elif|with|def|class|async) |try|else|except\b|finally).*:)\s*"
+)
+"""A line of Python: a call, an assignment, an import, a decorator, the head of a block."""
 _PREFIXES = ("functions.", "tools.")
 _OWN_PREFIX = "default_api."
 
@@ -161,10 +166,20 @@ def _inline_openers(context: Context) -> tuple[str, ...]:
 
 
 def _may_open(_context: Context, opening: Opening) -> bool:
-    if may_stand(opening):
+    if _stands(opening):
         return True
     is_led_in = opening.marker[0] == "[" and opening.line.rstrip().endswith((":", "："))
     return is_led_in and not _LIST.search(opening.before) and leads_to_call(opening)
+
+
+def _stands(opening: Opening) -> bool:
+    return may_stand(opening) and not _goes_on_code(opening)
+
+
+def _goes_on_code(opening: Opening) -> bool:
+    """Whether the line right above is Python that was no call: then this one is a part of that code."""
+    lines = opening.before.rstrip(" \t").rsplit("\n", 2)
+    return opening.fence is None and len(lines) > 1 and not lines[-1] and _CODE.fullmatch(lines[-2]) is not None
 
 
 def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
@@ -309,7 +324,7 @@ TOOL_CODE = Dialect(
     openers=lambda context: (_TAG,) if is_on(context, "tool_code") else (),
     line_openers=lambda context: _BARE if is_on(context, "tool_code") else (),
     bodies=lambda context: ("tool_code",) if is_on(context, "tool_code") else (),
-    may_open=lambda _context, opening: opening.marker in (_TAG, "") or may_stand(opening),
+    may_open=lambda _context, opening: opening.marker in (_TAG, "") or _stands(opening),
     parse=_parse_tool_code,
     results=("```tool_output", "<tool_output>"),
     models=("gemini*", "gemma*"),

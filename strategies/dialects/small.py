@@ -225,9 +225,12 @@ def _by_brackets(cur: Cursor, closers: tuple[str, ...], pieces: list[str]) -> St
 
 
 def _parse_lines(
-    cur: Cursor, context: Context, opening: Opening, _: Arguments, *, closer: str, form: str
+    cur: Cursor, context: Context, opening: Opening, _: Arguments, *, closer: str, form: str, ends_line: bool = False
 ) -> Generator[Draft | None, None, None]:
-    """Calls on lines between tags: all of declared tools, or none of it is a call."""
+    """Calls on lines between tags: all of declared tools, or none of it is a call.
+
+    `ends_line`: the tags mean something else in running text, so no words go on behind them.
+    """
     cur.pos += len(opening.marker)
     yield from cur.ws()
     yield from _glance(cur, context)
@@ -238,7 +241,22 @@ def _parse_lines(
             yield None
         else:
             found.append(draft)
+    if ends_line and not (yield from _line_ends(cur)):
+        raise Reject("words behind it")
     yield from checked(found, context)
+
+
+def _line_ends(cur: Cursor) -> Steps:
+    """Whether nothing but a token follows on this line; it is not consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_BLANKS, 64)
+    beside: str = yield from cur.peek(2)
+    cur.back(start)
+    cur.anchor = None
+    return beside[:1] in ("", "\n", "\r") or beside == "<|"
+
+
+_BLANKS = re.compile(r"[ \t]*")
 
 
 def _glance(cur: Cursor, context: Context) -> Steps:
@@ -288,7 +306,7 @@ SMOLLM3 = Dialect(
     family="smollm3",
     level="C",
     openers=lambda _context: ("<code>",),
-    parse=partial(_parse_lines, closer="</code>", form="pythonic"),
+    parse=partial(_parse_lines, closer="</code>", form="pythonic", ends_line=True),
     models=("smollm3*",),
     example='<code>\nread(filePath="src/app.py")\n</code>',
 )

@@ -35,6 +35,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
 _SOLE_BOUND = 1024
 _FOR_PEOPLE = frozenset({"answer", "message", "question", "response", "result", "summary", "text", "thought"})
+_COMMON_WORDS = frozenset("read write edit list task patch grep glob bash question skill".split())
 _COMPOUND = re.compile(r"[a-z][_-][A-Za-z]|[a-z][A-Z]")
 _WORDS_RUN = re.compile(r"[^<]*")
 _WORDS_BOUND = 1 << 14
@@ -96,7 +97,12 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
 
 
 def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
-    """`<read_file>a.py</read_file>`: the only required parameter, a string of one line that is no document."""
+    """`<read_file>a.py</read_file>`: the only required parameter, a string of one line that is no document.
+
+    Tags of common words may be anybody's markup; of them a parameter's own tag is asked for.
+    """
+    if call.tag in _COMMON_WORDS:
+        raise Reject("no parameter")
     names = [name for name in call.schema.required if call.schema.prop(name).only_string]
     if len(call.schema.required) != 1 or not names or call.schema.prop(names[0]).body:
         raise Reject("no parameter")

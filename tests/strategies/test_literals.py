@@ -210,6 +210,8 @@ def test_a_lead_in_announces_an_example(before: str) -> None:
         "ツール呼び出しの例です。\n",
         "호출은 다음과 같습니다:\n",
         "You can call it with:\n",
+        "Every tool call is one JSON object:\n",
+        "Each message holds one:\n",
         "You'd write:\n",
     ],
 )
@@ -221,6 +223,7 @@ def test_a_lead_in_announces_an_example_in_other_words(before: str) -> None:
     "before",
     [
         "The log shows:\n",
+        "I changed the docs. They now say:\n",
         "Then the model **wrote:**\n",
         "The server returned the following:\n",
         "Das Protokoll zeigt:\n",
