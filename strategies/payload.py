@@ -30,6 +30,7 @@ __all__ = [
     "read_end",
     "read_json",
     "read_surplus",
+    "refuse_torn",
     "with_mends",
 ]
 
@@ -45,6 +46,8 @@ _BRACES = re.compile(r"[}\]]*")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
 _BEHIND_STRING = ("", "<", "[", "`")
 """The first characters of the markers behind a string; before a colon it is the first key of a broken object."""
+_LINE_END = re.compile(r"\n|<\||\[TOOL_CALLS\]|</s>")
+_LONGEST_END = len("[TOOL_CALLS]")
 _FENCE = "```"
 _FENCE_WORD = re.compile(r"[A-Za-z_]*")
 _CODE_TOOLS = ("python", "code_interpreter", "ipython", "python_interpreter", "execute_python", "run_python")
@@ -209,6 +212,23 @@ def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:
     elif (yield from cur.peek(1)) == "<":
         return ("call_closer_missing",)
     raise Reject("text after the object", attempted=True)
+
+
+def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
+    """Ask for another pass where the line goes on behind an object and ends with a brace.
+
+    An unescaped quote inside a value, with a brace behind it, looks like the end: the value would lose the rest.
+    """
+    if opening.hint == _MENDING:
+        return
+    pieces: list[str] = []
+    cur.anchor = start = cur.offset
+    yield from cur.until_match(_LINE_END, _LONGEST_END - 1, pieces.append)
+    cur.back(start)
+    cur.anchor = None
+    rest = "".join(pieces).strip(" \t\r}]")
+    if rest and pieces[-1].rstrip(" \t\r]").endswith("}"):
+        raise Reject("text after the object", again=True, hint=_MENDING, attempted=True)
 
 
 def with_mends(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:

@@ -19,7 +19,16 @@ from attrs import frozen
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer, json_text
-from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_end, read_json, with_mends
+from strategies.payload import (
+    STOPS,
+    Payload,
+    named_drafts,
+    read_arguments,
+    read_end,
+    read_json,
+    refuse_torn,
+    with_mends,
+)
 
 __all__ = ["HARMONY", "HARMONY_STRIPPED", "Header", "read_header"]
 
@@ -64,7 +73,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         if not (yield from cur.starts(_CALL_END)):
             raise Reject("no arguments", attempted=True)
         payload = Payload(value=None)
-    yield from with_mends(named_drafts(context, name, payload), (yield from _end(cur)))
+    yield from with_mends(named_drafts(context, name, payload), (yield from _end(cur, opening)))
 
 
 def read_header(cur: Cursor, marker: str) -> Steps:
@@ -130,11 +139,12 @@ def _code(cur: Cursor, context: Context, name: str) -> Steps:
     return Draft(name=tool.name, tool=tool, arguments={key: "".join(pieces)}, form="special", mends=mends)
 
 
-def _end(cur: Cursor) -> Steps:
+def _end(cur: Cursor, opening: Opening) -> Steps:
     """The token that ends the message; prose behind the object is text of its own."""
     yield from cur.ws()
     if (yield from cur.at_end()) or (yield from cur.peek(1)) in ("<", "}", "]"):
         return (yield from read_end(cur, _ENDS))
+    yield from refuse_torn(cur, opening)
     return ("call_closer_missing",)
 
 

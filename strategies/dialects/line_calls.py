@@ -16,7 +16,7 @@ from typing import Any
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer
-from strategies.payload import STOPS, code_draft, named_drafts, read_json
+from strategies.payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
 from strategies.schema import ToolSchema
 
 __all__ = ["CONTINUE", "FUNCTIONARY", "GPTME"]
@@ -52,7 +52,9 @@ def _parse_functionary(
         return
     payload = yield from read_json(cur, context, opening, (f"\n{_MARK}", *STOPS), tool=context.find(name))
     drafts = named_drafts(context, name, payload, form="function")
-    if not marked:
+    if marked:
+        yield from refuse_torn(cur, opening)
+    else:
         yield from _require_end(cur)
     yield from drafts
 
@@ -161,6 +163,7 @@ def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) 
         raise Reject("no arguments")
     name = opening.marker[1:-1]
     payload = yield from read_json(cur, context, opening, STOPS, tool=context.find(name))
+    yield from refuse_torn(cur, opening)
     yield from named_drafts(context, name, payload, form="function")
 
 

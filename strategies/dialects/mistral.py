@@ -14,7 +14,7 @@ from collections.abc import Generator
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import JsonRenderer, json_text
-from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_json, read_objects
+from strategies.payload import STOPS, Payload, named_drafts, read_arguments, read_json, read_objects, refuse_torn
 
 __all__ = ["MISTRAL", "MISTRAL_OLD", "MISTRAL_STRIPPED"]
 
@@ -40,7 +40,9 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     if (yield from cur.lit("[CALL_ID]")):
         yield from cur.ws()
         yield from cur.match(_NAME, 64)
-    yield from _named(cur, context, opening, name, form="special")
+    drafts = yield from _named(cur, context, opening, name, form="special")
+    yield from refuse_torn(cur, opening)
+    yield from drafts
 
 
 def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str) -> Steps:
@@ -53,11 +55,10 @@ def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str
     if marked or (yield from cur.peek(1)) == "{":
         payload = yield from read_arguments(cur, context, opening, _STOPS, tool=found[0] if found else None)
     if payload is not None:
-        yield from named_drafts(context, name, payload, form)
-    elif not marked and found and not cur.cut and (yield from _ends(cur)):
-        yield from named_drafts(context, name, Payload(value=None), form)
-    else:
-        raise Reject("no arguments", attempted=found is not None)
+        return named_drafts(context, name, payload, form)
+    if not marked and found and not cur.cut and (yield from _ends(cur)):
+        return named_drafts(context, name, Payload(value=None), form)
+    raise Reject("no arguments", attempted=found is not None)
 
 
 def _ends(cur: Cursor) -> Steps:
@@ -92,8 +93,11 @@ def _parse_unmarked(
             yield from cur.match(_NAME, 64)
         else:
             cur.pos -= len("[ARGS]")
-        yield from _named(cur, context, opening, name, form="function")
+        drafts = yield from _named(cur, context, opening, name, form="function")
         marker = yield from cur.lits(_unmarked(context, ("[ARGS]", "[CALL_ID]")))
+        if marker is None:
+            yield from refuse_torn(cur, opening)
+        yield from drafts
 
 
 def _whole(cur: Cursor, context: Context, opening: Opening) -> Steps:
