@@ -6,7 +6,7 @@
     node = N "<" KEY ">" ( RAW | { node } ) N "</" KEY ">"                  N = "]<]minimax[>["
 
 In M3 each structural tag carries N, so a plain tag in a value is data; lists hold `item` nodes. The first parameter's
-opener may be missing: its closer has the name. Bounds: nodes nest 64 deep at most.
+opener may be missing, though not damaged: its closer has the name. Bounds: nodes nest 64 deep at most.
 """
 
 import re
@@ -159,10 +159,12 @@ def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     match = yield from _tag(cur)
     if match is None or not match.group(1) or match.group(2) not in call.schema.properties:
         raise Reject("value not opened", attempted=True)
+    key, text = match.group(2), "".join(pieces).strip()
+    if key in text[: len(key) + 1]:
+        raise Reject("value not opened", attempted=True)
     cur.pos += len(match.group())
     call.mends.append("value_tag")
-    key = match.group(2)
-    _store(call, key, "".join(pieces).strip(), call.schema.prop(key))
+    _store(call, key, text, call.schema.prop(key))
     show_value(call, key, arguments)
 
 
