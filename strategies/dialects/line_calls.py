@@ -103,6 +103,8 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
         text = yield from _argument(cur)
         read = schema.from_text(key, text)
         values[key] = read.value
+        if any(other in schema.properties and other not in values for other in _BEGINS.findall(text)):
+            raise Reject("value not closed", attempted=True)
         mends += read.mends
         fault = fault or read.fault
     if not (yield from _call_ends(cur)):
@@ -151,6 +153,7 @@ def _argument(cur: Cursor) -> Steps:
 
 
 _END_ARG = "\nEND_ARG"
+_BEGINS = re.compile(r"^BEGIN_ARG:[ \t]*+(\S++)", re.MULTILINE)
 
 
 def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
