@@ -41,6 +41,8 @@ CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
 _PASSED = 8
 """How many calls may stand between an end that has no closer of the call and what shows that it was none."""
+_TORN = 120
+"""How near behind a closer a call opens that shows the closer to be the value's, whatever is left between the two."""
 _BETWEEN = 6
 """How many closers and openers of sections may stand between one call and the next."""
 _TYPE = "function"
@@ -230,10 +232,11 @@ def read_value(
     nested = skipped = inner = inner_calls = owed = 0
     nests = nests and (yield from _begins_markup(cur))
     next_opened = False
-    seen_nested = seen_call_close = False
+    seen_nested = seen_call_close = torn = False
+    closed_at = -_TORN
     while True:
         if not (yield from cur.until("<", sink)):
-            raise _unclosed(cur, way, body=body, nested=seen_nested, call_close=seen_call_close)
+            raise _unclosed(cur, way, body=body, nested=seen_nested, call_close=seen_call_close, torn=torn)
         tag = yield from cur.tag()
         if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
             tag = markup.stub
@@ -253,6 +256,8 @@ def read_value(
             if end is not None and next_opened and not nested:
                 raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
             next_opened = False
+            if end is None and not nested:
+                closed_at = cur.offset
             if end == "call_close" and nested:
                 nested, owed = nested - 1, owed + 1
             elif end == "call_close" and body and skipped < way.skip:
@@ -265,6 +270,7 @@ def read_value(
                 raise Reject("opener inside a value", attempted=True)
             nested += 1
             seen_nested = True
+            torn = torn or cur.offset - closed_at < _TORN
             sink.pause()
         elif kind == "call_open":
             owed += 1
@@ -303,13 +309,13 @@ def _begins_markup(cur: Cursor) -> Steps:
     return begins
 
 
-def _unclosed(cur: Cursor, way: Way, *, body: bool, nested: bool, call_close: bool) -> Reject:
+def _unclosed(cur: Cursor, way: Way, *, body: bool, nested: bool, call_close: bool, torn: bool) -> Reject:
     """The answer ended inside the value: which other way may still find its end."""
     again = not cur.cut
-    if again and nested and not way.flat:
+    if again and nested and not way.flat and not torn:
         return Reject("value not closed", again=True, hint=Way(flat=True, skip=way.skip), attempted=True)
     if again and not way.lenient and call_close:
-        return Reject("value not closed", again=True, hint=Way(flat=True, lenient=True), attempted=True)
+        return Reject("value not closed", again=True, hint=Way(flat=not torn, lenient=True), attempted=True)
     return Reject("value not closed", attempted=True, inside=body)
 
 
