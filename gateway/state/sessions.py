@@ -68,7 +68,6 @@ class Sessions:
         for key in keys:
             session = self._fresh(key)
             if session is None:
-                self._unwritten.pop(key, None)
                 continue
             try:
                 await self.store.put(_PREFIX + key, session.value, ttl_s=session.until - self.now())

@@ -66,6 +66,23 @@ async def test_what_is_put_is_written_in_batches(store, gauges, start):
     assert gauges.lost == {}
 
 
+async def test_records_are_gathered_behind_a_full_batch_too(store, gauges, start, monkeypatch):
+    monkeypatch.setattr(recorder_module, "GATHER_S", 0.2)
+    recorder = await start()
+    for number in range(500):
+        recorder.put(rating(float(number)))
+    async with asyncio.timeout(5):
+        while store.batches != (500,):  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.001)
+        recorder.put(rating(500.0))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        recorder.put(rating(501.0))
+        while len(store.batches) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert store.batches == (500, 2)
+
+
 async def test_records_put_before_it_runs_are_not_lost(store, gauges, start):
     recorder = Recorder(store=store, telemetry=gauges)
     recorder.put(rating(1.0))

@@ -1,8 +1,9 @@
 """A store whose failures are counted."""
 
 import pytest
+from structlog.testing import capture_logs
 
-from gateway.core.ports import BadRecord, StoreError
+from gateway.core.ports import BadRecord, Block, StoreError
 from gateway.core.records import FeedbackRecord
 from gateway.state.pause import LONGEST_S, Pause
 from gateway.state.watched import WatchedStore
@@ -31,6 +32,22 @@ async def test_failures_are_counted_by_what_failed_and_the_gauge_follows():
     assert gauges.gauges["toolgate_shared_state_up"] == 1
 
 
+async def test_a_failure_is_told_once_and_so_is_its_end():
+    store = FailingStore()
+    watched = WatchedStore(store, Gauges())
+    with capture_logs() as told:
+        await watched.get("a")
+        store.is_away = True
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                await watched.get("a")
+        store.is_away = False
+        for _ in range(3):
+            await watched.get("a")
+    assert [(line["event"], line["op"]) for line in told] == [("store_failed", "read"), ("store_recovered", "read")]
+    assert told[0]["fault"] == "away"
+
+
 async def test_what_failed_once_and_is_not_tried_again_is_no_fault_for_ever():
     store, gauges, now = FailingStore(), Gauges(), [0.0]
     watched = WatchedStore(store, gauges, lambda: now[0])
@@ -55,7 +72,8 @@ async def test_a_bad_record_is_no_failure_of_the_store():
 
 
 async def test_everything_else_is_passed_on():
-    store = FailingStore(wall=lambda: 5.0)
+    now = [5.0]
+    store = FailingStore(wall=lambda: now[0])
     watched = WatchedStore(store, Gauges())
     await watched.append([rating(1.0)])
     assert [record async for record in watched.scan(FeedbackRecord)] == [rating(1.0)]
@@ -64,7 +82,8 @@ async def test_everything_else_is_passed_on():
     await watched.put("b", b"2", ttl_s=1.0)
     assert await watched.get("a", "b") == {"a": b"1", "b": b"2"}
     await watched.tally({"n": 1}, ["m"])
-    assert await watched.blocks(0) == []
+    now[0] = 6.0
+    assert await watched.blocks(0) == [Block(number=5, counts={"n": 1}, marks=frozenset("m"))]
     assert await watched.trim(before=2.0, max_bytes=0) == 1
     await watched.close()
 
