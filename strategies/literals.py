@@ -28,8 +28,16 @@ _STRAIGHT = ('"', "'")
 _BEFORE_QUOTES = "([{:=,"
 """What stands before a quotation mark that opens; before one that closes there are words."""
 _BLOCKQUOTE = re.compile(r" {0,3}>[> \t]*")
-_MARKERS = re.compile(r"(?:(?:function|tools)?<[^/<>\n][^<>\n]{0,100}>\s*)+\Z")
-_SENTENCE_ENDS = ".:;!?。：；！？…>)]}*"
+_AHEAD = r"(?:(?:function|tools|\]<\]minimax\[>\[)?<[^/<>\n][^<>\n]{0,100}>\s*)"
+_MARKERS = re.compile(_AHEAD + r"+\Z")
+_SHOWING = re.compile(
+    r"(?:<!--|<(?:pre|code|samp|kbd|blockquote|q|examples?|documentation)(?:\s[^<>\n]{0,80})?>)\s*"
+    rf"{_AHEAD}*\Z",
+    re.IGNORECASE,
+)
+"""A comment or an element in which markup is shown, and the openers that go ahead."""
+_SENTENCE_ENDS = frozenset(".:;!?。：；！？…)]}")
+_TAG_END = re.compile(r"<[^<>\n]{1,100}>\Z")
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
 _CLOSER_RUN = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
@@ -143,7 +151,7 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     if level == "A":
         return False
     line = opening.line
-    if line.lstrip().startswith(">"):
+    if line.lstrip().startswith((">", "|")):
         return True
     ahead = opening.before
     if ahead.endswith(">"):
@@ -158,7 +166,10 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
 
 def _opens_quotation(before: str) -> bool:
     """Whether a quotation begins here, or before the openers that go ahead; one that has ended may precede a call."""
-    if before.rstrip().endswith(">"):
+    ends = before.rstrip()
+    if ends.endswith((">", "<!--")) and _SHOWING.search(before):
+        return True
+    if ends.endswith(">"):
         before = _MARKERS.sub("", before)
     line = line_of(before)
     if _BLOCKQUOTE.fullmatch(line):
@@ -173,7 +184,10 @@ def _opens_quotation(before: str) -> bool:
 def stands_in_words(opening: Opening) -> bool:
     """Whether an opener stands in a line of words that does not end a sentence before it."""
     told = opening.line.rstrip()
-    return bool(told) and told[-1] not in _SENTENCE_ENDS
+    if told.endswith(">"):
+        return _TAG_END.search(told) is None
+    plain = told.rstrip("*_ ")
+    return bool(told) and plain[-1:] not in _SENTENCE_ENDS
 
 
 def is_announced_example(before: str) -> bool:

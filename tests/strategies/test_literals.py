@@ -272,6 +272,19 @@ def test_only_the_last_sentence_announces(before: str) -> None:
         f"a ``code with ` and\n{CALL}`` end",
         f">{CALL}",
         f"> quoted\n> {CALL}",
+        f"<!-- {CALL} -->\n",
+        f"<!--\n<function_calls>\n{CALL}\n-->",
+        f"<pre>\n{CALL}\n</pre>\nis shown.",
+        f'See <code class="x">{CALL}</code>',
+        f"<example>\n{CALL}\n</example>",
+        f"| form | {CALL} |\n",
+        f"old => {CALL}",
+        f"Then **{CALL}** follows.",
+        '<pre>\n<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_call>\n</pre>',
+        '| x | <tool_call>{"name": "read", "arguments": {"filePath": "a"}}</tool_call> |',
+        '<!-- [TOOL_CALLS]read[ARGS]{"filePath": "a"} -->',
+        '『]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="read">]<]minimax[>[<filePath>a]<]minimax[>[</filePath>'
+        "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>』",
     ],
 )
 def test_nothing_literal_is_a_call(text: str) -> None:
@@ -292,6 +305,11 @@ def test_nothing_literal_is_a_call(text: str) -> None:
         f"````\nx\n```\n````\n{CALL}",
         f"- item\n\n{CALL}",
         f"> quoted\n\n{CALL}",
+        f"<!-- x -->\n{CALL}",
+        f"<pre>x</pre>\n{CALL}",
+        f"**I read it:** {CALL}",
+        f"| a |\n| - |\n{CALL}",
+        f"<think>x</think> {CALL}",
     ],
 )
 def test_what_is_behind_it_is_one(text: str) -> None:
