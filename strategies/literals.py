@@ -61,8 +61,10 @@ _LOOKS = (
 )
 _ANNOUNCED = re.compile(
     r"\b(?:for instance|such as|(?:would|will|might|could) look like"
-    r"|looks? like (?:this|so|that|the following)|looks? like\Z|schema|response is|syntax|format|template"
-    r"|sample|illustrat\w+|hypothetical\w*|etwa so|(?:every|each|any) (?:\w+ )?(?:calls?|requests?|messages?) \w+"
+    r"|looks? like (?:the following|(?:this|so|that)(?=\W*+\Z| (?:when|in|for|if|with|once|as)\b))"
+    r"|looks? like\Z|schema|response is|syntax|format|template"
+    r"|sample|illustrat\w+|hypothetical\w*|etwa so|(?:every|each|any) (?:\w+ )?(?:call|request|message)"
+    r" (?:is|has|holds|consists|contains|must|should|can|may|takes|needs|uses|looks)"
     r"|you(?:['’]d| (?:would|can|could|might|should))? (?:write|call|send|type|invoke|run)"
     rf"|{_EXAMPLE}|{_LOOKS})\b"
     rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다",
