@@ -56,6 +56,11 @@ class Candidate:
     def held(self) -> int:
         return self._size
 
+    @property
+    def cut(self) -> bool:
+        """The answer was cut inside what was plainly meant as a call."""
+        return self._is_data and self._cursor.cut
+
     @cached_property
     def is_example(self) -> bool:
         """The words before it say outright that it is an example, or it goes on with one."""

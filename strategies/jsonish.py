@@ -287,7 +287,8 @@ class _Reader:
     def read(self) -> Parsed:
         self._space()
         value = self._value()
-        return Parsed(value, self._at, tuple(self._notes))
+        notes = [note for note in self._notes if note != "trailing_comma" or "python_literal" not in self._notes]
+        return Parsed(value, self._at, tuple(notes))
 
     def _space(self) -> None:
         text = self._text

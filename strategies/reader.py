@@ -84,6 +84,14 @@ class _Pending:
     """Those that have made a call in it, where it is `open`."""
     whole: int = 0
     """How many of the events come before an end of a fence."""
+    cut: bool = False
+    """The answer was cut inside a call."""
+
+    def ends_in_cut_call(self) -> bool:
+        """Whether nothing but a call that was cut stands behind the fences that have been closed."""
+        return (
+            self.cut and self.whole > 0 and all(isinstance(event, Text | Note) for event in self.events[self.whole :])
+        )
 
     def is_quotation(self) -> bool:
         """Whether a fence closes behind the last call within the fence that has just been left, and words follow."""
@@ -617,7 +625,10 @@ class Reader:
             return True
         self._fence = pending.fence
         self._remember(pending.info)
-        if not self._keep_tokens(pending):
+        if pending.ends_in_cut_call():
+            pending.refused = False
+            self._settle_pending(accept=True)
+        elif not self._keep_tokens(pending):
             self._settle_pending(accept=False)
         return True
 
@@ -754,6 +765,8 @@ class Reader:
         if not over:
             return False
         self._candidate = None
+        if self._pending is not None:
+            self._pending.cut |= candidate.cut
         self._work += candidate.work
         self._vain += not candidate.accounted
         self._offset = self._started + candidate.accounted
