@@ -27,6 +27,8 @@ EXTRAS = frozenset(
 )
 _NAME = re.compile(r"\s*[^\s<>(){}\[\]=\"'`|｜]{1,256}\s*")
 """What may be the name of a tool that nobody declared: markup is none."""
+_MESSAGE = (("role", "assistant"), ("content", None), ("content", ""))
+"""What a message says besides its calls when it says nothing."""
 _PARALLEL = "multi_tool_use.parallel"
 
 
@@ -68,8 +70,9 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         return [found for entry in value for found in _objects(entry)]
     if not isinstance(value, dict):
         return []
-    if len(value) == 1:
-        ((key, inner),) = value.items()
+    said = {key: held for key, held in value.items() if (key, held) not in _MESSAGE}
+    if len(said) == 1:
+        ((key, inner),) = said.items()
         if key in _LIST_KEYS and isinstance(inner, list):
             return _objects(inner)
         if key in _WRAPPER_KEYS and isinstance(inner, dict) and _name_of(inner)[0]:
