@@ -129,6 +129,8 @@ def _read_string(cur: Cursor) -> Steps:
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     yield from cur.ws()
+    if (yield from cur.at_end()) and cur.cut:
+        raise Reject("cut", attempted=True)
     if (yield from cur.peek(1)) not in _BEHIND_STRING:
         raise Reject("text after the string", attempted=True)
     return Payload(value=parsed.value, steps=parsed.steps)
