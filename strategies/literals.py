@@ -24,7 +24,7 @@ _THIN_SPACES = " \u00a0\u202f"
 _TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
 """Openers of a wrapper: what they stand in, the call inside stands in."""
 _WRAPPERS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>\s*)+\Z")
-_STRAIGHT = ('"', "'")
+_STRAIGHT = ('"', "'", "`")
 _BEFORE_QUOTES = "([{:=,"
 """What stands before a quotation mark that opens; before one that closes there are words."""
 _BLOCKQUOTE = re.compile(r" {0,3}>[> \t]*")

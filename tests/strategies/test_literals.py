@@ -169,7 +169,8 @@ def test_strong_markup_counts_inside_a_sentence_but_not_in_quotes() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", ['say "', '"', ':"', "say '", "sagt „", "原文是“", "dit « ", "> ", "x\n>> ", '"<|section|> <|call|>']
+    "before",
+    ['say "', '"', ':"', "say '", "say `", "sagt „", "原文是“", "dit « ", "> ", "x\n>> ", '"<|section|> <|call|>'],
 )
 def test_nothing_counts_in_a_quotation_that_has_just_begun(before: str) -> None:
     assert quoted(before, "A")
