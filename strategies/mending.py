@@ -6,7 +6,7 @@ call was left as text shows it as a call that was not carried out, for models re
 A conversation without any of this is left as it is.
 
 Every id depends on what stands before it alone, so a longer conversation begins with the same bytes. Linear in the
-conversation; leaked calls are looked for only in texts that hold a marker of calls.
+conversation; leaked calls are looked for only in texts that hold a marker of calls, up to a bound.
 """
 
 import hashlib
@@ -34,6 +34,7 @@ NOT_CARRIED_OUT = "This call was written as text and was not carried out. Make i
 _CERTAIN = 97
 """A score below which text in an earlier turn is not taken for a call."""
 _MAX_READ = 1 << 18
+"""Characters of one message that are read for calls, and twice as many of a conversation, from its beginning on."""
 _MAX_NOTES = 8
 _MARKERS = re.compile(
     r"<(?:tool_call|function=|function_calls|invoke |minimax:tool_call|seed:tool_call|\|tool_call|\|python_tag\||｜)"
@@ -113,6 +114,8 @@ class _Mending:
     _used: set[str] = field(factory=set)
     _count: int = 0
     _has_new_ids: bool = False
+    _left: int = 2 * _MAX_READ
+    """How much may still be read."""
     _notes: list[str] = field(factory=list)
 
     def take(self, index: int, message: Message) -> None:
@@ -245,8 +248,9 @@ class _Mending:
 
     def _read(self, content: str) -> tuple[str, list[End]]:
         """The text without its calls, and the calls, if nothing but certain ones are in it."""
-        if not 0 < len(self.tools) <= self.options.limits.max_read_tools:
+        if not 0 < len(self.tools) <= self.options.limits.max_read_tools or len(content) > self._left:
             return content, []
+        self._left -= len(content)
         options = Options(limits=self.options.limits, min_confidence=_CERTAIN)
         reader = reader_factory(tools=self.tools, options=options, model=self.model)()
         events = [*reader.feed(content), *reader.finish("stop")]

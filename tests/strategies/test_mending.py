@@ -343,6 +343,14 @@ def test_a_text_is_not_held_against_more_tools_than_any_client_has():
         assert prepared.repair is not None
 
 
+def test_a_conversation_is_read_up_to_a_bound():
+    leak = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+    long = {"role": "assistant", "content": "x" * 200_000 + f"\n\n{leak}"}
+    found = mended(long, USER, long, USER, long, USER, {**long, "content": leak}, USER)
+    assert [len(message.get("tool_calls", ())) for message in found if message["role"] == "assistant"] == [1, 1, 0, 1]
+    assert found[: len(mended(long, USER))] == mended(long, USER)
+
+
 def test_a_leaked_call_is_only_text_where_no_tools_are_declared():
     history = [{"role": "assistant", "content": LEAKS[0]}]
     asked = parse_request(msgspec.json.encode({"model": "m", "messages": [USER, *history]}))
