@@ -232,7 +232,7 @@ def read_value(
     nested = skipped = inner = inner_calls = owed = 0
     nests = nests and (yield from _begins_markup(cur))
     next_opened = False
-    seen_nested = seen_call_close = torn = False
+    seen_nested = seen_call_close = seen_close = torn = False
     closed_at = -_TORN
     while True:
         if not (yield from cur.until("<", sink)):
@@ -256,6 +256,7 @@ def read_value(
             if end is not None and next_opened and not nested:
                 raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
             next_opened = False
+            seen_close = seen_close or (kind == "close" and not nested)
             if end is None and not nested:
                 closed_at = cur.offset
             if end == "call_close" and nested:
@@ -273,6 +274,8 @@ def read_value(
             torn = torn or cur.offset - closed_at < _TORN
             sink.pause()
         elif kind == "call_open":
+            if (seen_close or seen_call_close) and (yield from _opens_call(cur, markup, key, tag)):
+                raise Reject("another call inside a value", attempted=True, inside=body)
             owed += 1
         elif kind == "call_close" and not nested:
             seen_call_close = True
@@ -292,6 +295,8 @@ def read_value(
                 return "by_call"
         elif kind == "param" and not nested and markup.may_follow(name):
             if way.lenient:
+                if not body and "</" in sink.raw:
+                    raise Reject("value not closed", attempted=True)
                 return "by_next"
             next_opened = markup.distinct
         size = len(tag) if tag and kind != "other" else 1
@@ -446,6 +451,8 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, 
             if is_next and (markup.distinct or not ends):
                 break
             nested += markup.distinct
+        elif kind == "section_open" and closed and tail.is_blank:
+            break
         elif kind in ("close", "loose"):
             found = yield from _closed(cur, markup, key, tag, body=True)
             if lacks and not nested and kind == "close" and found == "param":
@@ -480,12 +487,13 @@ def _skip_closers(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
 
 
 class _Tail:
-    """Remembers whether the text seen last ended a line."""
+    """Remembers whether the text seen last ended a line, and whether any was more than white space."""
 
     def __init__(self) -> None:
-        self.at_line_start = True
+        self.at_line_start = self.is_blank = True
 
     def __call__(self, text: str) -> None:
+        self.is_blank = self.is_blank and not text.strip()
         line = text.rsplit("\n", 1)
         self.at_line_start = not line[-1].strip() and (len(line) > 1 or self.at_line_start)
 

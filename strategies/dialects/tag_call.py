@@ -12,7 +12,16 @@ from strategies.names import resolve_parameter
 from strategies.rawvalue import Kind, Sink
 from strategies.schema import ToolSchema
 
-__all__ = ["CONTAINERS", "PARAMETER_CLOSERS", "PROTOTYPE_KEYS", "TagCall", "parameter_of", "tag_parts", "tools_named"]
+__all__ = [
+    "CONTAINERS",
+    "NOISE",
+    "PARAMETER_CLOSERS",
+    "PROTOTYPE_KEYS",
+    "TagCall",
+    "parameter_of",
+    "tag_parts",
+    "tools_named",
+]
 
 CONTAINERS = frozenset({"parameters", "arguments", "input", "params", "args", "properties"})
 """Tags that may stand around the parameters and mean nothing."""
@@ -31,6 +40,8 @@ _STRAY_CLOSERS = frozenset(
         "</xml>",
     }
 )
+NOISE = frozenset({"</think>"})
+"""What means nothing between parameters."""
 _TAG_NAME = re.compile(r"<(/?)\s*([A-Za-z_][\w.:-]*)\s*(/?)>\Z")
 _PARAMETER = re.compile(
     r"""<(?:parameter|param|arg|argument)(?:\s+name\s*)?\s*=\s*(["']?)([A-Za-z_][\w.:-]*)\1\s*(/?)>\Z"""
@@ -129,6 +140,8 @@ class TagCall:
             return "call_close", ""
         if tag in _STRAY_CLOSERS or name == self.container:
             return "stray_close", ""
+        if tag in NOISE:
+            return "noise", ""
         is_loose = self.sink is not None and self.sink.is_plain and self.is_parameter(name)
         return ("loose", name) if is_loose else ("other", "")
 
@@ -136,6 +149,13 @@ class TagCall:
         if name in self.schema.properties:
             return name not in self.texts or "array" in self.schema.prop(name).types
         return not self.schema.properties
+
+    def next_tool(self, tag: str) -> Tool | None:
+        """The tool whose call the tag opens, if it opens no parameter of this one."""
+        kind, name = self.kind(tag, "")
+        if kind not in ("call_open", "next_call") or self.parameter(name) in self.schema.properties:
+            return None
+        return self.tool if kind == "call_open" else self.context.find(name)
 
     # Names and values
 

@@ -2,7 +2,7 @@
 
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments
-from strategies.dialects.tag_call import PARAMETER_CLOSERS, PROTOTYPE_KEYS, TagCall, parameter_of, tag_parts
+from strategies.dialects.tag_call import NOISE, PARAMETER_CLOSERS, PROTOTYPE_KEYS, TagCall, parameter_of, tag_parts
 from strategies.jsonish import dumps
 from strategies.names import resolve_parameter
 from strategies.rawvalue import (
@@ -27,6 +27,11 @@ def read_parameters(cur: Cursor, call: TagCall, way: Way, arguments: Arguments) 
         if (yield from cur.peek(1)) != "<":
             return
         tag = (yield from cur.tag()) or ""
+        if tag in NOISE:
+            cur.pos += len(tag)
+            continue
+        if call.texts and (yield from _next_call(cur, call, tag)):
+            return
         named = parameter_of(tag)
         parts = None if named else tag_parts(tag)
         if named:
@@ -43,6 +48,20 @@ def read_parameters(cur: Cursor, call: TagCall, way: Way, arguments: Arguments) 
             _empty_value(call, key, arguments)
         else:
             yield from _value(cur, call, key, key if named else written, way, arguments)
+
+
+def _next_call(cur: Cursor, call: TagCall, tag: str) -> Steps:
+    """Whether the tag opens the call of a tool, one of whose own parameters follows."""
+    tool = call.next_tool(tag)
+    if tool is None:
+        return False
+    cur.anchor = start = cur.offset
+    cur.pos += len(tag)
+    yield from cur.ws()
+    parts = tag_parts((yield from cur.tag()) or "") if (yield from cur.peek(1)) == "<" else None
+    cur.back(start)
+    cur.anchor = None
+    return parts is not None and not parts[0] and parts[1] in call.context.schema(tool).properties
 
 
 def _empty_value(call: TagCall, key: str, arguments: Arguments) -> None:
@@ -130,6 +149,9 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
         call.mends.append("call_closer_missing")
         return None
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag is not None and call.last_body is None and (yield from _next_call(cur, call, tag)):
+        call.mends.append("call_closer_missing")
+        return None
     if tag is None or not tag.startswith("</"):
         raise Reject("text between parameters", attempted=True)
     if not call.is_closer(tag):
