@@ -29,6 +29,8 @@ _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _ESCAPES = re.compile(r"""((?:[^\\]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})++)|\\(['\t])|\\""", re.DOTALL)
+_NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
+_PLAIN_DECODER = json.JSONDecoder()
 _PYTHON_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _PYTHON_LETTERS = {
     "\\": "\\",
@@ -495,16 +497,30 @@ class _Reader:
     def _loose_quote(self, position: int) -> int:
         """The one quote from `position` on that can be the end of the value."""
         pattern = self._loose_end
-        found = -1
+        found = stranger = -1
         for match in _QUOTE.finditer(self._text, position):
-            if match.group() != '"' or pattern is None or not pattern.match(self._text, match.end()):
+            if match.group() != '"' or pattern is None:
+                continue
+            if not pattern.match(self._text, match.end()):
+                stranger = match.end() if _NEXT_MEMBER.match(self._text, match.end()) else stranger
                 continue
             if found >= 0:
                 raise JsonFault("inner quotes can be read in several ways")
             found = match.start()
         if found < 0:
             raise JsonFault("string never closed")
+        if stranger >= 0 and self._ends_in_members(stranger):
+            raise JsonFault("inner quotes can be read in several ways")
         return found
+
+    def _ends_in_members(self, position: int) -> bool:
+        """Whether the text goes on with nothing but further members, whatever their names."""
+        members = "{" + self._text[position:].lstrip()[1:]
+        try:
+            _, end = _PLAIN_DECODER.raw_decode(members)
+        except (ValueError, RecursionError):
+            return False
+        return not members[end:].strip("}] \t\r\n")
 
     def _json_text(self, body: str) -> str:
         if "\\" not in body:

@@ -189,6 +189,21 @@ def test_inner_quotes_that_can_be_read_twice_are_a_fault():
         parse(text, closed=True, body_keys=("content",), known_keys=("path", "content"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['{"path":"p","content":"say "hi" now","mode":"w"}', '{"content":"say "hi"","mode":{"a":"b"},"keep":"c"} }'],
+)
+def test_what_may_be_a_further_member_is_not_taken_into_a_value(text):
+    with pytest.raises(JsonFault, match="several"):
+        parse(text, closed=True, body_keys=("content",), known_keys=("path", "content"))
+
+
+def test_members_inside_a_document_are_no_further_members():
+    text = '{"path":"p","content":"{"name": "x", "version": 1}"}'
+    parsed = parse(text, closed=True, body_keys=("content",), known_keys=("path", "content"))
+    assert parsed.value == {"path": "p", "content": '{"name": "x", "version": 1}'}
+
+
 def test_inner_quotes_need_the_one_body_parameter():
     with pytest.raises(JsonFault):
         parse('{"content":"a "b" c"}', closed=True, body_keys=("content", "diff"), known_keys=("content", "diff"))
