@@ -11,7 +11,7 @@ from types import MappingProxyType
 from attrs import frozen
 
 from gateway.core.tools import Tool, ToolSet
-from strategies.schema import ToolSchema
+from strategies.schema import ToolSchema, folded
 
 __all__ = ["Resolved", "acts", "repair_name", "resolve", "resolve_parameter"]
 
@@ -19,7 +19,6 @@ _MAX_NAME = 256
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
 _LITTER = " \t\r\n\"'`“”‘’"
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
-_SEPARATORS = re.compile(r"[-_ ]++")
 _SPELLING = frozenset({"name_case", "name_folded"})
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]++|[0-9]++|[^\W\d_A-Za-z]++")
@@ -132,13 +131,12 @@ def resolve(name: str, tools: ToolSet, *, aliases: bool = True) -> Resolved | No
 
 def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tuple[str, tuple[str, ...]]:
     """The declared, unset parameter that an undeclared `key` means, and the mend; else the key as it is."""
-    if key in schema.properties or len(key) > _MAX_NAME:
+    if not key or key in schema.properties or len(key) > _MAX_NAME:
         return key, ()
-    folded = _folded(key)
-    spelt = [name for name in schema.properties if _folded(name) == folded]
+    spelt = schema.spelt.get(folded(key))
     if spelt:
         return (spelt[0], ("parameter_case",)) if len(spelt) == 1 and spelt[0] not in taken else (key, ())
-    meant = _alias_targets(folded, schema)
+    meant = _alias_targets(folded(key), schema)
     return (meant[0], ("parameter_alias",)) if len(meant) == 1 and meant[0] not in taken else (key, ())
 
 
@@ -153,8 +151,8 @@ def repair_name(name: str, declared: ToolSet, aliases: Mapping[str, str] = _NO_A
         return found.tool.name if _SPELLING.issuperset(found.mends) or not acts(found.tool.name) else None
     if len(name) > _MAX_NAME:
         return None
-    folded = _folded(name)
-    meant = {target for alias, target in aliases.items() if _folded(alias) == folded}
+    spelling = folded(name)
+    meant = {target for alias, target in aliases.items() if folded(alias) == spelling}
     if not meant:
         found = _by_alias(name, declared, ())
     elif len(meant) == 1:
@@ -166,10 +164,10 @@ def acts(name: str) -> bool:
     """Whether a tool of this name may write or execute: as the well-known tools do, else by the words of its name."""
     if len(name) > _MAX_NAME:
         return True
-    folded = _folded(name)
-    if folded in _LOOKING:
+    spelling = folded(name)
+    if spelling in _LOOKING:
         return False
-    return any(word in folded for word in _ACTING_ANYWHERE) or not _ACTING.isdisjoint(
+    return any(word in spelling for word in _ACTING_ANYWHERE) or not _ACTING.isdisjoint(
         word.casefold() for word in _WORD.findall(name)
     )
 
@@ -191,11 +189,7 @@ def _cleaned(name: str) -> str:
     return name.strip(_LITTER).rstrip(":").strip(_LITTER)
 
 
-def _folded(name: str) -> str:
-    return _SEPARATORS.sub("", name).casefold()
-
-
-_FOLDS: tuple[tuple[str, Callable[[str], str]], ...] = (("name_case", str.casefold), ("name_folded", _folded))
+_FOLDS: tuple[tuple[str, Callable[[str], str]], ...] = (("name_case", str.casefold), ("name_folded", folded))
 
 
 def _only(tools: Iterable[Tool]) -> Tool | None:
@@ -205,18 +199,18 @@ def _only(tools: Iterable[Tool]) -> Tool | None:
 
 
 def _by_alias(name: str, tools: ToolSet, mends: tuple[str, ...]) -> Resolved | None:
-    folded = _folded(name)
-    targets = _TARGETS.get(folded)
-    if not targets or any(_folded(tool.name) == folded for tool in tools):
+    spelling = folded(name)
+    targets = _TARGETS.get(spelling)
+    if not targets or any(folded(tool.name) == spelling for tool in tools):
         return None
-    found = _only(tool for tool in tools if _folded(tool.name) in targets)
+    found = _only(tool for tool in tools if folded(tool.name) in targets)
     return Resolved(found, (*mends, "name_alias")) if found is not None else None
 
 
 def _targets() -> Mapping[str, frozenset[str]]:
     return MappingProxyType(
         {
-            _folded(source): frozenset(map(_folded, candidates.split()))
+            folded(source): frozenset(map(folded, candidates.split()))
             for sources, candidates in _TOOL_ALIASES
             for source in sources.split()
         }
@@ -224,23 +218,23 @@ def _targets() -> Mapping[str, frozenset[str]]:
 
 
 _TARGETS = _targets()
-_LOOKING = frozenset(map(_folded, _LOOKING_TOOLS.split()))
+_LOOKING = frozenset(map(folded, _LOOKING_TOOLS.split()))
 _ACTING = frozenset(_ACTING_WORDS.split())
 _ACTING_ANYWHERE = tuple(sorted(word for word in _ACTING if len(word) > 3))
-_GROUPS = tuple(frozenset(map(_folded, group.split())) for group in _PARAMETER_ALIASES)
+_GROUPS = tuple(frozenset(map(folded, group.split())) for group in _PARAMETER_ALIASES)
 _PATH_GROUP = _GROUPS[0]
 _WRITING_GROUP = frozenset(_WRITING_ALIASES.split())
 _SEARCHING_GROUP = frozenset(_SEARCHING_ALIASES.split())
 
 
-def _alias_targets(folded: str, schema: ToolSchema) -> list[str]:
-    groups = [group for group in _groups_of(schema) if folded in group]
-    return [name for name in schema.properties if any(_folded(name) in group for group in groups)]
+def _alias_targets(spelling: str, schema: ToolSchema) -> list[str]:
+    words = {word for group in _groups_of(schema) if spelling in group for word in group}
+    return [name for word in words for name in schema.spelt.get(word, ())]
 
 
 def _groups_of(schema: ToolSchema) -> Iterable[frozenset[str]]:
     yield from _GROUPS
-    if any(_folded(name) in _PATH_GROUP for name in schema.properties):
+    if not _PATH_GROUP.isdisjoint(schema.spelt):
         yield _WRITING_GROUP
     if any(word in schema.name.casefold() for word in _SEARCH_WORDS):
         yield _SEARCHING_GROUP

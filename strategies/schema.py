@@ -3,6 +3,7 @@
 The facts come from `schema_document`, the values from `schema_values`; this module is what dialects and strategies use.
 """
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +16,9 @@ from strategies.jsonish import JsonFault, loads_strict, parse
 from strategies.schema_document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
 from strategies.schema_values import Value, Walk, from_markup, judged, read_text, unique
 
-__all__ = ["BODY_PARAMETERS", "Adapted", "Prop", "ToolSchema", "Value", "from_markup", "schema_of"]
+__all__ = ["BODY_PARAMETERS", "Adapted", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
 
+_SEPARATORS = re.compile(r"[-_ ]++")
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
 _BARE = frozenset({"code", "command", "input", "query"})
 _PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
@@ -36,10 +38,15 @@ def _unwrapped(schema: Schema) -> Schema:
     return inner if isinstance(inner, Mapping) and not schema.get("properties") else schema
 
 
+def folded(name: str) -> str:
+    """The name without case and separators, which models mix up."""
+    return _SEPARATORS.sub("", name).casefold()
+
+
 class ToolSchema:
     """The parameters of one tool: reading, converting and checking their values."""
 
-    __slots__ = ("_views", "body_keys", "document", "name", "properties", "required", "root")
+    __slots__ = ("_spelt", "_views", "body_keys", "document", "name", "properties", "required", "root")
 
     def __init__(self, tool: Tool) -> None:
         self.name = tool.name
@@ -54,6 +61,16 @@ class ToolSchema:
         self.body_keys: tuple[str, ...] = tuple(
             name for name, prop in self.properties.items() if prop.body and prop.is_string
         )
+        self._spelt: dict[str, list[str]] | None = None
+
+    @property
+    def spelt(self) -> Mapping[str, Sequence[str]]:
+        """The parameters by their names without case and separators."""
+        if self._spelt is None:
+            self._spelt = {}
+            for name in self.properties:
+                self._spelt.setdefault(folded(name), []).append(name)
+        return self._spelt
 
     @property
     def view(self) -> Schema:
