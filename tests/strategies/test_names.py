@@ -112,10 +112,10 @@ def test_search_tools_have_aliases_of_their_own():
     assert resolve_parameter("query", schema("pattern", tool="grep"), ()) == ("pattern", ("parameter_alias",))
 
 
-@pytest.mark.parametrize("written", ["Path", "filePath"])
 def test_a_key_of_no_name_means_no_parameter():
     assert resolve_parameter("", schema("_"), ()) == ("", ())
 
 
+@pytest.mark.parametrize("written", ["Path", "filePath"])
 def test_a_parameter_that_is_set_is_not_set_again(written):
     assert resolve_parameter(written, schema("path"), {"path"}) == (written, ())
