@@ -1,4 +1,4 @@
-"""Cline 3 with tools in its system prompt: it trims every value, so a file's outer white space cannot be said.
+"""Cline 3 with tools in its system prompt: it trims every value, so nobody can tell it how a file begins or ends.
 
 It undoes entities in files and diffs, but nothing is written with entities for it.
 """

@@ -1,6 +1,6 @@
 """One client of tags and the tools of its prompt: what the model may mean, and how that is said to the client."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +12,7 @@ from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import PromptTool, prompt_tools
 from strategies.clients.sight import Rules, Seen, keep_entities, see
 from strategies.registry import known
+from strategies.schema import BODY_PARAMETERS
 
 __all__ = ["TextClient", "text_client"]
 
@@ -45,7 +46,7 @@ class TextClient:
         children = [self._child(tool.name, key, text) for key, text in pairs]
         rendered = "\n".join((f"<{tool.name}>", *children, f"</{tool.name}>"))
         seen = self.see(rendered)
-        meant = seen is not None and seen.name == tool.name and seen.values == dict(pairs)
+        meant = seen is not None and seen.name == tool.name and seen.values == self._as_read(pairs)
         return rendered if meant and seen is not None and seen.end == len(rendered) else None
 
     def reads(self, text: str, name: str, arguments: Mapping[str, Any]) -> bool:
@@ -57,6 +58,11 @@ class TextClient:
     def see(self, text: str) -> Seen | None:
         """The first call that the client itself finds in a text."""
         return see(text, self.rules, self._names, self._parameters)
+
+    def _as_read(self, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """The values as far as the client can be told them: to it, no document it trims ends in a line break."""
+        trimmed = BODY_PARAMETERS - self.rules.keeps
+        return {key: text.rstrip("\r\n") if key in trimmed else text for key, text in pairs}
 
     def _child(self, tool: str, key: str, text: str) -> str:
         if self.profile.escapes and (tool, key) in self.rules.decodes:

@@ -224,7 +224,7 @@ def test_roo_gets_the_forms_its_tools_take(name, arguments, params):
         ("ask_followup_question", {"question": "Which?"}),
         ("ask_followup_question", {"question": "Which?", "suggestions": ["<b>"]}),
         ("use_mcp_tool", {"server_name": "s", "tool_name": "t", "arguments": "not JSON"}),
-        ("attempt_completion", {"result": "done\n"}),
+        ("attempt_completion", {"result": " done"}),
     ],
 )
 def test_what_the_tags_cannot_say_is_left_alone_and_counted(name, arguments):
@@ -285,8 +285,8 @@ def call(rng: random.Random, client: str) -> Any:
     )
 
 
-def meant(name: str, arguments: dict[str, Any], params: dict[str, str]) -> bool:
-    """Whether what the client carries out is the very same."""
+def meant(client: str, name: str, arguments: dict[str, Any], params: dict[str, str]) -> bool:
+    """Whether what the client carries out is the very same, but for last line breaks that it takes from any call."""
     if name == "read_file" and "args" in params:
         found = re.fullmatch(r"<file>\n<path>(.*)</path>\n</file>", params["args"], re.DOTALL)
         return found is not None and unescaped_once(found[1]) == arguments["path"]
@@ -295,6 +295,8 @@ def meant(name: str, arguments: dict[str, Any], params: dict[str, str]) -> bool:
         "write_to_file": {"line_count": params.get("line_count")},
     }
     said = {key: {True: "true"}.get(value, value) for key, value in arguments.items()}
+    for key in ("diff", "command", "result", *(["content"] if client == "cline" else [])):
+        said = {**said, key: said[key].rstrip("\r\n")} if key in said else said
     expected = {**added.get(name, {}), **said}
     return {key: value for key, value in expected.items() if value is not None} == params
 
@@ -315,9 +317,23 @@ def test_every_call_arrives_as_it_was_meant_or_is_left_alone_and_counted(client,
             continue
         found = uses(client, content, model)
         assert [use.name for use in found] == [name], (text, content)
-        assert meant(name, arguments, found[0].params), (text, content)
+        assert meant(client, name, arguments, found[0].params), (text, content)
         arrived += 1
     assert arrived > 100
+
+
+def test_a_file_reaches_a_client_that_trims_its_last_line_break_but_not_one_that_begins_in_blanks():
+    told = answer("cline", fence("write_to_file", {"path": "a.py", "content": "x = 1\n"}))[0]
+    assert uses("cline", told)[0].params["content"] == "x = 1"
+    told = answer("cline", fence("execute_command", {"command": "ls\n", "requires_approval": True}))[0]
+    assert uses("cline", told)[0].params["command"] == "ls"
+    for content in ("  x\n", "x ", "\nx"):
+        left = fence("write_to_file", {"path": "a.py", "content": content})
+        assert answer("cline", left)[0] == left
+    assert (
+        uses("roo", answer("roo", fence("write_to_file", {"path": "a", "content": "x\n"}))[0])[0].params["content"]
+        == "x\n"
+    )
 
 
 # Who is asking
