@@ -25,9 +25,22 @@ _VALUE = r"(?:[^\s\"',;&\\]|\\(?![\\\"nrt]))+"
 """A secret ends where JSON, which may be nested in JSON, goes on: at an escaped quote or the end of a line."""
 _QUOTE = r"(?:\\{1,7}[\"']|[\"'])?"
 _BEARER = re.compile(rf"(\b(?:bearer|basic) +){_VALUE}", re.IGNORECASE)
-_VENDOR_KEY = re.compile(r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))(?:sk|pk|ghp|hf|xai|gsk)[-_][A-Za-z0-9_-]{8,}")
-_SUSPECT = re.compile(r"[btkpsghx](?:earer|asic|ey|oken|assw|ecret|[kf][-_]|hp[-_]|ai[-_]|sk[-_])", re.IGNORECASE)
-"""What any of the patterns needs, told by its first letters; most texts have nothing of it."""
+_VENDOR_KEY = re.compile(
+    r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))(?:"
+    r"(?:sk|pk|gh[oprsu]|github_pat|glpat|hf|xai|gsk|xox[abeoprs])[-_][A-Za-z0-9_-]{8,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}"
+    r"|eyJ[A-Za-z0-9_-]{16,}(?:\.[A-Za-z0-9_-]+){0,2})"
+)
+_PRIVATE_KEY = re.compile(
+    r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----).*?(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_SIGNS = ("AKIA", "ASIA", "AIza", "eyJ")
+"""How keys begin whose first letters are too frequent to be searched for one by one."""
+_SUSPECT = re.compile(
+    r"[btkpsghx](?:earer|asic|ey|oken|assw|ecret|[kf][-_]|h[oprsu][-_]|ithub_pat|lpat|ox[abeoprs][-_]|ai[-_]|sk[-_])",
+    re.IGNORECASE,
+)
+"""What any of the other patterns needs, told by its first letters; most texts have nothing of it."""
 _SUSPECT_SMALL = re.compile(_SUSPECT.pattern)
 """The same for small letters, five times as fast."""
 _PAIR = re.compile(rf"((?:api[-_]?key|token|password|secret){_QUOTE}[=:] ?{_QUOTE}){_VALUE}", re.IGNORECASE)
@@ -36,7 +49,7 @@ _PAIR = re.compile(rf"((?:api[-_]?key|token|password|secret){_QUOTE}[=:] ?{_QUOT
 class Redactor:
     """Knows the secrets by value, the names they go by, and what keys look like."""
 
-    __slots__ = ("_keys", "_known", "_secrets")
+    __slots__ = ("_keys", "_known", "_secrets", "_signs")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: dict[str, str] = {}
@@ -44,6 +57,7 @@ class Redactor:
         self._keys: dict[str, tuple[str, bool]] = {}
         """Names of fields: how each is written, and whether it names a secret."""
         self._secrets = sorted({word for word in secrets if len(word) >= _SHORTEST_SECRET}, key=len, reverse=True)
+        self._signs = (*self._secrets, *_SIGNS)
 
     def text(self, raw: str) -> str:
         """The text with every secret in it replaced, and not too long for a line."""
@@ -64,11 +78,12 @@ class Redactor:
             raw = raw.replace(word, REDACTED)
         raw = _BEARER.sub(rf"\1{REDACTED}", raw)
         raw = _PAIR.sub(rf"\1{REDACTED}", raw)
+        raw = _PRIVATE_KEY.sub(rf"\1{REDACTED}", raw)
         return _VENDOR_KEY.sub(REDACTED, raw)
 
     def _is_suspect(self, raw: str) -> bool:
-        for word in self._secrets:
-            if word in raw:
+        for sign in self._signs:
+            if sign in raw:
                 return True
         found = _SUSPECT_SMALL.search(raw.lower()) if raw.isascii() else _SUSPECT.search(raw)
         return found is not None
