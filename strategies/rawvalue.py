@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments
@@ -229,79 +229,152 @@ def read_value(
 
     The cursor then stands behind the parameter's closer, or at the tag that ended the value in its place.
     """
-    nested = skipped = inner = inner_calls = owed = 0
     nests = nests and (yield from _begins_markup(cur))
-    next_opened = False
-    seen_nested = seen_call_close = seen_close = torn = False
-    closed_at = -_TORN
+    value = _Value(cur=cur, markup=markup, key=key, body=body, way=way, sink=sink, nests=nests)
     while True:
         if not (yield from cur.until("<", sink)):
-            raise _unclosed(cur, way, body=body, nested=seen_nested, call_close=seen_call_close, torn=torn)
+            raise value.unclosed()
         tag = yield from cur.tag()
         if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
             tag = markup.stub
-        kind, name = markup.kind(tag, key) if tag else ("other", "")
-        if nests and tag == f"<{key}>":
-            kind, inner = "other", inner + 1
-        elif inner and tag == f"</{key}>":
-            kind, inner = "other", inner - 1
-        elif nests and kind == "call_open":
-            kind, inner_calls = "other", inner_calls + 1
-        elif inner_calls and kind == "call_close":
-            kind, inner_calls = "other", inner_calls - 1
-        if kind in ("close", "loose"):
-            end = yield from _closed(cur, markup, key, tag, body=body)
-            if end is not None and kind == "loose" and end == "end":
-                end = None
-            if end is not None and next_opened and not nested:
-                raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
-            next_opened = False
-            seen_close = seen_close or (kind == "close" and not nested)
-            if end is None and not nested:
-                closed_at = cur.offset
-            if end == "call_close" and nested:
-                nested, owed = nested - 1, owed + 1
-            elif end == "call_close" and body and skipped < way.skip:
-                skipped += 1
-            elif end is not None and not (end == "param" and nested):
-                cur.pos += len(tag)
-                return "closed" if kind == "close" else "loose"
-        elif kind == "call_open" and not way.flat and (yield from _opens_call(cur, markup, key, tag)):
-            if not body:
-                raise Reject("opener inside a value", attempted=True)
-            nested += 1
-            seen_nested = True
-            torn = torn or cur.offset - closed_at < _TORN
-            sink.pause()
-        elif kind == "call_open":
-            if (seen_close or seen_call_close) and (yield from _opens_call(cur, markup, key, tag)):
-                raise Reject("another call inside a value", attempted=True, inside=body)
-            owed += 1
-        elif kind == "call_close" and not nested:
-            seen_call_close = True
-            if way.lenient:
-                return "by_call"
-            if owed:
-                owed -= 1
-            elif (yield from (_call_follows if body else _ends_here)(cur, markup, key, tag)):
-                raise Reject("value not closed", again=True, hint=Way(flat=way.flat, lenient=True), attempted=True)
-        elif kind == "section_close" and not nested:
-            seen_call_close = True
-            if way.lenient:
-                return "by_call"
-        elif kind == "stray_close" and not nested and not (yield from _text_follows(cur, tag)):
-            seen_call_close = True
-            if way.lenient:
-                return "by_call"
-        elif kind == "param" and not nested and markup.may_follow(name):
-            if way.lenient:
-                if not body and "</" in sink.raw:
-                    raise Reject("value not closed", attempted=True)
-                return "by_next"
-            next_opened = markup.distinct
+        kind = value.kind(tag) if tag else "other"
+        if tag and kind in ("close", "loose"):
+            ended = yield from value.at_closer(tag, kind)
+        elif tag and kind == "call_open":
+            ended = yield from value.at_call(tag)
+        elif tag and kind != "other" and not value.nested:
+            ended = yield from value.at_end_of_call(tag, kind)
+        else:
+            ended = ""
+        if ended:
+            return ended
         size = len(tag) if tag and kind != "other" else 1
         sink(cur.text[cur.pos : cur.pos + size])
         cur.pos += size
+
+
+@define(kw_only=True)
+class _Value:
+    """One value while it is read, and what was seen in it; each step says how it ended, or nothing."""
+
+    cur: Cursor
+    markup: Markup
+    key: str
+    body: bool
+    way: Way
+    sink: Sink
+    nests: bool
+    nested: int = 0
+    """Calls that are open inside it."""
+    _seen_nested: bool = False
+    _owed: int = 0
+    """Closers of calls that belong to openers inside it."""
+    _skipped: int = 0
+    """Ends that were passed over, as this way asks."""
+    _inner: int = 0
+    _inner_calls: int = 0
+    """Openers inside markup that are like its own, or like its call's."""
+    _next_opened: bool = False
+    """A parameter that may follow was opened without an end before it."""
+    _seen_close: bool = False
+    _seen_call_close: bool = False
+    _torn: bool = False
+    """A call opens so near behind a closer that the closer was the value's."""
+    _closed_at: int = -_TORN
+
+    def kind(self, tag: str) -> Kind:
+        """What the tag is here: in markup, the tags of openers inside it are none."""
+        kind = self.markup.kind(tag, self.key)[0]
+        if not self.nests:
+            return kind
+        if tag == f"<{self.key}>":
+            self._inner += 1
+        elif self._inner and tag == f"</{self.key}>":
+            self._inner -= 1
+        elif kind == "call_open":
+            self._inner_calls += 1
+        elif self._inner_calls and kind == "call_close":
+            self._inner_calls -= 1
+        else:
+            return kind
+        return "other"
+
+    def at_closer(self, tag: str, kind: Kind) -> Steps:
+        """The value's own closer, or one like it: its end if the call goes on or ends behind it."""
+        end = yield from _closed(self.cur, self.markup, self.key, tag, body=self.body)
+        if kind == "loose" and end == "end":
+            end = None
+        if end is not None and self._next_opened and not self.nested:
+            raise self._not_closed(flat=self.way.flat)
+        self._next_opened = False
+        if not self.nested:
+            self._seen_close = self._seen_close or kind == "close"
+            self._closed_at = self.cur.offset if end is None else self._closed_at
+        if end == "call_close" and self.nested:
+            self.nested, self._owed = self.nested - 1, self._owed + 1
+        elif end == "call_close" and self.body and self._skipped < self.way.skip:
+            self._skipped += 1
+        elif end is not None and not (end == "param" and self.nested):
+            self.cur.pos += len(tag)
+            return "closed" if kind == "close" else "loose"
+        return ""
+
+    def at_call(self, tag: str) -> Steps:
+        """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""
+        opens = yield from _opens_call(self.cur, self.markup, self.key, tag)
+        if opens and not self.way.flat:
+            if not self.body:
+                raise Reject("opener inside a value", attempted=True)
+            self.nested += 1
+            self._seen_nested = True
+            self._torn = self._torn or self.cur.offset - self._closed_at < _TORN
+            self.sink.pause()
+            return ""
+        if opens and (self._seen_close or self._seen_call_close):
+            raise Reject("another call inside a value", attempted=True, inside=self.body)
+        self._owed += 1
+        return ""
+
+    def at_end_of_call(self, tag: str, kind: Kind) -> Steps:
+        """What ends the call or opens the next parameter, with no closer before it."""
+        if kind == "param":
+            return self._at_parameter(tag)
+        if kind == "stray_close" and (yield from _text_follows(self.cur, tag)):
+            return ""
+        if kind not in ("call_close", "section_close", "stray_close"):
+            return ""
+        self._seen_call_close = True
+        if self.way.lenient:
+            return "by_call"
+        if kind == "call_close" and self._owed:
+            self._owed -= 1
+        elif kind == "call_close":
+            is_end = _call_follows if self.body else _ends_here
+            if (yield from is_end(self.cur, self.markup, self.key, tag)):
+                raise self._not_closed(flat=self.way.flat)
+        return ""
+
+    def _at_parameter(self, tag: str) -> str:
+        if not self.markup.may_follow(self.markup.kind(tag, self.key)[1]):
+            return ""
+        if not self.way.lenient:
+            self._next_opened = self.markup.distinct
+            return ""
+        if not self.body and "</" in self.sink.raw:
+            raise Reject("value not closed", attempted=True)
+        return "by_next"
+
+    def unclosed(self) -> Reject:
+        """The answer ended inside the value: which other way may still find its end."""
+        if not self.cur.cut and self._seen_nested and not self.way.flat and not self._torn:
+            return Reject("value not closed", again=True, hint=Way(flat=True, skip=self.way.skip), attempted=True)
+        if not self.cur.cut and not self.way.lenient and self._seen_call_close:
+            return self._not_closed(flat=not self._torn)
+        return Reject("value not closed", attempted=True, inside=self.body)
+
+    def _not_closed(self, *, flat: bool) -> Reject:
+        """To be read again as a value whose closer is missing."""
+        return Reject("value not closed", again=True, hint=Way(flat=flat, lenient=True), attempted=True)
 
 
 def _begins_markup(cur: Cursor) -> Steps:
@@ -312,16 +385,6 @@ def _begins_markup(cur: Cursor) -> Steps:
     cur.back(start)
     cur.anchor = None
     return begins
-
-
-def _unclosed(cur: Cursor, way: Way, *, body: bool, nested: bool, call_close: bool, torn: bool) -> Reject:
-    """The answer ended inside the value: which other way may still find its end."""
-    again = not cur.cut
-    if again and nested and not way.flat and not torn:
-        return Reject("value not closed", again=True, hint=Way(flat=True, skip=way.skip), attempted=True)
-    if again and not way.lenient and call_close:
-        return Reject("value not closed", again=True, hint=Way(flat=not torn, lenient=True), attempted=True)
-    return Reject("value not closed", attempted=True, inside=body)
 
 
 def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> Steps:
