@@ -17,6 +17,7 @@ from attrs import frozen
 
 from gateway.core.tools import Tool
 from strategies.documentation import json_lines, tool_document
+from strategies.names import resolve_parameter
 from strategies.prompts import shielded
 from strategies.samples import sample_arguments
 from strategies.schema import ToolSchema, schema_of
@@ -208,7 +209,7 @@ def _child(tag: str, key: str, value: object, schema: ToolSchema) -> _Child:
     text = value if isinstance(value, str) else _MARKUP_IN_JSON.sub(_escaped, _json(value))
     is_body = schema.prop(key).body
     fault = _fault(key, value, text, schema)
-    if isinstance(value, str) and not _stands_bare(text, is_body, {tag, key, *schema.properties}):
+    if isinstance(value, str) and not _stands_bare(text, is_body, {tag, key}, schema):
         return _Child(f"<{key}><![CDATA[{text}]]></{key}>", fault)
     wrap = "\n" if is_body and "\n" in text else ""
     return _Child(f"<{key}>{wrap}{text}{wrap}</{key}>", fault)
@@ -229,10 +230,11 @@ def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None
     return None
 
 
-def _stands_bare(text: str, is_body: bool, names: Set[str]) -> bool:
+def _stands_bare(text: str, is_body: bool, names: Set[str], schema: ToolSchema) -> bool:
     """Reading it gives the same characters without a shield."""
-    if any(match[1] in names for match in _ANY_TAG.finditer(text)):
-        return False
+    for name in {match[1] for match in _ANY_TAG.finditer(text)}:
+        if name in names or resolve_parameter(name, schema, ())[0] in schema.properties:
+            return False
     if not is_body and "</" in text:
         return False  # short values are also closed by tags that only resemble their own
     if is_body and (text.endswith("\r") or (text.lstrip().startswith("```") and "\n" in text)):

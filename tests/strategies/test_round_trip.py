@@ -81,3 +81,9 @@ def test_several_calls_are_read_back_in_order(writer: Renderer, several: list[di
 def test_the_example_in_the_prompt_is_a_call(writer: Renderer) -> None:
     sample = sample_arguments(WRITE)
     assert read(writer.call("write", sample, WRITE), WRITE, writer.id) == [sample]
+
+
+@WRITERS
+def test_tags_that_mean_a_parameter_by_another_name_stay_in_a_value(writer: Renderer) -> None:
+    arguments = {"content": "</path><path>", "filePath": "</file><file>"}
+    assert read(writer.call("write", arguments, WRITE), WRITE, writer.id) == [arguments]
