@@ -337,16 +337,20 @@ class Reader:
         if is_example or is_draft:
             self._pending = _Pending(kind="open", events=[], is_example=is_example)
 
+    def _passes_on(self, pending: _Pending) -> bool:
+        """Take the white space behind what was held, or let go of it where it made no call; whether either was done."""
+        blanks = len(self._buf) - len(self._buf.lstrip())
+        if blanks:
+            self._text(blanks)
+        elif not pending.calls:
+            self._settle_pending(accept=False)
+        return blanks > 0 or not pending.calls
+
     def _step_behind_call(self, pending: _Pending) -> bool:
         """Behind calls in the text: prose makes announced ones examples, an answer behind reasoning makes drafts."""
+        if self._passes_on(pending):
+            return True
         buf = self._buf
-        at = len(buf) - len(buf.lstrip())
-        if at:
-            self._text(at)
-            return True
-        if not pending.calls:
-            self._settle_pending(accept=False)
-            return True
         if self._may_begin_now():
             return False
         marker = self._lexicon.at(buf, 0)
@@ -692,14 +696,9 @@ class Reader:
 
     def _step_draft(self, pending: _Pending, closer: str) -> bool:
         """After a call inside open reasoning: it was one if nothing but its end or another call follows."""
+        if self._passes_on(pending):
+            return True
         buf = self._buf
-        at = len(buf) - len(buf.lstrip())
-        if at:
-            self._text(at)
-            return True
-        if not pending.calls:
-            self._settle_pending(accept=False)
-            return True
         if not self._eof and len(buf) < len(closer) and closer.startswith(buf):
             return False
         if not pending.closed and buf.startswith(closer):
