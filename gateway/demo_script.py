@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from gateway.core.tools import Tool
+from gateway.wire.openai_chat import declared_tool
 from strategies.prompts import MARKER
 from strategies.samples import sample_arguments
 
@@ -161,25 +162,13 @@ def _offered(body: Mapping[str, Any], messages: Iterable[Mapping[str, Any]]) -> 
         return []
     declared = body.get("tools")
     if isinstance(declared, list) and declared:
-        return [tool for tool in map(_declared, declared) if tool is not None]
+        return [tool for tool in map(declared_tool, declared) if tool is not None]
     return [
         tool
         for message in messages
         if message.get("role") in ("system", "developer")
         for tool in _described(_text(message.get("content"))[:_MAX_SYSTEM_CHARS])
     ]
-
-
-def _declared(entry: object) -> Tool | None:
-    function = entry.get("function") if isinstance(entry, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        return None
-    parameters, description = function.get("parameters"), function.get("description")
-    return Tool(
-        name=function["name"],
-        description=description if isinstance(description, str) else "",
-        parameters=parameters if isinstance(parameters, dict) else {},
-    )
 
 
 def _described(system: str) -> list[Tool]:
@@ -220,7 +209,7 @@ def _choices(line: str) -> dict[str, Any]:
 
 def _from_json(line: str) -> list[Tool]:
     try:
-        tool = _declared(json.loads(line))
+        tool = declared_tool(json.loads(line))
     except (ValueError, RecursionError):
         return []
     return [tool] if tool is not None else []
