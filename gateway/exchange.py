@@ -32,7 +32,7 @@ from gateway.wire.chat_chunks import (
     token_counts,
     usage_chunk,
 )
-from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode
+from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, says_nothing
 from strategies.base import Attempt, Prepared
 from strategies.mapped import Translation, translation_of
 from strategies.reader import CUT_REASONS
@@ -99,6 +99,8 @@ class StreamExchange:
         while data and not self.finished:
             size = self._feed_run(data) or self._feed_events(data)
             data = data[size:]
+        if self.finished and self._done is None and self.facts.failure is None:
+            self._out.append(self._decoder.owed(data))
         return self._take()
 
     def finish(self, error: GatewayError | None = None) -> bytes:
@@ -227,7 +229,7 @@ class StreamExchange:
     def _read(self, events: list[SseEvent]) -> None:
         for raw, data in events:
             if data is None:
-                if raw.startswith(b":"):
+                if says_nothing(raw):
                     self._push(Slot(raw, b""))
             elif data == DONE:
                 self.finished = True
@@ -413,7 +415,8 @@ class StreamExchange:
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
         if self._due is not None:
-            self._done = raw
+            # Nothing is read any more, so a line feed that was cut off is not waited for.
+            self._done = raw + b"\n" if raw.endswith(b"\r\n\r") else raw
             return
         for voice in self._voices.values():
             if not voice.finished:

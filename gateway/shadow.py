@@ -83,7 +83,7 @@ class UntouchedStream:
     @property
     def at_boundary(self) -> bool:
         """The bytes so far end an event, or there are none: a comment may be sent."""
-        return not self._tail or self._tail.endswith((b"\n\n", b"\n\r\n"))
+        return not self._tail or self._tail.endswith((b"\n\n", b"\n\r\n", b"\r\r"))
 
     @property
     def verdict(self) -> DryVerdict | None:

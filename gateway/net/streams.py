@@ -126,7 +126,7 @@ class _Stream:
         if self._rest:
             data, self._rest = self._rest + data, b""
         end = data.rfind(b"\n\n") + 2
-        if end < 2:
+        if end < 2 or b"\r" in data[end:]:  # behind other line ends whole events may stand
             return data
         self._rest = data[end:]
         return data[:end]

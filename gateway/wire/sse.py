@@ -1,12 +1,13 @@
 """Server-sent events over bytes: cut anywhere, ended by LF, CR or CRLF, with or without a byte order mark.
 
-The decoder keeps each event's own bytes, so that an event nobody has to change goes on as it came. Bounds: an event
+The decoder keeps each event's own bytes, so that an event nobody has to change goes on as it came: all of them joined
+are the input, but for a byte order mark in front and the blank line that the last event may lack. Bounds: an event
 longer than `max_event_bytes` raises `EventTooLong`; work is linear, as no byte is searched twice.
 """
 
 import re
 
-__all__ = ["DONE", "EventTooLong", "SseDecoder", "SseEvent", "encode"]
+__all__ = ["DONE", "EventTooLong", "SseDecoder", "SseEvent", "encode", "says_nothing"]
 
 SseEvent = tuple[bytes, bytes | None]
 """An event's own bytes, its blank line included, and its data; None where it has none (a comment, say)."""
@@ -15,6 +16,7 @@ DONE = b"[DONE]"
 _BOM = b"\xef\xbb\xbf"
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
+_NO_FIELD = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+)*+")
 
 
 class EventTooLong(ValueError):
@@ -24,7 +26,7 @@ class EventTooLong(ValueError):
 class SseDecoder:
     """Turns bytes into events."""
 
-    __slots__ = ("_buffer", "_has_cr", "_max", "_scanned", "_skip_lf", "_started")
+    __slots__ = ("_buffer", "_has_cr", "_max", "_may_owe_lf", "_scanned", "_started")
 
     def __init__(self, max_event_bytes: int) -> None:
         self._max = max_event_bytes
@@ -33,7 +35,8 @@ class SseDecoder:
         self._started = False
         self._has_cr = False
         """A carriage return is among what is waiting: any line end may come."""
-        self._skip_lf = False
+        self._may_owe_lf = False
+        """The last event ended in a carriage return, of which a line feed may be the other half."""
 
     @property
     def pending(self) -> bool:
@@ -41,22 +44,34 @@ class SseDecoder:
         return bool(self._buffer)
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        if self._skip_lf and data:
-            data = data.removeprefix(b"\n")
-            self._skip_lf = False
+        events: list[SseEvent] = []
+        if lf := self.owed(data):
+            events.append((lf, None))
+            data = data[1:]
         self._buffer += data
         if not self._started and not self._start():
-            return []
+            return events
         self._has_cr = self._has_cr or b"\r" in data
-        return self._split_any() if self._has_cr else self._split_lf()
+        return (self._split_any if self._has_cr else self._split_lf)(events)
+
+    def owed(self, data: bytes) -> bytes:
+        """The line feed, at the beginning of what comes next, that ends the last line of an event given out before.
+
+        The event did not wait for it, as a carriage return may be all of a line's end.
+        """
+        if not self._may_owe_lf or not data:
+            return b""
+        self._may_owe_lf = False
+        return b"\n" if data.startswith(b"\n") else b""
 
     def finish(self) -> list[SseEvent]:
         """The last event, completed with the blank line it lacks."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         if not rest.strip(b"\r\n"):
-            return []
-        ended = rest + (b"\n" if rest.endswith((b"\n", b"\r")) else b"\n\n")
+            return [(rest, None)] if rest else []
+        # Behind a carriage return one line feed would be its other half, not a line of its own.
+        ended = rest + (b"\n" if rest.endswith(b"\n") else b"\n\n")
         return [(ended, _data(rest))]
 
     def _start(self) -> bool:
@@ -68,14 +83,13 @@ class SseDecoder:
         self._started = True
         return True
 
-    def _split_lf(self) -> list[SseEvent]:
+    def _split_lf(self, events: list[SseEvent]) -> list[SseEvent]:
         buffer = self._buffer
         end = buffer.rfind(b"\n\n", self._scanned)
         if end < 0:
-            return self._wait([])
+            return self._wait(events)
         whole = bytes(buffer[: end + 2])
         del buffer[: end + 2]
-        events: list[SseEvent] = []
         for event in whole[:-2].split(b"\n\n"):
             if len(event) > self._max:
                 raise EventTooLong(f"an event of {len(event)} bytes")
@@ -85,8 +99,7 @@ class SseDecoder:
                 events.append((event + b"\n\n", _data(event)))
         return self._wait(events)
 
-    def _split_any(self) -> list[SseEvent]:
-        events: list[SseEvent] = []
+    def _split_any(self, events: list[SseEvent]) -> list[SseEvent]:
         buffer = self._buffer
         start = 0
         while match := _END.search(buffer, max(start, self._scanned)):
@@ -96,7 +109,7 @@ class SseDecoder:
             start = match.end()
             self._scanned = 0
             if start == len(buffer) and buffer[-1:] == b"\r":
-                self._skip_lf = True
+                self._may_owe_lf = True
         del buffer[:start]
         self._has_cr = bool(buffer)
         return self._wait(events)
@@ -116,6 +129,11 @@ def _data(event: bytes) -> bytes | None:
         if line.startswith(b"data:") or line == b"data"
     ]
     return b"\n".join(lines) if lines else None
+
+
+def says_nothing(raw: bytes) -> bool:
+    """Whether an event has no field at all: comments and blank lines, which no client makes anything of."""
+    return _NO_FIELD.fullmatch(raw) is not None
 
 
 def encode(data: bytes) -> bytes:

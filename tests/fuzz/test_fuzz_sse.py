@@ -61,5 +61,7 @@ def test_events_do_not_depend_on_the_cuts_and_lose_nothing() -> None:
         said = [event for _, event in whole if event is not None]
         assert said == [event for _, event in found if event is not None]
         for lines in (whole, found):
-            kept = b"".join(raw for raw, _ in lines).replace(b"\r", b"").replace(b"\n", b"")
-            assert kept == data.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"").replace(b"\n", b"")
+            kept = b"".join(raw for raw, _ in lines)
+            came = data.removeprefix(b"\xef\xbb\xbf")
+            assert kept.startswith(came)
+            assert kept.removeprefix(came) in (b"", b"\n", b"\n\n")

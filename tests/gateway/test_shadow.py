@@ -322,7 +322,7 @@ def test_a_line_without_end_goes_through() -> None:
     assert stream.facts.failure == "upstream_bad_reply"
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_comments_may_be_sent_between_events_only(end: bytes) -> None:
     data = event({"content": "Hi"}).replace(b"\n", end)
     stream = UntouchedStream(beside())

@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from tests.support.client import TOOLS, ask, chat, get
+from tests.support.event_source import ENDS, dispatched
 from tests.support.faulty_upstream import (
     DONE,
     STREAM_HEAD,
@@ -324,6 +325,28 @@ async def test_u15_every_line_end_is_understood(gateway, upstream, client, tools
     assert got.content == "hello world"
     assert got.is_done
     assert not got.body.startswith(b"\xef\xbb\xbf")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("as_asked", ["passthrough", "read", "dry_run", "relayed"])
+async def test_u15_no_byte_is_lost_between_the_halves_of_a_line_end(gateway, upstream, client, as_asked, end):
+    clean = b"".join((b": hi\n\n", text("hello "), text("world"), FINISH, DONE))
+    written = clean.replace(b"\n", end)
+
+    async def script(connection, _received):
+        await connection.send(STREAM_HEAD)
+        for piece in written.replace(b"\r", b"\r|").split(b"|"):
+            await connection.send(piece)
+            await asyncio.sleep(0.005)  # so that the pieces come one by one
+
+    upstream.script = script
+    running = await gateway(upstream.url, TRANSFORM_MODE="dry_run" if as_asked == "dry_run" else "full")
+    body = asked(None if as_asked == "passthrough" else TOOLS)
+    path = "/v1/completions" if as_asked == "relayed" else "/v1/chat/completions"
+    async with client.post(running.url + path, json=body) as response:
+        got = await response.read()
+    assert got == written
+    assert dispatched(got) == dispatched(clean)
 
 
 @STREAMS

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.wire.sse import EventTooLong, SseDecoder
+from tests.support.event_source import cuts, dispatched, joined_by
 
 LONG = b"data: " + b"x" * 40
 
@@ -33,3 +34,40 @@ def test_several_data_lines_are_one_text(newline: bytes) -> None:
 
 def test_an_event_without_data_has_none() -> None:
     assert SseDecoder(100).feed(b"event: ping\n\n: hello\n\n") == [(b"event: ping\n\n", None), (b": hello\n\n", None)]
+
+
+LINES = [b"data:a", b"", b":c", b"", b"data:b", b""]
+
+
+def decoded(pieces: list[bytes]) -> list[tuple[bytes, bytes | None]]:
+    decoder = SseDecoder(100)
+    return [*(event for piece in pieces for event in decoder.feed(piece)), *decoder.finish()]
+
+
+def test_no_byte_is_lost_or_added_whatever_the_line_ends_and_the_cuts() -> None:
+    for data in joined_by(LINES):
+        for pieces in cuts(data):
+            events = decoded(pieces)
+            assert b"".join(raw for raw, _ in events) == data, pieces
+            assert [said for _, said in events if said is not None] == [b"a", b"b"], pieces
+
+
+def test_an_event_is_given_out_as_soon_as_a_blank_line_has_ended_it() -> None:
+    """A carriage return may be all of a line's end, so nothing is waited for behind it."""
+    for data in joined_by(LINES):
+        decoder = SseDecoder(100)
+        said = [event for at in range(len(data)) for event in decoder.feed(data[at : at + 1])]
+        assert [text for _, text in said if text is not None] == dispatched(data) == [b"a", b"b"]
+
+
+def test_a_stream_that_ends_anywhere_is_read_to_its_end() -> None:
+    """What is given out is what came, and no more than a blank line behind it."""
+    for data in joined_by(LINES):
+        for end in range(len(data)):
+            for pieces in ([data[:end]], [data[at : at + 1] for at in range(end)]):
+                out = b"".join(raw for raw, _ in decoded(pieces))
+                added = out.removeprefix(data[:end])
+                assert out.startswith(data[:end])
+                assert added in (b"", b"\n", b"\n\n")
+                assert dispatched(out) == dispatched(data[:end] + b"\n\n")
+                assert dispatched(out + b"data:z\n\n")[-1] == b"z"
