@@ -15,6 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
+from strategies.escapes import Backslashes, HalfEscaped
 
 __all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse"]
 
@@ -28,22 +29,8 @@ _SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x1f]")
-_ESCAPES = re.compile(r"""((?:[^\\]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})++)|\\(['\t])|\\""", re.DOTALL)
 _NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
 _PLAIN_DECODER = json.JSONDecoder()
-_PYTHON_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
-_PYTHON_LETTERS = {
-    "\\": "\\",
-    "'": "'",
-    '"': '"',
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
 _QUOTE = re.compile(r'\\.|"', re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?")
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
@@ -263,7 +250,10 @@ def _mend(
 class _Reader:
     """Walks the text once; each method reads one thing at the position and leaves it behind that thing."""
 
-    __slots__ = ("_at", "_closed", "_decoder", "_loose_end", "_loose_key", "_max_depth", "_notes", "_open", "_text")
+    __slots__ = (
+        *("_at", "_backslashes", "_closed", "_decoder", "_loose_end", "_loose_key", "_max_depth", "_notes", "_open"),
+        "_text",
+    )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
         self._text = text
@@ -273,6 +263,7 @@ class _Reader:
         """The brackets that are open here."""
         self._max_depth = max_depth
         self._notes: list[str] = []
+        self._backslashes = Backslashes()
         self._decoder = _decoder(self._notes, strict=True)
         self._loose_key: str | None = None
         self._loose_end: re.Pattern[str] | None = None
@@ -289,6 +280,8 @@ class _Reader:
     def read(self) -> Parsed:
         self._space()
         value = self._value()
+        if self._backslashes.are_mixed:
+            raise JsonFault(HalfEscaped().reason)
         notes = [note for note in self._notes if note != "trailing_comma" or "python_literal" not in self._notes]
         return Parsed(value, self._at, tuple(notes))
 
@@ -459,7 +452,7 @@ class _Reader:
             return self._json_text(self._matched(_JSON_STRING))
         if quote == "'":
             _note(self._notes, "python_literal")
-            return _python_text(self._matched(_PYTHON_STRING))
+            return self._python_text(self._matched(_PYTHON_STRING))
         return self._smart_string(_SMART_QUOTES[quote])
 
     def _matched(self, pattern: re.Pattern[str]) -> str:
@@ -476,7 +469,7 @@ class _Reader:
         body = self._text[self._at + 3 : end]
         self._at = end + 3
         _note(self._notes, "python_literal")
-        return _python_text(body)
+        return self._python_text(body)
 
     def _smart_string(self, closer: str) -> str:
         end = self._text.find(closer, self._at + 1)
@@ -523,17 +516,26 @@ class _Reader:
         return not members[end:].strip("}] \t\r\n")
 
     def _json_text(self, body: str) -> str:
-        if "\\" not in body:
-            if _CONTROL.search(body):
-                _note(self._notes, "control_chars")
-            return body
         if _CONTROL.search(body):
             _note(self._notes, "control_chars")
-        mended = _ESCAPES.sub(_valid_escape, body)
-        if mended != body:
+        if "\\" not in body:
+            return body
+        try:
+            text, is_mended = self._backslashes.json_text(body, or_python="python_literal" in self._notes)
+        except HalfEscaped as doubt:
+            raise JsonFault(doubt.reason) from None
+        if is_mended:
             _note(self._notes, "bad_escape")
-        value: str = json.loads(f'"{mended}"', strict=False)
-        return value
+        return text
+
+    def _python_text(self, body: str) -> str:
+        try:
+            text, is_mended = self._backslashes.python_text(body) if "\\" in body else (body, False)
+        except HalfEscaped as doubt:
+            raise JsonFault(doubt.reason) from None
+        if is_mended:
+            _note(self._notes, "bad_escape")
+        return text
 
     def _number(self) -> Any:
         match = _NUMBER.match(self._text, self._at)
@@ -563,23 +565,9 @@ class _Reader:
         raise JsonFault("not a value" if self._at < len(self._text) or word else "value missing")
 
 
-def _valid_escape(match: re.Match[str]) -> str:
-    if match.group(1) is not None:
-        return match.group(1)
-    return match.group(2) or "\\\\"
-
-
 def _escape_quotes(body: str) -> str:
+    """The body of a string with the quotes in it escaped: either all of them are, or none."""
+    found = {match.group() for match in _QUOTE.finditer(body)}
+    if {'"', '\\"'} <= found:
+        raise JsonFault("quotes are escaped and not escaped")
     return _QUOTE.sub(lambda match: '\\"' if match.group() == '"' else match.group(), body)
-
-
-def _python_text(body: str) -> str:
-    return _PYTHON_ESCAPE.sub(_python_escape, body) if "\\" in body else body
-
-
-def _python_escape(match: re.Match[str]) -> str:
-    digits = match.group(1) or match.group(2) or match.group(3)
-    if digits is None:
-        return _PYTHON_LETTERS.get(match.group(4), match.group())
-    code = int(digits, 16)
-    return chr(code) if code <= 0x10FFFF else match.group()

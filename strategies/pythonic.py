@@ -7,7 +7,7 @@
     value     = string | number | True | False | None | true | false | null | list | tuple | dict
 
 Anything else in a value - a name, an operator, an f-string, another call - is code, not data, and refused. Strings may
-hold raw line breaks, and an invalid escape keeps its backslash. The text is walked once; nesting is bounded, so the
+hold raw line breaks; one with an invalid escape was never escaped. The text is walked once; nesting is bounded, so the
 recursion is. `bracketed` finds the end of such an expression while it arrives.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from strategies.cursor import Cursor, Reject, Steps
+from strategies.escapes import Backslashes, HalfEscaped
 
 __all__ = ["PythonCall", "PythonFault", "bracketed", "parse_calls", "read_calls"]
 
@@ -46,14 +47,6 @@ _STRING_BODIES = {
     '"': re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL),
     "'''": re.compile(r"[^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+", re.DOTALL),
     '"""': re.compile(r'[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+', re.DOTALL),
-}
-_ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(\r\n|.))",
-    re.DOTALL,
-)
-_LETTERS = {
-    **{"\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"},
-    **{"\n": "", "\r\n": ""},
 }
 _WORDS: dict[str, Any] = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -98,7 +91,7 @@ def read_calls(text: str, *, constructors: bool = False) -> list[PythonCall]:
 class _Reader:
     """Walks the text once; each method reads one thing at the position and leaves it behind that thing."""
 
-    __slots__ = ("_at", "_constructors", "_depth", "_mends", "_text")
+    __slots__ = ("_at", "_backslashes", "_constructors", "_depth", "_mends", "_text")
 
     def __init__(self, text: str, *, constructors: bool) -> None:
         self._text = text
@@ -106,6 +99,7 @@ class _Reader:
         self._depth = 0
         self._constructors = constructors
         self._mends: list[str] = []
+        self._backslashes = Backslashes()
 
     def read(self) -> list[PythonCall]:
         self._space()
@@ -126,6 +120,8 @@ class _Reader:
                 raise PythonFault("text behind a call")
         if not found:
             raise PythonFault("no call")
+        if self._backslashes.are_mixed:
+            raise PythonFault(HalfEscaped().reason)
         return found
 
     def _quoted(self) -> str:
@@ -375,11 +371,22 @@ class _Reader:
         if len(quotes) == 1 and _GOES_ON.match(self._text, end + 1):
             end = self._loose_end(start.end(), quotes)
             self._mends.append("inner_quotes")
+            if f"\\{quotes}" in self._text[start.end() : end]:
+                raise PythonFault("quotes are escaped and not escaped")
         body = self._text[start.end() : end]
         self._at = end + len(quotes)
         if len(quotes) == 1 and "\n" in body.replace("\\\n", "").replace("\\\r\n", ""):
             self._mends.append("control_chars")
-        return body if raw else _unescaped(body)
+        return body if raw or "\\" not in body else self._unescaped(body)
+
+    def _unescaped(self, body: str) -> str:
+        try:
+            text, is_mended = self._backslashes.python_text(body)
+        except HalfEscaped as doubt:
+            raise PythonFault(doubt.reason) from None
+        if is_mended:
+            self._mends.append("bad_escape")
+        return _paired(text)
 
     def _loose_end(self, start: int, quote: str) -> int:
         """The one quote that can end a value which holds unescaped ones."""
@@ -395,26 +402,14 @@ class _Reader:
         return found
 
 
-def _unescaped(body: str) -> str:
-    if "\\" not in body:
-        return body
-    text = _ESCAPE.sub(_escaped, body)
+def _paired(text: str) -> str:
+    """The text with the surrogates that were written one by one as the characters they are."""
     if not _SURROGATE.search(text):
         return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise PythonFault("surrogate") from None
-
-
-def _escaped(match: re.Match[str]) -> str:
-    digits = match.group(1) or match.group(2) or match.group(3)
-    if digits is not None:
-        code = int(digits, 16)
-        return chr(code) if code <= 0x10FFFF else match.group()
-    if match.group(4) is not None:
-        return chr(int(match.group(4), 8))
-    return _LETTERS.get(match.group(5), match.group())
 
 
 _STOP = re.compile(r"""[()\[\]{}"'#]""")
