@@ -89,7 +89,7 @@ def probe(settings: Settings) -> Finding:
 def _status(address: str, path: str) -> int:
     connection = http.client.HTTPConnection(address, timeout=PROBE_TIMEOUT_S)
     try:
-        connection.request("GET", path, headers={"Connection": "close"})
+        connection.request("GET", path, headers={"Connection": "close", "Host": "localhost"})
         return connection.getresponse().status
     finally:
         connection.close()

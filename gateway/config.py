@@ -11,8 +11,8 @@ from gateway.config_names import OWN_PREFIXES, is_injected, nearest
 from gateway.config_routes import Routes, UpstreamSettings, read_routes
 from gateway.config_sources import parse_env_file, parse_toml, read_text
 from gateway.config_table import DECLARED, LATER, Declared, Settings, describe, settings_table_markdown
-from gateway.config_values import is_loopback
 from gateway.core.errors import ConfigError
+from gateway.core.origins import is_loopback
 from gateway.keys import KeyRing
 from strategies.renderers import RENDERERS
 

@@ -23,12 +23,14 @@ from gateway.config_values import (
     cookies,
     header_name,
     host_name,
+    host_names,
     http_url,
     hundredths,
     ignore_rules,
     names,
     networks,
     number,
+    origins,
     percent,
     percents,
     rules,
@@ -46,6 +48,7 @@ from gateway.config_values import (
     whole,
 )
 from gateway.core.limits import Limits
+from gateway.core.origins import Authority, Origin
 from gateway.core.rules import IgnoreRule, ModelRule, Rule
 from gateway.keys import KeyRing
 from gateway.policy.stages import RolloutRules
@@ -141,6 +144,21 @@ class Settings:
         boolean,
         False,
         "Allow an address that others can reach without GATEWAY_API_KEYS although UPSTREAM_API_KEY is set.",
+    )
+    allowed_hosts: tuple[Authority, ...] = _serve(
+        "GATEWAY_ALLOWED_HOSTS",
+        host_names,
+        (),
+        "Names, comma-separated and each with a port or without, under which a gateway without keys may be asked, "
+        "beside localhost, 127.0.0.0/8 and [::1]: on loopback no other is accepted, elsewhere any while this is empty.",
+    )
+    allowed_origins: tuple[Origin, ...] = _serve(
+        "GATEWAY_ALLOWED_ORIGINS",
+        origins,
+        (),
+        "Origins, comma-separated, whose pages may ask from a browser and read the answers (CORS): "
+        "https://chat.example, vscode-webview://*. Without keys pages of all others are refused, but for the gateway's "
+        "own; with keys all others are refused once this is set.",
     )
     env_file: str | None = _serve(
         "GATEWAY_ENV_FILE",

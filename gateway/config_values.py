@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.core.addresses import store_address
+from gateway.core.origins import Authority, Origin, parse_authority, parse_origin
 from gateway.core.rules import IgnoreRule, Rule
 from strategies.mapping import MAPPINGS
 
@@ -24,13 +25,14 @@ __all__ = [
     "cookies",
     "header_name",
     "host_name",
+    "host_names",
     "http_url",
     "hundredths",
     "ignore_rules",
-    "is_loopback",
     "names",
     "networks",
     "number",
+    "origins",
     "percent",
     "percents",
     "rules",
@@ -187,6 +189,37 @@ def host_name(raw: str) -> str:
         raise ValueError("must be a host name or an IP address, without a port") from None
 
 
+def host_names(raw: str) -> tuple[Authority, ...]:
+    """Names under which the gateway is asked, comma-separated, each with a port or without."""
+    found = []
+    for part in names(raw) or ("",):
+        name = f"[{part}]" if part.count(":") > 1 and "[" not in part else part
+        authority = parse_authority(name)
+        if authority is None:
+            raise ValueError(
+                "must be host names or IP addresses without scheme and path, such as gate.example,10.0.0.5:8080; "
+                "a name that is not ASCII as xn--"
+            )
+        found.append(authority)
+    return tuple(found)
+
+
+def origins(raw: str) -> tuple[Origin, ...]:
+    """Origins of pages, comma-separated; of a scheme other than http and https the host may be `*`."""
+    found = []
+    for part in names(raw) or ("",):
+        is_any = part.endswith("://*")
+        origin = parse_origin(part.removesuffix("*") + "any" if is_any else part)
+        if origin is None or not origin.host or (is_any and origin.is_web):
+            raise ValueError(
+                "must be origins as scheme://host or scheme://host:port without a path, such as "
+                "https://chat.example,http://localhost:3000; of schemes other than http and https the host may be *, "
+                "as in vscode-webview://*"
+            )
+        found.append(Origin(scheme=origin.scheme, host="*") if is_any else origin)
+    return tuple(found)
+
+
 def http_url(raw: str) -> str:
     """An http or https address with a host and without credentials, query and fragment; no slash at its end."""
     if not raw.isprintable() or " " in raw:
@@ -242,16 +275,6 @@ def aliases(raw: str) -> tuple[tuple[str, str], ...]:
 def ignore_rules(raw: str) -> tuple[IgnoreRule, ...]:
     """`dialect:tool=YYYY-MM-DD`, comma-separated."""
     return tuple(_ignore_rule(part) for part in names(raw))
-
-
-def is_loopback(host: str) -> bool:
-    """Only this machine can reach the address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def shown(value: Any) -> str:

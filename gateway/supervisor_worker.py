@@ -26,7 +26,7 @@ from gateway.cli_exits import EXIT_FAILED, EXIT_SETTINGS
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, Draining
 from gateway.net.context import Shared
-from gateway.net.server import Server
+from gateway.net.server import Server, is_local
 from gateway.supervisor_channel import Channel
 from gateway.supervisor_status import target_of
 
@@ -78,6 +78,7 @@ class LaneServer(Server):
         """Accept on the lane of its own; its address was bound by the supervisor."""
         await self._runner.setup()
         await self._listen(self._part.lane)
+        self._is_local = is_local(self._runner)
         return int(self._runner.addresses[0][1])
 
     async def listen(self, lane: int) -> None:

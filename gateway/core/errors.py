@@ -11,12 +11,14 @@ __all__ = [
     "ClientError",
     "ConfigError",
     "Draining",
+    "ForeignOrigin",
     "GatewayError",
     "InternalError",
     "InvalidRequest",
     "InvalidToolResults",
     "NoCapacity",
     "NotFound",
+    "NotJson",
     "Overloaded",
     "TooManyTools",
     "Unauthenticated",
@@ -28,6 +30,7 @@ __all__ = [
     "UpstreamRejected",
     "UpstreamTimeout",
     "UpstreamTruncated",
+    "WrongHost",
 ]
 
 
@@ -71,6 +74,22 @@ class Unauthenticated(ClientError):
     status = 401
     type = "authentication_error"
     code = "unauthenticated"
+
+
+class WrongHost(ClientError):
+    status = 421
+    code = "wrong_host"
+
+
+class ForeignOrigin(ClientError):
+    status = 403
+    type = "permission_error"
+    code = "foreign_origin"
+
+
+class NotJson(ClientError):
+    status = 415
+    code = "not_json"
 
 
 class UnknownModel(ClientError):

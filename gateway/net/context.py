@@ -25,6 +25,7 @@ from gateway.policy.admission import Admission
 from gateway.policy.breaker import Breaker
 from gateway.policy.callids import CallIds, CallMark
 from gateway.policy.capability import KeepsLessons, Lessons, NativeRecord
+from gateway.policy.door import Door
 from gateway.policy.feedback import RecentAnswers
 from gateway.policy.retry import RetryBudget, RetryPolicy
 from gateway.policy.rollout import Assignment, Forced
@@ -114,6 +115,7 @@ class Configuration:
     default: Upstream
     """Serves what no rule gives to another, and everything that is only relayed."""
     limits: Limits
+    door: Door
     digest: str
     """Tells the settings in force from others."""
     _options: dict[str | None, Options] = field(factory=dict)
@@ -145,6 +147,11 @@ class Configuration:
             upstreams=upstreams,
             default=default,
             limits=settings.limits(),
+            door=Door(
+                has_keys=not settings.api_keys.is_open,
+                hosts=settings.allowed_hosts,
+                origins=settings.allowed_origins,
+            ),
             digest=settings.digest(),
         )
 

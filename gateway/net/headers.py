@@ -1,13 +1,14 @@
 """Which headers cross the gateway, in both directions, and in what shape."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.client import Client
 
 __all__ = [
+    "add_told",
     "bearer_token",
     "client_of",
     "credential",
@@ -33,9 +34,24 @@ HOP_BY_HOP = frozenset(
     }
 )
 CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+BETWEEN_PAGE_AND_GATEWAY = frozenset(
+    {
+        "access-control-request-headers",
+        "access-control-request-method",
+        "access-control-request-private-network",
+        "origin",
+        "sec-fetch-dest",
+        "sec-fetch-mode",
+        "sec-fetch-site",
+        "sec-fetch-user",
+    }
+)
+"""A model server is asked by the gateway, not by the page: some refuse origins that they do not know
+(https://github.com/ollama/ollama/blob/main/docs/faq.md, OLLAMA_ORIGINS)."""
 NOT_UPSTREAM = (
     HOP_BY_HOP
     | CREDENTIALS
+    | BETWEEN_PAGE_AND_GATEWAY
     | {
         "accept-encoding",
         "content-encoding",
@@ -53,6 +69,14 @@ NOT_UPSTREAM = (
     }
 )
 NOT_CLIENT = HOP_BY_HOP | {
+    # Who may read an answer is for the gateway to say: many servers let everybody.
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-allow-private-network",
+    "access-control-expose-headers",
+    "access-control-max-age",
     "alt-svc",
     "cache-control",
     "content-length",
@@ -118,6 +142,15 @@ def request_headers(
 def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozenset()) -> CIMultiDict[str]:
     """What comes back to the client: the upstream's end-to-end headers with values that can be sent."""
     return _passed(upstream.items(), NOT_CLIENT | also_dropped | _named_by_connection(upstream))
+
+
+def add_told(headers: CIMultiDict[str], told: Mapping[str, str]) -> None:
+    """Add what an answer says to a browser; `Vary` beside what the model server's own says."""
+    for name, value in told.items():
+        if name == "Vary":
+            headers.add(name, value)
+        else:
+            headers[name] = value
 
 
 def _passed(items: Iterable[tuple[str, str]], dropped: frozenset[str] | set[str]) -> CIMultiDict[str]:

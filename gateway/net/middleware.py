@@ -1,4 +1,4 @@
-"""What holds for every request of the API: a key, a place, an answer whatever happens, and a record of it."""
+"""What holds for every request of the API: the door, a key, a place, an answer whatever happens, and a record of it."""
 
 import asyncio
 import math
@@ -6,28 +6,57 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
 from gateway.net.accounting import account
 from gateway.net.context import Shared
-from gateway.net.headers import credential
-from gateway.net.turn import ClientGone, Turn
+from gateway.net.headers import add_told, credential
+from gateway.net.turn import SERVER_NAME, ClientGone, Turn
+from gateway.policy.door import Knock, Verdict
 from gateway.policy.retry import capped_retry_after
 
-__all__ = ["Handler", "error_response", "json_response", "run"]
+__all__ = ["Handler", "enter", "error_response", "json_response", "preflight", "run"]
 
 Handler = Callable[[Turn], Awaitable[web.StreamResponse]]
 
 KEPT_STATUSES = frozenset({400, 402, 404, 408, 413, 422, 429})
 CREDENTIAL_STATUSES = frozenset({401, 403})
+MAX_SHOWN = 128
+"""Of a header that is refused: enough to know it by."""
 
 log = structlog.get_logger("toolgate")
 
 
-async def run(handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str) -> web.StreamResponse:
+def enter(http: web.BaseRequest, shared: Shared, *, is_local: bool) -> Verdict:
+    """Whether a request is let in at all; `is_local` says that its port listens on loopback alone."""
+    knock = Knock(
+        method=http.method,
+        target=http.raw_path,
+        headers=http.headers,
+        has_body=http.body_exists,
+        is_old=http.version < HttpVersion11,
+    )
+    verdict = shared.configuration.door.judge(knock, is_local=is_local)
+    if verdict.refusal is not None:
+        shown = {name: [value[:MAX_SHOWN] for value in knock.values(name)[:2]] for name in ("Host", "Origin")}
+        log.warning("request_not_let_in", error=verdict.refusal.code, host=shown["Host"], origin=shown["Origin"])
+    return verdict
+
+
+def preflight(verdict: Verdict) -> web.Response:
+    """The answer to a browser that asks whether a page may ask."""
+    response = web.Response(status=204)
+    add_told(response.headers, verdict.headers)
+    response.headers["Server"] = SERVER_NAME
+    return response
+
+
+async def run(
+    handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str, entry: Verdict
+) -> web.StreamResponse:
     """Answer one request of the API and write it down."""
-    turn = Turn.begin(http, shared, route)
+    turn = Turn.begin(http, shared, route, entry)
     try:
         return await _answer(handler, turn)
     except (asyncio.CancelledError, ClientGone) as error:
@@ -56,6 +85,8 @@ async def _answer(handler: Handler, turn: Turn) -> web.StreamResponse:
 
 
 async def _admitted(handler: Handler, turn: Turn) -> web.StreamResponse:
+    if turn.entry.refusal is not None:
+        raise turn.entry.refusal
     turn.configuration.authenticate(credential(turn.http.headers))
     turn.shared.admission.enter()
     try:

@@ -7,17 +7,20 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from gateway import __version__
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
+from gateway.core.origins import is_loopback, parse_authority
 from gateway.net.context import Shared
 from gateway.net.feedback import feedback
 from gateway.net.handlers import chat
-from gateway.net.headers import request_id
-from gateway.net.middleware import Handler, json_response, run
+from gateway.net.headers import add_told, request_id
+from gateway.net.middleware import Handler, enter, json_response, preflight, run
 from gateway.net.models import list_models, one_model
 from gateway.net.relay import relay
 from gateway.net.turn import SERVER_NAME
+from gateway.policy.door import Verdict
 
-__all__ = ["MetricsServer", "Server"]
+__all__ = ["MetricsServer", "Server", "is_local"]
 
 KEEPALIVE_TIMEOUT_S = 75.0
 """Longer than the 60 s for which nginx is told to keep its connections."""
@@ -38,6 +41,8 @@ class Server:
         self._shared = shared
         self._runner = _runner(self._handle, handler_cancellation=True)
         self._site: web.BaseSite | None = None
+        self._is_local = True
+        """Until it is known where it listens, nobody else is let in."""
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which matters when 0 was asked for."""
@@ -45,6 +50,7 @@ class Server:
         site = web.TCPSite(self._runner, host, port, backlog=1024)
         await site.start()
         self._site = site
+        self._is_local = is_local(self._runner)
         return site.port
 
     async def drain(self, seconds: float) -> None:
@@ -69,18 +75,23 @@ class Server:
         await self._runner.cleanup()
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        entry = enter(http, self._shared, is_local=self._is_local)
+        if entry.is_preflight:
+            return preflight(entry)
         path = http.path
         if not path.startswith("/v1/"):
-            return await self._plain(http, path)
+            return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http, path), entry)
         handler, route = _ROUTES.get((http.method, path), (None, ""))
         if handler is None:
             is_model = http.method == "GET" and path.startswith("/v1/models/")
             handler, route = (one_model, "models") if is_model else (relay, "relay")
-        return await run(handler, http, self._shared, route=route)
+        return await run(handler, http, self._shared, route=route, entry=entry)
 
     async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
         if http.method in ("GET", "HEAD"):
             match path:
+                case "/":
+                    return _front_page(http)
                 case "/healthz":
                     return json_response(b'{"status":"ok"}')
                 case "/readyz":
@@ -106,12 +117,14 @@ class MetricsServer:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._runner = _runner(self._handle)
+        self._is_local = True
 
     async def start(self, host: str, port: int) -> int:
         """Listen; raises `OSError` when the port is taken."""
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()
+        self._is_local = is_local(self._runner)
         return site.port
 
     async def close(self) -> None:
@@ -119,6 +132,12 @@ class MetricsServer:
         await self._runner.cleanup()
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        entry = enter(http, self._shared, is_local=self._is_local)
+        if entry.is_preflight:
+            return preflight(entry)
+        return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http), entry)
+
+    async def _plain(self, http: web.BaseRequest) -> web.StreamResponse:
         if http.path == "/metrics" and http.method in ("GET", "HEAD"):
             return await _exposition(http, self._shared)
         return _refusal(NotFound("there is nothing at this path"), http)
@@ -176,6 +195,24 @@ def _runner(handler: Any, **options: Any) -> web.ServerRunner:
         **options,
     )
     return web.ServerRunner(server, shutdown_timeout=CUT_S)
+
+
+def is_local(runner: web.ServerRunner) -> bool:
+    """Only this machine can reach what listens there."""
+    return all(is_loopback(str(address[0])) for address in runner.addresses)
+
+
+def _told(response: web.StreamResponse, entry: Verdict) -> web.StreamResponse:
+    add_told(response.headers, entry.headers)
+    return response
+
+
+def _front_page(http: web.BaseRequest) -> web.Response:
+    """For somebody who opens the gateway's address in a browser."""
+    authority = parse_authority(http.headers.get("Host", ""))
+    base_url = "/v1" if authority is None else f"http://{authority}/v1"
+    text = f"Toolgate {__version__}: a gateway between coding agents and model servers.\nBase URL: {base_url}\n"
+    return web.Response(text=text, headers={"X-Content-Type-Options": "nosniff"})
 
 
 async def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:

@@ -21,10 +21,11 @@ from gateway.core.errors import (
 )
 from gateway.core.records import Arm, DryVerdict, Follows
 from gateway.net.context import Configuration, Shared
-from gateway.net.headers import request_id, trace_id
+from gateway.net.headers import add_told, request_id, trace_id
 from gateway.net.patience import Patience
 from gateway.net.upstreams import Upstream
 from gateway.policy.capability import Lesson
+from gateway.policy.door import Verdict
 from gateway.policy.rollout import Assignment
 from gateway.wire.openai_chat import ChatRequest
 from strategies.factory import Capability
@@ -63,6 +64,8 @@ class Turn:
     id: str
     route: str
     started: float
+    entry: Verdict
+    """Whether it is let in, and what its answer says to a browser."""
     upstream: Upstream
     """The model server that is asked."""
     trace: str | None = None
@@ -106,7 +109,7 @@ class Turn:
     notes: list[str] = field(factory=list)
 
     @classmethod
-    def begin(cls, http: web.BaseRequest, shared: Shared, route: str) -> "Turn":
+    def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "Turn":
         """A new request: it has an id from here on, and an interruption reaches it."""
         patience = Patience()
         turn = cls(
@@ -119,6 +122,7 @@ class Turn:
             trace=trace_id(http.headers),
             route=route,
             started=patience.now(),
+            entry=entry,
         )
         shared.under_way.add(patience)
         shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
@@ -197,6 +201,7 @@ class Turn:
             response.headers["X-Toolgate-Strategy"] = self.strategy
         if self.arm is not None:
             response.headers["X-Toolgate-Arm"] = self.arm
+        add_told(response.headers, self.entry.headers)
         self.status = response.status
         await self._to_client(response.prepare(self.http))
         self.is_chunked = response.headers.get("Transfer-Encoding") == "chunked"

@@ -75,7 +75,7 @@ async def test_c1_holds_for_every_route(connect, gateway, upstream, path):
     upstream.script = hang
     running = await gateway(upstream.url)
     _, writer = await connect(running.url)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await upstream.asked.wait()
     writer.close()
     await upstream.until_all_gone(1.0)
@@ -154,7 +154,7 @@ async def test_c3_a_head_that_never_ends_is_closed(gateway, upstream, monkeypatc
 
 async def test_c4_a_body_that_says_it_is_too_large_is_refused_unread(connect, gateway, upstream):
     running = await gateway(upstream.url, GATEWAY_MAX_BODY_BYTES="64KiB")
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 52428800\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 52428800\r\n\r\n"
     reader, writer = await connect(running.url)
     writer.write(head + b"x" * 1000)
     got = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 2)
@@ -168,7 +168,7 @@ async def test_c4_a_body_that_says_it_is_too_large_is_refused_unread(connect, ga
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
 async def test_c4_a_body_without_a_length_is_refused_at_the_cap(connect, gateway, upstream, path):
     running = await gateway(upstream.url, GATEWAY_MAX_BODY_BYTES="64KiB")
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     reader, writer = await connect(running.url)
     writer.write(head)
     chunk = b"4000\r\n" + b"x" * 0x4000 + b"\r\n"

@@ -45,14 +45,14 @@ async def test_o1_streams_end_whole_within_the_drain_time(connect, gateway, upst
     upstream.script = gate.script
     running = await gateway(upstream.url, GATEWAY_DRAIN_S="10")
     idle_reader, idle_writer = await connect(running.url)
-    idle_writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    idle_writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     await idle_reader.readuntil(b'"ok"}')
     client.connector._limit = 0
     asking = [asyncio.ensure_future(ask(client, running.url)) for _ in range(50)]
     await gate.until(50)
     draining = asyncio.ensure_future(running.drain())
     await asyncio.sleep(0)
-    idle_writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+    idle_writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     last = await asyncio.wait_for(idle_reader.read(), 2)
     assert last.startswith(b"HTTP/1.1 503")
     assert b"Connection: close" in last

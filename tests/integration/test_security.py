@@ -109,14 +109,14 @@ async def test_s12_a_model_is_not_an_address(gateway, upstream, client, model):
 async def test_s12_a_target_with_an_address_stays_here(gateway, upstream):
     upstream.script = answer_json({})
     running = await gateway(upstream.url)
-    request = b"GET http://127.0.0.1:1/v1/files HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    request = b"GET http://127.0.0.1:1/v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert (await exchange(running.url, request)).startswith(b"HTTP/1.1 200")
     assert upstream.last.target == "/v1/files"
     assert upstream.last.headers["host"] == f"127.0.0.1:{upstream.port}"
 
 
-SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
-PATH = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
+SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PATH = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ async def get(session: aiohttp.ClientSession, url: str, **options: Any) -> Answe
 def post_bytes(body: Any, *headers: str, path: str = "/v1/chat/completions") -> bytes:
     """A request as bytes, for a raw socket."""
     payload = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"POST {path} HTTP/1.1", "Host: gateway", f"Content-Length: {len(payload)}", *headers]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(payload)}", *headers]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + payload
 
 
