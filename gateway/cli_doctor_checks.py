@@ -20,6 +20,7 @@ from gateway.cli_listening import cannot_listen
 from gateway.config import Settings
 from gateway.core.addresses import store_address
 from gateway.core.errors import GatewayError
+from gateway.core.origins import is_loopback
 from gateway.core.ports import StoreError
 from gateway.net.server import KEEPALIVE_TIMEOUT_S
 from gateway.net.upstreams import Upstream, upstreams_of
@@ -40,7 +41,7 @@ SPARE_DESCRIPTORS = 128
 
 def examine(settings: Settings) -> list[Finding]:
     """Every check, in the order in which a request meets what it looks at."""
-    return [*_listening(settings), *asyncio.run(_reached(settings)), *_process(settings)]
+    return [*_listening(settings), *_door(settings), *asyncio.run(_reached(settings)), *_process(settings)]
 
 
 # Ports ------------------------------------------------------------------------------------------------------------
@@ -64,6 +65,21 @@ def _listening(settings: Settings) -> Iterator[Finding]:
     if settings.metrics_port:
         for number in range(settings.metrics_port, min(settings.metrics_port + settings.workers, 65536)):
             yield _port("metrics", "METRICS", settings.metrics_host, number, "")
+
+
+def _door(settings: Settings) -> Iterator[Finding]:
+    """Without keys a browser's pages are kept out, and so may be what a proxy sends."""
+    if not settings.api_keys.is_open:
+        return
+    names = ", ".join(("localhost", "127.0.0.0/8", "[::1]", *map(str, settings.allowed_hosts)))
+    if is_loopback(settings.host) or settings.allowed_hosts:
+        message = f"no keys are asked for: only requests to {names} are answered, and no pages of other sites"
+        advice = "behind a proxy that passes the clients' Host on, set GATEWAY_API_KEYS, or that name in "
+        yield Finding(about="door", level="ok", message=message, advice=advice + "GATEWAY_ALLOWED_HOSTS")
+    else:
+        message = f"no keys are asked for, and whoever reaches {settings.host} is answered, under any name"
+        advice = "set GATEWAY_API_KEYS; or GATEWAY_ALLOWED_HOSTS, which keeps out pages whose names lead here"
+        yield Finding(about="door", level="warning", message=message, advice=advice)
 
 
 def _port(about: str, whose: Literal["GATEWAY", "METRICS"], host: str, port: int, otherwise: str) -> Finding:

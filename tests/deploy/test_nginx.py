@@ -428,3 +428,49 @@ async def test_a_reload_cuts_no_stream(
         assert all(b"last" in body and b"[DONE]" in body for body in bodies)
         upstream.script = answer_json(completion())
         assert (await post(client, proxy)).status == 200
+
+
+# --- who is let in -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({}, 421),
+        ({"GATEWAY_ALLOWED_HOSTS": "gate.example"}, 200),
+        ({"GATEWAY_API_KEYS": "sk-gate"}, 200),
+    ],
+)
+async def test_a_gateway_without_keys_has_to_know_the_name_that_nginx_passes_on(
+    settings: dict[str, str],
+    status: int,
+    gateway: StartGateway,
+    upstream: FaultyUpstream,
+    client: aiohttp.ClientSession,
+    tmp_path: Path,
+) -> None:
+    upstream.script = answer_json(completion())
+    running = await gateway(upstream.url, **settings)
+    async with nginx(tmp_path, running.url) as proxy:
+        headers = {"Host": "gate.example", "Authorization": "Bearer sk-gate"}
+        response = await post(client, proxy, headers=headers)
+    assert response.status == status
+    assert status == 200 or b"GATEWAY_ALLOWED_HOSTS" in await response.read()
+    assert len(upstream.requests) == (status == 200)
+
+
+async def test_a_listed_page_reads_answers_through_nginx(
+    gateway: StartGateway, upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    upstream.script = answer_json(completion())
+    running = await gateway(upstream.url, GATEWAY_API_KEYS="sk-gate", GATEWAY_ALLOWED_ORIGINS="https://chat.example")
+    page = {"Host": "gate.example", "Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}
+    async with nginx(tmp_path, running.url) as proxy:
+        wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        async with client.options(f"{proxy.url}{CHAT}", headers=page | wanted, ssl=proxy.trusted()) as leave:
+            assert (leave.status, leave.headers["Access-Control-Allow-Headers"]) == (204, "authorization")
+        for key, status in (("Bearer sk-gate", 200), ("Bearer sk-wrong", 401)):
+            response = await post(client, proxy, headers=page | {"Authorization": key})
+            assert (response.status, response.headers["Access-Control-Allow-Origin"]) == (status, page["Origin"])
+        other = await post(client, proxy, headers=page | {"Authorization": "Bearer sk-gate", "Origin": "null"})
+        assert other.status == 403

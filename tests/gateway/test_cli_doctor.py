@@ -60,6 +60,33 @@ def test_with_nothing_but_the_demo_all_is_well(environ: dict[str, str]) -> None:
     assert "will be made at the first start" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("more", "level", "message", "advice"),
+    [
+        ({}, "ok", "only requests to localhost, 127.0.0.0/8, [::1] are answered", "GATEWAY_ALLOWED_HOSTS"),
+        ({"GATEWAY_ALLOWED_HOSTS": "gate.example"}, "ok", "[::1], gate.example are answered", "GATEWAY_API_KEYS"),
+        ({"GATEWAY_HOST": "10.0.0.1"}, "warning", "whoever reaches 10.0.0.1 is answered", "GATEWAY_ALLOWED_HOSTS"),
+        ({"GATEWAY_API_KEYS": "sk-gate"}, "", "", ""),
+    ],
+)
+def test_without_keys_it_says_who_is_answered_and_what_a_proxy_needs(
+    environ: dict[str, str], more: dict[str, str], level: str, message: str, advice: str
+) -> None:
+    document = json.loads(run({**environ, "UPSTREAM_URL": "http://127.0.0.1:9/v1", **more}, "--json").stdout)
+    found = [finding for finding in document["findings"] if finding["about"] == "door"]
+    assert [each["level"] for each in found] == ([level] if level else [])
+    for each in found:
+        assert message in each["message"]
+        assert advice in each["advice"]
+
+
+async def test_the_probe_is_let_in_whatever_names_are_listed(gateway: Callable[..., Awaitable[Gateway]]) -> None:
+    listed = {"GATEWAY_HOST": "0.0.0.0", "GATEWAY_ALLOWED_HOSTS": "gate.example"}  # noqa: S104 - what images set
+    running = await gateway("http://127.0.0.1:9/v1", **listed)
+    environ = {**listed, "UPSTREAM_URL": "http://127.0.0.1:9/v1", "GATEWAY_PORT": running.url.rpartition(":")[2]}
+    assert (await asyncio.to_thread(run, environ, "--probe")).exit_code == 0
+
+
 def test_every_fault_of_the_settings_is_told(environ: dict[str, str]) -> None:
     result = run({**environ, "GATEWAY_DRAIN_S": "soon", "STRATEGY_RULES": "*=nope"})
     assert result.exit_code == 78

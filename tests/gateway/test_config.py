@@ -78,6 +78,33 @@ def test_a_value_is_read_into_its_type(name, raw, attribute, value):
         ("GATEWAY_KEEPALIVE_S", "inf"),
         ("GATEWAY_KEEPALIVE_S", "1e9"),
         ("GATEWAY_ALLOW_OPEN", "maybe"),
+        ("GATEWAY_ALLOWED_HOSTS", "http://gate.example"),
+        ("GATEWAY_ALLOWED_HOSTS", "gate.example/v1"),
+        ("GATEWAY_ALLOWED_HOSTS", "gate.example,bad host"),
+        ("GATEWAY_ALLOWED_HOSTS", "*"),
+        ("GATEWAY_ALLOWED_HOSTS", "*.example"),
+        ("GATEWAY_ALLOWED_HOSTS", ","),
+        ("GATEWAY_ALLOWED_HOSTS", "user@gate.example"),
+        ("GATEWAY_ALLOWED_HOSTS", "gate.example:0x50"),
+        ("GATEWAY_ALLOWED_HOSTS", "gate.example:70000"),
+        ("GATEWAY_ALLOWED_HOSTS", "127.1"),
+        ("GATEWAY_ALLOWED_HOSTS", "bücher.example"),
+        ("GATEWAY_ALLOWED_HOSTS", "gate.example."),
+        ("GATEWAY_ALLOWED_ORIGINS", "chat.example"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://chat.example,chat.example"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://chat.example/"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://chat.example/path"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://user@chat.example"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://*"),
+        ("GATEWAY_ALLOWED_ORIGINS", "HTTP://*"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://*.example"),
+        ("GATEWAY_ALLOWED_ORIGINS", "vscode-webview://*:80"),
+        ("GATEWAY_ALLOWED_ORIGINS", "vscode-webview://a*"),
+        ("GATEWAY_ALLOWED_ORIGINS", "vscode-webview://"),
+        ("GATEWAY_ALLOWED_ORIGINS", "*://*"),
+        ("GATEWAY_ALLOWED_ORIGINS", "*"),
+        ("GATEWAY_ALLOWED_ORIGINS", "null"),
+        ("GATEWAY_ALLOWED_ORIGINS", ","),
         ("TRANSFORM_MIN_CONFIDENCE", "0.905"),
         ("TRANSFORM_MIN_CONFIDENCE", "1.01"),
         ("TRANSFORM_MIN_CONFIDENCE", "NaN"),
@@ -442,6 +469,20 @@ def test_an_open_gateway_that_others_reach_must_be_asked_for():
     assert load(environ | {"GATEWAY_API_KEYS": "abc"})
     assert load(environ | {"GATEWAY_HOST": "127.0.0.1"})
     assert load(environ | {"UPSTREAM_API_KEY": ""})
+
+
+def test_hosts_and_origins_are_kept_in_the_form_that_browsers_send():
+    environ = {
+        "GATEWAY_ALLOWED_HOSTS": "Gate.Example, 10.0.0.5:8080, FD00::1, [fd00:0::2]:81",
+        "GATEWAY_ALLOWED_ORIGINS": "HTTPS://Chat.Example:443, http://localhost:3000,vscode-webview://*, app://obsidian.md",
+    }
+    shown = {name: value for name, value, _ in describe(load(environ))}
+    assert shown["GATEWAY_ALLOWED_HOSTS"] == "gate.example,10.0.0.5:8080,[fd00::1],[fd00::2]:81"
+    assert shown["GATEWAY_ALLOWED_ORIGINS"] == (
+        "https://chat.example,http://localhost:3000,vscode-webview://*,app://obsidian.md"
+    )
+    again = load({name: shown[name] for name in environ})
+    assert (again.allowed_hosts, again.allowed_origins) == (load(environ).allowed_hosts, load(environ).allowed_origins)
 
 
 def test_a_list_of_keys_without_a_key_in_it_does_not_open_the_gateway(tmp_path: Path):
