@@ -295,6 +295,15 @@ def test_a_foreign_page_is_refused_wherever_the_gateway_listens(origin: str, hos
     assert status(KEYS, ("Host", host), ("Origin", origin), target=target) == 200
 
 
+def test_a_letter_that_only_becomes_one_of_a_listed_name_is_another_letter() -> None:
+    """The sign of kelvin is a k in lower case."""
+    listed = Door(has_keys=False, hosts=host_names("kite.example"), origins=origins("https://kite.example"))
+    for name, let_in in (("KITE.example", 200), ("\N{KELVIN SIGN}ITE.example", 421)):
+        assert status(listed, ("Host", name)) == let_in
+    for name, let_in in (("KITE.example", 200), ("\N{KELVIN SIGN}ITE.example", 403)):
+        assert status(listed, ("Host", "localhost"), ("Origin", f"https://{name}")) == let_in
+
+
 @pytest.mark.parametrize("origins", [["http://localhost", "http://localhost"], ["https://chat.example", "null"]])
 def test_two_origins_are_none_that_is_known(origins: list[str]) -> None:
     headers = [("Host", "localhost"), *(("Origin", origin) for origin in origins)]
