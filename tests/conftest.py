@@ -1,4 +1,9 @@
-"""What tests share: a gateway on a free port, a scripted upstream, and guards against what must not be left behind."""
+"""What tests share: a gateway on a free port, a scripted upstream, and guards against what must not be left behind.
+
+Three tiers: `pytest -m "not cost and not system" --near` for what is near a change, `pytest -m "not system"` for
+everything within this process, and `pytest` for all there is. Tests of a whole folder run in several processes, those
+of named files in one, unless `-n` says otherwise.
+"""
 
 import asyncio
 import json
@@ -14,8 +19,11 @@ import pytest
 import structlog
 from attrs import frozen
 from blockbuster import blockbuster_ctx
+from hypothesis import is_hypothesis_test, settings
 
+from tests.support import near, reading
 from tests.support.client import open_connection
+from tests.support.descendants import adopt_orphans, children, end
 from tests.support.faulty_upstream import FaultyUpstream
 
 if TYPE_CHECKING:
@@ -23,6 +31,81 @@ if TYPE_CHECKING:
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
     StartGateway = Callable[..., Awaitable[Gateway]]
+
+
+NEAR_CUTS = 40
+"""At how many places the nearest tests cut an answer in two, in place of some four hundred."""
+NEAR_EXAMPLES = 25
+"""How many examples Hypothesis makes for them."""
+_NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
+"""The modules of tests that are near the change; None for all."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process more than there are cores, as tests of programs wait; none for files that were named."""
+    named = [argument.partition("::")[0] for argument in config.args]
+    if all(Path(name).is_file() for name in named):
+        return 0
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    adopt_orphans()
+    if not config.getoption("--near"):
+        config.stash[_NEAR] = None
+        return
+    reading.CUTS = NEAR_CUTS
+    told: dict[str, Any] = getattr(config, "workerinput", {})
+    config.stash[_NEAR] = told["near"] if "near" in told else near.near_tests(near.changed_files())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The processes that run the tests are told what is near: one look at the sources is enough."""
+    found = node.config.stash[_NEAR]
+    node.workerinput["near"] = found and sorted(found)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    found = config.stash[_NEAR]
+    if found is None or not near.is_test(name := collection_path.relative_to(near.ROOT).as_posix()):
+        return None
+    return True if name not in found else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of programs and begin with them, as they wait while others work."""
+    for item in items:
+        if item.path.is_relative_to(near.ROOT / "tests" / "system"):
+            item.add_marker("system")
+        if config.getoption("--near"):
+            _give_fewer_examples(item)
+    items.sort(key=lambda item: item.get_closest_marker("system") is None)
+
+
+def _give_fewer_examples(item: pytest.Item) -> None:
+    function: Any = getattr(item, "obj", None)
+    function = getattr(function, "__func__", function)
+    if not is_hypothesis_test(function):
+        return
+    owner, name = function, "_hypothesis_internal_use_settings"
+    if not hasattr(owner, name):  # a machine of states has its settings on its class
+        owner, name = getattr(item, "cls", None), "settings"
+    given = getattr(owner, name) or settings()
+    setattr(owner, name, settings(given, max_examples=min(NEAR_EXAMPLES, given.max_examples)))
+
+
+@pytest.fixture(autouse=True)
+def no_processes_left() -> Iterator[None]:
+    """Ends the processes that a test leaves behind, and whatever those had started."""
+    before = children()
+    yield
+    end(children() - before)
 
 
 def _sockets() -> int:

@@ -115,10 +115,14 @@ def read(
     )
 
 
-def read_every_way(text: str, *, splits: int = 400, **how: Any) -> Reading:
+CUTS = 400
+"""At how many places, at most about, an answer is cut in two."""
+
+
+def read_every_way(text: str, *, splits: int | None = None, **how: Any) -> Reading:
     """Whole, per character, at two-piece splits and at random ones: all must agree."""
     whole = read(text, **how)
-    step = max(1, len(text) // splits)
+    step = max(1, len(text) // (splits or CUTS))
     for cut in range(step, len(text), step):
         assert read([text[:cut], text[cut:]], **how).outcome == whole.outcome, f"cut at {cut}"
     assert read(list(text), **how).outcome == whole.outcome, "per character"

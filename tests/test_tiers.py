@@ -1,0 +1,63 @@
+"""The tests' own tiers: what is near a change, and that no process outlives the test that has started it."""
+
+import subprocess
+import sys
+
+from tests.support.descendants import children, end
+from tests.support.near import near, near_tests
+from tests.support.processes import is_alive
+
+GRAPH = {
+    "strategies.a": frozenset[str](),
+    "strategies.b": frozenset({"strategies.a"}),
+    "gateway.c": frozenset({"strategies.b"}),
+    "gateway.d": frozenset({"gateway.c"}),
+    "tests.support.s": frozenset({"gateway.c"}),
+    "tests.test_a": frozenset({"strategies.a"}),
+    "tests.test_b": frozenset({"strategies.b"}),
+    "tests.test_c": frozenset({"tests.support.s"}),
+    "tests.test_d": frozenset({"gateway.d"}),
+}
+GRANDPARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def near_modules(*changed: str) -> set[str]:
+    return {name.rpartition("_")[2] for name in near(changed, GRAPH)}
+
+
+def test_near_are_those_that_import_what_changed_or_its_importers() -> None:
+    assert near_modules("strategies.a") == {"a", "b", "c"}, "of another package the importers alone"
+    assert near_modules("strategies.b") == {"b", "c"}
+    assert near_modules("gateway.c") == {"c", "d"}
+    assert near_modules("gateway.d") == {"d"}
+    assert near_modules("tests.support.s") == {"c"}
+    assert near_modules("tests.test_a") == {"a"}
+
+
+def test_what_the_sources_say_is_near() -> None:
+    def found(*files: str) -> frozenset[str]:
+        told = near_tests(files)
+        assert told is not None
+        return told
+
+    assert {"tests/strategies/test_golden.py", "tests/strategies/test_jsonish.py"} <= found("strategies/jsonish.py")
+    assert "tests/integration/test_clients.py" in found("gateway/net/server.py"), "by the fixtures that it asks for"
+    assert "tests/strategies/test_golden.py" not in found("gateway/net/server.py")
+    assert "tests/test_docs.py" in found("README.md")
+    assert "tests/grafana/test_rules.py" in found("grafana/anything.yml")
+    assert near_tests(["tests/conftest.py"]) is None
+
+
+def test_what_a_test_leaves_behind_ends_with_all_that_it_had_started() -> None:
+    before = children()
+    with subprocess.Popen([sys.executable, "-c", GRANDPARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        grandchild = int(parent.stdout.readline())
+        end(children() - before)
+    assert children() == before
+    assert not is_alive(grandchild)
