@@ -1,9 +1,8 @@
 """A broken call asked for again, without sockets: what waits, what goes out, and what stays byte for byte."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from time import process_time
 from typing import Any
 
 import pytest
@@ -34,6 +33,7 @@ from tests.support.chat import (
     hear_stream,
     numbered_ids,
 )
+from tests.support.cost import assert_linear
 from tests.support.reading import AGENT_TOOLS
 
 TOOLS = [
@@ -487,13 +487,18 @@ def test_a_second_answer_that_was_truncated_is_not_asked_for_once_more() -> None
     assert len(run.asked) == 1
 
 
-def test_thousands_of_attempts_cost_no_more_than_their_text() -> None:
-    content = f"{WRONG}\n" * 3000
-    sources = [{"role": "user", "content": "x" * 200_000}]
-    started = process_time()
-    for fields in ({}, {"tool_choice": "required"}):
-        how = prepared(messages=sources, **fields)
+@pytest.mark.cost
+@pytest.mark.parametrize("fields", [{}, {"tool_choice": "required"}], ids=["free", "required"])
+def test_thousands_of_attempts_cost_no_more_than_their_text(fields: dict[str, str]) -> None:
+    def reading(size: int) -> Callable[[], None]:
+        content = f"{WRONG}\n" * size
+        how = prepared(messages=[{"role": "user", "content": "x" * 200_000}], **fields)
         second = [answer_body(GOOD)] if fields else []
-        run = Streamed(answer_events([content[at : at + 500] for at in range(0, len(content), 500)]), how, second)
-        assert run.heard.done
-    assert process_time() - started < 10
+        events = answer_events([content[at : at + 500] for at in range(0, len(content), 500)])
+
+        def read() -> None:
+            assert Streamed(events, how, second).heard.done
+
+        return read
+
+    assert_linear(reading, 200)

@@ -112,6 +112,7 @@ def test_the_wait_before_a_start_grows_from_nothing_to_its_limit() -> None:
     assert pace.backoff_s(10_000) == 30
 
 
+@pytest.mark.system
 async def test_a_worker_that_hangs_is_relieved_at_once_and_killed_in_time(fake: Callable[..., Fake]) -> None:
     async with fake("fine hung", pace={"late_s": 0.2, "hung_s": 1.0}) as program:
         await program.logged("supervisor_started")
@@ -124,6 +125,7 @@ async def test_a_worker_that_hangs_is_relieved_at_once_and_killed_in_time(fake: 
         await until(lambda: "0 leave 1" in program.orders)
 
 
+@pytest.mark.system
 async def test_what_never_starts_ends_the_supervisor(fake: Callable[..., Fake]) -> None:
     async with fake("crash", pace={"longest_backoff_s": 0.05}) as program:
         assert await program.exit_code() == 1
@@ -132,6 +134,7 @@ async def test_what_never_starts_ends_the_supervisor(fake: Callable[..., Fake]) 
         assert not program.pid_file.exists()
 
 
+@pytest.mark.system
 async def test_a_lane_that_never_starts_is_served_by_another(fake: Callable[..., Fake]) -> None:
     async with fake("fine crash", pace={"longest_backoff_s": 0.05}) as program:
         await program.logged("worker_replaced", count=5)
@@ -141,11 +144,13 @@ async def test_a_lane_that_never_starts_is_served_by_another(fake: Callable[...,
         await until(lambda: "0 leave 1" in program.orders)
 
 
+@pytest.mark.system
 async def test_one_lane_that_never_starts_keeps_nobody_waiting(fake: Callable[..., Fake]) -> None:
     async with fake("fine crash") as program:
         assert await program.serving()
 
 
+@pytest.mark.system
 async def test_without_descriptors_nothing_is_started_and_nothing_lost(fake: Callable[..., Fake]) -> None:
     async with fake(pace={"longest_backoff_s": 0.05}) as program:
         await program.logged("supervisor_started")
@@ -180,6 +185,7 @@ def neighbour() -> Iterator[int]:
             return
 
 
+@pytest.mark.system
 async def test_a_metrics_port_that_another_program_has_is_passed_over(
     fake: Callable[..., Fake], neighbour: int
 ) -> None:
@@ -190,6 +196,7 @@ async def test_a_metrics_port_that_another_program_has_is_passed_over(
         assert told["port"] == neighbour + 1
 
 
+@pytest.mark.system
 async def test_why_a_worker_was_replaced_is_told(fake: Callable[..., Fake]) -> None:
     async with fake("fine", pace={"longest_backoff_s": 0.05}) as program:
         await program.logged("supervisor_started")
@@ -198,12 +205,14 @@ async def test_why_a_worker_was_replaced_is_told(fake: Callable[..., Fake]) -> N
         assert (await program.logged("worker_replaced", count=2))["faults"] == ["SOME_SETTING: is wrong"]
 
 
+@pytest.mark.system
 async def test_a_fault_in_the_settings_ends_the_start_with_its_words(fake: Callable[..., Fake]) -> None:
     async with fake("faulty") as program:
         assert await program.exit_code() == 78
         assert "fault: SOME_SETTING: is wrong" in program.lines
 
 
+@pytest.mark.system
 async def test_a_worker_that_is_never_ready_is_killed_and_started_again(fake: Callable[..., Fake]) -> None:
     async with fake("mute", pace={"start_s": 0.3}) as program:
         await program.logged("worker_never_ready")
@@ -211,6 +220,7 @@ async def test_a_worker_that_is_never_ready_is_killed_and_started_again(fake: Ca
         await program.logged("supervisor_started")
 
 
+@pytest.mark.system
 async def test_a_worker_that_does_not_end_is_killed(fake: Callable[..., Fake]) -> None:
     async with fake("stubborn", pace={"end_s": 0.1}) as program:
         await program.logged("supervisor_started")
@@ -221,6 +231,7 @@ async def test_a_worker_that_does_not_end_is_killed(fake: Callable[..., Fake]) -
         assert program.events("worker_does_not_end")
 
 
+@pytest.mark.system
 async def test_a_restart_whose_first_worker_fails_leaves_the_old_ones(fake: Callable[..., Fake]) -> None:
     async with fake() as program:
         await program.logged("supervisor_started")
@@ -237,6 +248,7 @@ async def test_a_restart_whose_first_worker_fails_leaves_the_old_ones(fake: Call
         assert not set(before.values()) & set(program.workers.values())
 
 
+@pytest.mark.system
 async def test_a_second_restart_waits_for_none(fake: Callable[..., Fake]) -> None:
     async with fake() as program:
         await program.logged("supervisor_started")
@@ -250,6 +262,7 @@ async def test_a_second_restart_waits_for_none(fake: Callable[..., Fake]) -> Non
         assert len(program.events("worker_started")) == 3
 
 
+@pytest.mark.system
 async def test_what_new_workers_cannot_change_is_named_and_stays(fake: Callable[..., Fake], tmp_path: Path) -> None:
     settings = tmp_path / "env"
     settings.touch()
@@ -261,6 +274,7 @@ async def test_what_new_workers_cannot_change_is_named_and_stays(fake: Callable[
         assert len(program.events("worker_ready")) == 4
 
 
+@pytest.mark.system
 async def test_a_reload_while_workers_are_replaced_counts_for_those_to_come(
     fake: Callable[..., Fake], tmp_path: Path
 ) -> None:
@@ -279,6 +293,7 @@ async def test_a_reload_while_workers_are_replaced_counts_for_those_to_come(
         assert ended["settings"] != begun["settings"]
 
 
+@pytest.mark.system
 async def test_what_workers_refuse_to_reload_is_told_once(fake: Callable[..., Fake]) -> None:
     async with fake("refuses") as program:
         await program.logged("supervisor_started")
@@ -287,6 +302,7 @@ async def test_what_workers_refuse_to_reload_is_told_once(fake: Callable[..., Fa
         assert program.status["faults"] == ["it cannot be"]
 
 
+@pytest.mark.system
 async def test_what_a_worker_refused_before_it_left_is_not_told_again(fake: Callable[..., Fake]) -> None:
     async with fake("refuses-and-stays") as program:
         await program.logged("supervisor_started")
@@ -300,6 +316,7 @@ async def test_what_a_worker_refused_before_it_left_is_not_told_again(fake: Call
         assert program.status["faults"] == []
 
 
+@pytest.mark.system
 async def test_a_worker_that_does_not_answer_a_reload_is_named(fake: Callable[..., Fake]) -> None:
     async with fake("fine hung", pace={"reload_s": 0.2}) as program:
         await program.logged("supervisor_started")
@@ -331,6 +348,7 @@ def test_prometheus_may_read_them_whatever_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.system
 async def test_systemd_hears_of_every_turn(fake: Callable[..., Fake], tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:

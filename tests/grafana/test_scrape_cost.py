@@ -49,6 +49,7 @@ def filled(series: int) -> tuple[Metrics, int]:
     return metrics, reached
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0"])
 def test_five_thousand_series_take_less_than_fifty_milliseconds(accept: str):
     """In a process of its own: whatever traces the tests would be measured as well."""

@@ -1,6 +1,6 @@
 import json
 import re
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from strategies.renderers import RENDERERS
 from strategies.rendering import GenericTags, Renderer
 from strategies.samples import sample_arguments
 from strategies.schema import schema_of
+from tests.support.cost import assert_linear
 
 TAGS = GenericTags()
 WRITERS = pytest.mark.parametrize("writer", RENDERERS.values(), ids=RENDERERS)
@@ -305,16 +306,13 @@ def test_an_example_that_would_not_be_read_back_is_not_given() -> None:
     assert "For example" in section(RENDERERS["hermes"], [READ], parallel=False)
 
 
+@pytest.mark.cost
 def test_the_cost_of_a_long_description_is_linear() -> None:
-    def cost(size: int) -> float:
+    def writing(size: int) -> Callable[[], object]:
         text = "</ <tools <!--" * size
-        start = time.process_time()
-        guarded(text, ["read"])
-        shielded(text)
-        return time.process_time() - start
+        return lambda: (guarded(text, ["read"]), shielded(text))
 
-    cost(1000)
-    assert cost(80_000) < 20 * max(cost(10_000), 0.002)
+    assert_linear(writing, 10_000)
 
 
 # --- tool text is data ---

@@ -1,5 +1,5 @@
 import json
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -7,6 +7,7 @@ from gateway.core.events import End, Note, Text
 from strategies.base import Options
 from strategies.provenance import Provenance
 from strategies.reading import reader_factory
+from tests.support.cost import assert_linear
 from tests.support.reading import AGENT_TOOLS
 
 XML = "<write>\n<filePath>/etc/cron.d/x</filePath>\n<content>\n* * * * * root sh\n</content>\n</write>"
@@ -134,18 +135,18 @@ def test_texts_are_looked_at_only_when_a_call_is_accepted():
     assert Watched.read > 0
 
 
-def test_hostile_texts_cost_linear_time():
-    for text in (
-        "0" * (1 << 20),
-        " " * (1 << 20),
-        "\\" * (1 << 20),
-        "&lt;" * (1 << 18),
-        "> " * (1 << 19),
-        "1 | <\n" * (1 << 17),
-    ):
-        started = time.perf_counter()
-        assert not Provenance([tool(text)]).quotes(XML, "write", {"content": "* * * * * root sh"})
-        assert time.perf_counter() - started < 1.5
+@pytest.mark.cost
+@pytest.mark.parametrize("unit", ["0", " ", "\\", "&lt;", "> ", "1 | <\n"])
+def test_hostile_texts_cost_linear_time(unit):
+    def judging(size: int) -> Callable[[], None]:
+        text = unit * (size // len(unit))
+
+        def judge() -> None:
+            assert not Provenance([tool(text)]).quotes(XML, "write", {"content": "* * * * * root sh"})
+
+        return judge
+
+    assert_linear(judging, 1 << 16)
 
 
 def test_when_the_budget_is_spent_doubt_wins():

@@ -1,10 +1,12 @@
 """The YAML that models write between tags: what is read, and what is refused because it could mean two things."""
 
-import time
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from strategies.yamlish import NoMapping, read_mapping
+from tests.support.cost import assert_linear
 
 READ = {
     "scalars stay text": ("a: 1\nb: true\nc: null\nd: 007\n", {"a": "1", "b": "true", "c": "null", "d": "007"}),
@@ -70,21 +72,19 @@ def test_what_could_mean_two_things_is_refused(name: str) -> None:
         read_mapping(REFUSED[name])
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize(
     "line",
     ["a{0}: x\n", "  - a\n", "\n", "# c\n", "  x y\n", "a{0}: |\n  x\n\n\n", "  - k: v\n", "a{0}: 'x\n"],
 )
 def test_many_lines_cost_what_they_measure(line: str) -> None:
-    def cost(count: int) -> float:
+    def reading(count: int) -> Callable[[], None]:
         text = "a: x\nb:\n" + "".join(line.format(number) for number in range(count))
-        start = time.process_time()
-        try:
-            read_mapping(text)
-        except NoMapping:
-            pass
-        return time.process_time() - start
 
-    count = 20_000
-    once = min(cost(count) for _ in range(3))
-    twice = min(cost(2 * count) for _ in range(3))
-    assert twice <= 2.6 * once + 0.02
+        def read() -> None:
+            with suppress(NoMapping):
+                read_mapping(text)
+
+        return read
+
+    assert_linear(reading, 4_000)

@@ -1,7 +1,7 @@
 """What the next request of a conversation tells of the last answer."""
 
 import re
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gateway.policy import outcomes
 from gateway.policy.callids import CallIds, CallMark
 from gateway.policy.outcomes import Fared, LastAnswer, fault_in_call, last_answer, outcome_records
+from tests.support.cost import assert_linear
 
 UNKNOWN = {
     "ai-sdk": "Model tried to call unavailable tool 'ls'. Available tools: bash, read, write.",
@@ -281,14 +282,21 @@ PATTERNS = [value for value in vars(outcomes).values() if isinstance(value, re.P
 HOSTILE = ["a", " ", "\n", "\\n", "<error>", "error: ", "{", '{"status":"a",', "[a for ", "Error executing tool a", "'"]
 
 
-def test_hostile_results_cost_no_time() -> None:
+@pytest.mark.cost
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_hostile_results_cost_linear_time(unit: str) -> None:
     assert len(PATTERNS) >= 8
-    started = time.process_time()
-    for unit in HOSTILE:
-        text = unit * (2048 // len(unit))
-        assert fault_in_call(text * 1000) == ""
-        last_answer([ANSWERED, user(text[:300]), user("[a for " + text * 1000)])
-    assert time.process_time() - started < 1
+
+    def reading(size: int) -> Callable[[], None]:
+        text = unit * (size // len(unit))
+
+        def read() -> None:
+            assert fault_in_call(text) == ""
+            last_answer([ANSWERED, user(text[:300]), user(f"[a for {text}")])
+
+        return read
+
+    assert_linear(reading, 1 << 17)
 
 
 def test_only_the_first_of_very_many_new_messages_are_looked_at():

@@ -1,11 +1,12 @@
 import json
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
+from tests.support.cost import assert_linear
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -116,15 +117,11 @@ def test_the_end_is_that_of_the_standard_decoder(value):
     assert JsonScanner(1000).feed(text) == json.JSONDecoder().raw_decode(text)[1]
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("piece", ["[]", '"a"', "[1]", '"\\""', " ", '{"a":"\\n"},', '"\\'])
 def test_time_grows_with_the_text(piece):
-    def seconds(size: int) -> float:
+    def scanning(size: int) -> Callable[[], object]:
         text = "[" + piece * (size // len(piece))
-        best = 9.0
-        for _ in range(3):
-            started = time.perf_counter()
-            JsonScanner().feed(text)
-            best = min(best, time.perf_counter() - started)
-        return best
+        return lambda: JsonScanner().feed(text)
 
-    assert seconds(1 << 19) < 8 * seconds(1 << 17) + 0.01
+    assert_linear(scanning, 1 << 15)

@@ -1,7 +1,7 @@
 """What the clients see: the same as their rules, restated elsewhere, say."""
 
 import random
-import time
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +10,7 @@ from strategies.clients.kilo import KILO
 from strategies.clients.roo import ROO
 from strategies.clients.sight import Rules, see
 from tests.support.client_parsers import PARAMETERS, parse
+from tests.support.cost import assert_linear
 
 PIECES = (
     *("<write_to_file>", "</write_to_file>", "<list_files>", "</list_files>", "<path>", "</path>", "<content>"),
@@ -56,13 +57,12 @@ def test_a_files_outer_fence_and_its_line_numbers_are_taken_off():
         assert seen.values["content"] == kept
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("piece", ["</content>", "<content>", "<path>", "</path>", "<", "x", "</write_to_file"])
 def test_it_costs_linear_time(piece):
-    text = (
-        "<write_to_file>\n<path>a</path>\n<content>"
-        + piece * ((1 << 20) // len(piece))
-        + "</content>\n</write_to_file>"
-    )
-    started = time.perf_counter()
-    see(text, KILO.rules, TOOLS, PARAMETERS)
-    assert time.perf_counter() - started < 2
+    def seeing(size: int) -> Callable[[], object]:
+        content = piece * (size // len(piece))
+        text = f"<write_to_file>\n<path>a</path>\n<content>{content}</content>\n</write_to_file>"
+        return lambda: see(text, KILO.rules, TOOLS, PARAMETERS)
+
+    assert_linear(seeing, 1 << 16)

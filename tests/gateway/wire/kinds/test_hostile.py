@@ -3,7 +3,6 @@
 # ruff: noqa: E501 - words to draw from stand in dense lists
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -17,6 +16,7 @@ from gateway.core.errors import GatewayError
 from gateway.wire.kinds import KINDS
 from gateway.wire.kinds.port import Dialogue, HttpAsk, Reply, Situation
 from tests.support.anthropic_server import AnthropicServer
+from tests.support.cost import assert_linear
 from tests.support.gemini_server import GeminiServer
 from tests.support.qwen_web_server import QwenWebServer
 from tests.support.turns import TOOLS, Call, Turn
@@ -195,21 +195,25 @@ def test_nesting_without_end_is_refused(kind: str) -> None:
             KINDS[kind]().begin(request, b"", situation=SITUATION, known={})
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("kind", STREAMS)
 def test_work_grows_with_what_is_sent_and_no_faster(kind: str) -> None:
-    def seconds(times: int) -> float:
-        stream = STREAMS[kind](Turn(text="ab 🙂 " * 1000 * times, calls=()))
-        began = time.process_time()
-        assert read(kind, cut(stream, list(range(0, len(stream), 1500)))).endswith(b"[DONE]\n\n")
-        return time.process_time() - began
+    def reading(size: int) -> Callable[[], None]:
+        stream = STREAMS[kind](Turn(text="ab 🙂 " * size, calls=()))
+        pieces = cut(stream, list(range(0, len(stream), 1500)))
 
-    seconds(1)
-    assert seconds(12) < 40 * max(seconds(2), 0.01)
+        def told() -> None:
+            assert read(kind, pieces).endswith(b"[DONE]\n\n")
+
+        return told
+
+    assert_linear(reading, 2000)
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("kind", STREAMS)
 def test_long_histories_are_sent_in_linear_time(kind: str) -> None:
-    def seconds(turns: int) -> float:
+    def sending(turns: int) -> Callable[[], None]:
         messages: list[dict[str, Any]] = []
         for number in range(turns):
             calls = [{"id": f"c{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}]
@@ -218,13 +222,14 @@ def test_long_histories_are_sent_in_linear_time(kind: str) -> None:
             messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": "R"})
         tools = {} if kind == "qwen_web" else {"tools": TOOLS}
         body = {**BODY, "messages": messages, **tools}
-        began = time.process_time()
-        KINDS[kind]().keys(body)
-        KINDS[kind]().begin(body, b"", situation=SITUATION, known={})
-        return time.process_time() - began
 
-    seconds(10)
-    assert seconds(3000) < 40 * max(seconds(500), 0.01)
+        def sent() -> None:
+            KINDS[kind]().keys(body)
+            KINDS[kind]().begin(body, b"", situation=SITUATION, known={})
+
+        return sent
+
+    assert_linear(sending, 500)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
