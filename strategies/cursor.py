@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
+from strategies.pieces import Pieces
 
 __all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
 
@@ -60,7 +61,7 @@ def overlap(text: str, start: int, marker: str) -> int:
 class Cursor:
     """A window onto arriving text; `pos` counts in the window, `offset` from the candidate's first character."""
 
-    __slots__ = ("_base", "anchor", "cut", "eof", "floor", "is_last", "pos", "text")
+    __slots__ = ("_base", "_behind", "_behind_base", "anchor", "cut", "eof", "floor", "is_last", "pos", "text")
 
     def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False) -> None:
         self.text = text
@@ -75,6 +76,9 @@ class Cursor:
         self.is_last = False
         """Nothing but white space was found behind the call's end."""
         self._base = 0
+        self._behind: Pieces | None = None
+        """What an anchor keeps of the text in front of the window: joined when it is gone back to, not before."""
+        self._behind_base = 0
 
     @property
     def offset(self) -> int:
@@ -82,10 +86,24 @@ class Cursor:
 
     def push(self, text: str) -> None:
         """More text has come."""
-        keep = self.pos if self.anchor is None else min(self.anchor - self._base, self.pos)
-        self.text = self.text[keep:] + text
-        self.pos -= keep
-        self._base += keep
+        if self.pos:
+            self._leave(self.pos)
+        self.text = self.text + text if self.text else text
+
+    def _leave(self, size: int) -> None:
+        """Let the window begin behind its first `size` characters; an anchored look-ahead can still return to them."""
+        start = None if self.anchor is None else self.anchor - self._base
+        if start is None or start >= size:
+            self._behind = None
+        elif start >= 0 or self._behind is None:
+            start = max(start, 0)
+            self._behind = Pieces(self.text[start:size])
+            self._behind_base = self._base + start
+        else:
+            self._behind.add(self.text[:size])
+        self.text = self.text[size:]
+        self.pos -= size
+        self._base += size
 
     @property
     def settled(self) -> int:
@@ -100,6 +118,10 @@ class Cursor:
 
     def back(self, offset: int) -> None:
         """Return to an anchored offset."""
+        if offset < self._base and self._behind is not None:
+            self.text = self._behind.text() + self.text
+            self._base = self._behind_base
+            self._behind = None
         self.pos = offset - self._base
 
     def peek(self, size: int) -> Steps:

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from gateway.core.tools import Tool
+from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.jsonish import JsonFault, Parsed, parse
@@ -40,7 +41,6 @@ STOPS = ("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<
 _MENDING = "mending"
 FRAME = {"missing_braces": "frame_closer_missing"}
 """What is missing at the end of an answer is only ever the frame: there was nothing to choose."""
-_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NAMED = re.compile(r"""["'](?:name|tool_name|tool|function)["']\s*+:\s*+["']([^"'\n]{1,128})["']""")
 _BRACES = re.compile(r"[}\]]*")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
@@ -180,11 +180,16 @@ def _any_of(stops: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
 
 def lacks_frame_only(text: str, frame: int) -> bool:
     """Whether nothing but closers of the frame around complete arguments is missing."""
-    bare = _STRING.sub("", text).strip()
-    if '"' in bare or not bare.endswith(("}", "]")):
+    bare = text.strip()
+    if not bare.endswith(("}", "]")):
         return False
-    missing = bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
-    return 0 < missing <= frame + (frame and bare.startswith("["))
+    scanner = JsonScanner()
+    try:
+        closed = scanner.feed(bare) >= 0
+    except JsonTooDeep:
+        return False
+    missing = scanner.open_brackets
+    return not closed and missing is not None and missing <= frame + (frame and bare.startswith("["))
 
 
 def read_surplus(cur: Cursor) -> Steps:

@@ -40,6 +40,11 @@ class JsonScanner:
         """The value is a number or a word: only what follows it, or the end of the text, can end it."""
         return self._is_scalar
 
+    @property
+    def open_brackets(self) -> int | None:
+        """How many braces and brackets are open; None inside a string or a word."""
+        return None if self._in_string or self._is_scalar else self._depth
+
     def feed(self, text: str, start: int = 0) -> int:
         """The index just behind the value in `text`, or -1 when all of `text` belongs to a value still open."""
         if self._is_done:
