@@ -32,7 +32,7 @@ _INTENT = re.compile(
     r"|\A\W*(?:(?:bem|certo|agora|primeiro|depois)\b\W*){0,2}(?:vou|deixe-me|deixa eu)\b"
     r"|\A\W*(?:(?:bene|ora|prima|poi)\b\W*){0,2}(?:vado a|devo|lasciami|fammi)\b"
     r"|\A\W*(?:(?:хорошо|сейчас|теперь|сначала)\b\W*){0,2}(?:я (?:сейчас )?\w+ю|давайте|позвольте)\b"
-    r"|\A\W*(?:好的?|现在|首先|接下来)?\W*(?:我来|我将|我会|我先|我要|让我)",
+    r"|\A\W*+(?:好的?|现在|首先|接下来)?\W*+(?:我来|我将|我会|我先|我要|让我)",
     re.IGNORECASE,
 )
 """How a sentence begins that says what is done next."""

@@ -409,20 +409,21 @@ class _Reader:
 
     def _goes_on(self, closer: str) -> bool:
         """Behind a member: whether another one follows."""
-        before = self._at
-        self._space()
-        if self._ends(closer):
-            return False
-        if self._text.startswith(",", self._at):
-            self._at += 1
+        while True:
+            before = self._at
             self._space()
-            return True
-        if self._at == len(self._text):
-            return self._ends_unclosed()
-        if self._text[self._at] == "}" and "{" not in self._open:
+            if self._ends(closer):
+                return False
+            if self._text.startswith(",", self._at):
+                self._at += 1
+                self._space()
+                return True
+            if self._at == len(self._text):
+                return self._ends_unclosed()
+            if self._text[self._at] != "}" or "{" in self._open:
+                break
             _note(self._notes, "surplus_braces")
             self._at += 1
-            return self._goes_on(closer)
         if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
             _note(self._notes, "missing_comma")
             return True

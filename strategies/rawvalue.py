@@ -571,7 +571,7 @@ _MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md",
 _PATHS = ("path", "filePath", "file_path", "filename", "target_file", "absolutePath", "absolute_path")
 _MARKDOWN_FILES = (".md", ".mdx", ".markdown")
 _CONTENTS = frozenset({"content", "contents", "file_text", "code_edit"})
-_FENCE = re.compile(r"```[ \t]*[\w.+#-]*[ \t\r]*\Z")
+_FENCE = re.compile(r"```[ \t]*+[\w.+#-]*+[ \t\r]*+\Z")
 
 
 def unwrap_cdata(text: str) -> str | None:

@@ -54,7 +54,7 @@ _NOBODY: frozenset[str] = frozenset()
 _BLANK = " \t\r"
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile(r"`+")
-_GLUED = re.compile(r"[ \t]*(json|tool_call|tool_code|)[ \t]*(?=[{\[])", re.IGNORECASE)
+_GLUED = re.compile(r"[ \t]*+(json|tool_call|tool_code|)[ \t]*+(?=[{\[])", re.IGNORECASE)
 """Data on the line that opens its fence."""
 _NEXT_EXAMPLE = re.compile(r"\W*+(?:\w{1,4}\W*+)?")
 """What stands between one example and the next."""

@@ -31,7 +31,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _MODE = re.compile(r"[A-Za-z0-9_-]+")
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,3}[.)])[ \t]+(.*\S)[ \t]*\Z")
+_ITEM = re.compile(r"[ \t]*+(?:[-*+]|[0-9]{1,3}[.)])[ \t]++(.++)(?<=\S)\Z")
 _ENTITY = re.compile(r"&(?:[a-z]+|#[0-9]+);")
 _TAIL = re.compile(r"</(?=arguments)")
 
@@ -258,7 +258,7 @@ def _suggestions(given: object) -> list[Any]:
         return given
     if not isinstance(given, str):
         return [given]
-    items = [_ITEM.match(line) for line in given.strip().split("\n")]
+    items = [_ITEM.match(line.rstrip(" \t")) for line in given.strip().split("\n")]
     return [item.group(1) for item in items if item] if all(items) else [given]
 
 

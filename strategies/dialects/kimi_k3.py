@@ -30,7 +30,7 @@ __all__ = ["KIMI_K3"]
 
 _OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _TAG_END = re.compile(r"<\|sep\|>|\n")
-_ATTRIBUTE = re.compile(r'([a-z]+)="([^"]*)"')
+_ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
 _WORD = re.compile(r"[a-z]*")
 _TAG = re.compile(r"<\|(?:open|close)\|>")
 _LOOK_AHEAD = 160

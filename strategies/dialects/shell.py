@@ -29,9 +29,11 @@ _TOOLS = (
     *("exec_command", "run_command", "run_commands"),
 )
 _IS_WINDOWS = re.compile(r"\b(?:windows|powershell|pwsh|cmd\.exe)\b", re.IGNORECASE)
-_PROMPT = re.compile(r"[ \t]*(?:\[[^\]\n]*\]|\([^)\n]*\)|[\w.-]+@[\w.-]+[:~/\w.-]*)?[ \t]*[$%❯][ \t]+(.*)\Z", re.DOTALL)
-_ROOT_PROMPT = re.compile(r"[ \t]*(?:\[[^\]\n]*\]|[\w.-]+@[\w.-]+[:~/\w.-]*)[ \t]*#[ \t]+(.*)\Z", re.DOTALL)
-_BARE_ROOT = re.compile(r"[ \t]*#[ \t]+(.*)\Z", re.DOTALL)
+_PROMPT = re.compile(
+    r"[ \t]*+(?:\[[^\]\n]*+\]|\([^)\n]*+\)|[\w.-]++@[\w.-]++[:~/\w.-]*+)?+[ \t]*+[$%❯][ \t]++(.*)\Z", re.DOTALL
+)
+_ROOT_PROMPT = re.compile(r"[ \t]*+(?:\[[^\]\n]*+\]|[\w.-]++@[\w.-]++[:~/\w.-]*+)[ \t]*+#[ \t]++(.*)\Z", re.DOTALL)
+_BARE_ROOT = re.compile(r"[ \t]*+#[ \t]++(.*)\Z", re.DOTALL)
 _WINDOWS_PROMPT = re.compile(r"(?:PS [^>\n]*>[ ]?|[A-Z]:\\[^>\n]*>)(.*)\Z", re.DOTALL)
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w /-]*>(?!>)|\byour[-_]\w+|(?:\A|\s)\.\.\.(?:\s|\Z)|\bpath/to/", re.IGNORECASE)
 _ACTS = re.compile(

@@ -1,0 +1,290 @@
+"""No pattern of ours costs more than the length of the text it reads, whatever the text.
+
+Every compiled pattern of the project is found, given the texts that are worst for it (its own literals and classes,
+alone and in pairs, its beginnings without their ends), and timed on a text and on one twice as long. Where a pattern
+is only ever asked at one place, it is asked there; any other goes through the whole text.
+"""
+
+import ast
+import importlib
+import itertools
+import pathlib
+import pkgutil
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from re import _constants as sre  # type: ignore[attr-defined]
+    from re import _parser as sre_parse  # type: ignore[attr-defined]
+
+import gateway
+import strategies
+import strategies.cursor
+
+SIZE = 1 << 14
+SIZES = (1 << 10, 1 << 13)
+DOUBTFUL_NS = 150
+"""Nanoseconds a character: what costs less can hide no square of the size."""
+MOST = 3.0
+"""Twice the text may cost so many times as much; a square costs four times as much."""
+
+AT_ONE_PLACE = frozenset({"match", "fullmatch"})
+_PROMPTS = ("PROMPT", "ROOT_PROMPT", "BARE_ROOT", "WINDOWS_PROMPT")
+IN_A_LIST = frozenset(f"strategies.dialects.shell._{name}" for name in _PROMPTS)
+"""Those that are asked at the beginning of a line, one after the other."""
+BOUNDED = {"strategies.dialects.react._CYCLE": 400, "strategies.intent._ASKED": 4000}
+"""Those whose text is never longer: what stands before an opener, either end of a user's message."""
+MOST_S = 0.02
+"""CPU seconds that one of these may cost at its longest."""
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in (gateway, strategies):
+        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            if not found.name.endswith("__main__"):
+                yield importlib.import_module(found.name)
+
+
+def held(value: Any, seen: set[int], depth: int = 0) -> Iterator[re.Pattern[Any]]:
+    """The patterns in a value: in tables, records, classes, and what functions close over."""
+    if isinstance(value, re.Pattern):
+        yield value
+        return
+    if id(value) in seen or depth > 6:
+        return
+    seen.add(id(value))
+    inner: list[Any] = []
+    if isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = list(value)
+    elif isinstance(value, FunctionType):
+        inner = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+        inner += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    elif isinstance(value, type) and value.__module__.startswith(("gateway", "strategies")):
+        inner = list(vars(value).values())
+    elif type(value).__module__.startswith(("gateway", "strategies")):
+        inner = list(getattr(value, "__dict__", {}).values())
+        inner += [getattr(value, name, None) for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    for part in inner:
+        yield from held(part, seen, depth + 1)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+@cache
+def tree_of(module: ModuleType) -> ast.Module:
+    return ast.parse(pathlib.Path(module.__file__ or "").read_text("utf-8"))
+
+
+def asked_in(scope: ast.AST) -> dict[str, set[str]]:
+    """By a name in a scope, the methods that are asked of it; `to F 1` where it is the second argument of `F`."""
+    found: dict[str, set[str]] = {}
+    told: set[int] = set()
+
+    def add(node: ast.AST, use: str) -> None:
+        if isinstance(node, ast.Name):
+            found.setdefault(node.id, set()).add(use)
+            told.add(id(node))
+        elif isinstance(node, ast.IfExp):
+            add(node.body, use)
+            add(node.orelse, use)
+
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Attribute):
+            add(node.value, node.attr)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            for number, argument in enumerate(node.args):
+                add(argument, f"to {called} {number}")
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in told:
+            found.setdefault(node.id, set()).add("other")
+    return found
+
+
+@cache
+def uses(module: ModuleType) -> dict[str, set[str]]:
+    return asked_in(tree_of(module))
+
+
+@cache
+def asked_of_parameters(module: ModuleType) -> dict[str, set[str]]:
+    """What a module's functions ask of their parameters, by `to F 1`."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(tree_of(module)):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        names = [each.arg for each in node.args.args]
+        names = names[1:] if names[:1] == ["self"] else names
+        asked = asked_in(node)
+        for number, name in enumerate(names):
+            found.setdefault(f"to {node.name} {number}", set()).update(asked.get(name, ()))
+    return found
+
+
+def asked_at_last(module: ModuleType, use: str) -> set[str]:
+    """The methods that are asked where a pattern is handed on: to a function of the module, or to the cursor."""
+    for other in (module, strategies.cursor):
+        if (asked := asked_of_parameters(other).get(use)) is not None:
+            return asked
+    return {use}
+
+
+def patterns() -> dict[str, tuple[re.Pattern[Any], bool]]:
+    """Every pattern, by where it was found, and whether it is only ever asked at one place."""
+    seen: set[int] = set()
+    known: set[tuple[Any, int]] = set()
+    found: dict[str, tuple[re.Pattern[Any], bool]] = {}
+    everything = list(modules())
+    for module in everything:
+        for name, value in vars(module).items():
+            for number, pattern in enumerate(held(value, seen)):
+                if (pattern.pattern, pattern.flags) in known:
+                    continue
+                known.add((pattern.pattern, pattern.flags))
+                asked = {
+                    method
+                    for other in everything
+                    for known_as, its in vars(other).items()
+                    if its is pattern
+                    for use in uses(other).get(known_as, ())
+                    for method in asked_at_last(other, use)
+                }
+                where = f"{module.__name__}.{name}" + (f"[{number}]" if number else "")
+                found[where] = (
+                    pattern,
+                    (where in IN_A_LIST or (value is pattern and bool(asked) and asked <= AT_ONE_PLACE)),
+                )
+    return found
+
+
+def _class(items: Any) -> str:
+    """A character that a class takes."""
+    negated = items and items[0][0] is sre.NEGATE
+    taken = ""
+    for kind, value in items:
+        if kind is sre.LITERAL:
+            taken += chr(value)
+        elif kind is sre.RANGE:
+            taken += chr(value[0])
+        elif kind is sre.CATEGORY:
+            taken += {sre.CATEGORY_SPACE: " ", sre.CATEGORY_DIGIT: "1", sre.CATEGORY_WORD: "a"}.get(value, "-")
+    if not negated:
+        return taken[:4]
+    return "".join(char for char in 'a <\n"' if char not in taken)[:2]
+
+
+def _walk(tree: Any, prefix: str, atoms: dict[str, None], starts: dict[str, None]) -> str:
+    """A text that the tree takes; on the way its atoms and the beginnings of what it takes."""
+    for kind, value in tree:
+        piece = ""
+        if kind is sre.LITERAL:
+            piece = chr(value)
+        elif kind is sre.NOT_LITERAL:
+            piece = "b" if value == ord("a") else "a"
+        elif kind is sre.ANY:
+            piece = "a"
+        elif kind is sre.IN:
+            chars = _class(value)
+            atoms.update(dict.fromkeys(chars))
+            piece = chars[:1]
+        elif kind in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+            piece = _walk(value[2], prefix, atoms, starts) * max(1, min(value[0], 3))
+        elif kind is sre.SUBPATTERN:
+            piece = _walk(value[3], prefix, atoms, starts)
+        elif kind is sre.ATOMIC_GROUP:
+            piece = _walk(value, prefix, atoms, starts)
+        elif kind is sre.BRANCH:
+            pieces = [_walk(branch, prefix, atoms, starts) for branch in value[1][:12]]
+            piece = max(pieces, key=len)
+            atoms.update(dict.fromkeys(piece for piece in pieces[:4] if piece))
+        elif kind in (sre.ASSERT, sre.ASSERT_NOT):
+            _walk(value[1], prefix, atoms, starts)
+        if piece:
+            atoms.setdefault(piece[:20])
+            prefix += piece
+            starts.setdefault(prefix[-40:])
+    return prefix
+
+
+def worst(pattern: re.Pattern[Any]) -> Iterator[str]:
+    """Texts that may be bad for a pattern: what is repeated, with what stands before and behind it."""
+    source = pattern.pattern
+    text = source if isinstance(source, str) else source.decode("latin-1")
+    atoms: dict[str, None] = {}
+    starts: dict[str, None] = {}
+    whole = _walk(sre_parse.parse(text, pattern.flags & ~re.UNICODE), "", atoms, starts)
+    chosen = [*dict.fromkeys((" ", '"', '\\"', "\n", "a", *atoms))][:14]
+    opens = [*starts][:6] + [*starts][-4:]
+    units = [*chosen, *opens, *(one + other for one, other in itertools.permutations(chosen[:7], 2))]
+    for unit in dict.fromkeys(units):
+        yield unit * (SIZE // len(unit))
+    for start in dict.fromkeys((*opens, whole)):
+        for unit in chosen[:8]:
+            yield start + unit * (SIZE // len(unit))
+            yield start + unit * (SIZE // len(unit)) + "\x00"
+
+
+def cost(pattern: re.Pattern[Any], text: Any, *, at_one_place: bool) -> float:
+    started = time.process_time()
+    if at_one_place:
+        pattern.match(text)
+    else:
+        for _ in pattern.finditer(text):
+            pass
+    return time.process_time() - started
+
+
+def least(pattern: re.Pattern[Any], text: Any, *, at_one_place: bool) -> float:
+    return min(cost(pattern, text, at_one_place=at_one_place) for _ in range(3))
+
+
+def grows(pattern: re.Pattern[Any], text: Any, *, at_one_place: bool) -> bool:
+    """Whether twice the text costs too much more, at two sizes: a bounded look ahead only does where it is longer."""
+    found = 0
+    for size in SIZES:
+        part, double = (text[: size * times - 1] + text[-1:] for times in (1, 2))
+        for _ in range(3):
+            once = cost(pattern, part, at_one_place=at_one_place)
+            if once < DOUBTFUL_NS * size * 1e-9:
+                found = 0
+                break
+            once = min(once, least(pattern, part, at_one_place=at_one_place))
+            twice = least(pattern, double, at_one_place=at_one_place)
+            if twice < MOST * once:
+                found = 0
+                break
+        else:
+            found += 1
+        if found and (found > 1 or twice > MOST_S):
+            return True
+    return False
+
+
+FOUND = patterns()
+
+
+@pytest.mark.parametrize("where", FOUND)
+def test_a_pattern_is_linear_in_its_text(where: str) -> None:
+    pattern, at_one_place = FOUND[where]
+    for made in worst(pattern):
+        text: Any = made if isinstance(pattern.pattern, str) else made.encode("latin-1", "replace")
+        if (bound := BOUNDED.get(where)) is not None:
+            is_bad = least(pattern, text[: bound - 1] + text[-1:], at_one_place=at_one_place) > MOST_S
+        else:
+            is_bad = grows(pattern, text, at_one_place=at_one_place)
+        assert not is_bad, f"{pattern.pattern[:80]!r}: {made[:40]!r} ... {made[-10:]!r}"
