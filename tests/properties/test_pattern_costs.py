@@ -278,6 +278,7 @@ def grows(pattern: re.Pattern[Any], text: Any, *, at_one_place: bool) -> bool:
 FOUND = patterns()
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("where", FOUND)
 def test_a_pattern_is_linear_in_its_text(where: str) -> None:
     pattern, at_one_place = FOUND[where]
