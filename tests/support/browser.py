@@ -2,18 +2,36 @@
 
 import asyncio
 import base64
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from attrs import define, field
 
 CHROMIUM = shutil.which("chromium")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None and "TOOLGATE_CI" not in os.environ, reason="needs chromium")
 START_S = 30.0
 LOAD_S = 30.0
+END_S = 5.0
+QUIET = (
+    "--headless=new",
+    "--no-sandbox",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--disable-sync",
+    "--disable-component-update",
+    "--disable-background-networking",
+)
+"""No window, and nothing asked of anybody that the page does not ask."""
 
 
 @define
@@ -27,7 +45,7 @@ class Page:
     _number: int = 0
     _loaded: bool = False
 
-    async def open(self, url: str, *, width: int, dark: bool = False, height: int = 900) -> None:
+    async def open(self, url: str, *, width: int = 800, dark: bool = False, height: int = 900) -> None:
         """Load a page in a window of that width."""
         self._loaded = False
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
@@ -40,8 +58,8 @@ class Page:
                 await self._receive()
 
     async def value(self, expression: str) -> Any:
-        """What a script expression comes to in the page."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What a script expression comes to in the page; a promise is waited for."""
+        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -78,16 +96,18 @@ class Page:
 
 
 @asynccontextmanager
-async def browser(folder: Path) -> AsyncIterator[Page]:
+async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
     """Chromium with one empty tab; `folder` is its profile."""
     assert CHROMIUM is not None
     process = await asyncio.create_subprocess_exec(
         CHROMIUM,
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-        *("--hide-scrollbars", "--disable-background-networking", "--remote-debugging-port=0"),
+        *QUIET,
+        *flags,
+        "--remote-debugging-port=0",
         f"--user-data-dir={folder}",
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
     try:
         address = await _address(process)
@@ -103,7 +123,12 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
                 await page.call(f"{domain}.enable")
             yield page
     finally:
-        process.terminate()
+        with suppress(ProcessLookupError, TimeoutError):
+            process.terminate()
+            async with asyncio.timeout(END_S):
+                await process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # those that it started, and itself where it hangs
         await process.wait()
 
 

@@ -14,7 +14,7 @@ from gateway.reporting.html import render
 from gateway.reporting.sections import sections
 from gateway.reporting.tree import Figures
 from tests.gateway.reporting.test_figures import figures_of
-from tests.support.browser import CHROMIUM, browser
+from tests.support.browser import browser, needs_chromium
 from tests.support.week import Week, hostile, week
 
 EMPTY = Week(requests=(), outcomes=(), feedback=(), labels=(), decisions=())
@@ -141,7 +141,7 @@ def test_the_terminal_keeps_to_its_width(width, capsys):
     assert "\x1b" not in text
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@needs_chromium
 async def test_a_browser_shows_it_without_overflow_errors_or_requests(figures, tmp_path: Path):
     target = tmp_path / "report.html"
     target.write_text(render(figures), encoding="utf-8")
