@@ -3,11 +3,11 @@
 import asyncio
 import json
 import socket
-import time
 
 import pytest
 
 from tests.support.client import ask, chat, exchange, get, post_bytes
+from tests.support.cost import Pulse
 from tests.support.faulty_upstream import (
     DONE,
     STREAM_HEAD,
@@ -128,7 +128,6 @@ async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monke
     reader, writer = await connect(running.url)
     request = post_bytes(chat())
     writer.write(request[:-60])
-    started = time.monotonic()
 
     async def drip():
         for byte in request[-60:]:
@@ -136,9 +135,10 @@ async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monke
             await asyncio.sleep(0.02)
 
     dripping = asyncio.ensure_future(drip())
-    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 3)
+    async with Pulse() as pulse:
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
     assert head.startswith(b"HTTP/1.1 400")
-    assert time.monotonic() - started < 1.0
+    assert pulse.seconds < 1.0
     dripping.cancel()
     writer.close()
     assert upstream.requests == []
@@ -147,9 +147,9 @@ async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monke
 async def test_c3_a_head_that_never_ends_is_closed(gateway, upstream, monkeypatch):
     monkeypatch.setattr("gateway.net.server.HEAD_TIMEOUT_S", 0.2)
     running = await gateway(upstream.url)
-    started = time.monotonic()
-    assert await exchange(running.url, b"POST /v1/chat/completions HTTP/1.1\r\nHo") == b""
-    assert time.monotonic() - started < 2.0
+    async with Pulse() as pulse:
+        assert await exchange(running.url, b"POST /v1/chat/completions HTTP/1.1\r\nHo") == b""
+    assert pulse.seconds < 2.0
 
 
 async def test_c4_a_body_that_says_it_is_too_large_is_refused_unread(connect, gateway, upstream):
@@ -277,9 +277,9 @@ async def test_c9_one_too_many_is_told_so_at_once(connect, gateway, upstream, cl
     for reader, writer in streams:
         writer.write(post_bytes(chat()))
         await reader.readuntil(b"}]}")
-    started = time.monotonic()
-    got = await ask(client, running.url)
-    assert time.monotonic() - started < 0.3
+    async with Pulse() as pulse:
+        got = await ask(client, running.url)
+    assert pulse.seconds < 0.3
     assert (got.status, got.error) == (503, "no_capacity")
     assert got.headers["Retry-After"] == "1"
     assert (await get(client, f"{running.url}/healthz")).status == 200

@@ -16,6 +16,7 @@ import aiohttp
 from attrs import define, field
 
 from tests.support.client import ask, chat
+from tests.support.cost import Pulse
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, Received, completion, event, text
 
 SERVE = (sys.executable, "-m", "gateway", "serve")
@@ -37,9 +38,11 @@ def free_port() -> int:
 
 
 async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait, bounded, for something that tells nobody."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - files and processes tell nobody
+    """Wait, bounded, for something that tells nobody; time without a processor does not count."""
+    async with Pulse() as pulse:
+        while not condition():
+            if pulse.seconds > seconds:
+                raise TimeoutError
             await asyncio.sleep(0.01)
 
 

@@ -180,7 +180,8 @@ async def test_blocks_close_with_their_second(path, wall):
     await store.close()
 
 
-async def test_no_block_closes_while_somebody_is_writing(path, wall):
+async def test_no_block_closes_while_somebody_is_writing(path, wall, monkeypatch):
+    monkeypatch.setattr("gateway.state.sqlite._WORK_S", 20.0)  # whoever is slow waits for the lock no longer
     store = SqliteStore(path, timeout_s=0.01, wall=lambda: wall[0])
     await store.tally({"a": 1}, [])
     wall[0] = 1002.0
