@@ -22,6 +22,7 @@ from gateway.wire.chat_chunks import (
     BadChunk,
     Choice,
     Chunk,
+    Delta,
     any_in,
     args_chunk,
     decode_chunk,
@@ -32,6 +33,7 @@ from gateway.wire.chat_chunks import (
     token_counts,
     usage_chunk,
 )
+from gateway.wire.native_calls import key_of
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, says_nothing
 from strategies.base import Attempt, Prepared
 from strategies.mapped import Translation, translation_of
@@ -42,6 +44,7 @@ __all__ = ["StreamExchange"]
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
+_CALL_FIELDS = ("tool_calls", "function_call")
 
 
 class _Due:
@@ -71,6 +74,8 @@ class StreamExchange:
         self._repairs = repairs if prepared.repair is not None else 0
         """How often it may still be asked again."""
         self._due: _Due | None = None
+        self._endings: list[tuple[Voice, Slot, str]] = []
+        """Choices that have ended and hold calls, whose place a structured one could still take."""
         self._done: bytes | None = None
         """The upstream's `[DONE]`, while a second answer is waited for."""
         self._decoder = SseDecoder(limits.max_event_bytes)
@@ -113,6 +118,7 @@ class StreamExchange:
                 self._read(self._decoder.finish())
             except UpstreamError as fault:
                 error = fault
+        self._conclude_all()
         if self._due is not None and (error is None or self.finished):
             rest = self.unrepaired()
             self._out.append(rest)
@@ -132,6 +138,7 @@ class StreamExchange:
     @property
     def repair(self) -> Repair | None:
         """What is to be asked again now, as soon as the upstream's answer has ended."""
+        self._conclude_all()
         if self._due is None or self._closed or self._prepared.repair is None:
             return None
         return Repair.of(self._prepared.repair, self._due.attempts)
@@ -233,6 +240,7 @@ class StreamExchange:
                     self._push(Slot(raw, b""))
             elif data == DONE:
                 self.finished = True
+                self._conclude_all()
                 self._end(raw)
             elif data.strip():
                 self._event(raw, data)
@@ -248,6 +256,7 @@ class StreamExchange:
             self._push(Slot(raw, data))
         elif is_given(chunk.error) and not chunk.choices:
             self.finished = True
+            self._conclude_all()
             self._fail("upstream_error", raw)
         else:
             self._seen = data
@@ -277,7 +286,7 @@ class StreamExchange:
         slot = Slot(raw, data)
         for at, choice in enumerate(choices):
             voice = self._voice(choice.index)
-            if choice.delta and is_given(choice.delta.tool_calls):
+            if _has_calls(voice, choice.delta):
                 self._native(voice, slot, at)
             if choice.finish_reason:
                 self._finish(voice, slot, choice.finish_reason, at)
@@ -287,7 +296,13 @@ class StreamExchange:
         voice = self._voice(choice.index)
         delta = choice.delta
         text = (delta.content if delta else None) or ""
-        called = delta is not None and is_given(delta.tool_calls)
+        called = _has_calls(voice, delta)
+        reads_on = voice.listens and not self._prepared.shape.wait_for_finish
+        if reads_on and (called or voice.held) and bool(text) + called + bool(choice.finish_reason) > 1:
+            self._apart(data)
+            return
+        if reads_on and called:
+            self._apply(voice, voice.release_hold())
         opens = delta is not None and delta.role is not None and not voice.spoken
         ends = bool(choice.finish_reason)  # some servers put an empty one into every chunk
         events = voice.feed(text) if text else []
@@ -307,20 +322,44 @@ class StreamExchange:
             voice.waiting.append(slot)
             self._apply(voice, events, slot)
         if called:
-            self._apply(voice, voice.give_back(), slot)
+            if self._prepared.shape.wait_for_finish:
+                self._apply(voice, voice.give_back(), slot)
+            self._put_endings_behind(voice)
             self._native(voice, slot, 0)
         if choice.finish_reason:
-            self._conclude(voice, slot, choice.finish_reason)
+            self._ended(voice, slot, choice.finish_reason)
         self._flush()
 
+    def _apart(self, data: bytes) -> None:
+        """Text, structured calls and the end in one event, each as an event of its own: each may become another."""
+        event = decode_object(data)
+        choice = event["choices"][0]
+        delta = choice["delta"]
+        said = {key: value for key, value in delta.items() if key not in _CALL_FIELDS}
+        calls = {key: value for key, value in delta.items() if key in _CALL_FIELDS}
+        parts = [{**choice, "delta": each, "finish_reason": None} for each in (said, calls) if each]
+        if choice.get("finish_reason"):
+            parts.append({**choice, "delta": {}})
+        shared = {key: value for key, value in event.items() if key != "usage"}
+        for part in parts:
+            raw = encode_object({**(event if part is parts[-1] else shared), "choices": [part]})
+            told = raw[len(b"data: ") : -2]
+            chunk = decode_chunk(told)
+            if chunk is not None and chunk.choices:
+                self._choice(raw, told, chunk.choices[0])
+
     def _native(self, voice: Voice, slot: Slot, at: int) -> None:
-        """Structured calls of one choice: mend what is certain."""
+        """Structured calls of one choice: mend what is certain, and hold what may be a call that was given."""
         if not self._prepared.mend_native:
             return
         event = slot.event
         native = voice.native
         before = len(native.mended)
-        native.mend_deltas(event["choices"][at]["delta"]["tool_calls"])
+        delta = event["choices"][at]["delta"]
+        deltas = delta.get("tool_calls")
+        native.is_holding = self._prepared.make_reader is not None and voice.may_repeat
+        native.mend_deltas(deltas)
+        native.take_legacy(delta.get("function_call"))
         if event.get("usage"):
             self._withheld_usage = event.pop("usage")
             native.mended.append("usage_in_call_chunk")
@@ -328,8 +367,77 @@ class StreamExchange:
         if len(native.mended) > before:
             self.facts.mended.update(native.mended[before:])
             slot.replace(encode_object(event))
-        if self._prepared.mapping is not None:
+        if self._prepared.mapping is not None and deltas:
             slot.withhold_calls()  # they are the client's calls only when they are complete and translated
+        elif self._prepared.make_reader is not None:
+            self._hold_calls(voice, slot)
+
+    def _hold_calls(self, voice: Voice, slot: Slot) -> None:
+        """Keep an event back whose calls may be some that were given; those in `tool_calls` by themselves."""
+        event = slot.event
+        delta = event["choices"][0]["delta"]
+        deltas = delta.get("tool_calls")
+        held = [each for each in deltas if voice.native.holds(each)] if isinstance(deltas, list) else []
+        is_legacy = voice.native.is_legacy(delta.get("function_call"))
+        if is_legacy:
+            slot.waits = True
+            voice.held.append(slot)
+        if held and (is_legacy or len(held) < len(deltas)):
+            choice = {**event["choices"][0], "delta": {"tool_calls": held}, "finish_reason": None}
+            raw = encode_object({**event, "choices": [choice]})
+            delta["tool_calls"] = [each for each in deltas if not voice.native.holds(each)]
+            slot.replace(encode_object(event))
+            slot = Slot(raw, raw[len(b"data: ") : -2], voice)
+            self._slots.append(slot)
+            self._held += len(raw)
+        if held:
+            slot.waits = slot.moves = True
+            voice.held.append(slot)
+
+    def _settle(self, voice: Voice, last: Slot | None) -> None:
+        """Of each call that came as text and structured, one stays."""
+        native = voice.native
+        before = len(native.mended)
+        self._apply(voice, voice.settle(), last)
+        given = voice.given if voice.held else set()
+        moved = native.settle(given)
+        keeps_legacy = native.settle_legacy(given) if voice.held else True
+        held, voice.held = voice.held, []
+        for slot in held:
+            native.mended += ["index_repeated"] * slot.settle_calls(moved, keeps_legacy=keeps_legacy)
+            slot.waits = False
+        if moved:  # calls go out in the order of their numbers
+            behind = {id(slot) for slot in held if slot.moves and slot is not last}
+            stay = [slot for slot in self._slots if id(slot) not in behind]
+            at = next((at for at, slot in enumerate(stay) if slot is last), len(stay))
+            self._slots = deque([*stay[:at], *(slot for slot in held if id(slot) in behind), *stay[at:]])
+        self.facts.mended.update(native.mended[before:])
+
+    def _ended(self, voice: Voice, slot: Slot, reason: str) -> None:
+        """A choice says that it has ended; where it waits with a call, a structured one may come all the same."""
+        waits = voice.waiting and (self._prepared.shape.wait_for_finish or voice.native.count)
+        if (waits or voice.held or voice.is_pending) and not voice.finished:
+            slot.waits = True
+            self._endings.append((voice, slot, reason))
+        else:
+            self._conclude(voice, slot, reason)
+
+    def _put_endings_behind(self, voice: Voice) -> None:
+        """A structured call came behind the end of its choice: that end goes out behind the call."""
+        for known, slot, _ in self._endings:
+            if known is voice and not slot.left and slot in self._slots:
+                self._slots.remove(slot)
+
+    def _conclude_all(self) -> None:
+        """The answer is over: what its choices hold is what there is."""
+        endings, self._endings = self._endings, []
+        for voice, slot, reason in endings:
+            slot.waits = False
+            if slot not in self._slots:
+                self._slots.append(slot)
+            self._conclude(voice, slot, reason)
+        if endings:
+            self._flush()
 
     def _conclude(self, voice: Voice, slot: Slot, reason: str) -> None:
         """The end of a choice that is read; it waits where it is to be asked again."""
@@ -346,12 +454,13 @@ class StreamExchange:
             self._due = _Due(voice, slot, reason, attempt)
             return
         self._apply(voice, voice.give_back(), slot)
+        self._settle(voice, slot)
         self._tell_mapped(voice, slot, translation)
         self._finish(voice, slot, reason, 0)
 
     def _translation(self, voice: Voice) -> Translation | None:
         """What the structured calls of a choice become, where the model was shown other tools than the client's."""
-        if self._prepared.mapping is None or not voice.native.count:
+        if self._prepared.mapping is None or not voice.native.calls:
             return None
         return translation_of(self._prepared.mapping, voice.native.calls)
 
@@ -366,7 +475,11 @@ class StreamExchange:
         if translation is None:
             return
         self.facts.note_mapped(translation)
+        given = voice.given
         for call in translation.calls:
+            if key_of(call.name, call.arguments) in given:
+                self.facts.mended["call_repeated"] += 1
+                continue
             slot.chunk(voice.begin(Start("", call.name, "native"), slot.event, call.id))
             slot.chunk(args_chunk(voice.args_mould, call.arguments))
 
@@ -379,10 +492,9 @@ class StreamExchange:
             final = voice.native.finish_reason(reason) or reason
             if final != reason:
                 self.facts.mended["finish_reason"] += 1
-                slot.event["choices"][at]["finish_reason"] = final
-                slot.replace(encode_object(slot.event))
-        elif final != reason:
-            slot.changed = True
+        if final != reason and not slot.changed:
+            slot.event["choices"][at]["finish_reason"] = final
+            slot.replace(encode_object(slot.event))
         self.facts.finish_reasons[voice.index] = final
         if slot.changed:
             slot.finish = final
@@ -419,10 +531,13 @@ class StreamExchange:
             self._done = raw + b"\n" if raw.endswith(b"\r\n\r") else raw
             return
         for voice in self._voices.values():
-            if not voice.finished:
+            if voice.finished and voice.held:
+                self._settle(voice, self._spare(voice))
+            elif not voice.finished:
                 slot = self._spare(voice)
                 self._apply(voice, voice.finish("stop"), slot)
                 self._apply(voice, voice.give_back(), slot)
+                self._settle(voice, slot)
                 self._tell_mapped(voice, slot, self._translation(voice))
                 voice.finished = True
                 slot.finish = voice.final_reason("stop") if voice.number >= 0 else None
@@ -438,6 +553,7 @@ class StreamExchange:
         self._due = None
         for voice in self._voices.values():
             self._apply(voice, voice.give_back())
+            self._settle(voice, None)
         self._broken = None
         self._flush(everything=True)
         self._out.append(raw)
@@ -463,12 +579,15 @@ class StreamExchange:
         if self._held > self.facts.held_bytes_max:
             self.facts.held_bytes_max = self._held
         if self._held > _MAX_HELD:
+            for voice in self._voices.values():
+                if voice.held:
+                    self._settle(voice, None)
             for slot in self._slots:
                 may_go = slot.left and not slot.opens and not isinstance(slot, Run)
                 self._held -= slot.forget(self._seen) if may_go else 0
         if self._due is not None:
             return
-        while self._slots and (everything or self._slots[0].left == 0):
+        while self._slots and (everything or not (self._slots[0].left or self._slots[0].waits)):
             slot = self._slots.popleft()
             self._held -= slot.size
             self._out.append(slot.render())
@@ -478,6 +597,15 @@ class StreamExchange:
             fault = broken_call(self._broken)
             self.finished = True
             self._fail(fault.code, error_event(fault))
+
+
+def _has_calls(voice: Voice, delta: Delta | None) -> bool:
+    """Whether there is a structured call in it, or a piece of one."""
+    if delta is None:
+        return False
+    if is_given(delta.tool_calls):
+        return True
+    return is_given(delta.function_call) and voice.native.is_legacy(any_in(delta.function_call))
 
 
 def _is_text(events: list[Event], text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from array import array
+from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ _UNSAFE = re.compile(rb'["\x00-\x1f]')
 class Slot:
     """One upstream event: how much of its content is undecided, and what is to go out in its place."""
 
-    __slots__ = ("_data", "_event", "_parts", "_raw", "changed", "finish", "left", "opens", "voice")
+    __slots__ = ("_data", "_event", "_parts", "_raw", "changed", "finish", "left", "moves", "opens", "voice", "waits")
 
     def __init__(self, raw: bytes, data: bytes, voice: "Voice | None" = None, left: int = 0) -> None:
         self.voice = voice
@@ -47,6 +48,10 @@ class Slot:
         """The finish reason to give, where it is not the event's own."""
         self.opens = False
         """The event is the choice's first with a role, and nothing else tells it."""
+        self.waits = False
+        """It is not known yet how the event goes out, though its text is decided."""
+        self.moves = False
+        """It waits with calls that go out behind those of the text."""
         self._raw = raw
         self._data = data
         self._event: dict[str, Any] | None = None
@@ -86,10 +91,39 @@ class Slot:
 
     def withhold_calls(self) -> None:
         """Take the structured calls out of the event, which may be all that is in it."""
+        del self.event["choices"][0]["delta"]["tool_calls"]
+        self._emptied()
+
+    def settle_calls(self, moved: Mapping[int, int | None], *, keeps_legacy: bool) -> int:
+        """Leave out the calls that are dropped, and number the others anew; how many of those there are."""
+        delta = self.event["choices"][0]["delta"]
+        calls = delta.get("tool_calls")
+        calls = calls if isinstance(calls, list) else []
+        is_changed, renumbered = False, 0
+        kept = []
+        for call in calls:
+            index = call.get("index") if isinstance(call, dict) else None
+            becomes = moved.get(index, index) if isinstance(index, int) else index
+            if becomes != index:
+                call["index"] = becomes
+            if becomes is not None or index is None:
+                kept.append(call)
+                renumbered += becomes != index
+            is_changed = is_changed or becomes != index
+        if not keeps_legacy and delta.pop("function_call", None) is not None:
+            is_changed = True
+        if is_changed:
+            if kept:
+                delta["tool_calls"] = kept
+            else:
+                delta.pop("tool_calls", None)
+            self._emptied()
+        return renumbered
+
+    def _emptied(self) -> None:
+        """Something was taken out of the event: nothing of it is left where that was all."""
         choice = self.event["choices"][0]
-        delta = choice["delta"]
-        del delta["tool_calls"]
-        is_empty = not any(value is not None and value != "" for value in delta.values())
+        is_empty = not any(value is not None and value != "" for value in choice["delta"].values())
         is_alone = choice.get("finish_reason") is None and not self.event.get("usage")
         self._raw = b"" if is_empty and is_alone else encode_object(self.event)
 

@@ -12,7 +12,7 @@ from gateway.hearing import HearingReader
 from gateway.holding import Hold
 from gateway.slots import Slot
 from gateway.wire.chat_chunks import args_mould, call_start_chunk
-from gateway.wire.native_calls import NativeCalls
+from gateway.wire.native_calls import CallKey, NativeCalls, key_of
 from strategies.base import AnswerReader, Attempt, FinishReason, Prepared
 from strategies.mapping import part_id
 from strategies.shaper import Shaper
@@ -27,13 +27,20 @@ class Voice:
 
     __slots__ = (
         "_base_id",
+        "_call",
         "_facts",
+        "_is_mapped",
         "_make_id",
+        "_pending",
         "_reader",
+        "_reads",
+        "_texts",
+        "_told",
         "args_mould",
         "attempt",
         "call_id",
         "finished",
+        "held",
         "hold",
         "index",
         "native",
@@ -73,18 +80,45 @@ class Voice:
         self.spoken = False
         """A chunk of this choice with a role has gone out."""
         self.finished = False
+        self.held: list[Slot] = []
+        """Slots with structured calls that may be those of the text again."""
         self._make_id = make_id
         self._facts = facts
+        self._reads = self._reader is not None
+        self._is_mapped = prepared.mapping is not None
+        self._texts = 0
+        """How many calls have begun that are not the model server's own."""
+        self._told: list[tuple[str, str]] = []
+        """Name and arguments of those that were read from text."""
+        self._call: list[Event] = []
+        """The call of the text under way, where it may be a structured one again."""
+        self._pending: list[Event] = []
+        """Everything from the first call on of which that cannot be told before the answer's end."""
 
     @property
     def listens(self) -> bool:
         return self._reader is not None
 
+    @property
+    def given(self) -> set[CallKey]:
+        """The calls that were read from text."""
+        return {key_of(name, arguments) for name, arguments in self._told}
+
+    @property
+    def is_pending(self) -> bool:
+        """Calls of the text wait for the end of structured ones."""
+        return bool(self._pending)
+
+    @property
+    def may_repeat(self) -> bool:
+        """A structured call that begins now may be one that was written as text, before it or about to be."""
+        return not self._is_mapped and (self.number >= 0 or bool(self.waiting) or bool(self.held))
+
     def feed(self, text: str) -> list[Event]:
         if self._reader is None:
-            return [Text(text)]
+            return self._distinct([Text(text)])
         events = self.shaper.feed(self._reader.feed(text))
-        return events if self.hold is None else self.hold.take(text, events)
+        return self._distinct(events if self.hold is None else self.hold.take(text, events))
 
     def finish(self, reason: FinishReason) -> list[Event]:
         """The last events; none of those that are held back while there is an `attempt`."""
@@ -93,10 +127,56 @@ class Voice:
         reader, self._reader = self._reader, None
         events = [*self.shaper.feed(reader.finish(reason)), *self.shaper.finish()]
         if self.hold is None:
-            return events
+            return self._distinct(events)
         events = self.hold.take("", events)
         self.attempt = self.hold.due(reason)
-        return events if self.attempt is not None else [*events, *self.hold.release()]
+        return self._distinct(events if self.attempt is not None else [*events, *self.hold.release()])
+
+    def settle(self) -> list[Event]:
+        """The end of what waits for structured calls: a call that is one of them is dropped."""
+        known = self.native.keys
+        out: list[Event] = []
+        call: list[Event] = []
+        waiting, self._pending, self._call = [*self._pending, *self._call], [], []
+        for event in waiting:
+            if call or isinstance(event, Start | Said):
+                call.append(event)
+            else:
+                out.append(event)
+            if isinstance(event, End | Said | Broken):
+                out += self._dropped(call) if _key_of(event) in known else call
+                call = []
+        return [*out, *call]
+
+    def _dropped(self, call: list[Event]) -> list[Event]:
+        """A call that the client has."""
+        return [Drop("".join(event.raw for event in call), "repeated")]
+
+    def _distinct(self, events: list[Event]) -> list[Event]:
+        """The events that do not wait for the end of structured calls which they may repeat."""
+        if self._is_mapped or (not self.native.count and not self._pending):
+            return events
+        out: list[Event] = []
+        for event in events:
+            if self._pending:
+                self._pending += [*self._call, event]
+                self._call = []
+            elif self._call or isinstance(event, Start | Said):
+                self._call.append(event)
+                if not isinstance(event, End | Said | Broken):
+                    continue
+                if isinstance(event, Broken) or not self.native.may_name(_name_of(event)):
+                    out += self._call
+                else:
+                    self._pending += self._call
+                self._call = []
+            else:
+                out.append(event)
+        return out
+
+    def release_hold(self) -> list[Event]:
+        """There is a call that can be used: nothing of this choice will be asked again."""
+        return self._distinct(self.hold.release() if self.hold is not None else [])
 
     def replace_attempt(self) -> list[Event]:
         """A call is told in the place of the attempt."""
@@ -107,15 +187,16 @@ class Voice:
         """No call of this choice's text is wanted any more: what waits is text."""
         self.attempt = None
         events = self.hold.release() if self.hold is not None else []
-        if self._reader is None:
-            return events
-        reader, self._reader = self._reader, None
-        return [*events, *self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            events = [*events, *self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
+        return self._distinct(events)
 
     def begin_call(self, start: Start, call_id: str | None = None) -> None:
         """The next call, under an id of its own unless it comes with one."""
-        self.number += 1
-        self.native.first = self.number + 1
+        self._texts += 1
+        self.number = self._texts - 1 + (0 if self._is_mapped else self.native.numbered)
+        self.native.first = self._texts
         number, count = start.part
         if call_id is None and number == 1:
             self._base_id = self._make_id(start.dialect)
@@ -147,6 +228,7 @@ class Voice:
         """Keep what is to be recorded of an event."""
         match event:
             case End() | Said():
+                self._told.append((event.verdict.name, event.arguments))
                 self._facts.calls.append(delivered(event.verdict, event.arguments))
             case Note():
                 kept = self._facts.overheard if event.verdict.accepted else self._facts.refused
@@ -160,7 +242,16 @@ class Voice:
 
     def final_reason(self, reason: FinishReason) -> FinishReason:
         """The finish reason to give; a call that was read makes a stop a call."""
-        return "tool_calls" if self.number >= 0 and reason in ("stop", "tool_calls", "function_call") else reason
+        is_call = self.number >= 0 or (self._reads and reason == "function_call" and self.native.numbered > 0)
+        return "tool_calls" if is_call and reason in ("stop", "tool_calls", "function_call") else reason
+
+
+def _name_of(event: End | Said) -> str:
+    return event.verdict.name
+
+
+def _key_of(event: Event) -> CallKey | None:
+    return key_of(_name_of(event), event.arguments) if isinstance(event, End | Said) else None
 
 
 def hold_of(prepared: Prepared) -> Hold | None:

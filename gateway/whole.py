@@ -16,6 +16,7 @@ from gateway.wire.chat_chunks import (
     holds_half_a_character,
     token_counts,
 )
+from gateway.wire.native_calls import CallKey, key_of
 from gateway.wire.usage import summed_usage
 from strategies.base import Attempt, Prepared
 from strategies.calls import arguments_of, function_of
@@ -143,7 +144,15 @@ class BodyExchange:
         finish = reason if isinstance(reason, str) and reason else "stop"
         self.facts.finish_reasons[index] = finish
         content = message.get("content")
-        if message.get("tool_calls"):
+        structured = bool(message.get("tool_calls")) or voice.native.is_legacy(message.get("function_call"))
+        if structured and voice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
+            voice.hold = None
+            events = yield from _events(voice, content, finish)
+            if any(isinstance(event, Start | Said) for event in events):
+                return self._beside(voice, choice, message, events)
+        if structured and not message.get("tool_calls"):
+            return self._told(voice, choice, message)
+        if structured:
             may_ask = asks is not None and finish not in CUT_REASONS
             attempt = unusable_attempt(message, asks) if asks is not None and may_ask else None
             if attempt is None and may_ask:
@@ -154,15 +163,34 @@ class BodyExchange:
             return self._wait(voice, attempt, [])
         if not voice.listens or not isinstance(content, str | None):
             return False
-        events: list[Event] = []
-        for at in range(0, len(content or ""), _STEP):
-            if at:
-                yield
-            events += voice.feed((content or "")[at : at + _STEP])
-        events += voice.finish(finish)
+        events = yield from _events(voice, content or "", finish)
         if voice.attempt is not None and isinstance(reason, str):
             return self._wait(voice, voice.attempt, events)
         return self._deliver(voice, choice, message, [*events, *voice.give_back()])
+
+    def _beside(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
+        """Calls of the text, and behind them the structured ones that are others."""
+        self._told(voice, choice, message)
+        structured = message.pop("tool_calls", None) or []
+        self._deliver(voice, choice, message, events)
+        given = voice.given
+        kept = [call for call in structured if _key_of(call) not in given]
+        if kept or message.get("tool_calls"):
+            message["tool_calls"] = [*(message.get("tool_calls") or []), *kept]
+        self.facts.mended["call_repeated"] += len(structured) - len(kept)
+        self._drop_legacy(voice, choice, message)
+        self.facts.mended = +self.facts.mended
+        return True
+
+    def _drop_legacy(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
+        """Leave out the call in the older form where it is one of the others."""
+        if self._prepared.make_reader is None or "function_call" not in message:
+            return False
+        if voice.native.settle_legacy(voice.given):
+            return False
+        del message["function_call"]
+        self.facts.mended["call_repeated"] += 1
+        return True
 
     def _wait(self, voice: Voice, attempt: Attempt, events: list[Event]) -> bool:
         self.facts.attempts += not attempt.calls
@@ -211,8 +239,8 @@ class BodyExchange:
     def _told(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
         """The structured calls as the client gets them: mended, and of its own tools."""
         changed = not voice.native.count and self._mend(voice, choice, message)
-        if self._prepared.mapping is None:
-            return changed
+        if self._prepared.mapping is None or not voice.native.calls:
+            return self._drop_legacy(voice, choice, message) or changed
         translation = translation_of(self._prepared.mapping, voice.native.calls)
         self.facts.note_mapped(translation)
         message["tool_calls"] = [
@@ -224,15 +252,35 @@ class BodyExchange:
     def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
         if not self._prepared.mend_native:
             return False
-        changed = voice.native.mend_message(message["tool_calls"])
+        voice.native.take_legacy(message.get("function_call"))
+        changed = voice.native.mend_message(message.get("tool_calls"))
         self.facts.native_calls += voice.native.count
         self.facts.unusable_calls += voice.native.unusable
         reason = voice.native.finish_reason(choice.get("finish_reason"))
+        if reason is not None:
+            reason = voice.final_reason(reason)
         if reason != choice.get("finish_reason"):
             choice["finish_reason"] = self.facts.finish_reasons[voice.index] = reason or "tool_calls"
             changed = True
         self.facts.mended.update(voice.native.mended)
         return changed
+
+
+def _events(voice: Voice, content: str, finish: str) -> Generator[None, None, list[Event]]:
+    """What a text comes to, read in steps."""
+    events: list[Event] = []
+    for at in range(0, len(content), _STEP):
+        if at:
+            yield
+        events += voice.feed(content[at : at + _STEP])
+    return [*events, *voice.finish(finish)]
+
+
+def _key_of(call: object) -> CallKey | None:
+    """What a structured call has in common with one of the text that is the same."""
+    function = function_of(call)
+    name, arguments = function.get("name"), function.get("arguments")
+    return key_of(name, arguments) if isinstance(name, str) and isinstance(arguments, str) else None
 
 
 def _is_unusable(call: Mapping[str, Any]) -> bool:

@@ -3,9 +3,12 @@
 Only certain faults are mended: an empty or missing id, a type, id or name that is null or repeated in later pieces,
 a missing index, all parallel calls at index 0, arguments as an object, `finish_reason: "stop"` beside calls, usage in
 chunks that carry a call, a name that certainly means a declared tool. What needs no mending is left as it is.
+
+A call that the same answer brings in two forms - as text, in `tool_calls`, in the older `function_call` - is one call.
+Those that may turn out to be one again are held until the answer's end, when it can be told.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -13,7 +16,10 @@ from attrs import define, field
 
 from gateway.wire.jsonscan import JsonScanner
 
-__all__ = ["NativeCalls"]
+__all__ = ["CallKey", "NativeCalls", "key_of"]
+
+CallKey = tuple[str, str]
+"""A call's name and its arguments, however they are written."""
 
 Rename = Callable[[str], str | None]
 """The tool that a name which nobody declared certainly means."""
@@ -27,6 +33,7 @@ class _Call:
     id: str
     name: str
     pieces: list[str] = field(factory=list)
+    is_dropped: bool = False
     _scanner: JsonScanner = field(factory=lambda: JsonScanner(_ANY_DEPTH))
     _scanned: int = 0
     """How many pieces the scanner has seen."""
@@ -36,6 +43,10 @@ class _Call:
         text = "".join(self.pieces[self._scanned :]).lstrip()
         self._scanned = len(self.pieces)
         return self._scanner.feed(text) >= 0 or self._scanner.is_scalar
+
+    @property
+    def key(self) -> CallKey:
+        return key_of(self.name, "".join(self.pieces))
 
     def is_usable(self) -> bool:
         """The arguments are an object, or nothing at all."""
@@ -57,10 +68,30 @@ class NativeCalls:
         self.mended: list[str] = []
         self.first = 0
         """The index of the first of them: how many other calls the client has been given before."""
+        self.is_holding = False
+        """Calls that begin now are held."""
+        self._held: dict[int, _Call] = {}
+        self._dropped = 0
+        self._top = 0
+        """What comes behind every index so far."""
+        self._names: set[str] = set()
+        self.legacy: _Call | None = None
+        """The call in the older form, of which there is one at most."""
 
     @property
     def count(self) -> int:
-        return len(self._calls)
+        return len(self._calls) + (self.legacy is not None)
+
+    @property
+    def numbered(self) -> int:
+        """How many of the client's indexes are taken."""
+        return len(self._calls) - self._dropped - len(self._held)
+
+    @property
+    def keys(self) -> set[CallKey]:
+        """The calls that have gone out to the client, the older form apart."""
+        held = set(map(id, self._held.values()))
+        return {call.key for call in self._calls if not call.is_dropped and id(call) not in held}
 
     @property
     def calls(self) -> list[tuple[str, str, str]]:
@@ -90,6 +121,55 @@ class NativeCalls:
                     self._mend_whole(call)
         return len(self.mended) > before
 
+    def take_legacy(self, function_call: Any) -> None:
+        """A `function_call`, or the next piece of one, as it is."""
+        if not self.is_legacy(function_call):
+            return
+        if self.legacy is None:
+            self.legacy = _Call(index=-1, id="", name="")
+        self.legacy.name = self.legacy.name or _text(function_call.get("name"))
+        self.legacy.pieces.append(_text(function_call.get("arguments")))
+
+    def is_legacy(self, function_call: Any) -> bool:
+        """Whether this is a call, or a piece of one; some servers put an empty one into every answer."""
+        return isinstance(function_call, dict) and bool(function_call.get("name") or self.legacy is not None)
+
+    def holds(self, delta: Any) -> bool:
+        """Whether a piece, once mended, belongs to a call that is held."""
+        index = delta.get("index") if isinstance(delta, dict) else None
+        return isinstance(index, int) and index in self._held
+
+    def may_name(self, name: str) -> bool:
+        """Whether a call has begun that is of this name, or began without any."""
+        return name in self._names or "" in self._names
+
+    def settle(self, given: Collection[CallKey]) -> dict[int, int | None]:
+        """All that is held goes out, but for what has been given in another form.
+
+        Returns what becomes of the indexes of those that were held; None where the call is dropped.
+        """
+        free = self.first + self.numbered
+        held, self._held = self._held, {}
+        moved: dict[int, int | None] = {}
+        for index, call in held.items():
+            if call.key in given:
+                call.is_dropped, moved[index] = True, None
+                self._dropped += 1
+                self.mended.append("call_repeated")
+            elif self.first or self._dropped:
+                call.index = moved[index] = free
+                free += 1
+        return moved
+
+    def settle_legacy(self, given: Collection[CallKey]) -> bool:
+        """The same of the call in the older form: False if it is dropped, for one of these or of the others."""
+        call = self.legacy
+        if call is None or (call.key not in given and call.key not in self.keys):
+            return True
+        call.is_dropped = True
+        self.mended.append("call_repeated")
+        return False
+
     def finish_reason(self, reason: str | None) -> str | None:
         """The reason to give at the end: a stop beside calls is `tool_calls`."""
         if reason == "stop" and self._calls:
@@ -101,7 +181,7 @@ class NativeCalls:
         function = delta.get("function")
         if not isinstance(function, dict):
             if delta.get("index") is None:
-                self._set_index(delta, self.first + max(0, len(self._calls) - 1))
+                self._set_index(delta, self._calls[-1].index if self._calls else self.first)
             return
         self._arguments(function)
         call = self._known(delta, function)
@@ -124,7 +204,7 @@ class NativeCalls:
         return None if call.has_ended() else call
 
     def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> None:
-        number = self.first + len(self._calls)
+        number = max(self.first + len(self._calls), self._top)
         index = delta.get("index")
         if not isinstance(index, int):
             self._set_index(delta, number)
@@ -143,6 +223,7 @@ class NativeCalls:
         if "name" in function:
             if not call.name and isinstance(function["name"], str):
                 call.name = function["name"]
+                self._names.add(call.name)
             else:
                 del function["name"]
                 self.mended.append("name_repeated")
@@ -166,6 +247,10 @@ class NativeCalls:
         call = _Call(index=index, id=given["id"], name=_text(function.get("name")))
         call.pieces.append(_text(function.get("arguments")))
         self._calls.append(call)
+        self._top = max(self._top, index + 1)
+        self._names.add(call.name)
+        if self.is_holding:
+            self._held[index] = call
         return call
 
     def _repair_name(self, function: dict[str, Any]) -> None:
@@ -187,6 +272,15 @@ class NativeCalls:
     def _set_index(self, delta: dict[str, Any], index: int, fault: str = "index_missing") -> None:
         delta["index"] = index
         self.mended.append(fault)
+
+
+def key_of(name: str, arguments: str) -> CallKey:
+    """What two calls have in common that are the same."""
+    text = arguments.strip() or "{}"
+    try:
+        return name, msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()
+    except (ValueError, RecursionError):
+        return name, text
 
 
 def _text(value: object) -> str:
