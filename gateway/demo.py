@@ -1,6 +1,7 @@
 """The embedded demo: an OpenAI-compatible model server on loopback whose models are scripted.
 
 It lets the gateway be tried without a model: each demo model writes its tool calls in another way, at a human pace.
+It spends nobody's key and knows nobody's words, so whoever finds its port may ask it.
 """
 
 import asyncio

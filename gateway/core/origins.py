@@ -10,7 +10,7 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from types import MappingProxyType
 
-from attrs import frozen
+from attrs import field, frozen
 
 __all__ = ["Authority", "Origin", "is_loopback", "parse_authority", "parse_origin"]
 
@@ -32,13 +32,14 @@ class Authority:
 
     host: str
     port: int | None = None
+    is_loopback: bool = field(init=False, eq=False, repr=False)
+    """It is a name of this machine that nobody else's name server answers for."""
 
     def __str__(self) -> str:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
-    @property
-    def is_loopback(self) -> bool:
-        """It is a name of this machine that nobody else's name server answers for."""
+    @is_loopback.default
+    def _is_loopback(self) -> bool:
         if self.host in ("localhost", "[::1]"):
             return True
         return self.host.startswith("127.") and _is_address(self.host)

@@ -41,6 +41,8 @@ class Headers(Protocol):
 
     def getall(self, key: str, default: list[str]) -> list[str]: ...
 
+    def __contains__(self, key: object) -> bool: ...
+
 
 @frozen(kw_only=True)
 class Knock:
@@ -120,16 +122,23 @@ class Door:
 
     def judge(self, knock: Knock, *, is_local: bool) -> Verdict:
         """`is_local` says that the port it came to listens on loopback alone."""
-        authorities = knock.authorities
-        if self._minds_hosts(is_local=is_local) and not all(map(self._knows, authorities)):
+        if self._minds_hosts(is_local=is_local) and not all(map(self._knows, knock.authorities)):
             return Verdict(refusal=WrongHost(_WRONG_HOST), headers=self._headers(None))
+        if "Origin" in knock.headers:
+            return self._judge_page(knock)
+        if not self.has_keys and "cross-site" in knock.words("Sec-Fetch-Site") and not knock.opens_front_page:
+            return Verdict(refusal=ForeignOrigin(_FOREIGN), headers=self._headers(None))
+        return Verdict(headers=self._headers(None))
+
+    def _judge_page(self, knock: Knock) -> Verdict:
+        """A request that says which page it comes from."""
         listed = self._listed(knock)
-        if listed is None and self._is_foreign(knock, authorities):
+        if listed is None and self._is_foreign(knock):
             return Verdict(refusal=ForeignOrigin(_FOREIGN), headers=self._headers(None))
         headers = self._headers(listed)
         if listed is not None and knock.is_preflight:
             return Verdict(headers=headers | _leave(knock), is_preflight=True)
-        if knock.has_body and knock.values("Origin") and not knock.declares_json:
+        if knock.has_body and not knock.declares_json:
             return Verdict(refusal=NotJson(_NOT_JSON), headers=headers)
         return Verdict(headers=headers)
 
@@ -150,14 +159,12 @@ class Door:
             return None
         return knock.values("Origin")[0]
 
-    def _is_foreign(self, knock: Knock, authorities: Sequence[Authority | None]) -> bool:
-        has_origin = bool(knock.values("Origin"))
+    def _is_foreign(self, knock: Knock) -> bool:
+        """The page is of another origin than the gateway; with keys whatever is in no list is, if there is one."""
         if self.has_keys:
-            return has_origin and bool(self.origins)
+            return bool(self.origins)
+        origin, authorities = knock.origin, knock.authorities
         sites = knock.words("Sec-Fetch-Site")
-        if not has_origin:
-            return "cross-site" in sites and not knock.opens_front_page
-        origin = knock.origin
         if origin is None or not authorities or "cross-site" in sites or "same-site" in sites:
             return True
         return not all(authority is not None and origin.is_served_by(authority) for authority in authorities)

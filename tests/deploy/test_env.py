@@ -42,6 +42,13 @@ def test_the_gateway_takes_the_file(path: Path, tmp_path: Path) -> None:
     assert not settings.api_keys.is_open
 
 
+def test_no_shipped_deployment_stands_behind_a_proxy_without_keys_or_a_name() -> None:
+    """What nginx or a Service passes on as `Host` would be refused."""
+    shipped = [*FILES, DEPLOY / "docker" / "toolgate.env", DEPLOY / "kubernetes" / "base" / "deployment.yaml"]
+    let_in = re.compile(r"^(?!\s*#).*\b(?:GATEWAY_API_KEYS(?:_FILE)?|GATEWAY_ALLOWED_HOSTS)\b", re.MULTILINE)
+    assert [path.name for path in shipped if not let_in.search(path.read_text())] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_reload_takes_it_as_well(path: Path, tmp_path: Path) -> None:
     settings, _ = loaded(path, tmp_path)

@@ -1,8 +1,6 @@
 """Who is let in, over real sockets: both ports, every route, and what a browser is told."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -10,9 +8,8 @@ import pytest
 from gateway.app import Gateway
 from gateway.config import load
 from tests.conftest import Log
-from tests.support.client import Answer, ask, chat, exchange, get, post_bytes
+from tests.support.client import Answer, answer_to, ask, chat, exchange, get, post_bytes, status_of
 from tests.support.faulty_upstream import DONE, FaultyUpstream, answer_json, completion, event, stream, text
-from tests.support.processes import Program
 
 StartGateway = Callable[..., Awaitable[Gateway]]
 
@@ -20,16 +17,6 @@ EVIL = "https://evil.example"
 CHAT = "https://chat.example"
 PATHS = ("/v1/chat/completions", "/v1/models", "/v1/files", "/", "/healthz", "/readyz", "/metrics", "/nothing")
 OPEN = {"UPSTREAM_API_KEY": "sk-ours"}
-
-
-async def head_of(url: str, path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
-    """The whole answer to a request with these headers and no others."""
-    lines = [f"{method} {path} HTTP/{version}", *headers, "Connection: close"]
-    return await exchange(url, "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
-
-
-def status_of(answer: bytes) -> int:
-    return int(answer.split()[1])
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -45,7 +32,7 @@ async def test_on_loopback_without_keys_no_path_is_open_to_others(
         (("Host: localhost", "Sec-Fetch-Site: cross-site"), 403, b"GATEWAY_ALLOWED_ORIGINS"),
     ):
         for method in ("GET", "POST", "OPTIONS"):
-            answer = await head_of(running.url, path, *headers, method=method)
+            answer = await answer_to(running.url, path, *headers, method=method)
             assert status_of(answer) == status
             assert setting in answer
             assert b"access-control" not in answer.lower()
@@ -60,9 +47,9 @@ async def test_a_host_that_is_missing_or_there_twice_is_no_way_in(
     gateway: StartGateway, upstream: FaultyUpstream, headers: tuple[str, ...]
 ) -> None:
     running = await gateway(upstream.url, **OPEN)
-    assert status_of(await head_of(running.url, "/v1/files", *headers)) in (400, 421)
-    assert status_of(await head_of(running.url, "http://localhost/v1/files", "Host: evil.example")) == 421
-    assert status_of(await head_of(running.url, "http://evil.example/v1/files", "Host: localhost")) == 421
+    assert status_of(await answer_to(running.url, "/v1/files", *headers)) in (400, 421)
+    assert status_of(await answer_to(running.url, "http://localhost/v1/files", "Host: evil.example")) == 421
+    assert status_of(await answer_to(running.url, "http://evil.example/v1/files", "Host: localhost")) == 421
     assert upstream.requests == []
 
 
@@ -195,17 +182,17 @@ async def test_elsewhere_an_open_gateway_takes_any_host_until_some_are_listed(
     gateway: StartGateway, upstream: FaultyUpstream
 ) -> None:
     running = await gateway(upstream.url, GATEWAY_HOST="0.0.0.0")  # noqa: S104 - what is tested
-    assert status_of(await head_of(running.url, "/healthz", "Host: gate.example")) == 200
-    assert status_of(await head_of(running.url, "/healthz", "Host: gate.example", f"Origin: {EVIL}")) == 403
-    assert status_of(await head_of(running.url, "/healthz", "Host: x", "Sec-Fetch-Site: cross-site")) == 403
-    assert status_of(await head_of(running.url, "/healthz", "Host: x.example", "Origin: http://x.example")) == 200
+    assert status_of(await answer_to(running.url, "/healthz", "Host: gate.example")) == 200
+    assert status_of(await answer_to(running.url, "/healthz", "Host: gate.example", f"Origin: {EVIL}")) == 403
+    assert status_of(await answer_to(running.url, "/healthz", "Host: x", "Sec-Fetch-Site: cross-site")) == 403
+    assert status_of(await answer_to(running.url, "/healthz", "Host: x.example", "Origin: http://x.example")) == 200
     # Its other port listens on loopback, and is judged by that.
     metrics = (running.metrics_url or "").removesuffix("/metrics")
-    assert status_of(await head_of(metrics, "/metrics", "Host: gate.example")) == 421
-    assert status_of(await head_of(metrics, "/metrics", "Host: localhost")) == 200
+    assert status_of(await answer_to(metrics, "/metrics", "Host: gate.example")) == 421
+    assert status_of(await answer_to(metrics, "/metrics", "Host: localhost")) == 200
     listed = await gateway(upstream.url, GATEWAY_HOST="0.0.0.0", GATEWAY_ALLOWED_HOSTS="gate.example")  # noqa: S104
     for host, status in (("gate.example", 200), ("gate.example:80", 200), ("evil.example", 421), ("127.0.0.1", 200)):
-        assert status_of(await head_of(listed.url, "/healthz", f"Host: {host}")) == status
+        assert status_of(await answer_to(listed.url, "/healthz", f"Host: {host}")) == status
 
 
 async def test_a_metrics_port_that_others_reach_is_judged_by_its_own_address(
@@ -213,9 +200,9 @@ async def test_a_metrics_port_that_others_reach_is_judged_by_its_own_address(
 ) -> None:
     running = await gateway(upstream.url, METRICS_HOST="0.0.0.0")  # noqa: S104 - what is tested
     metrics = (running.metrics_url or "").replace("0.0.0.0", "127.0.0.1").removesuffix("/metrics")  # noqa: S104
-    assert status_of(await head_of(metrics, "/metrics", "Host: prometheus.example")) == 200
-    assert status_of(await head_of(metrics, "/metrics", "Host: x", f"Origin: {EVIL}")) == 403
-    assert status_of(await head_of(running.url, "/metrics", "Host: prometheus.example")) == 421
+    assert status_of(await answer_to(metrics, "/metrics", "Host: prometheus.example")) == 200
+    assert status_of(await answer_to(metrics, "/metrics", "Host: x", f"Origin: {EVIL}")) == 403
+    assert status_of(await answer_to(running.url, "/metrics", "Host: prometheus.example")) == 421
 
 
 async def test_the_front_page_says_what_this_is_and_nothing_else(
@@ -231,7 +218,7 @@ async def test_the_front_page_says_what_this_is_and_nothing_else(
     async with client.post(f"{running.url}/", data=b"x") as other:
         assert other.status == 404
     keys = await gateway(upstream.url, GATEWAY_API_KEYS="sk-gate")
-    hostile = await head_of(keys.url, "/", "Host: <script>alert(1)</script>")
+    hostile = await answer_to(keys.url, "/", "Host: <script>alert(1)</script>")
     assert status_of(hostile) in (200, 400)
     assert b"<script>" not in hostile
 
@@ -257,32 +244,6 @@ async def test_a_reload_changes_who_is_let_in(
     assert await answers() == [200, 200, 200]
     running.reload(load(environ))
     assert await answers() == [421, 403, 421]
-
-
-@pytest.fixture
-async def workers(upstream: FaultyUpstream, tmp_path: Path) -> AsyncIterator[Program]:
-    """Two workers without keys."""
-    environ = {"UPSTREAM_URL": upstream.url, "GATEWAY_WORKERS": "2", "GATEWAY_ALLOWED_ORIGINS": CHAT}
-    async with Program(tmp_path, **environ) as program:
-        yield await program.serving()
-
-
-async def test_every_worker_keeps_the_door_on_both_of_its_ports(workers: Program, upstream: FaultyUpstream) -> None:
-    asked = [head_of(workers.url, "/v1/files", "Host: evil.example") for _ in range(12)]
-    asked += [head_of(workers.url, "/metrics", "Host: evil.example") for _ in range(4)]
-    asked += [head_of(f"http://{target}", "/metrics", "Host: evil.example") for target in workers.targets.values()]
-    assert {status_of(answer) for answer in await asyncio.gather(*asked)} == {421}
-    asked = [head_of(workers.url, "/v1/files", "Host: localhost", f"Origin: {EVIL}") for _ in range(12)]
-    asked += [
-        head_of(f"http://{target}", "/metrics", "Host: localhost", f"Origin: {EVIL}")
-        for target in workers.targets.values()
-    ]
-    assert {status_of(answer) for answer in await asyncio.gather(*asked)} == {403}
-    assert upstream.requests == []
-    upstream.script = answer_json({})
-    asked = [head_of(workers.url, "/v1/files", "Host: localhost", f"Origin: {CHAT}") for _ in range(4)]
-    asked += [head_of(f"http://{target}", "/metrics", "Host: localhost") for target in workers.targets.values()]
-    assert {status_of(answer) for answer in await asyncio.gather(*asked)} == {200}
 
 
 async def test_a_raw_post_of_a_page_costs_nothing(gateway: StartGateway, upstream: FaultyUpstream) -> None:

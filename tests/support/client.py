@@ -112,3 +112,13 @@ async def exchange(url: str, *pieces: bytes, seconds: float = 5.0) -> bytes:
     finally:
         writer.close()
         await writer.wait_closed()
+
+
+async def answer_to(url: str, path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
+    """The whole answer to a request with these headers and no others."""
+    lines = [f"{method} {path} HTTP/{version}", *headers, "Connection: close"]
+    return await exchange(url, "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n")
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split()[1])
