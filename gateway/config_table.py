@@ -336,7 +336,7 @@ class Settings:
         "STREAM_ARGUMENTS",
         choice("buffered", "incremental"),
         "buffered",
-        "incremental: argument text flows while it is written; buffered: a call is shown once it is complete.",
+        "incremental: argument text flows once it can be no draft; buffered: a call is shown once it is complete.",
     )
     tool_map: tuple[tuple[str, str], ...] = _calls(
         "TOOL_MAP",

@@ -301,6 +301,8 @@ class StreamExchange:
         if reads_on and (called or voice.held) and bool(text) + called + bool(choice.finish_reason) > 1:
             self._apart(data)
             return
+        if (delta is not None and delta.reasons) or (reads_on and called):
+            self._apply(voice, voice.reasoned())
         if reads_on and called:
             self._apply(voice, voice.release_hold())
         opens = delta is not None and delta.role is not None and not voice.spoken

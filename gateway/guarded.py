@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
-from strategies.base import AnswerReader, FinishReason
+from strategies.base import AnswerReader, FinishReason, HearsReasoning
 from strategies.pieces import Pieces
 
 __all__ = ["GuardedReader"]
@@ -37,6 +37,15 @@ class GuardedReader:
     @property
     def idle(self) -> bool:
         return self._reader is None or self._reader.idle
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own."""
+        if not isinstance(self._reader, HearsReasoning):
+            return []
+        try:
+            return self._passed(self._reader.reasoned())
+        except Exception as error:  # noqa: BLE001 - as below
+            return self._failed(error)
 
     def feed(self, text: str) -> list[Event]:
         if self._reader is None:

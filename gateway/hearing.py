@@ -3,7 +3,7 @@
 from attrs import define, field, frozen
 
 from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict
-from strategies.base import AnswerReader, FinishReason
+from strategies.base import AnswerReader, FinishReason, HearsReasoning
 
 __all__ = ["MAX_TEXT", "Candidate", "Heard", "HearingReader"]
 
@@ -34,6 +34,8 @@ class Heard:
     candidates: list[Candidate] = field(factory=list)
     finish: FinishReason | None = None
     """Why it ended, once it has."""
+    has_reasoned: bool = False
+    """It has reasoning in a field of its own."""
     size: int = 0
     """Characters that have come."""
     _pieces: list[str] = field(factory=list)
@@ -117,6 +119,13 @@ class HearingReader:
     @property
     def idle(self) -> bool:
         return self._reader.idle
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own."""
+        self.heard.has_reasoned = True
+        events = self._reader.reasoned() if isinstance(self._reader, HearsReasoning) else []
+        self.heard.take(events)
+        return events
 
     def feed(self, text: str) -> list[Event]:
         self.heard.add(text)

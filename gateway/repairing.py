@@ -1,6 +1,6 @@
 """A request that is sent again for the call that its first answer broke, and what its second answer holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -8,7 +8,7 @@ from attrs import frozen
 
 from gateway.core.events import End, Note, Start, Verdict
 from gateway.guarded import GuardedReader
-from gateway.wire.chat_chunks import BadChunk, decode_object
+from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
 from strategies.base import AsksAgain, Attempt, Prepared, Translates
 from strategies.calls import function_of
 from strategies.mapped import translation_of
@@ -80,7 +80,7 @@ def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> 
     if message.get("tool_calls"):
         calls, attempt = _native_calls(message["tool_calls"], ask), unusable_attempt(message, ask)
     else:
-        calls, attempt = _text_calls(text, reason if isinstance(reason, str) else "stop", prepared, ask)
+        calls, attempt = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
     calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, attempts)]
     if message.get("tool_calls") and prepared.mapping is not None:
         calls, refused = _mapped(calls, prepared.mapping, content=text)
@@ -157,10 +157,16 @@ def _mapped(
     ], None
 
 
-def _text_calls(text: str, reason: str, prepared: Prepared, ask: AsksAgain) -> tuple[list[SecondCall], Attempt | None]:
+def _text_calls(
+    message: Mapping[str, Any], reason: str, prepared: Prepared, ask: AsksAgain
+) -> tuple[list[SecondCall], Attempt | None]:
     if prepared.make_reader is None:
         return [], None
+    content = message.get("content")
+    text = content if isinstance(content, str) else ""
     reader = GuardedReader(prepared.make_reader)
+    if has_reasoning(message):
+        reader.reasoned()
     events = [*reader.feed(text), *reader.finish(reason)]
     parts = [event.part for event in events if isinstance(event, Start)]
     ends = [event for event in events if isinstance(event, End)]

@@ -263,6 +263,8 @@ class _Reading:
             again = self.run(lambda: HearingReader(GuardedReader(make_reader)))
             if again is None:
                 return None
+            if each.has_reasoned:
+                self.run(again.reasoned)
             for piece in _pieces(each.text):
                 self.run(partial(again.feed, piece))
                 if not self.goes_on:

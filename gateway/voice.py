@@ -13,7 +13,7 @@ from gateway.holding import Hold
 from gateway.slots import Slot
 from gateway.wire.chat_chunks import args_mould, call_start_chunk
 from gateway.wire.native_calls import CallKey, NativeCalls, key_of
-from strategies.base import AnswerReader, Attempt, FinishReason, Prepared
+from strategies.base import AnswerReader, Attempt, FinishReason, HearsReasoning, Prepared
 from strategies.mapping import part_id
 from strategies.shaper import Shaper
 
@@ -114,10 +114,17 @@ class Voice:
         """A structured call that begins now may be one that was written as text, before it or about to be."""
         return not self._is_mapped and (self.number >= 0 or bool(self.waiting) or bool(self.held))
 
+    def reasoned(self) -> list[Event]:
+        """The choice's reasoning is over or has a field of its own: what waited for that."""
+        return self._shaped("", self._reader.reasoned()) if isinstance(self._reader, HearsReasoning) else []
+
     def feed(self, text: str) -> list[Event]:
         if self._reader is None:
             return self._distinct([Text(text)])
-        events = self.shaper.feed(self._reader.feed(text))
+        return self._shaped(text, self._reader.feed(text))
+
+    def _shaped(self, text: str, events: list[Event]) -> list[Event]:
+        events = self.shaper.feed(events)
         return self._distinct(events if self.hold is None else self.hold.take(text, events))
 
     def finish(self, reason: FinishReason) -> list[Event]:

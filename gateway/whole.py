@@ -13,6 +13,7 @@ from gateway.wire.chat_chunks import (
     BadChunk,
     decode_object,
     encode_object,
+    has_reasoning,
     holds_half_a_character,
     token_counts,
 )
@@ -144,6 +145,8 @@ class BodyExchange:
         finish = reason if isinstance(reason, str) and reason else "stop"
         self.facts.finish_reasons[index] = finish
         content = message.get("content")
+        if has_reasoning(message):
+            voice.reasoned()
         structured = bool(message.get("tool_calls")) or voice.native.is_legacy(message.get("function_call"))
         if structured and voice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
             voice.hold = None

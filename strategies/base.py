@@ -22,6 +22,7 @@ __all__ = [
     "AsksAgain",
     "Attempt",
     "FinishReason",
+    "HearsReasoning",
     "Options",
     "Prepared",
     "Shape",
@@ -96,6 +97,15 @@ class Attempt:
     """Its structured calls, as they came, when none has arguments that can be used."""
     refusals: Mapping[str, str] = field(factory=dict)
     """By the id of a call, why it was not carried out, in words for the model."""
+
+
+@runtime_checkable
+class HearsReasoning(Protocol):
+    """A reader that asks whether an answer has reasoning in a field of its own: its text then holds no drafts."""
+
+    def reasoned(self) -> list[Event]:
+        """It has: what waited for that is returned."""
+        ...
 
 
 class AsksAgain(Protocol):

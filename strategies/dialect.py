@@ -209,6 +209,15 @@ class Context:
         """Whether a call may be shown while it is written: any, or only those of some tools in their own tags."""
         return self._flowing is None or (dialect == TAGS and name in self._flowing)
 
+    @property
+    def retells(self) -> bool:
+        """The client reads calls in its own tags from the text itself: only those are shown while they are written."""
+        return self._flowing is not None
+
+    def is_read_by_client(self, dialect: str, name: str) -> bool:
+        """Whether the client takes the call from the text, whatever is made of it here."""
+        return self.retells and self.flows(dialect, name)
+
     def quoted(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the call that stands in the answer as `raw` was copied from what the client sent."""
         return self._provenance is not None and self._provenance.quotes(raw, name, arguments)

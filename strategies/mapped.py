@@ -10,7 +10,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from gateway.core.events import Args, Broken, End, Event, Note, Start, Text
-from strategies.base import AnswerReader, Attempt, FinishReason, Prepared, Translates
+from strategies.base import AnswerReader, Attempt, FinishReason, HearsReasoning, Prepared, Translates
 from strategies.mapping import CallBack, Mapped, Refusal
 from strategies.repair import UNTRANSLATABLE, Repairs
 
@@ -104,6 +104,10 @@ class _MappedReader:
     @property
     def idle(self) -> bool:
         return not self._call and self._inner.idle
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own."""
+        return self._translated(self._inner.reasoned()) if isinstance(self._inner, HearsReasoning) else []
 
     def feed(self, text: str) -> list[Event]:
         return self._translated(self._inner.feed(text))

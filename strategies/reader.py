@@ -18,6 +18,7 @@ from gateway.core.events import Args, Drop, End, Event, Note, Start, Text
 from strategies.base import FinishReason
 from strategies.candidate import Candidate
 from strategies.dialect import Context, Dialect, Fence, Opening
+from strategies.drafts import CLOSERS, Drafts, meets_closer
 from strategies.grammar import Grammar
 from strategies.inline import shows_example
 from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, line_of
@@ -51,6 +52,7 @@ _INLINE_BOUND = 1 << 12
 _OWN_FENCES = frozenset({"tool_code"})
 """Info strings that no language has: prose behind such a fence does not make it an example."""
 _NOBODY: frozenset[str] = frozenset()
+_QUOTES = "\"'“”‘’«»„「」『』"
 _BLANK = " \t\r"
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile(r"`+")
@@ -68,7 +70,7 @@ class _Pending:
 
     kind: str
     """`carrier`: a code fence whose sole content are calls; `reasoning`: a call inside open reasoning; `tokens`: a
-    call by special tokens inside any other fence; `open`: a call in the text itself."""
+    call by special tokens inside any other fence; `open`: a call in the text itself that may be an example."""
     events: list[Event]
     fence: FenceMark = ("", 0, 0)
     info: str = ""
@@ -78,8 +80,6 @@ class _Pending:
     """A candidate has been tried in this fence."""
     refused: bool = False
     """A call inside was refused, so there is more than calls."""
-    is_example: bool = False
-    """Words before the call announce an example: prose behind it makes it one."""
     families: set[str] = field(factory=set)
     """Those that have made a call in it, where it is `open`."""
     whole: int = 0
@@ -144,6 +144,8 @@ class Reader:
         self._reasoning: str | None = None
         self._is_thought_over = False
         """Reasoning has begun or ended: what is outside of it is no draft."""
+        self._drafts: Drafts | None = None
+        """All from the first call on, while it may turn out that the answer began inside its reasoning."""
         self._pending: _Pending | None = None
         self._candidate: Candidate | None = None
         self._started = 0
@@ -163,7 +165,8 @@ class Reader:
 
     @property
     def idle(self) -> bool:
-        return not self._buf and self._candidate is None and self._pending is None
+        is_waiting = self._candidate is not None or self._pending is not None or self._drafts is not None
+        return not self._buf and not is_waiting
 
     @property
     def held(self) -> int:
@@ -173,7 +176,16 @@ class Reader:
             waiting += self._candidate.held
         if self._pending:
             waiting += sum(len(event.raw) for event in self._pending.events)
+        if self._drafts:
+            waiting += self._drafts.held
         return waiting
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
+        self._is_thought_over = True
+        self._release()
+        out, self._out = self._out, []
+        return _joined(out)
 
     def feed(self, text: str) -> list[Event]:
         if not text:
@@ -206,6 +218,7 @@ class Reader:
             pass
         if self._eof:
             self._settle_pending(accept=True)
+            self._release()
         out, self._out = self._out, []
         return _joined(out)
 
@@ -232,8 +245,7 @@ class Reader:
         if not self._buf:
             return False
         if self._discarding:
-            self._emit(Drop(self._take(len(self._buf)), "invented_result"))
-            return False
+            return self._step_discarding()
         if self._pending is not None:
             if self._pending.kind == "carrier":
                 return self._step_carrier(self._pending)
@@ -242,6 +254,8 @@ class Reader:
             if self._pending.kind == "open":
                 return self._step_behind_call(self._pending)
             return self._step_draft(self._pending, self._reasoning or "")
+        if self._drafts is not None and self._drafts.closed:
+            return self._step_behind_drafts()
         if self._fence is not None:
             return self._step_fence(self._fence)
         if self._reasoning is not None:
@@ -271,11 +285,23 @@ class Reader:
                 self._text(at)
                 return False
             else:
-                marker = self._lexicon.at(buf, at)
-                move = self._marker(marker, at) if marker and self._offset + at >= self._blind else None
+                move = self._find(at)
             if move is not None:
                 return move
             at += 1
+
+    def _find(self, at: int) -> bool | None:
+        """What stands at `at`, where the text is looked at; what ends drafts counts in any."""
+        marker = self._lexicon.at(self._buf, at)
+        if marker is None:
+            return None
+        if self._offset + at >= self._blind:
+            return self._marker(marker, at)
+        if self._drafts is not None and marker in REASONING:
+            self._drafts.opens(marker)
+        if self._drafts is not None and marker in REASONING_ENDS:
+            return self._closer(marker, at)
+        return None
 
     def _line_start(self, at: int) -> bool | None:
         """What a marker at the start of a line leads to: a move made, or None where none stands there."""
@@ -306,15 +332,16 @@ class Reader:
             self._text(at)
             self._emit(Drop(self._take(len(marker)), "leftover"))
             return True
-        if marker in REASONING and (opening.starts_line or marker.startswith("<|")) and not self._inline:
-            self._text(at + len(marker))
-            self._reasoning = REASONING[marker]
-            self._is_thought_over = True
-            return True
+        if marker in REASONING and not self._inline:
+            if opening.starts_line or marker.startswith("<|"):
+                self._text(at + len(marker))
+                self._reasoning = REASONING[marker]
+                self._is_thought_over = True
+                return True
+            if self._drafts is not None:
+                self._drafts.opens(marker)
         if marker in REASONING_ENDS:
-            self._text(at + len(marker))
-            self._is_thought_over = True
-            return True
+            return self._closer(marker, at)
         return self._open(self._openable(self._rows.get(marker, ()), opening, at), opening, at)
 
     def _open(self, rows: tuple[Dialect, ...], opening: Opening, at: int) -> bool | None:
@@ -331,11 +358,9 @@ class Reader:
         return True
 
     def _doubt(self, rows: tuple[Dialect, ...], opening: Opening) -> None:
-        """Hold a call until it is clear that it is no example, and no draft of reasoning that began in the prompt."""
-        is_example = rows[0].level in "BC" and shows_example(opening.before)
-        is_draft = not self._is_thought_over and self._context.options.stream_arguments != "incremental"
-        if is_example or is_draft:
-            self._pending = _Pending(kind="open", events=[], is_example=is_example)
+        """Hold a call until it is clear that it is no example."""
+        if rows[0].level in "BC" and shows_example(opening.before):
+            self._pending = _Pending(kind="open", events=[])
 
     def _passes_on(self, pending: _Pending) -> bool:
         """Take the white space behind what was held, or let go of it where it made no call; whether either was done."""
@@ -347,7 +372,7 @@ class Reader:
         return blanks > 0 or not pending.calls
 
     def _step_behind_call(self, pending: _Pending) -> bool:
-        """Behind calls in the text: prose makes announced ones examples, an answer behind reasoning makes drafts."""
+        """Behind announced calls in the text: prose makes them examples, an answer behind reasoning makes drafts."""
         if self._passes_on(pending):
             return True
         buf = self._buf
@@ -358,8 +383,9 @@ class Reader:
             self._emit(Drop(self._take(len(marker)), "leftover"))
             return True
         if marker in REASONING_ENDS and not self._is_thought_over:
+            self._end_thought(marker)
             self._text(len(marker))
-            self._is_thought_over = pending.closed = True
+            pending.closed = True
             return True
         if self._results.get(marker or "", _NOBODY) & pending.families:
             self._settle_pending(accept=not pending.closed)
@@ -368,7 +394,7 @@ class Reader:
         if rows and not pending.closed and (opening.marker == marker or opening.starts_line):
             self._begin(rows, opening)
             return True
-        self._settle_pending(accept=not pending.closed and not pending.is_example)
+        self._settle_pending(accept=False)
         return True
 
     def _openable(self, rows: tuple[Dialect, ...], opening: Opening, at: int = 0) -> tuple[Dialect, ...]:
@@ -476,6 +502,8 @@ class Reader:
         self._text(at)
         self._inline = 0
         blind = self._offset < self._blind
+        if self._drafts is not None:
+            self._drafts.enter_fence()
         line = self._take(end - at)
         self._is_example = is_announced_example(before)
         may_carry = not blind and info in self._carriers and fence[2] <= 3
@@ -484,7 +512,7 @@ class Reader:
             self._pending.events.append(Text(line))
         else:
             self._fence = fence
-            self._out.append(Text(line))
+            self._tell(Text(line))
             self._remember(info)
         self._pass(line)
         return True
@@ -729,19 +757,106 @@ class Reader:
             whole = pending.whole
         for number, event in enumerate(pending.events):
             accept = accept and number < whole
-            if accept:
-                self._count(event)
             if accept and pending.kind == "carrier" and isinstance(event, Text):
-                self._out.append(Drop(event.raw, "carrier"))
+                self._tell(Drop(event.raw, "carrier"))
             elif accept or isinstance(event, Note | Text):
-                self._out.append(event)
+                self._tell(event)
             else:
-                self._out.append(Text(event.raw))
+                self._tell(Text(event.raw))
+
+    # Drafts
+
+    def _closer(self, marker: str, at: int) -> bool:
+        """At the end of reasoning, unless it is only mentioned: one that nothing opened makes drafts of all before."""
+        self._text(at)
+        if self._inline and (move := self._inline_code(0)) is not None:
+            return move
+        buf = self._buf
+        if len(buf) == len(marker) and not self._eof and self._tail[-1:] in _QUOTES:
+            return False
+        is_mentioned = self._tail[-1:] in _QUOTES and buf[len(marker) : len(marker) + 1] in _QUOTES
+        if not is_mentioned and (self._drafts is None or self._drafts.closes(marker)):
+            self._end_thought(marker)
+        self._text(len(marker))
+        return True
+
+    def _end_thought(self, closer: str) -> None:
+        """Reasoning ends here that has begun before the answer."""
+        self._is_thought_over = True
+        if self._drafts is not None:
+            self._out += self._drafts.close(closer)
+            self._blind = min(self._blind, self._offset)
+            if not self._drafts.held:
+                self._fall()
+
+    def _step_behind_drafts(self) -> bool:
+        """Behind the end of reasoning that may have held drafts: an answer shows that it did."""
+        blanks = len(self._buf) - len(self._buf.lstrip())
+        if blanks:
+            self._text(blanks)
+            return True
+        if self._may_begin_now():
+            return False
+        marker = self._lexicon.at(self._buf, 0)
+        if marker in LEFTOVERS:
+            self._emit(Drop(self._take(len(marker)), "leftover"))
+        elif marker in REASONING_ENDS:
+            self._text(len(marker))
+        else:
+            self._fall()
+        return True
+
+    def _step_discarding(self) -> bool:
+        """Behind an invented result all is invented, but for the answer behind the reasoning that it stands in."""
+        buf = self._buf
+        at = -1
+        while self._drafts is not None and (match := self._lexicon.trigger.search(buf, at + 1)) is not None:
+            at = match.start()
+            if not self._eof and self._lexicon.may_begin(buf, at):
+                self._discard(at)
+                return False
+            marker = self._lexicon.at(buf, at) or ""
+            if marker in REASONING:
+                self._drafts.opens(marker)
+            elif marker in CLOSERS and self._drafts.closes(marker):
+                self._discard(at)
+                self._discarding = False
+                self._end_thought(marker)
+                self._text(len(marker))
+                return True
+        self._discard(len(buf))
+        return False
+
+    def _discard(self, size: int) -> None:
+        if size:
+            self._emit(Drop(self._take(size), "invented_result"))
+
+    def _may_be_draft(self, event: Event) -> bool:
+        """Whether a call begins here, or the fence around one; what the client reads in the text does not wait."""
+        if isinstance(event, Drop):
+            return event.reason == "carrier"
+        return isinstance(event, Start) and not self._context.is_read_by_client(event.dialect, event.name)
+
+    def _release(self) -> None:
+        """No reasoning has ended behind the calls that wait, so they are none of its drafts."""
+        drafts, self._drafts = self._drafts, None
+        if drafts is not None:
+            is_open = self._fence is not None and drafts.ends_in_fence()
+            self._out += drafts.fall() if is_open else drafts.stand()
+
+    def _fall(self) -> None:
+        """The calls that wait were drafts: the answer begins behind them."""
+        drafts, self._drafts = self._drafts, None
+        if drafts is not None:
+            self._out += drafts.fall()
+            self._callers.clear()
 
     # Candidates
 
     def _begin(self, rows: tuple[Dialect, ...], opening: Opening) -> None:
-        live = self._context.options.stream_arguments == "incremental" and self._pending is None
+        is_decided = self._is_thought_over or self._context.retells
+        waits = self._pending is not None or self._drafts is not None
+        live = self._context.options.stream_arguments == "incremental" and is_decided and not waits
         if self._example_end >= 0 and self._goes_on_with_example():
             opening = evolve(opening, behind_example=True)
         self._candidate = Candidate(rows, opening, self._context, live=live)
@@ -831,12 +946,20 @@ class Reader:
                     self._pending.families.add(self._families[event.verdict.dialect])
             self._pending.refused |= self._pending.kind == "carrier" and isinstance(event, Note)
             return
-        self._count(event)
-        self._out.append(event)
+        self._tell(event)
 
-    def _count(self, event: Event) -> None:
+    def _tell(self, event: Event) -> None:
+        """Let an event out that is decided, but for what a closer of reasoning may still make of it."""
         if isinstance(event, End):
             self._callers.add(self._families[event.verdict.dialect])
+        if self._drafts is None and not self._is_thought_over and self._may_be_draft(event):
+            self._drafts = Drafts()
+        if self._drafts is None:
+            self._out.append(event)
+            return
+        self._drafts.add(event)
+        if isinstance(event, End | Drop) and not self._is_thought_over and (closer := meets_closer(event.raw)):
+            self._end_thought(closer)
 
 
 def _joined(events: list[Event]) -> list[Event]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.core.tools import ToolSet
-from strategies.base import AnswerReader, Options
+from strategies.base import Options
 from strategies.dialect import Context
 from strategies.grammar import family_of, grammar_for
 from strategies.provenance import Provenance
@@ -22,7 +22,7 @@ def reader_factory(
     restricted: bool = False,
     messages: Sequence[Mapping[str, Any]] = (),
     flowing: frozenset[str] | None = None,
-) -> Callable[[], AnswerReader]:
+) -> Callable[[], Reader]:
     """Readers for one request, one per choice.
 
     `prompted` is the dialect the model was asked to use; a call that stands verbatim in one of the client's `messages`
@@ -41,7 +41,7 @@ def reader_factory(
     )
     grammar = grammar_for(context)
 
-    def make_reader() -> AnswerReader:
+    def make_reader() -> Reader:
         return Reader(context, grammar)
 
     return make_reader

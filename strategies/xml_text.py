@@ -13,7 +13,7 @@ from attrs import evolve
 from gateway.core.client import Client
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.wire.openai_chat import ChatRequest, is_system
-from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
+from strategies.base import AnswerReader, FinishReason, HearsReasoning, Options, Prepared, Shape
 from strategies.clients import TextClient, recognise
 from strategies.dialect import TAGS
 from strategies.jsonish import loads_strict
@@ -81,6 +81,10 @@ class _Retelling:
     @property
     def idle(self) -> bool:
         return self._inner.idle and not self._lead and not self._pieces
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own."""
+        return _joined(self._told(self._inner.reasoned())) if isinstance(self._inner, HearsReasoning) else []
 
     def feed(self, text: str) -> list[Event]:
         return _joined(self._told(self._inner.feed(text)))

@@ -4,6 +4,7 @@ A chunk that is not changed is never decoded further than its content, finish re
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ __all__ = [
     "encode_object",
     "finish_chunk",
     "has_more_than_content",
+    "has_reasoning",
     "holds_half_a_character",
     "is_given",
     "rebuilt_chunk",
@@ -41,6 +43,15 @@ class Delta(msgspec.Struct):
     role: str | None = None
     tool_calls: msgspec.Raw = msgspec.Raw()
     function_call: msgspec.Raw = msgspec.Raw()
+    reasoning_content: msgspec.Raw = msgspec.Raw()
+    reasoning: msgspec.Raw = msgspec.Raw()
+    thinking: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def reasons(self) -> bool:
+        """Whether it holds reasoning in a field of its own."""
+        fields = (self.reasoning_content, self.reasoning, self.thinking)
+        return any(raw[:1] == b'"' and raw != b'""' for raw in map(bytes, fields))
 
 
 class Choice(msgspec.Struct):
@@ -158,6 +169,12 @@ def has_more_than_content(event: dict[str, Any]) -> bool:
     delta = choice.get("delta") or {}
     said = any(value for key, value in delta.items() if key not in ("content", "role"))
     return said or (bool(event.get("usage")) and not choice.get("finish_reason"))
+
+
+def has_reasoning(message: Mapping[str, Any]) -> bool:
+    """Whether a whole message holds reasoning in a field of its own, as `Delta.reasons` says of a part of one."""
+    told = (message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
+    return any(isinstance(text, str) and text for text in told)
 
 
 def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: str, name: str, *, role: bool) -> bytes:

@@ -49,7 +49,7 @@ def test_events_that_say_nothing_are_left_out() -> None:
 def test_a_whole_answer_whose_call_breaks_after_it_began_is_an_error() -> None:
     """As in a stream: part of such a call may be what was meant, and none of it is to be carried out."""
     how = prepared(stream_arguments="incremental")
-    broken = "<write>\n<filePath>/a</filePath>\n<content>\nrm -r"
+    broken = "<think>\n</think>\n<write>\n<filePath>/a</filePath>\n<content>\nrm -r"
     exchange = BodyExchange(how, make_id=ids(), limits=Limits())
     with pytest.raises(GatewayError):
         exchange.transform(answer_body(broken))
@@ -109,7 +109,7 @@ def test_a_guarded_reader_is_idle_when_its_reader_is_or_is_gone() -> None:
 
 
 def test_a_call_that_breaks_at_an_end_without_a_finish_is_an_error() -> None:
-    parts = [event({"role": "assistant", "content": f"{CALL[:-7]}<limit>many"}), DONE]
+    parts = [event({"role": "assistant", "content": f"<think></think>{CALL[:-7]}<limit>many"}), DONE]
     out, exchange = stream(parts, prepared(stream_arguments="incremental"))
     heard = hear_stream(out)
     assert heard.error

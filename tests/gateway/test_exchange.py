@@ -1,11 +1,13 @@
 """An answer on its way through: byte for byte where nothing is recognised, exactly one shape where something is."""
 
 import json
+from typing import Any
 
 import pytest
 
 from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected
 from gateway.core.limits import Limits
+from gateway.exchange import StreamExchange
 from tests.support.chat import (
     DONE,
     answer_body,
@@ -14,6 +16,7 @@ from tests.support.chat import (
     event,
     hear_body,
     hear_stream,
+    numbered_ids,
     prepared,
     stream,
     whole,
@@ -274,7 +277,9 @@ def test_line_ends_bom_comments_and_a_last_event_without_blank_line(newline):
 
 
 def test_incremental_arguments_flow_and_add_up():
-    text = "Ok.\n<write>\n<filePath>/a</filePath>\n<content>\n" + "line <b>\n" * 20 + "</content>\n</write>"
+    text = (
+        "<think></think>Ok.\n<write>\n<filePath>/a</filePath>\n<content>\n" + "line <b>\n" * 20 + "</content>\n</write>"
+    )
     events = answer_events([text[at : at + 4] for at in range(0, len(text), 4)])
     out, exchange = stream(events, prepared(stream_arguments="incremental"))
     buffered, _ = stream(events, prepared())
@@ -285,7 +290,7 @@ def test_incremental_arguments_flow_and_add_up():
 
 
 def test_incremental_call_that_breaks_ends_in_an_error_and_no_completed_call():
-    events = answer_events(["<write>\n<filePath>/a</filePath>\n<content>\nrm -r"], "length")
+    events = answer_events(["<think></think>\n<write>\n<filePath>/a</filePath>\n<content>\nrm -r"], "length")
     out, exchange = stream(events, prepared(stream_arguments="incremental"))
     heard = hear_stream(out)
     assert heard.error
@@ -450,3 +455,20 @@ def test_a_usage_that_is_none_is_the_upstreams_affair(usage, how):
     out, exchange = stream(parts, how)
     assert out == b"".join(parts)
     assert exchange.facts.usage == {}
+
+
+DRAFTED = "<read>\n<filePath>/draft</filePath>\n</read>\nNo.\n</think>\n\n"
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+@pytest.mark.parametrize("text", ["Need it.", "", None])
+def test_a_call_waits_for_the_end_of_reasoning_unless_that_has_a_field_of_its_own(name: str, text: Any):
+    events = [event({"role": "assistant", name: text}), *answer_events([DRAFTED, CALL])[1:]]
+    body = answer_body(DRAFTED + CALL, **{name: text})
+    for how in (prepared(), prepared(stream_arguments="incremental")):
+        heard = hear_stream(stream(events, how)[0])
+        assert [call["name"] for call in heard.calls] == ["read"] * (2 if text else 1)
+        assert heard.meaning == hear_body(whole(body, how)[0]).meaning
+        exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits())
+        out = b"".join(map(exchange.feed, events[:1] + answer_events([CALL])[1:2]))
+        assert (b'"tool_calls"' in out) == bool(text)

@@ -241,7 +241,7 @@ def test_calls_of_a_second_answer_are_repaired_ones() -> None:
 
 def test_a_call_that_breaks_after_it_began_is_recorded() -> None:
     how = prepared(stream_arguments="incremental")
-    facts = facts_of("<write>\n<filePath>a</filePath>\n<content>\n" + "x" * 99 + "\n", how)
+    facts = facts_of("<think></think>\n<write>\n<filePath>a</filePath>\n<content>\n" + "x" * 99 + "\n", how)
     (record,) = records_of(facts)
     assert (record.decision, record.tool, record.stage, record.reason) == ("refused", "write", "recognised", "parse")
 

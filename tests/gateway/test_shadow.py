@@ -185,7 +185,7 @@ def test_a_reader_that_fails_costs_the_verdict_alone(make: Callable[[], Any]) ->
 
 
 def test_a_call_that_breaks_after_it_began_would_fail() -> None:
-    parts = answer_events(["Look.\n\n<write>\n<filePath>a</filePath>\n<content>\n", "x" * 99, "\n"])
+    parts = answer_events(["<think></think>Look.\n\n<write>\n<filePath>a</filePath>\n<content>\n", "x" * 99, "\n"])
     stream = streamed(parts, beside(prepared(stream_arguments="incremental")))
     assert stream.facts.broken
     assert stream.verdict == "would_fail"

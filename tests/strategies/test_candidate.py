@@ -38,7 +38,9 @@ def test_a_call_that_is_too_large_is_told_as_refused() -> None:
 
 
 def test_a_call_that_flows_breaks_at_the_bound() -> None:
-    found = read(OPEN + "é" * 30 + CLOSE, limits=Limits(max_call_bytes=FRAME + 31), stream_arguments="incremental")
+    found = read(
+        OPEN + "é" * 30 + CLOSE, limits=Limits(max_call_bytes=FRAME + 31), reasoned=True, stream_arguments="incremental"
+    )
     assert (found.calls, found.broken) == ([], ["too_large"])
 
 
@@ -55,13 +57,13 @@ def test_what_is_behind_a_call_that_is_too_large_is_read_again() -> None:
     [{"min_confidence": 98}, {"min_confidence": 100}],
 )
 def test_what_could_not_be_accepted_does_not_flow(options: dict[str, Any]) -> None:
-    found = read(READ, stream_arguments="incremental", **options)
+    found = read(READ, reasoned=True, stream_arguments="incremental", **options)
     assert (found.calls, found.broken, found.text) == ([], [], READ)
 
 
 def test_what_the_schema_adds_is_told_where_a_call_flowed() -> None:
     tools = ToolSet([tool("save", "path", "note", note={"type": ["string", "null"]})])
-    found = read("<save>\n<path>a</path>\n</save>", tools=tools, stream_arguments="incremental")
+    found = read("<save>\n<path>a</path>\n</save>", tools=tools, reasoned=True, stream_arguments="incremental")
     assert json.loads(found.streamed) == {"path": "a", "note": None}
     assert found.calls == [("save", found.streamed)]
 

@@ -73,6 +73,19 @@ ANSWERS: dict[str, Callable[[int], str]] = {
         OPEN + "` x <i>\n" * (size // 8) + "</content>\n</other>\n<read>\n<filePath>a</filePath>\n</read>"
     ),
     "a fence of spaces": lambda size: "```\n" + " " * size,
+    "drafts in reasoning that began in the prompt": lambda size: (
+        ("<read>\n<filePath>a</filePath>\n</read>\nNo.\n" * (size // 44)) + "</think>Done."
+    ),
+    "a draft and reasoning that is opened and closed": lambda size: (
+        "<read>\n<filePath>a</filePath>\n</read>\n" + "a <think> b </think> c\n" * (size // 23)
+    ),
+    "a draft and an invented result without end": lambda size: (
+        '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_call>\n<tool_response>\n'
+        + "a <think> b </think> c\n" * (size // 23)
+    ),
+    "a draft and an open fence": lambda size: (
+        "<read>\n<filePath>a</filePath>\n</read>\n```py\n" + "a <think> b </think> c\n" * (size // 23)
+    ),
     "reasoning": lambda size: "<think>\n" + "<tool_call>\n{ not yet\n" * (size // 22),
     "reasoning with drafts": lambda size: (
         "<think>\n" + '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_call>\n' * (size // 76)
@@ -86,6 +99,8 @@ def cost(text: str, piece: int, options: Options) -> float:
     best = float("inf")
     for _ in range(2):
         reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m")()
+        if options.stream_arguments == "incremental":
+            reader.reasoned()  # else nothing flows before its end
         start = time.process_time()
         for part in parts:
             reader.feed(part)

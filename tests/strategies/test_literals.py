@@ -133,7 +133,7 @@ def test_words_of_which_an_example_is_a_part(before: str) -> None:
 
 
 def test_an_announced_call_is_not_shown_while_it_is_written() -> None:
-    found = read(list(f"For example:\n{CALL}"), stream_arguments="incremental")
+    found = read(list(f"For example:\n{CALL}"), reasoned=True, stream_arguments="incremental")
     assert (found.calls, found.broken, found.streamed) == ([], [], "")
     assert found.scores == []
 

@@ -26,7 +26,7 @@ def test_no_call_and_no_change(record):
 
 @pytest.mark.parametrize("record", RECORDS, ids=[record["id"] for record in RECORDS])
 def test_no_part_of_it_flows_as_a_call(record):
-    found = read(list(record["text"]), stream_arguments="incremental", reason="length")
+    found = read(list(record["text"]), reasoned=True, stream_arguments="incremental", reason="length")
     assert found.calls == []
     if record["kind"] != "unfinished":
         assert found.broken == []

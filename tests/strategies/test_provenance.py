@@ -25,6 +25,8 @@ def user(content):
 
 def outcome(text, *messages, parts=None, **options):
     reader = reader_factory(tools=AGENT_TOOLS, options=Options(**options), model="m", messages=list(messages))()
+    if options.get("stream_arguments") == "incremental":
+        reader.reasoned()  # else nothing flows before its end
     events = [event for part in (parts or [text]) for event in reader.feed(part)] + reader.finish("stop")
     assert "".join(event.raw for event in events) == text
     reasons = [event.verdict.reasons[-1] for event in events if isinstance(event, Note) and event.verdict.reasons]

@@ -137,7 +137,7 @@ def test_a_call_before_the_end_of_reasoning_that_began_in_the_prompt_is_a_draft(
         assert found.text.startswith(f"{THOUGHT}</think>\n\n")
 
 
-@pytest.mark.parametrize("end", ["", "</think>", "<|im_end|>", "\nThat lists them.\n</think>\nSo."])
+@pytest.mark.parametrize("end", ["", "</think>", "<|im_end|>", "\nThat lists them."])
 def test_a_call_that_reasoning_does_not_end_behind_with_an_answer_counts(end):
     assert read_every_way(THOUGHT + end).calls == [("bash", '{"command":"ls"}')]
 

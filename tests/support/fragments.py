@@ -142,10 +142,14 @@ class Way:
 
     prompted: str | None = None
     reason: str = "stop"
+    reasoned: bool = False
+    """The answer has reasoning in a field of its own."""
     options: Options = field(factory=Options)
 
     def reader(self) -> Reader:
         made: Reader = _factory(self.prompted, self.options)()
+        if self.reasoned:
+            made.reasoned()
         return made
 
 
@@ -163,8 +167,10 @@ def ways() -> tuple[Way, ...]:
         Way(reason="length"),
         Way(options=low),
         Way(options=low, reason="cut"),
+        Way(reasoned=True),
         Way(options=Options(stream_arguments="incremental")),
-        Way(options=Options(stream_arguments="incremental", min_confidence=50), prompted="generic_xml"),
+        Way(options=Options(stream_arguments="incremental"), reasoned=True),
+        Way(options=Options(stream_arguments="incremental", min_confidence=50), prompted="generic_xml", reasoned=True),
         Way(options=Options(limits=Limits(max_call_bytes=60))),
     )
 

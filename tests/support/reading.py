@@ -90,11 +90,17 @@ def read(
     reason: str = "stop",
     model: str = "",
     prompted: str | None = None,
+    reasoned: bool = False,
     **options: Any,
 ) -> Reading:
-    """Feed the parts to a reader; the raw text of its events must be the input."""
+    """Feed the parts to a reader; the raw text of its events must be the input.
+
+    `reasoned`: the answer has reasoning in a field of its own.
+    """
     parts = [parts] if isinstance(parts, str) else list(parts)
     reader = reader_factory(tools=tools, options=Options(**options), model=model, prompted=prompted)()
+    if reasoned:
+        reader.reasoned()
     events: list[Event] = []
     for part in parts:
         events += reader.feed(part)
@@ -131,9 +137,15 @@ def read_every_way(text: str, *, splits: int | None = None, **how: Any) -> Readi
         cuts = sorted(rng.sample(range(len(text) + 1), min(len(text), rng.randint(1, 40))))
         assert read(list(pieces(text, cuts)), **how).outcome == whole.outcome, f"cuts {cuts}"
     live = {**how, "stream_arguments": "incremental"}
+    agrees(text, whole, **live)
+    agrees(text, read(text, **{**how, "reasoned": True}), **{**live, "reasoned": True})
+    return whole
+
+
+def agrees(text: str, whole: Reading, **live: Any) -> None:
+    """Arguments that flow come to the same, whatever the cuts, unless a call breaks that has begun."""
     streamed = read(text, **live)
     assert read(list(text), **live).outcome == streamed.outcome, "incremental per character"
     if not streamed.broken:
         assert streamed.outcome == whole.outcome, "incremental"
         assert streamed.streamed == "".join(arguments for _, arguments in streamed.calls)
-    return whole

@@ -63,7 +63,7 @@ def test_a_call_that_was_cut_is_none() -> None:
 def test_a_parameter_given_twice_is_no_call_whether_it_flowed_or_not() -> None:
     text = OPEN + PATH + PATH.replace(">a", ">b") + CLOSE
     assert read(text).calls == []
-    flowed = read(text, stream_arguments="incremental")
+    flowed = read(text, reasoned=True, stream_arguments="incremental")
     assert flowed.calls == []
     assert len(flowed.broken) == 1
 

@@ -154,6 +154,7 @@ def test_command_flows_before_it_is_complete(form: Written) -> None:
     reader = reader_factory(
         tools=AGENT_TOOLS, options=Options(stream_arguments="incremental"), model="", prompted=form.dialect
     )()
+    reader.reasoned()
     text = form.block(form.call("bash", command="echo one two three four five && true"))
     events = [event for char in text[: text.index("true")] for event in reader.feed(char)]
     assert any(isinstance(event, Start) and event.name == "bash" for event in events)
@@ -165,7 +166,7 @@ def test_command_flows_before_it_is_complete(form: Written) -> None:
 @EVERY_FORM
 def test_broken_call_that_has_begun_is_visible(form: Written) -> None:
     text = form.block(form.call("bash", command="echo one two three"))
-    found = read(text[: text.index("three")], stream_arguments="incremental", prompted=form.dialect)
+    found = read(text[: text.index("three")], reasoned=True, stream_arguments="incremental", prompted=form.dialect)
     assert found.calls == []
     assert found.broken
     assert not found.streamed.endswith("}")

@@ -258,7 +258,7 @@ def test_another_spelling_of_the_name_costs() -> None:
 def test_an_empty_parameter_given_twice_breaks_a_call_that_flows(text: str) -> None:
     """What was streamed cannot be taken back, and two of a name are no arguments."""
     assert read_every_way(text).calls == [("list", '{"path":""}')]
-    flowed = read(text, stream_arguments="incremental")
+    flowed = read(text, reasoned=True, stream_arguments="incremental")
     assert (flowed.calls, flowed.broken) == ([], ["parameter given twice"])
 
 

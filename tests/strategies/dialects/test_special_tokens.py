@@ -86,7 +86,9 @@ def test_what_is_written_is_read_back(writer: Renderer, arguments: dict[str, Any
         assume(False)
     assert calls_of(f"Saving.\n{text}", writer.id) == [("save", arguments)]
     assert calls_of(writer.calls([text, text]), writer.id) == [("save", arguments)] * 2
-    streamed = read(f"Saving.\n{text}", tools=ToolSet([SAVE]), prompted=writer.id, stream_arguments="incremental")
+    streamed = read(
+        f"Saving.\n{text}", tools=ToolSet([SAVE]), prompted=writer.id, reasoned=True, stream_arguments="incremental"
+    )
     assert [json.loads(arguments) for _, arguments in streamed.calls] == [arguments]
     assert streamed.streamed == streamed.calls[0][1]
 
@@ -196,7 +198,7 @@ def _context() -> Context:
 )
 def test_text_flows_before_the_call_is_complete(begin: str, end: str) -> None:
     lines = [f"line {number}\n" for number in range(20)]
-    found = read([begin, *lines, end], tools=ToolSet([SAVE]), stream_arguments="incremental")
+    found = read([begin, *lines, end], tools=ToolSet([SAVE]), reasoned=True, stream_arguments="incremental")
     kinds = [type(event) for event in found.events]
     assert kinds[0] is Start
     assert kinds.count(Args) > 15
@@ -207,7 +209,7 @@ def test_text_flows_before_the_call_is_complete(begin: str, end: str) -> None:
 
 def test_a_text_that_is_cut_breaks_visibly_where_it_flowed() -> None:
     text = '<|tool_call>call:save{path:<|"|>a<|"|>,content:<|"|>half of it'
-    found = read(text, tools=ToolSet([SAVE]), stream_arguments="incremental", reason="length")
+    found = read(text, tools=ToolSet([SAVE]), reasoned=True, stream_arguments="incremental", reason="length")
     assert found.calls == []
     assert found.broken == ["value not closed"]
 
@@ -230,5 +232,5 @@ def test_nesting_is_bounded() -> None:
 
 def test_only_text_for_a_text_flows() -> None:
     text = '<|tool_call>call:save{path:<|"|>a<|"|>,content:<|"|>b<|"|>,line:<|"|>12<|"|>}<tool_call|>'
-    found = read(list(text), tools=ToolSet([SAVE]), stream_arguments="incremental")
+    found = read(list(text), tools=ToolSet([SAVE]), reasoned=True, stream_arguments="incremental")
     assert found.streamed == '{"path":"a","content":"b","line":12}' == found.calls[0][1]

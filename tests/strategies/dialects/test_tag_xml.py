@@ -15,7 +15,9 @@ HEAD = "<write>\n<filePath>a.py</filePath>\n<content>\n"
 
 def flowing(prompted: str | None = "generic_xml"):
     options = Options(stream_arguments="incremental")
-    return reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=prompted)()
+    reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=prompted)()
+    reader.reasoned()
+    return reader
 
 
 def said(events) -> str:
@@ -65,7 +67,7 @@ def test_a_cut_call_that_flowed_is_broken_and_never_closed():
 
 
 def test_what_a_broken_call_holds_is_no_call():
-    found = read(HEAD + "x\n<read>\n<filePath>b</filePath>\n</read>\n", stream_arguments="incremental")
+    found = read(HEAD + "x\n<read>\n<filePath>b</filePath>\n</read>\n", reasoned=True, stream_arguments="incremental")
     assert found.broken == ["value not closed"]
     assert found.calls == []
 
