@@ -80,14 +80,22 @@ class Knock:
         return parse_origin(named[0]) if len(named) == 1 else None
 
     @property
-    def opens_front_page(self) -> bool:
-        """Somebody followed a link to the gateway: there is nothing to be had at `/`."""
-        return (
-            self.method in ("GET", "HEAD")
-            and self.target.partition("?")[0] == "/"
-            and self.words("Sec-Fetch-Mode") == ["navigate"]
-            and self.words("Sec-Fetch-Dest") in ([], ["document"])
-        )
+    def is_navigation(self) -> bool:
+        """Somebody followed a link, into a tab of its own."""
+        return self.words("Sec-Fetch-Mode") == ["navigate"] and self.words("Sec-Fetch-Dest") in ([], ["document"])
+
+    @property
+    def is_from_elsewhere(self) -> bool:
+        """It says no origin, as links and pictures do, and that it is of another site.
+
+        A link to the front page may be followed from anywhere: there is nothing to be had at `/`. Another port of the
+        same host is the same site; a link from there may be followed, a picture or a frame is a page's own asking.
+        """
+        sites = self.words("Sec-Fetch-Site")
+        if "cross-site" in sites:
+            is_front_page = self.method in ("GET", "HEAD") and self.target.partition("?")[0] == "/"
+            return not (is_front_page and self.is_navigation)
+        return "same-site" in sites and "Sec-Fetch-Mode" in self.headers and not self.is_navigation
 
     @property
     def is_preflight(self) -> bool:
@@ -126,7 +134,7 @@ class Door:
             return Verdict(refusal=WrongHost(_WRONG_HOST), headers=self._headers(None))
         if "Origin" in knock.headers:
             return self._judge_page(knock)
-        if not self.has_keys and "cross-site" in knock.words("Sec-Fetch-Site") and not knock.opens_front_page:
+        if not self.has_keys and knock.is_from_elsewhere:
             return Verdict(refusal=ForeignOrigin(_FOREIGN), headers=self._headers(None))
         return Verdict(headers=self._headers(None))
 

@@ -178,6 +178,17 @@ async def test_a_page_must_declare_its_body(
         assert relayed.status == 200
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.5"])
+async def test_what_it_listens_on_counts_by_whatever_name_it_was_set(
+    gateway: StartGateway, upstream: FaultyUpstream, host: str
+) -> None:
+    running = await gateway(upstream.url, GATEWAY_HOST=host, METRICS_HOST=host)
+    for url in (running.url, (running.metrics_url or "").removesuffix("/metrics")):
+        own = url.removeprefix("http://")
+        assert status_of(await answer_to(url, "/metrics", f"Host: {own}", f"Origin: {url}")) == 200
+        assert status_of(await answer_to(url, "/metrics", "Host: gate.example")) == 421
+
+
 async def test_elsewhere_an_open_gateway_takes_any_host_until_some_are_listed(
     gateway: StartGateway, upstream: FaultyUpstream
 ) -> None:

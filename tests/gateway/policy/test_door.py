@@ -271,6 +271,9 @@ FOREIGN = [
     ("chrome-extension://localhost:8080", "localhost:8080"),
     ("vscode-webview://0a1b2c", "localhost:8080"),
     ("file://", "localhost:8080"),
+    ("http://localhost:70000", "localhost:8080"),
+    ("app://a:70000", "localhost:8080"),
+    (f"app://{'a' * 5000}", "localhost:8080"),
     ("http://loсalhost:8080", "localhost:8080"),
 ]
 
@@ -343,6 +346,34 @@ def test_what_the_browser_says_of_the_page_counts(site: str, origin: str | None,
     for local in (True, False):
         assert status(OPEN, *headers, local=local) == expected
     assert status(KEYS, *headers) == 200
+
+
+@pytest.mark.parametrize(
+    ("mode", "dest", "expected"),
+    [
+        ("navigate", "document", 200),
+        ("navigate", None, 200),
+        (None, None, 200),
+        ("navigate", "iframe", 403),
+        ("navigate", "embed", 403),
+        ("no-cors", "image", 403),
+        ("no-cors", "script", 403),
+        ("no-cors", "empty", 403),
+        ("cors", "empty", 403),
+        ("websocket", "empty", 403),
+    ],
+)
+def test_of_another_port_of_this_host_links_are_followed_and_nothing_is_embedded(
+    mode: str | None, dest: str | None, expected: int
+) -> None:
+    """It sends no Origin with these, and the browser calls it the same site."""
+    headers = [("Host", "localhost"), ("Sec-Fetch-Site", "same-site")]
+    headers += [("Sec-Fetch-Mode", mode)] if mode else []
+    headers += [("Sec-Fetch-Dest", dest)] if dest else []
+    assert status(OPEN, *headers) == expected
+    assert status(KEYS, *headers) == 200
+    own = [("Host", "localhost"), ("Sec-Fetch-Site", "same-origin"), *headers[2:]]
+    assert status(OPEN, *own) == 200
 
 
 def test_a_site_that_is_said_twice_is_believed_at_its_worst() -> None:
