@@ -1,6 +1,6 @@
 """A request that is sent again for the call that its first answer broke, and what its second answer holds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -78,7 +78,8 @@ def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> 
     text = content if isinstance(content, str) else ""
     reason = choice.get("finish_reason")
     if message.get("tool_calls"):
-        calls, attempt = _native_calls(message["tool_calls"], ask), unusable_attempt(message, ask)
+        calls = _native_calls(message["tool_calls"], ask, prepared.rename)
+        attempt = unusable_attempt(message, ask)
     else:
         calls, attempt = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
     calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, attempts)]
@@ -129,11 +130,13 @@ def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:
     return ask.is_usable(name, function.get("arguments")) or not ask.is_usable(name, {})
 
 
-def _native_calls(calls: Any, ask: AsksAgain) -> list[SecondCall]:
+def _native_calls(calls: Any, ask: AsksAgain, rename: Callable[[str], str | None] | None) -> list[SecondCall]:
     found = []
     for call in calls if isinstance(calls, list) else ():
         function = function_of(call)
         name, arguments = function.get("name"), function.get("arguments")
+        if rename is not None and isinstance(name, str):
+            name = rename(name) or name
         if isinstance(name, str) and ask.is_usable(name, arguments):
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
             found.append(SecondCall(name=name, arguments=(text.strip() and text) or "{}", dialect=NATIVE))

@@ -1,7 +1,10 @@
 """Which declared tool, or parameter, a name in a model's answer means.
 
-Each step is taken only if it leads to exactly one declared name: exact, cleaned of stray markup, without a namespace
-prefix, in another case, with other separators, by the alias table.
+Each step is taken only if it leads to exactly one declared name: exact, cleaned of stray markup, without the namespaces
+before its last `.`, `:` or `/`, in another case, with other separators, by the alias table.
+
+Namespaces are cut off by whole segments, as few as possible: Gemini writes `default_api:read` or
+`google:mcp:SERVER:read`, gpt-oss `functions.read`. A name that is declared as a whole is that tool's.
 """
 
 import re
@@ -19,7 +22,8 @@ _MAX_NAME = 256
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
 _LITTER = " \t\r\n\"'`“”‘’"
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
-_SPELLING = frozenset({"name_case", "name_folded"})
+_SEPARATOR = re.compile(r"[.:/]")
+_SPELLING = frozenset({"name_case", "name_folded", "name_prefix"})
 _NO_ALIASES: Mapping[str, str] = MappingProxyType({})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]++|[0-9]++|[^\W\d_A-Za-z]++")
 
@@ -115,18 +119,20 @@ def resolve(name: str, tools: ToolSet, *, aliases: bool = True) -> Resolved | No
         return Resolved(exact)
     if len(name) > _MAX_NAME:
         return None
-    mends: tuple[str, ...] = ()
-    for step, mended in _spellings(name):
-        mends = (*mends, step)
-        found = tools.get(mended)
-        if found is not None:
-            return Resolved(found, mends)
-        name = mended
+    inner = next(filter(None, map(tools.get, _inner(name))), None)
+    if inner is not None:
+        return Resolved(inner, ("name_prefix",))
+    cleaned = _cleaned(name)
+    mends = ("name_cleaned",) if cleaned != name else ()
+    meant = (cleaned, *_inner(cleaned))
     for step, fold in _FOLDS:
-        found = _only(tool for tool in tools if fold(tool.name) == fold(name))
-        if found is not None:
-            return Resolved(found, (*mends, step))
-    return _by_alias(name, tools, mends) if aliases else None
+        by_spelling = _by_spelling(tools, fold, meant)
+        for spelt in meant:
+            found = by_spelling[fold(spelt)]
+            if len(found) == 1:
+                cut = ("name_prefix",) if spelt != cleaned else ()
+                return Resolved(found[0], (*mends, *cut, *step))
+    return _by_alias(cleaned, tools, mends) if aliases else None
 
 
 def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tuple[str, tuple[str, ...]]:
@@ -143,7 +149,7 @@ def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tu
 def repair_name(name: str, declared: ToolSet, aliases: Mapping[str, str] = _NO_ALIASES) -> str | None:
     """The declared tool that a structured call's name means, or `None`.
 
-    Case and separators may differ for every tool. Litter, prefixes and aliases, the operator's before the built-in,
+    Case, separators and namespaces may differ for every tool. Litter and aliases, the operator's before the built-in,
     lead only to tools that neither write nor execute.
     """
     found = resolve(name, declared, aliases=False)
@@ -172,16 +178,6 @@ def acts(name: str) -> bool:
     )
 
 
-def _spellings(name: str) -> Iterable[tuple[str, str]]:
-    """The name cleaned step by step; a step that changes nothing is left out."""
-    cleaned = _cleaned(name)
-    if cleaned != name:
-        yield "name_cleaned", cleaned
-    prefix = next((prefix for prefix in _PREFIXES if cleaned.startswith(prefix)), "")
-    if prefix and len(cleaned) > len(prefix):
-        yield "name_prefix", cleaned[len(prefix) :]
-
-
 def _cleaned(name: str) -> str:
     markup = _MARKUP.search(name)
     if markup is not None:
@@ -189,7 +185,27 @@ def _cleaned(name: str) -> str:
     return name.strip(_LITTER).rstrip(":").strip(_LITTER)
 
 
-_FOLDS: tuple[tuple[str, Callable[[str], str]], ...] = (("name_case", str.casefold), ("name_folded", folded))
+def _inner(name: str) -> tuple[str, ...]:
+    """What stands behind each separator, the longest first."""
+    ends = [match.end() for match in _SEPARATOR.finditer(name)]
+    return tuple(name[end:] for end in ends if end < len(name))
+
+
+_FOLDS: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
+    ((), str),
+    (("name_case",), str.casefold),
+    (("name_folded",), folded),
+)
+
+
+def _by_spelling(tools: ToolSet, fold: Callable[[str], str], names: Iterable[str]) -> dict[str, list[Tool]]:
+    """The tools of each of these names, as far as `fold` tells names apart."""
+    found: dict[str, list[Tool]] = {fold(name): [] for name in names}
+    for tool in tools:
+        same = found.get(fold(tool.name))
+        if same is not None:
+            same.append(tool)
+    return found
 
 
 def _only(tools: Iterable[Tool]) -> Tool | None:
@@ -199,6 +215,9 @@ def _only(tools: Iterable[Tool]) -> Tool | None:
 
 
 def _by_alias(name: str, tools: ToolSet, mends: tuple[str, ...]) -> Resolved | None:
+    prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix) and len(name) > len(prefix)), "")
+    name = name.removeprefix(prefix)
+    mends = (*mends, "name_prefix") if prefix else mends
     spelling = folded(name)
     targets = _TARGETS.get(spelling)
     if not targets or any(folded(tool.name) == spelling for tool in tools):

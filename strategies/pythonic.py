@@ -2,7 +2,7 @@
 
     text      = statement { ( newline | ";" | "," ) statement }
     statement = [ NAME "=" ] ( "[" call { "," call } "]" | "print(" call ")" | call )
-    call      = NAME { "." NAME } "(" [ argument { "," argument } ] ")"
+    call      = NAME { ( "." | ":" | "/" ) NAME } "(" [ argument { "," argument } ] ")"
     argument  = [ NAME "=" ] value
     value     = string | number | True | False | None | true | false | null | list | tuple | dict
 
@@ -26,7 +26,8 @@ _MAX_DEPTH = 64
 _SPACE = re.compile(r"(?:[ \t\r\n\f]++|#[^\n]*+|\\\r?\n)*+")
 _INLINE_SPACE = re.compile(r"[ \t]*+")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*+")
-_CALLEE = re.compile(r"[^\W\d]\w*+(?:-\w++)*+(?:\.[^\W\d]\w*+(?:-\w++)*+)*+")
+_CALLEE = re.compile(r"[^\W\d]\w*+(?:-\w++)*+(?:[.:/][^\W\d]\w*+(?:-\w++)*+)*+")
+_DOTTED = re.compile(r"[^\W\d]\w*+(?:\.[^\W\d]\w*+)*+")
 _TARGET = re.compile(r"[^\W\d]\w*+[ \t]*+=(?!=)[ \t]*+")
 _STRING_START = re.compile(r"""([rRbBuUfFtT]{0,2})("(?:"")?|'(?:'')?)""")
 _NUMBER = re.compile(
@@ -339,7 +340,7 @@ class _Reader:
         return value
 
     def _word(self) -> Any:
-        match = _CALLEE.match(self._text, self._at)
+        match = _DOTTED.match(self._text, self._at)
         word = match.group() if match else ""
         following = self._text[self._at + len(word) : self._at + len(word) + 1]
         if word in _WORDS:

@@ -222,6 +222,7 @@ class NativeCalls:
                 self.mended.append(f"{key}_repeated")
         if "name" in function:
             if not call.name and isinstance(function["name"], str):
+                self._repair_name(function)
                 call.name = function["name"]
                 self._names.add(call.name)
             else:

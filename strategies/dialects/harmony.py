@@ -116,7 +116,7 @@ def _callee(header: Header, context: Context) -> str | None:
     recipient = header.recipient
     if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
         return None
-    name = recipient.removeprefix("functions.")
+    name = recipient if context.find(recipient) else recipient.removeprefix("functions.")
     is_tool = recipient == _PARALLEL or context.resolve(recipient, aliases=False) is not None
     return name or None if is_tool or name != recipient else None
 

@@ -71,6 +71,9 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
 
 def _meant(written: str, context: Context, arguments: object) -> str | None:
     """The tool that an id names; a damaged id only where that is a declared one."""
+    whole = written.rpartition(":")[0].rstrip()
+    if context.find(whole):
+        return whole
     canonical = _CANONICAL.fullmatch(written)
     if canonical and context.resolve(canonical.group(1)):
         return canonical.group(1)

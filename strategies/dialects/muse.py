@@ -50,13 +50,7 @@ def _parse(
     if found is None or found.group("empty"):
         raise Reject("no invoke")
     cur.pos += len(found.group())
-    yield from read_call(cur, Call.of(_FORM, context, _named(group(found, "name"), context)), opening.hint, arguments)
-
-
-def _named(name: str, context: Context) -> str:
-    """The tool's name without a namespace that nobody declared."""
-    plain = name.rpartition(".")[2]
-    return plain if context.resolve(name) is None and context.find(plain) else name
+    yield from read_call(cur, Call.of(_FORM, context, group(found, "name")), opening.hint, arguments)
 
 
 def _may_open(_context: Context, opening: Opening) -> bool:

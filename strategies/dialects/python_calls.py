@@ -30,9 +30,9 @@ __all__ = ["PYTHONIC", "PYTHON_TAGGED", "TOOL_CODE", "call_drafts"]
 
 _START, _END = "<|python_start|>", "<|python_end|>"
 _TAG, _TAG_END = "<tool_code>", "</tool_code>"
-_CALLEE = re.compile(r"[\w.-]*")
-_HEAD = re.compile(r"[\w.= \t-]*")
-_LIST = re.compile(r"\[[\w.-]+\(")
+_CALLEE = re.compile(r"[\w.:/-]*")
+_HEAD = re.compile(r"[\w.:/= \t-]*")
+_LIST = re.compile(r"\[[\w.:/-]+\(")
 _CODE = re.compile(
     r"\s*+(?:[\w.]++(?:\(.*\)\s*;?|\s*(?:\+|-)?=(?!=)\s*\S.*)|import\s+[\w., ]+|from\s+[\w.]+\s+import\s.*"
     r"|@\w.*|(?:for .+ in |(?:while|if|elif|with|def|class|async) |try|else|except\b|finally).*:)\s*"
@@ -51,14 +51,19 @@ def call_drafts(
         arguments = call.arguments
         if call.positional:
             arguments = {**arguments, **_placed(call, context, aliases=aliases, positions=positions)}
-        value = {"name": call.name.removeprefix(_OWN_PREFIX), "arguments": arguments}
+        value = {"name": _own_name(call.name, context), "arguments": arguments}
         found += drafts_of(value, context, form=form, steps=call.mends, aliases=aliases)
     return found
 
 
+def _own_name(name: str, context: Context) -> str:
+    """The name without the prefix of `tool_code`, unless a tool is called so as a whole."""
+    return name if context.find(name) else name.removeprefix(_OWN_PREFIX)
+
+
 def _placed(call: PythonCall, context: Context, *, aliases: bool, positions: bool) -> dict[str, object]:
     """The one positional argument is the one required parameter."""
-    resolved = context.resolve(call.name.removeprefix(_OWN_PREFIX), aliases=aliases) if positions else None
+    resolved = context.resolve(_own_name(call.name, context), aliases=aliases) if positions else None
     required = context.schema(resolved[0]).required if resolved else frozenset()
     if len(call.positional) != 1 or len(required) != 1 or required & call.arguments.keys():
         raise Reject("positional argument")
@@ -89,6 +94,8 @@ def _parse(
     else:
         yield from _expressions(cur, pieces)
     calls = _read("".join(pieces))
+    if not in_list and any(_is_member(call.name, context) for call in calls):
+        raise Reject("a method, not a tool")
     found = call_drafts(calls, context, form=form, aliases=False, positions=in_list)
     checked(found, context)
     end = cur.offset
@@ -96,6 +103,15 @@ def _parse(
         leads = _leads(found, opening) and _begins_sentence((yield from cur.peek(1)))
         found = [evolve(draft, end=end) for draft in found] if leads else in_prose(found, end)
     yield from found
+
+
+def _is_member(name: str, context: Context) -> bool:
+    """Whether, in a line of its own, this is more likely a method of some module than a tool of some server."""
+    prefix = next(filter(name.startswith, (*_PREFIXES, _OWN_PREFIX)), "")
+    return context.find(name) is None and _SEPARATED.search(name.removeprefix(prefix)) is not None
+
+
+_SEPARATED = re.compile(r"[.:/]")
 
 
 def _leads(drafts: Sequence[Draft], opening: Opening) -> bool:

@@ -271,7 +271,7 @@ def _glance(cur: Cursor, context: Context) -> Steps:
     cur.anchor = None
 
 
-_CALLEE = re.compile(r"[\w.-]*")
+_CALLEE = re.compile(r"[\w.:/-]*")
 _LFM2_END = ("<|tool_call_end|>",)
 
 

@@ -1,5 +1,7 @@
 """Names of structured calls, repaired; and which tools are never reached by more than another spelling."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,9 @@ def tools(*names: str) -> ToolSet:
         ("WriteToFile", "write_to_file"),
         ("BASH", "bash"),
         ("delete_file", "deleteFile"),
+        ("functions.bash", "bash"),
+        ("default_api:write_to_file", "write_to_file"),
+        ("google:mcp:shell:Bash", "bash"),
     ],
 )
 def test_a_name_that_means_one_tool_is_repaired(written: str, meant: str) -> None:
@@ -36,7 +41,20 @@ def test_a_name_that_means_one_tool_is_repaired(written: str, meant: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "written", ["", "functions.bash", "bash:0", "shell", "write_file", "Write", "str_replace", "zebra", "run"]
+    "written",
+    [
+        "",
+        "functions.bash:0",
+        "functions.shell",
+        "rebash",
+        "bash:0",
+        "shell",
+        "write_file",
+        "Write",
+        "str_replace",
+        "zebra",
+        "run",
+    ],
 )
 def test_a_tool_that_acts_is_reached_by_its_own_name_alone(written: str) -> None:
     assert repair_name(written, tools(*LOOKING, *ACTING)) is None
@@ -87,4 +105,5 @@ def test_a_repaired_name_is_declared(name: str, declared: list[str]) -> None:
     found = repair_name(name, tools(*declared))
     assert found is None or found in declared
     if found is not None and acts(found):
+        name = re.split("[.:/]", name)[-1]
         assert name.casefold().translate(str.maketrans("", "", "-_ ")) == found.casefold().replace("_", "")

@@ -1,0 +1,76 @@
+"""Names with namespaces before them: the declared tool behind them, in every dialect and in both wires."""
+
+import re
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gateway.core.tools import ToolSet
+from gateway.wire.native_calls import NativeCalls
+from strategies.dialects import TABLE
+from strategies.names import repair_name
+from tests.support.reading import read, tool
+
+SEGMENTS = ("read", "get", "forget", "edit", "re", "ad", "fs", "mcp", "default_api", "a")
+NAMES = st.lists(st.tuples(st.sampled_from(SEGMENTS), st.sampled_from(".:/")), min_size=1, max_size=4).map(
+    lambda pairs: "".join(segment + separator for segment, separator in pairs)[:-1]
+)
+DECLARED = st.lists(NAMES, min_size=1, max_size=5, unique=True)
+EXAMPLE_NAME = re.compile(r"\b(?:read|grep|glob)\b")
+OPENED_BY_NAME = {
+    *("generic_xml", "wrapped_xml", "prefixed_xml", "glm_bare", "mistral_stripped", "ds_stripped", "gemma_stripped"),
+    *("functionary", "gptme"),
+}
+"""Dialects in which the tool's own name opens a call: one with a namespace opens none, and stays text."""
+ROWS = [row for row in TABLE if EXAMPLE_NAME.search(row.example)]
+
+
+def meant(written: str, declared: list[str]) -> str | None:
+    """The name itself, or the longest declared one that stands behind one of its separators."""
+    behind = [written[match.end() :] for match in re.finditer("[.:/]", written)]
+    return next((name for name in (written, *behind) if name in declared), None)
+
+
+@given(written=NAMES, declared=DECLARED)
+@settings(max_examples=40, deadline=None)
+@example(written="default_api:forget", declared=["get", "edit"])
+@example(written="a.fs.read", declared=["read", "fs.read"])
+@example(written="google:mcp:fs:read", declared=["read"])
+def test_text_in_any_dialect_means_the_tool_behind_its_namespaces(written: str, declared: list[str]) -> None:
+    tools = ToolSet(tool(name, filePath={"type": "string"}, pattern={"type": "string"}) for name in declared)
+    expected = meant(written, declared)
+    assert len(ROWS) > 40
+    for row in ROWS:
+        found = [name for name, _ in read(EXAMPLE_NAME.sub(written, row.example), tools=tools, prompted=row.id).calls]
+        if expected is None:
+            assert found in ([], [written], [written.removeprefix("default_api.")]), row.id
+        elif row.id in OPENED_BY_NAME:
+            assert found in ([], [expected]), row.id
+        else:
+            assert found == [expected], row.id
+
+
+@given(written=NAMES, declared=DECLARED, data=st.data())
+@settings(max_examples=200, deadline=None)
+@example(written="functions.bash", declared=["bash"], data=None)
+def test_structured_calls_mean_it_too(written: str, declared: list[str], data: Any) -> None:
+    tools = ToolSet(tool(name) for name in declared)
+    expected = meant(written, declared) or written
+
+    def native() -> NativeCalls:
+        return NativeCalls(lambda _dialect: "call_1", lambda name: repair_name(name, tools))
+
+    whole: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": written, "arguments": "{}"}}
+    native().mend_message([whole])
+    assert whole["function"] == {"name": expected, "arguments": "{}"}
+    comes_late = data is not None and data.draw(st.booleans())
+    first: dict[str, Any] = {"index": 0, "id": "a", "type": "function", "function": {"arguments": ""}}
+    late: dict[str, Any] = {"index": 0, "function": {"arguments": "{}"}}
+    named = late if comes_late else first
+    named["function"]["name"] = written
+    streamed = native()
+    for delta in [first, *([named] if comes_late else [])]:
+        streamed.mend_deltas([delta])
+    assert named["function"]["name"] == expected
+    assert [name for _, name, _ in streamed.calls] == [expected]
