@@ -1,14 +1,17 @@
 """FunctionGemma and Gemma 4: `call:NAME{key:value}` between tokens, with literals of their own.
 
     call   = ( "<|tool_call>" | "<start_function_call>" ) "call:" NAME object ( "<tool_call|>" | "<end_function_call>" )
-    object = "{" [ KEY ":" value { "," KEY ":" value } ] "}"
-    value  = Q RAW Q | object | "[" [ value { "," value } ] "]" | number | "true" | "false" | "null" | WORD
+    object = "{" [ KEY is value { "," KEY is value } ] "}"
+    is     = ":" | "="
+    value  = Q RAW Q | string | object | "[" [ value { "," value } ] "]" | number | "true" | "false" | "null" | WORD
+    string = JSON's, or Python's between single quotes
     Q      = "<|"|>" (Gemma 4) | "<escape>" (FunctionGemma)
 
 What stands between two `Q` is text as it is; a bare word that is no literal is text too, and so is any literal where
-the parameter can only be a string. Text at the top level flows as it comes. Nesting is bounded, so the recursion is.
-Without the tokens (`call:NAME{...}` at a line start) a bare value ends where a known parameter or the end follows; what
-stands between quotes, of whichever kind, does not hold them.
+the parameter can only be a string. Quotes and marks around a value are no part of it, and where one of them is lost the
+call is refused. Text at the top level flows as it comes. Nesting is bounded, so the recursion is. Without the tokens
+(`call:NAME{...}` at a line start) a bare value ends where a known parameter or the end follows; what stands between
+quotes, of whichever kind, does not hold them.
 """
 
 import re
@@ -32,7 +35,10 @@ __all__ = ["FUNCTION_GEMMA", "GEMMA", "GEMMA_STRIPPED"]
 _CLOSERS = ("<tool_call|>", "<end_function_call>")
 _QUOTES = ('<|"|>', "<escape>")
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
-_KEY = re.compile(r"[^:,{}\[\]<\"\n]*")
+_KEY = re.compile(r"[^:=,{}\[\]<\"'\n]*")
+_IS = (":", "=")
+_SINGLE = re.compile(r"[\\']")
+_MARKS = ("<escape>", '<|"', '"|>', '|"|')
 _WORD = re.compile(r"[^,{}\[\]<]*")
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _TYPED = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"})
@@ -59,8 +65,19 @@ def _parse(
     schema = context.schema(tool) if tool else ToolSchema(Tool(name=name))
     call = _Call(schema=schema, arguments=arguments, mends=[*mends])
     yield from _top(cur, call)
+    yield from _refuse_mark(cur)
     call.mends += yield from read_end(cur, _CLOSERS)
     yield call.draft(name, tool)
+
+
+def _refuse_mark(cur: Cursor) -> Steps:
+    """Behind the object stands no mark, unless one in it was lost and took what followed into its value."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if (yield from cur.lits(_QUOTES)):
+        raise Reject("value not closed", attempted=True)
+    cur.back(start)
+    cur.anchor = None
 
 
 @define
@@ -116,15 +133,21 @@ def _plain(cur: Cursor, schema: ToolSchema, key: str) -> Steps:
 
 def _key(cur: Cursor) -> Steps:
     """A key, bare or quoted, and its colon."""
-    quote = yield from cur.lits((*_QUOTES, '"'))
-    key = (yield from cur.match(_KEY, 128)).strip()
-    if not key or (quote and not (yield from cur.lit(quote))):
+    key = yield from _name_of_key(cur)
+    if not key:
         raise Reject("no key", attempted=True)
     yield from cur.ws()
-    if not (yield from cur.lit(":")):
+    if not (yield from cur.lits(_IS)):
         raise Reject("no value", attempted=True)
     yield from cur.ws()
     return key
+
+
+def _name_of_key(cur: Cursor) -> Steps:
+    """The key that stands here; empty where none does."""
+    quote = yield from cur.lits((*_QUOTES, '"', "'"))
+    key = (yield from cur.match(_KEY, 128)).strip()
+    return key if not quote or (yield from cur.lit(quote)) else ""
 
 
 def _next(cur: Cursor, closer: str) -> Steps:
@@ -146,7 +169,26 @@ def _word(cur: Cursor) -> Steps:
     word = (yield from cur.match(_WORD, _MAX_WORD)).strip()
     if len(word) >= _MAX_WORD:
         raise Reject("value not closed", attempted=True)
-    return word
+    return _bare_text(word)
+
+
+def _bare_text(text: str) -> str:
+    """A text that stood between no quotes, if it holds nothing that is left of some."""
+    if any(mark in text for mark in _MARKS) or text.count('"') % 2 or _has_lone_quote(text.strip()):
+        raise Reject("value not closed", attempted=True)
+    return text
+
+
+def _has_lone_quote(text: str) -> bool:
+    """Whether a single quote at an end has none to belong to: one within a word is an apostrophe."""
+    if text.endswith("'"):
+        before = text.rfind("'", 0, -1)
+        if text.count("'") % 2 or text[before - 1 : before].isalnum():
+            return True
+    if text.startswith("'"):
+        behind = text.find("'", 1) + 1
+        return text.count("'") % 2 > 0 or text[behind : behind + 1].isalnum()
+    return False
 
 
 def _literal(word: str, prop: Prop) -> Any:
@@ -173,6 +215,8 @@ def _value(cur: Cursor, prop: Prop, depth: int) -> Steps:
     first = yield from cur.peek(1)
     if first == '"':
         return (yield from _json_string(cur))
+    if first == "'":
+        return (yield from _python_string(cur))
     if first == "{":
         cur.pos += 1
         return (yield from _object(cur, prop, depth))
@@ -186,10 +230,30 @@ def _json_string(cur: Cursor) -> Steps:
     pieces: list[str] = []
     if not (yield from cur.json(pieces.append)):
         raise Reject("value not closed", attempted=True)
+    return _string_of("".join(pieces))
+
+
+def _python_string(cur: Cursor) -> Steps:
+    pieces = ["'"]
+    cur.pos += 1
+    while (yield from cur.until_match(_SINGLE, 0, pieces.append)):
+        if (yield from cur.lit("'")):
+            return _string_of("".join([*pieces, "'"]))
+        pair = yield from cur.peek(2)
+        pieces.append(pair)
+        cur.pos += len(pair)
+    raise Reject("value not closed", attempted=True)
+
+
+def _string_of(text: str) -> Any:
+    """What a quoted text stands for."""
     try:
-        return parse("".join(pieces)).value
-    except JsonFault:
-        raise Reject("value not closed", attempted=True) from None
+        parsed = parse(text)
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    if text[parsed.end :] or any(mark in parsed.value for mark in _MARKS):
+        raise Reject("value not closed", attempted=True)
+    return parsed.value
 
 
 def _object(cur: Cursor, prop: Prop, depth: int) -> Steps:
@@ -224,11 +288,14 @@ def _parse_stripped(
 ) -> Generator[Draft | None, None, None]:
     """`call:NAME{key:text,...}` from which the server took the quotes as well."""
     cur.pos += len(opening.marker)
-    name = opening.marker.removeprefix("call:").removesuffix("{")
-    tool = context.find(name)
-    if tool is None:
+    name: str = yield from cur.match(_NAME, 128)
+    if not (yield from cur.lit("{")):
+        raise Reject("no call")
+    found = context.resolve(name, aliases=False)
+    if found is None:
         raise Reject("unknown_tool")
-    call = _Call(schema=context.schema(tool), arguments=Arguments(None), mends=[])
+    tool, mends = found
+    call = _Call(schema=context.schema(tool), arguments=Arguments(None), mends=[*mends])
     yield from cur.ws()
     while not (yield from cur.lit("}")):
         key = yield from _key(cur)
@@ -237,6 +304,7 @@ def _parse_stripped(
         yield from _bare(cur, call, key)
         if (yield from cur.lit(",")):
             yield from cur.ws()
+    yield from _refuse_mark(cur)
     yield call.draft(name, tool, "function")
 
 
@@ -264,15 +332,11 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
 
 
 def _unquoted(text: str, prop: Prop) -> Any:
-    """What a bare text stands for; quotes of JSON around all of it are none of the text."""
-    if not text.startswith('"'):
-        return _literal(text, prop)
-    try:
-        return loads_strict(text)
-    except JsonFault:
-        if text.count('"') % 2:
-            raise Reject("value not closed", attempted=True) from None
-        return text
+    """What a bare text stands for; quotes around all of it are none of the text."""
+    quoted = text.strip()
+    if len(quoted) > 1 and quoted[0] == quoted[-1] and quoted[0] in "\"'":
+        return _string_of(quoted)
+    return _literal(_bare_text(text), prop)
 
 
 _STOP = re.compile(r"[,}]")
@@ -286,9 +350,10 @@ def _is_end(cur: Cursor, call: _Call, key: str, *, body: bool) -> Steps:
     cur.pos += 1
     if closer == ",":
         yield from cur.ws()
-        name = (yield from cur.match(_KEY, 128)).strip()
+        name = yield from _name_of_key(cur)
         ends = name in call.schema.properties and name != key and name not in call.values
-        ends = ends and (yield from cur.peek(1)) == ":"
+        yield from cur.match(_LINE, 64)
+        ends = ends and (yield from cur.peek(1)) in _IS
     else:
         yield from cur.match(_LINE, 64)
         ends = not body and (yield from cur.peek(1)) in ("\n", "\r")
@@ -395,7 +460,7 @@ GEMMA_STRIPPED = Dialect(
     id="gemma_stripped",
     family="gemma",
     level="C",
-    line_openers=lambda context: tuple(f"call:{name}{{" for name in context.tools.names),
+    line_openers=lambda _context: ("call:",),
     parse=_parse_stripped,
     carriers=("", "tool_call", "tool_code", "tool", "tools", "function"),
     example="call:read{filePath:src/app.py}",

@@ -19,7 +19,14 @@ NAMES = st.lists(st.tuples(st.sampled_from(SEGMENTS), st.sampled_from(".:/")), m
 DECLARED = st.lists(NAMES, min_size=1, max_size=5, unique=True)
 EXAMPLE_NAME = re.compile(r"\b(?:read|grep|glob)\b")
 OPENED_BY_NAME = {
-    *("generic_xml", "wrapped_xml", "prefixed_xml", "glm_bare", "mistral_stripped", "ds_stripped", "gemma_stripped"),
+    *(
+        "generic_xml",
+        "wrapped_xml",
+        "prefixed_xml",
+        "glm_bare",
+        "mistral_stripped",
+        "ds_stripped",
+    ),
     *("functionary", "gptme"),
 }
 """Dialects in which the tool's own name opens a call: one with a namespace opens none, and stays text."""

@@ -1,0 +1,98 @@
+"""Gemma's values in every spelling: quotes and marks around a value are never a part of it."""
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.reading import AGENT_TOOLS, read, read_every_way
+
+FORMS = {
+    "gemma4": ("<|tool_call>call:edit{", "}<tool_call|>"),
+    "functiongemma": ("<start_function_call>call:edit{", "}<end_function_call>"),
+    "gemma_stripped": ("call:edit{", "}"),
+}
+KEYS = ("filePath", "oldString", "newString")
+QUOTES = ('"', "'", '<|"|>', "<escape>")
+VALUES = ("a.py", "src/app.py", "x y", "it's", 'say "hi"', "}", "x = 1", "5", "true", "a:b", "two words, three", "f()")
+
+
+def spelt(value: str, opening: str, closing: str) -> str:
+    return f"{opening}{value}{closing}"
+
+
+VALUE = st.sampled_from(VALUES).flatmap(
+    lambda value: st.tuples(
+        st.just(value),
+        st.sampled_from([*((quote, quote) for quote in QUOTES), *((quote, "") for quote in QUOTES)])
+        | st.sampled_from([("", quote) for quote in ("", *QUOTES)] + [('"', "'"), ('<|"|>', '"'), ('"', '<|"|>')]),
+    )
+)
+KEY_QUOTES = st.sampled_from(("", "", '"', "'", '<|"|>'))
+IS = st.sampled_from((":", ": ", "=", " = "))
+
+
+@given(form=st.sampled_from(sorted(FORMS)), values=st.tuples(VALUE, VALUE, VALUE), quote=KEY_QUOTES, sign=IS)
+@settings(max_examples=400, deadline=None)
+@example(
+    form="gemma4",
+    values=(("a.py", ('<|"|>', "")), ("}", ('<|"|>', '<|"|>')), ("x", ("", ""))),
+    quote="",
+    sign=":",
+)
+def test_no_value_holds_the_quotes_or_marks_around_it(form, values, quote, sign):
+    opening, closing = FORMS[form]
+    members = [
+        f"{quote}{key}{quote}{sign}{spelt(value, *around)}" for key, (value, around) in zip(KEYS, values, strict=True)
+    ]
+    found = read(opening + ",".join(members) + closing)
+    expected = {key: value for key, (value, _) in zip(KEYS, values, strict=True)}
+    for _, arguments in found.calls:
+        assert json.loads(arguments) == expected
+
+
+WHOLE = {
+    "an equals sign": ("filePath='a.py'", {"filePath": "a.py"}),
+    "single quotes": ("filePath:'a b, c',limit:3", {"filePath": "a b, c", "limit": 3}),
+    "double quotes": ('filePath: "a.py", limit="3"', {"filePath": "a.py", "limit": 3}),
+    "keys in quotes": ("'filePath':'a.py',\"limit\":4", {"filePath": "a.py", "limit": 4}),
+    "an apostrophe in no quotes": ("filePath:it's.py", {"filePath": "it's.py"}),
+    "a path of Windows": (r"filePath:'C:\new\Users'", {"filePath": r"C:\new\Users"}),
+    "an escaped quote": (r"filePath:'it\'s'", {"filePath": "it's"}),
+}
+DOUBTFUL = {
+    "the last mark is lost": 'filePath:<|"|>a.py',
+    "the last mark is lost before others": 'filePath:<|"|>a.py,limit:<|"|>}<|"|>',
+    "the first mark is lost": 'filePath:a.py<|"|>',
+    "the last quote is lost": 'filePath:"a.py',
+    "the first quote is lost": "filePath:a.py'",
+    "two kinds of quotes": "filePath:'a.py\"",
+    "half a mark": 'filePath:a.py|"|>',
+    "marks within quotes": "filePath:'<escape>a.py<escape>'",
+    "half escaped": r"filePath:'C:\\Users\dan'",
+    "two texts in quotes": "filePath:'a' 'b'",
+}
+TOKENS = pytest.mark.parametrize(
+    ("opening", "closing"), [("<|tool_call>call:read{", "}<tool_call|>"), ("call:read{", "}")]
+)
+
+
+@TOKENS
+@pytest.mark.parametrize(("members", "expected"), WHOLE.values(), ids=WHOLE)
+def test_a_value_is_read_without_its_quotes(opening, closing, members, expected):
+    found = read_every_way(opening + members + closing, tools=AGENT_TOOLS)
+    assert [json.loads(arguments) for _, arguments in found.calls] == [expected]
+
+
+@TOKENS
+@pytest.mark.parametrize("members", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_a_value_with_half_of_its_quotes_is_refused(opening, closing, members):
+    found = read_every_way(opening + members + closing, tools=AGENT_TOOLS)
+    assert found.calls == []
+    assert any(reasons[0] == "value not closed" or reasons[0].startswith("JSON: ") for reasons in found.notes)
+
+
+def test_a_namespace_before_a_stripped_name_is_none_of_it():
+    assert read("call:default_api:read{filePath:a.py}").calls == [("read", '{"filePath":"a.py"}')]
+    assert read("call:Bob at five.").calls == []
