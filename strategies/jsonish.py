@@ -17,7 +17,7 @@ from attrs import frozen
 from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
 from strategies.escapes import Backslashes, HalfEscaped
 
-__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse"]
+__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "number_text", "parse", "written"]
 
 CHOSEN: frozenset[str] = frozenset(
     {"inner_quotes", "missing_braces"},
@@ -53,6 +53,8 @@ _NON_FINITE = {
     "-Infinity": "-Infinity",
     "+Infinity": "Infinity",
 }
+_MAX_COMPARED = 400
+"""Digits of a number that are compared with what would be written: more may be too many to write."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 _SMART_QUOTES = {"“": "”", "”": "”", "„": "“", "‘": "’", "’": "’"}
@@ -195,17 +197,44 @@ def _decoder(notes: list[str], *, strict: bool) -> json.JSONDecoder:
     )
 
 
+class _WrittenFloat(float):
+    """A number that is usually written otherwise."""
+
+    __slots__ = ("digits",)
+    digits: str
+
+
+class _WrittenInt(int):
+    """A whole number that is usually written otherwise."""
+
+    digits: str
+
+
+def written(value: int | float, digits: str) -> int | float:
+    """The number, which remembers how it was written if that is not how it would be."""
+    if len(digits) < _MAX_COMPARED and repr(value) == digits:
+        return value
+    number = _WrittenFloat(value) if isinstance(value, float) else _WrittenInt(value)
+    number.digits = digits
+    return number
+
+
+def number_text(value: int | float) -> str:
+    """The number as it was written."""
+    return value.digits if isinstance(value, _WrittenInt | _WrittenFloat) else repr(value)
+
+
 def _float(digits: str, notes: list[str]) -> float | str:
     value = float(digits)
     if math.isfinite(value):
-        return value
+        return written(value, digits)
     _note(notes, "non_finite")
     return digits
 
 
-def _int(digits: str, notes: list[str]) -> int | str:
+def _int(digits: str, notes: list[str]) -> int | float | str:
     try:
-        return int(digits)
+        return written(int(digits), digits)
     except ValueError:
         _note(notes, "huge_number")
         return digits

@@ -19,6 +19,7 @@ from attrs import evolve, field, frozen
 
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.escapes import Backslashes, HalfEscaped
+from strategies.jsonish import written
 
 __all__ = ["PythonCall", "PythonFault", "bracketed", "parse_calls", "read_calls"]
 
@@ -321,6 +322,7 @@ class _Reader:
 
     def _number(self, digits: str) -> int | float:
         self._at += len(digits)
+        told = digits
         following = self._text[self._at : self._at + 1]
         if following.isalnum() or (following and following in "_."):
             raise PythonFault("not a number")
@@ -328,7 +330,7 @@ class _Reader:
             self._mends.append("leading_zero")
             digits = digits[:1].strip("0123456789") + (digits.lstrip("+-0_") or "0")
         try:
-            return int(digits, 0)
+            return written(int(digits, 0), told)
         except ValueError:
             pass
         try:
@@ -337,7 +339,7 @@ class _Reader:
             raise PythonFault("not a number") from None
         if value - value != 0:
             raise PythonFault("number out of range")
-        return value
+        return written(value, told)
 
     def _word(self) -> Any:
         match = _DOTTED.match(self._text, self._at)

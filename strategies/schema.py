@@ -117,10 +117,11 @@ class ToolSchema:
         except JsonFault:
             return None
         types = prop.document.types(prop.schema)
-        if types and not has_type(value, types):
-            return None
         adapted = self.from_json({name: value})
-        return Value(adapted.arguments[name], adapted.mends) if name in adapted.arguments else None
+        found = adapted.arguments.get(name, value)
+        if types and not has_type(found if "number_as_text" in adapted.mends else value, types):
+            return None
+        return Value(found, adapted.mends) if name in adapted.arguments else None
 
     def from_texts(self, name: str, texts: Sequence[str]) -> Value:
         """The value of a parameter given several times, one item of its array each time."""
@@ -140,7 +141,7 @@ class ToolSchema:
         return Adapted(found.value, found.mends) if found is not None and isinstance(found.value, dict) else None
 
     def from_json(self, arguments: Mapping[str, Any]) -> Adapted:
-        """Arguments with text turned into what the schema asks for where it excludes text; never the reverse.
+        """Arguments with text turned into what the schema asks for where it excludes text, and numbers into text.
 
         An optional argument that is null against its type is left out.
         """

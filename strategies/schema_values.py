@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from strategies.jsonish import JsonFault, loads_strict, parse
+from strategies.jsonish import JsonFault, loads_strict, number_text, parse
 from strategies.nested_tags import NoMarkup, TagReader
 from strategies.schema_document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 
@@ -204,9 +204,11 @@ class Walk:
         return self._left < 0 or depth > _MAX_NESTING
 
     def adapt(self, value: Any, schema: Any, depth: int) -> Any:
-        """The value with each text converted whose schema excludes text, where that is certain."""
-        if self._is_spent(depth) or not isinstance(value, str | dict | list):
+        """The value with each text and number converted whose schema excludes it, where that is certain."""
+        if self._is_spent(depth) or not isinstance(value, str | dict | list | int | float):
             return value
+        if isinstance(value, int | float):
+            return self._adapt_number(value, schema)
         view = self._document.view(schema)
         if isinstance(value, str):
             return self._adapt_text(value, view, depth)
@@ -227,6 +229,14 @@ class Walk:
             else:
                 found[key] = self.adapt(item, schema, depth + 1)
         return found
+
+    def _adapt_number(self, value: int | float, schema: Any) -> int | float | str:
+        """A number where only text fits is the text that it was written as."""
+        types = self._document.types(schema)
+        if isinstance(value, bool) or "string" not in types or types & {"integer", "number"}:
+            return value
+        self._mends.append("number_as_text")
+        return number_text(value)
 
     def _adapt_text(self, text: str, view: Schema, depth: int) -> Any:
         prop = self._document.prop("", view)

@@ -355,7 +355,7 @@ def test_json_arguments_are_brought_to_their_types_where_text_cannot_be_meant():
 
 
 def test_json_arguments_never_become_text():
-    arguments = {"path": 5, "content": {"a": 1}, "maybe": True, "limit": "many", "files": "a"}
+    arguments = {"path": False, "content": {"a": 1}, "maybe": True, "limit": "many", "files": "a"}
     assert schema().from_json(arguments).arguments == arguments
     assert schema().from_json(arguments).mends == ()
 
