@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any]]] = {
         {},
     ),
     "harmony: a header without end": ("<|channel|>" * 14 + "x", "no header", {}),
-    "gemma: half a character": (f'{GEMMA}path:"a\\ud83d"{GEMMA_END}', "value not closed", {"tools": SAVE}),
+    "gemma: half a character": (f'{GEMMA}path:"a\\ud83d"{GEMMA_END}', "JSON: surrogate", {"tools": SAVE}),
     "glm: a schema below the tool's name": (
         'read\n{"type": "object", "properties": {"filePath": {"type": "string"}}}',
         "no arguments of this tool",
