@@ -1,5 +1,6 @@
 """Reads the settings from the environment and the files it names, and reports every fault of them at once."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ from gateway.config_names import OWN_PREFIXES, is_injected, nearest
 from gateway.config_routes import Routes, UpstreamSettings, read_routes
 from gateway.config_sources import parse_env_file, parse_toml, read_text
 from gateway.config_table import DECLARED, LATER, Declared, Settings, describe, settings_table_markdown
+from gateway.config_values import http_url
 from gateway.core.errors import ConfigError
 from gateway.core.origins import is_loopback
 from gateway.keys import KeyRing
@@ -245,8 +247,14 @@ def _key_ring(raw: str) -> KeyRing:
 
 
 def _fault(entry: Declared, found: _Given, error: ValueError) -> str:
-    value = "" if entry.is_secret or "@" in found.raw else f" (got {found.raw[:80]!r})"
+    value = "" if entry.is_secret or "@" in found.raw else f" (got {_without_query(entry, found.raw)[:80]!r})"
     return f"{entry.name}: {error}{value}"
+
+
+def _without_query(entry: Declared, raw: str) -> str:
+    """The value as it may be shown: behind the path of an address people paste their keys."""
+    path = re.split(r"[?#;]", raw, maxsplit=1)[0]
+    return raw if path == raw or not (entry.read is http_url or "://" in raw) else f"{path}?********"
 
 
 def _contradictions(settings: Settings, given: Mapping[str, _Given], *, names_server: bool) -> Iterator[str]:

@@ -1,6 +1,8 @@
 """Everything else under `/v1`: relayed to the default upstream as it is, both ways, neither read nor held."""
 
+import re
 from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 from aiohttp import web
 from yarl import URL
@@ -14,6 +16,9 @@ from gateway.net.upstream import UpstreamReply, error_body
 __all__ = ["relay"]
 
 PREFIX = "/v1"
+MAX_DECODED = 4
+"""A path that is encoded more often hides something."""
+_BLANK = "".join(map(chr, range(33)))
 
 
 async def relay(turn: Turn) -> web.StreamResponse:
@@ -41,11 +46,28 @@ async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[by
 
 def _url(base_url: URL, http: web.BaseRequest) -> URL:
     target = http.rel_url
-    if any(part in (".", "..") for part in target.path.split("/")):
+    if _climbs(target.raw_path):
         raise NotFound("there is nothing at this path")
     path = base_url.raw_path.rstrip("/") + target.raw_path.removeprefix(PREFIX)
     query = f"?{target.raw_query_string}" if target.raw_query_string else ""
     return URL(f"{base_url.origin()}{path}{query}", encoded=True)
+
+
+def _climbs(path: str) -> bool:
+    """Somebody behind the gateway may read the path as one that leaves the API.
+
+    Servers differ in what parts a path and what ends a part: a backslash (IIS), parameters behind a semicolon (Tomcat,
+    https://tomcat.apache.org/security-9.html#Fixed_in_Apache_Tomcat_9.0.31), and how often they decode it.
+    """
+    for _ in range(MAX_DECODED):
+        parts = re.split(r"[/\\]", path)
+        if any(part.partition(";")[0].strip(_BLANK) in (".", "..") for part in parts):
+            return True
+        decoded = unquote(path)
+        if decoded == path:
+            return False
+        path = decoded
+    return True
 
 
 async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:

@@ -461,6 +461,26 @@ def test_a_faulty_secret_is_not_repeated_in_the_fault(environ):
     assert "canary" not in str(faults_of(UPSTREAM | environ))
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "http://host/v1?key=canary",
+        "http://host/v1?a=b&key=canary#x",
+        "http://host/v1#canary",
+        "http://host/v1;key=canary?x",
+        "host/v1?api-version=1&key=canary",
+        "ftp://host/v1?key=canary",
+        "HTTPS://host:99999/v1?key=canary",
+        "http://host/v1?key=canary canary",
+        "?canary",
+    ],
+)
+def test_a_key_in_a_refused_address_is_not_repeated(raw):
+    [fault] = [fault for fault in faults_of({"UPSTREAM_URL": raw}) if fault.startswith("UPSTREAM_URL")]
+    assert "canary" not in fault
+    assert raw.partition("?")[0].partition("#")[0].partition(";")[0] in fault
+
+
 def test_an_open_gateway_that_others_reach_must_be_asked_for():
     environ = UPSTREAM | {"GATEWAY_HOST": "10.0.0.1", "UPSTREAM_API_KEY": "k"}
     [fault] = faults_of(environ)

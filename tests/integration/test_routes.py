@@ -201,12 +201,45 @@ async def test_a_relayed_answer_that_breaks_off_is_not_made_to_look_whole(gatewa
     assert (record["end"], record["error"]) == ("upstream_error", "upstream_disconnected")
 
 
-@pytest.mark.parametrize("path", ["/v1/../admin", "/v1/%2e%2e/admin", "/v1/a/../../x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/../admin",
+        "/v1/%2e%2e/admin",
+        "/v1/a/../../x",
+        "/v1/..;/x",
+        "/v1/..;a=b/x",
+        "/v1/..%3b/x",
+        "/v1/.;/x",
+        "/v1/..%5cx",
+        "/v1/..%5Cx",
+        "/v1/a%5c..%5c..%5cx",
+        "/v1/%2e%2e%2fadmin",
+        "/v1/a%2f..%2f..%2fx",
+        "/v1/..%255cx",
+        "/v1/%252e%252e/x",
+        "/v1/%25252e%25252e/x",
+        "/v1/..%00/x",
+        "/v1/..%20/x",
+        "/v1/%2525252525252565",
+    ],
+)
 async def test_a_path_cannot_climb_out_of_the_api(gateway, upstream, path):
     running = await gateway(upstream.url)
     got = await exchange(running.url, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
     assert got.startswith(b"HTTP/1.1 404")
     assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/files/a..b", "/v1/files/...", "/v1/files/..a", "/v1/a%2Fb/c;d=1", "/v1/100%25", "/v1/x%252Fy", "/v1//x"],
+)
+async def test_a_path_that_only_looks_odd_goes_up_as_it_is(gateway, upstream, path):
+    running = await gateway(upstream.url)
+    got = await exchange(running.url, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    assert got.startswith(b"HTTP/1.1 200")
+    assert upstream.last.target == path
 
 
 async def test_health_readiness_and_metrics_need_no_upstream_and_no_key(gateway, upstream, client):
