@@ -146,13 +146,14 @@ class SqliteStore:
     async def blocks(self, after: int) -> list[Block]:
         """The blocks behind number `after` that nobody adds to any more, oldest first."""
         numbers = (
-            "SELECT number FROM counts WHERE number > ?1 AND number < ?2"
-            " UNION SELECT number FROM marks WHERE number > ?1 AND number < ?2 ORDER BY number LIMIT ?3"
+            "SELECT number FROM counts WHERE number > :after AND number < :now"
+            " UNION SELECT number FROM marks WHERE number > :after AND number < :now ORDER BY number LIMIT :most"
         )
         rows = "SELECT number, name{} FROM {} WHERE number BETWEEN ? AND ? ORDER BY number"
         async with self._values.transaction(self._small_s) as connection:
             now = int(self._wall())
-            found = list(await connection.execute_fetchall(numbers, (behind(after, now), now, MAX_BLOCKS)))
+            bounds = {"after": behind(after, now), "now": now, "most": MAX_BLOCKS}
+            found = list(await connection.execute_fetchall(numbers, bounds))
             ends = (found[0][0], found[-1][0]) if found else (0, -1)
             counts = await connection.execute_fetchall(rows.format(", value", "counts"), ends)
             marks = await connection.execute_fetchall(rows.format("", "marks"), ends)

@@ -111,15 +111,34 @@ class Line:
     async def close(self) -> None:
         """Close the connection, waiting a moment for what it is doing."""
         self._give_up()
-        if self._endings:
-            await asyncio.wait(self._endings, timeout=_MIGRATION_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MIGRATION_S):
+                while self._endings:  # one that was being opened is closed as soon as it is open
+                    await asyncio.wait(self._endings)
 
     def _give_up(self) -> None:
         connection, self._connection = self._connection, None
-        ending = None if connection is None else connection.stop()
+        if connection is not None:
+            self._stop(connection)
+
+    def _stop(self, connection: aiosqlite.Connection) -> None:
+        ending = connection.stop()
         if ending is not None:
             self._endings.add(ending)
             ending.add_done_callback(self._ended)
+
+    async def _connected(self) -> aiosqlite.Connection:
+        """A new connection. Who waits for it no longer leaves it to be closed: aiosqlite would lose it, open."""
+        connection = aiosqlite.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+        opening = asyncio.gather(connection)
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._endings.add(opening)
+            opening.add_done_callback(lambda _: self._stop(connection))
+            opening.add_done_callback(self._ended)
+            raise
+        return connection
 
     def _ended(self, ending: asyncio.Future[Any]) -> None:
         self._endings.discard(ending)
@@ -134,7 +153,7 @@ class Line:
                 raise TimeoutError
             self._identity = await asyncio.to_thread(_create, self.path)
             self._looked_at = time.monotonic()
-            self._connection = await aiosqlite.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+            self._connection = await self._connected()
             await _prepare(self._connection, self.timeout_s)
         return self._connection
 

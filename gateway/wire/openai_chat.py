@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
+from gateway.wire.jsonscan import JsonScanner
 
 __all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_request", "texts_of"]
 
@@ -17,6 +18,8 @@ TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "func
 """The fields of a request that offer tools."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
+_MAX_DEPTH = 500
+"""Of a text with half a character: how deep Python's own parser goes differs from version to version."""
 
 
 @frozen(kw_only=True)
@@ -98,6 +101,7 @@ def _decode(raw: bytes) -> dict[str, Any]:
 def _decode_halves(raw: bytes) -> Any:
     """The value of a text with escapes of half a character and no other fault, else `None`."""
     try:
+        JsonScanner(_MAX_DEPTH).feed(raw.decode().lstrip())
         text = json.dumps(json.loads(raw), ensure_ascii=False)
         return msgspec.json.decode(_HALF.sub("\ufffd", text)) if _HALF.search(text) else None
     except (ValueError, RecursionError):

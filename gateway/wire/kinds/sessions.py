@@ -10,10 +10,13 @@ from typing import Any
 
 import msgspec
 
+from gateway.wire.jsonscan import JsonScanner, JsonTooDeep
 from gateway.wire.kinds.decoding import dict_of, string_of
 from gateway.wire.kinds.requests import text_of, tool_calls_of
 
 __all__ = ["conversation_key", "last_answer"]
+
+_MAX_DEPTH = 500
 
 
 def last_answer(messages: object) -> int:
@@ -31,7 +34,7 @@ def conversation_key(kind: str, model: str, messages: Sequence[Any], *, scope: s
     try:
         for message in messages:
             digest.update(msgspec.json.encode(_said(dict_of(message))))
-    except RecursionError:
+    except (JsonTooDeep, RecursionError):
         return None
     return f"kind:{kind}:{digest.hexdigest()[:40]}"
 
@@ -45,6 +48,8 @@ def _said(message: dict[str, Any]) -> list[Any]:
     content = message.get("content")
     text = text_of(content)
     others = [part for part in content if dict_of(part).get("type") != "text"] if isinstance(content, list) else []
+    if others:  # how deep Python itself can go differs from version to version
+        JsonScanner(_MAX_DEPTH).feed(msgspec.json.encode(others).decode())
     return [
         "system" if role == "developer" else role,
         text.strip() if role == "assistant" else text,

@@ -3,9 +3,11 @@
 import asyncio
 import sqlite3
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +196,30 @@ async def test_no_block_closes_while_somebody_is_writing(path, wall, monkeypatch
     await asyncio.sleep(FIRST_S)
     assert [block.number for block in await store.blocks(0)] == [1000, 1001]
     await store.close()
+
+
+async def test_a_connection_that_opens_when_nobody_waits_for_it_is_closed(path, monkeypatch):
+    may_open, closed = threading.Event(), []
+
+    class Connection(sqlite3.Connection):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    def connect(*arguments: Any, **options: Any) -> Connection:
+        opened = original(*arguments, **options, factory=Connection)
+        may_open.wait(20)
+        return opened
+
+    original = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    store = SqliteStore(path, timeout_s=0.01)
+    with pytest.raises(StoreError, match="in time"):
+        await store.get("k")
+    assert closed == []
+    may_open.set()
+    await store.close()
+    assert len(closed) == 1
 
 
 async def test_a_clock_that_is_set_back_keeps_the_order_of_blocks(path, wall):
