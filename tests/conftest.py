@@ -19,7 +19,7 @@ import pytest
 import structlog
 from attrs import frozen
 from blockbuster import blockbuster_ctx
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.support import near, reading
 from tests.support.client import open_connection
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
     StartGateway = Callable[..., Awaitable[Gateway]]
 
+
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")  # both look at the clock on the wall, which goes on while others have the processor
 
 NEAR_CUTS = 40
 """At how many places the nearest tests cut an answer in two, in place of some four hundred."""
