@@ -164,7 +164,7 @@ class Outcome:
 
 def used(case: Case, parts: Sequence[str]) -> Outcome:
     """What comes of it when the text arrives in these parts, and then the answer ends."""
-    cursor, handed = Cursor(), []
+    cursor, handed = Cursor(), list[str]()
     steps = case.use(cursor, handed.append)
     fed = 0
     for number, part in enumerate((*parts, "")):
