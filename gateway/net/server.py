@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from gateway import __version__
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
@@ -175,6 +175,14 @@ class _Connection(web.RequestHandler):
             response = _refusal(InternalError("internal error"), request)
         response.force_close()
         return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What the library could not deal with; a body that cannot be decoded is the client's fault, and no news."""
+        fault = kw.get("exc_info")
+        if isinstance(fault, web.RequestPayloadError | http_exceptions.HttpProcessingError):
+            log.info("request_refused", fault=type(fault).__name__)
+            return
+        super().log_exception(*args, **kw)
 
     def _close_if_silent(self) -> None:
         if self._request_count == 0 and not self._request_in_progress:

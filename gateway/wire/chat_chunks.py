@@ -76,6 +76,10 @@ class BadChunk(ValueError):
 
 
 _CHUNK = msgspec.json.Decoder(Chunk)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_DEPTH = 8
+"""How deep what can be decoded is looked for around what cannot: as deep as a call's arguments stand in an answer."""
 _MOST_TOKENS = 1 << 53
 _NOTHING = (b"", b"null", b"[]", b"{}")
 
@@ -127,14 +131,26 @@ def holds_half_a_character(data: bytes) -> bool:
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
-    """A JSON object, whole."""
+    """A JSON object, whole; a number in it that no number here can be stays `msgspec.Raw`, as it is written."""
     try:
-        value = msgspec.json.decode(data)
+        value = _decode(data, _DEPTH)
     except (ValueError, RecursionError) as error:
         raise BadChunk("not a JSON object") from error
     if not isinstance(value, dict):
         raise BadChunk("not a JSON object")
     return value
+
+
+def _decode(data: bytes | msgspec.Raw, depth: int) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:  # not of what is no JSON
+        first = bytes(data).lstrip()[:1]
+    if first == b"{" and depth:
+        return {key: _decode(value, depth - 1) for key, value in _FIELDS.decode(data).items()}
+    if first == b"[" and depth:
+        return [_decode(value, depth - 1) for value in _ITEMS.decode(data)]
+    return msgspec.Raw(bytes(data))
 
 
 def encode_object(event: dict[str, Any]) -> bytes:

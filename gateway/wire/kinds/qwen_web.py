@@ -305,7 +305,8 @@ class _Dialogue:
 
     def _choice(self, choice: dict[str, Any]) -> None:
         delta = dict_of(self._of(choice, "delta"))
-        phase, text = self._of(delta, "phase"), string_of(self._of(delta, "content"))
+        named, text = self._of(delta, "phase"), string_of(self._of(delta, "content"))
+        phase = None if named is None else string_of(named)
         if phase in self._options.think_phases:
             self._answer.reasoning(text)
             return
