@@ -1,15 +1,16 @@
 """What is kept back of one choice while a broken call in it may still be asked for again.
 
-Text flows until a call is plainly attempted and cannot be used; from there on everything waits for the answer's end,
-unless a call that can be used, or much other text, shows that there is nothing to repair. Where a call is required
-everything waits from the beginning.
+Text flows until a call is plainly attempted and cannot be used: it is broken, or its tool does not exist. From there on
+everything waits for the answer's end, unless a call that can be used, or much other text, shows that there is nothing
+to repair. Where a call is required everything waits from the beginning.
 """
 
 from io import StringIO
 
-from gateway.core.events import Drop, Event, Note, Start, Text
+from gateway.core.events import Drop, Event, Note, Start, Text, Verdict
 from strategies.base import AsksAgain, Attempt, FinishReason
 from strategies.reader import CUT_REASONS
+from strategies.repair import UNKNOWN_TOOL
 
 __all__ = ["Hold"]
 
@@ -75,11 +76,12 @@ class Hold:
     def _passed(self, event: Event) -> list[Event]:
         if self.is_over:
             return [event]
-        if isinstance(event, Start) and self._ask.satisfies(event.name):
+        if isinstance(event, Start) and event.is_declared and self._ask.satisfies(event.name):
             return [*self.release(), event]
-        if isinstance(event, Note) and not self._notes and self._ask.is_attempt(event):
-            self._notes = (event,)
-            self._room = event.size + _BEHIND
+        note = None if self._notes else self._attempted(event)
+        if note is not None:
+            self._notes = (note,)
+            self._room = note.size + _BEHIND
             self._mark()
         elif not self._notes and not self._ask.required:
             return [event]
@@ -87,10 +89,19 @@ class Hold:
             self._mark()
         self._kept.append(event)
         if self._notes and not self._ask.required:
-            self._room -= len(event.raw)
+            self._room -= len(event.raw) if isinstance(event, Text | Drop) else 0
             if self._room < 0:
                 return self.release()
         return []
+
+    def _attempted(self, event: Event) -> Note | None:
+        """The attempt that an event tells of: a call that cannot be used, or one of a tool that does not exist."""
+        if isinstance(event, Note):
+            return event if self._ask.is_attempt(event) else None
+        if not isinstance(event, Start) or event.is_declared:
+            return None
+        reasons = (UNKNOWN_TOOL,)
+        return Note(Verdict(dialect=event.dialect, name=event.name, score=0, accepted=False, reasons=reasons))
 
     def _mark(self) -> None:
         if self._first is None:

@@ -171,11 +171,14 @@ def _text_calls(
     if has_reasoning(message):
         reader.reasoned()
     events = [*reader.feed(text), *reader.finish(reason)]
-    parts = [event.part for event in events if isinstance(event, Start)]
+    starts = [event for event in events if isinstance(event, Start)]
     ends = [event for event in events if isinstance(event, End)]
     calls = [
-        SecondCall(name=end.name, arguments=end.arguments, dialect=end.verdict.dialect, verdict=end.verdict, part=part)
-        for end, part in zip(ends, parts, strict=False)
+        SecondCall(
+            name=end.name, arguments=end.arguments, dialect=end.verdict.dialect, verdict=end.verdict, part=start.part
+        )
+        for start, end in zip(starts, ends, strict=False)
+        if start.is_declared
     ]
     note = next((event for event in events if isinstance(event, Note) and ask.is_attempt(event)), None)
     if note is None and not ask.required:

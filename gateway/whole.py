@@ -255,8 +255,8 @@ class BodyExchange:
     def _mend(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> bool:
         if not self._prepared.mend_native:
             return False
-        voice.native.take_legacy(message.get("function_call"))
-        changed = voice.native.mend_message(message.get("tool_calls"))
+        changed = voice.native.take_legacy(message.get("function_call"))
+        changed = voice.native.mend_message(message.get("tool_calls")) or changed
         self.facts.native_calls += voice.native.count
         self.facts.unusable_calls += voice.native.unusable
         reason = voice.native.finish_reason(choice.get("finish_reason"))

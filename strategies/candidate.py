@@ -153,7 +153,8 @@ class Candidate:
         if self._began:
             self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
         elif verdict.accepted:
-            self.events += (Start("", verdict.name, dialect.id), Args("", end.arguments), end)
+            start = Start("", verdict.name, dialect.id, is_declared=draft.tool is not None)
+            self.events += (start, Args("", end.arguments), end)
         else:
             self.events += (self._shown_note(verdict, raw), Text(raw))
         self._began, self._shown = "", False
@@ -258,7 +259,8 @@ class Candidate:
         self._flowed.add(raw)
         self._used += len(raw.encode("utf-8", "surrogatepass"))
         if not self._shown:
-            self.events.append(Start(raw, self._began, self._rows[self._row].id))
+            is_declared = self._context.find(self._began) is not None
+            self.events.append(Start(raw, self._began, self._rows[self._row].id, is_declared=is_declared))
             self._shown, raw = True, ""
         if self._emitted:
             self.events.append(Args(raw, "".join(self._emitted)))

@@ -9,10 +9,12 @@ from strategies.dialect import Context, Draft
 from strategies.jsonish import CHOSEN
 from strategies.schema import ToolSchema
 
-__all__ = ["ANNOUNCED", "FORMS", "PROVENANCE", "Judged", "cost", "judge"]
+__all__ = ["ANNOUNCED", "FORMS", "PROVENANCE", "UNDECLARED", "Judged", "cost", "judge"]
 
 ANNOUNCED = "announced_example"
 """The mend of a call that the words before it announce as an example."""
+UNDECLARED = "undeclared"
+"""What is said of a call of a tool that the request did not offer, in a form that leaves no doubt that it is a call."""
 PROVENANCE = "provenance"
 """The reason of a call that was only copied from what the client sent."""
 
@@ -98,6 +100,8 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         arguments = {key: value for key, value in arguments.items() if schema.takes(key)}
         mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
         refusal = refusal or schema.check(arguments)
+    else:
+        reasons.append(UNDECLARED)
     for mend in mends:
         taken = cost(mend)
         score -= taken

@@ -123,7 +123,8 @@ class _MappedReader:
                     self._call.append(event)
                 case End():
                     call, self._call = self._call, []
-                    out += self._told("".join(part.raw for part in (*call, event)), event)
+                    is_declared = all(part.is_declared for part in call if isinstance(part, Start))
+                    out += self._told("".join(part.raw for part in (*call, event)), event, is_declared=is_declared)
                 case Broken():
                     out += (*self._call, event)
                     self._call = []
@@ -131,7 +132,7 @@ class _MappedReader:
                     out.append(event)
         return out
 
-    def _told(self, raw: str, end: End) -> Iterable[Event]:
+    def _told(self, raw: str, end: End, *, is_declared: bool) -> Iterable[Event]:
         verdict = end.verdict
         calls = self._mapping.back(end.name, end.arguments)
         if isinstance(calls, Refusal):
@@ -140,6 +141,7 @@ class _MappedReader:
             yield Text(raw)
             return
         for call in calls:
-            yield Start(raw if call.number == 1 else "", call.name, verdict.dialect, (call.number, call.count))
+            part = (call.number, call.count)
+            yield Start(raw if call.number == 1 else "", call.name, verdict.dialect, part, is_declared)
             yield Args("", call.arguments)
             yield End("", call.name, call.arguments, evolve(verdict, name=call.name))

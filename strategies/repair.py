@@ -23,13 +23,16 @@ from strategies.rendering import CannotExpress, Renderer
 from strategies.samples import sample_arguments
 from strategies.schema import schema_of
 
-__all__ = ["UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
+__all__ = ["UNKNOWN_TOOL", "UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
 
 _FORCING = ("required", "any")
 
 _STRONG = frozenset("ABC")
 UNTRANSLATABLE = "the arguments cannot be carried out: "
 """How the reason of a call that was refused by a tool mapping begins; the rest is for the model."""
+
+UNKNOWN_TOOL = "unknown_tool"
+"""Why a call is asked for again whose tool nobody declared."""
 
 _FINAL = frozenset({"cut", "too_large", "opener inside a value"})
 """Attempts that were broken off by what nobody can mend, or that hold more than one."""
@@ -41,6 +44,8 @@ _HEAD = 400
 _COPIED = (120, 32)
 """A candidate whose beginning the client has sent is a quotation, however its writer went on."""
 _MAX_PARAMETERS = 64
+_MAX_NAMED = 50
+"""Tools that are named to a model which called one that does not exist."""
 _NOT_CLOSED = ("missing_braces", "missing_brackets", "missing_quote", "truncated")
 
 
@@ -171,12 +176,16 @@ class Repairs:
     def _shown(self, attempt: Attempt) -> list[Tool]:
         """The tools whose form is shown after this attempt."""
         names = [function_name(call) for call in attempt.calls]
+        if not names and _is_unknown(attempt):
+            return []
         if not names:
             meant = self.tool_of(attempt.notes[0]) if attempt.notes else None
             names = [meant.name if meant is not None else self.demand.name or next(iter(self.tools.names), None)]
         return [tool for name in names if name is not None and (tool := self.tools.get(name)) is not None]
 
     def _on_attempt(self, attempt: Attempt) -> str:
+        if _is_unknown(attempt):
+            return self._on_unknown()
         note = attempt.notes[0] if attempt.notes else None
         tool = self.tool_of(note) if note is not None else None
         if note is None or tool is None:
@@ -192,6 +201,12 @@ class Repairs:
             return f"{said} of the tool `{tool.name}` is required now. {self._again(tool)}"
         form = self._form(tool)
         return f"{said} of one of the tools is required now. This is how `{tool.name}` is called:\n\n{form}"
+
+    def _on_unknown(self) -> str:
+        names = [*self.tools.names]
+        told = ", ".join(f"`{name}`" for name in names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
+        said = f"Your last message calls a tool that does not exist. The tools are {told}."
+        return f"{said} Write the whole call again, of the one among them that you meant."
 
     def _on_call(self, call: Mapping[str, Any], at: int, attempt: Attempt) -> str:
         refusal = attempt.refusals.get(call_id(call, at))
@@ -241,6 +256,11 @@ def repairs(
         demand=demanded(request.tool_choice) if demand is None else demand,
         renderer=renderer,
     )
+
+
+def _is_unknown(attempt: Attempt) -> bool:
+    """Whether the attempt named a tool that does not exist."""
+    return any(note.verdict.reasons == (UNKNOWN_TOOL,) for note in attempt.notes)
 
 
 def _is_repairable(reasons: Sequence[str]) -> bool:

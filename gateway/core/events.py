@@ -44,6 +44,8 @@ class Start:
     dialect: str = "text"
     part: tuple[int, int] = (1, 1)
     """Which of how many calls it is that one call of the model became."""
+    is_declared: bool = True
+    """The request offered this tool, or one that is well known under its name."""
 
 
 @frozen

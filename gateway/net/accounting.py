@@ -7,6 +7,7 @@ from gateway.facts import Facts
 from gateway.net.keeping import keep
 from gateway.net.turn import Turn
 from gateway.recording import attempts, dialect_of, refusal
+from strategies.confidence import UNDECLARED
 
 __all__ = ["account"]
 
@@ -230,7 +231,7 @@ def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
             continue  # the client was given none of them
         telemetry.count("toolgate_recovered_calls_total", dialect)
         telemetry.observe("toolgate_call_bytes", dialect, call.size)
-        if any(reason.startswith("known_tool_only") for reason in verdict.reasons):
+        if any(reason == UNDECLARED or reason.startswith("known_tool_only") for reason in verdict.reasons):
             telemetry.count("toolgate_undeclared_calls_total", dialect)
 
 

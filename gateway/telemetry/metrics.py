@@ -165,7 +165,7 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     _counter("toolgate_recovered_calls_total", "Calls that were written as text and delivered as calls.", "dialect"),
     _counter(
-        "toolgate_undeclared_calls_total", "Delivered calls of a well-known tool that was not declared.", "dialect"
+        "toolgate_undeclared_calls_total", "Delivered calls of a tool that the request did not declare.", "dialect"
     ),
     _counter(
         "toolgate_overheard_calls_total",

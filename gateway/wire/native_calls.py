@@ -121,14 +121,18 @@ class NativeCalls:
                     self._mend_whole(call)
         return len(self.mended) > before
 
-    def take_legacy(self, function_call: Any) -> None:
-        """A `function_call`, or the next piece of one, as it is."""
+    def take_legacy(self, function_call: Any) -> bool:
+        """A `function_call`, or the next piece of one; True if its name was mended, all else stays as it is."""
         if not self.is_legacy(function_call):
-            return
+            return False
+        before = len(self.mended)
         if self.legacy is None:
             self.legacy = _Call(index=-1, id="", name="")
+        if not self.legacy.name:
+            self._repair_name(function_call)
         self.legacy.name = self.legacy.name or _text(function_call.get("name"))
         self.legacy.pieces.append(_text(function_call.get("arguments")))
+        return len(self.mended) > before
 
     def is_legacy(self, function_call: Any) -> bool:
         """Whether this is a call, or a piece of one; some servers put an empty one into every answer."""

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gateway.core.events import End, Start
 from gateway.core.tools import ToolSet
 from gateway.wire.native_calls import NativeCalls
 from strategies.dialects import TABLE
@@ -71,6 +72,9 @@ def test_structured_calls_mean_it_too(written: str, declared: list[str], data: A
     whole: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": written, "arguments": "{}"}}
     native().mend_message([whole])
     assert whole["function"] == {"name": expected, "arguments": "{}"}
+    legacy = {"name": written, "arguments": "{}"}
+    assert native().take_legacy(legacy) == (expected != written)
+    assert legacy == {"name": expected, "arguments": "{}"}
     comes_late = data is not None and data.draw(st.booleans())
     first: dict[str, Any] = {"index": 0, "id": "a", "type": "function", "function": {"arguments": ""}}
     late: dict[str, Any] = {"index": 0, "function": {"arguments": "{}"}}
@@ -81,3 +85,18 @@ def test_structured_calls_mean_it_too(written: str, declared: list[str], data: A
         streamed.mend_deltas([delta])
     assert named["function"]["name"] == expected
     assert [name for _, name, _ in streamed.calls] == [expected]
+
+
+def test_a_call_of_a_tool_that_does_not_exist_says_so_in_every_dialect() -> None:
+    tools = ToolSet([tool("other")])
+    passed = 0
+    for row in ROWS:
+        text = EXAMPLE_NAME.sub("launch_rocket", row.example)
+        for how in ("buffered", "incremental"):
+            for event in read(text, tools=tools, prompted=row.id, stream_arguments=how).events:
+                if isinstance(event, Start | End):
+                    passed += 1
+                    assert not event.is_declared if isinstance(event, Start) else "undeclared" in event.verdict.reasons
+    assert passed > 40
+    found = read(ROWS[0].example, tools=ToolSet([tool("read", "filePath")]), prompted=ROWS[0].id).events
+    assert all(event.is_declared for event in found if isinstance(event, Start))
