@@ -36,6 +36,7 @@ TWO_WAYS = [
     r"\alpha \times \pi",
     r"echo 'it'\''s'",
     "\\u0041\\d",
+    'print(\\"x\\")\nre.compile(\\d)',
 ]
 PIECES = [
     *(
