@@ -166,8 +166,8 @@ CATALOGUE: tuple[Metric, ...] = (
     _counter("toolgate_recovered_calls_total", "Calls that were written as text and delivered as calls.", "dialect"),
     _counter(
         "toolgate_undeclared_calls_total",
-        "Delivered calls of a tool that the request did not declare: a well-known one, or, after asking again, one of no"
-        " tool.",
+        "Delivered calls of a tool that the request did not declare: a well-known one, or, after asking again, one of"
+        " no tool.",
         "dialect",
     ),
     _counter(
