@@ -16,6 +16,12 @@ __all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_re
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 """The fields of a request that offer tools."""
+READ_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n", "user", *TOOL_FIELDS})
+"""The fields that decide what becomes of a request here."""
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BLANKS = rb"[ \t\n\r]*+"
+_NAME = re.compile(_BLANKS + rb"[{,]" + _BLANKS + rb'"([^"\\]*+)"' + _BLANKS + rb":" + _BLANKS)
+_END = re.compile(_BLANKS + rb"\}" + _BLANKS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
 _MAX_DEPTH = 500
@@ -59,6 +65,7 @@ class ChatRequest:
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
     body = _decode(raw)
+    _refuse_doubled(raw)
     model = _model(body.get("model"))
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -96,6 +103,42 @@ def _decode(raw: bytes) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise InvalidRequest("the body must be a JSON object")
     return body
+
+
+def _refuse_doubled(raw: bytes) -> None:
+    """A model server may go by the first of two fields with one name, where we go by the last."""
+    if _has_each_once(raw):
+        return
+    outermost: list[tuple[str, Any]] = []
+
+    def ended(pairs: list[tuple[str, Any]]) -> None:
+        """Called for each object when it ends, for the outermost one last."""
+        nonlocal outermost
+        outermost = pairs
+
+    try:
+        json.loads(raw, object_pairs_hook=ended, parse_int=str, parse_float=str, strict=False)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    names = [name for name, _ in outermost]
+    for name in READ_FIELDS.intersection(names):
+        if names.count(name) > 1:
+            raise InvalidRequest(f"{name} is there more than once", param=name)
+
+
+def _has_each_once(raw: bytes) -> bool:
+    """The text is made of the members that were decoded from it and of nothing else; names with escapes apart."""
+    try:
+        members = _MEMBERS.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    place = 0
+    for name, value in members.items():
+        before = _NAME.match(raw, place)
+        if before is None or before[1] != name.encode() or not raw.startswith(bytes(value), before.end()):
+            return False
+        place = before.end() + len(bytes(value))
+    return not members or _END.fullmatch(raw, place) is not None
 
 
 def _decode_halves(raw: bytes) -> Any:

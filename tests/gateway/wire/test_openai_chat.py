@@ -1,13 +1,16 @@
 """Requests: what the gateway itself relies on is checked, with the place of the fault."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.core.errors import InvalidRequest
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.openai_chat import READ_FIELDS, parse_request
 
 USER = {"role": "user", "content": "hi"}
 
@@ -40,6 +43,82 @@ def test_a_request_that_cannot_be_read_names_its_fault(body: bytes, param: str |
     with pytest.raises(InvalidRequest) as refused:
         parse_request(body)
     assert refused.value.param == param
+
+
+FIELDS = {
+    "model": ("m", "gpt-4o"),
+    "messages": ([USER], [{"role": "user", "content": "bye"}]),
+    "stream": (True, False),
+    "stream_options": ({"include_usage": True}, None),
+    "tools": ([], [{"function": {"name": "f"}}]),
+    "tool_choice": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+    "functions": ([], []),
+    "function_call": ("none", "auto"),
+    "n": (1, 2),
+    "user": ("a", "b"),
+}
+
+
+def spelt_out(name: str) -> str:
+    return "".join(f"\\u{ord(letter):04X}" for letter in name)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("other", [str, spelt_out, lambda name: name[0] + spelt_out(name[1:2]) + name[2:]])
+def test_a_field_that_decides_is_there_once(name: str, other: Callable[[str], str]) -> None:
+    """A model server may go by the first where we go by the last."""
+    assert FIELDS.keys() == READ_FIELDS
+    members = {"model": "m", "messages": [USER], "x": {}}
+    members.pop(name, None)
+    first, last = (json.dumps(value) for value in FIELDS[name])
+    rest = json.dumps(members)[1:-1]
+    for body in (
+        f'{{"{name}": {first}, {rest}, "{other(name)}": {last}}}',
+        f'{{"{other(name)}": {first}, "{name}": {first}, {rest}}}',
+        f'{{ {rest} ,"{name}"\n:\t{last}\r, "{name}" :{first}, "{other(name)}": {last} }}',
+    ):
+        with pytest.raises(InvalidRequest) as refused:
+            parse_request(body.encode())
+        assert refused.value.param == name
+
+
+def test_names_of_these_fields_elsewhere_are_nobodys_business() -> None:
+    """In schemas, arguments and texts, quoted and spelt out, and doubled where nothing is read."""
+    schema: dict[str, Any] = {"properties": {name: {"properties": {name: {}}} for name in FIELDS}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    texts = [{"role": "user", "content": f'{{"{name}": 1, "{name}": 2}} {spelt_out(name)}'} for name in FIELDS]
+    body = raw(tools=[tool], messages=texts, metadata={"\ud83d": 10**400})
+    inner = '{"model": 1, "model": 2, "stream": 1e999, "stream": 2}'
+    doubled = body[:-1] + f', "x": {inner}, "x": [{inner}], "\\u0078": 0, "max_tokens": 1, "max_tokens": 2}}'.encode()
+    for each in (body, doubled):
+        assert parse_request(each).raw == each
+
+
+BLANK = st.text(" \t\r\n", max_size=3)
+NAME = st.sampled_from(["model", "messages", "n", "x", "y"])
+JSON = st.recursive(
+    st.none() | st.integers(-9, 9) | st.sampled_from([" ", ',"n":1', '"', "\\", "}"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAME, inner, max_size=2),
+    max_leaves=4,
+)
+MEMBER = st.tuples(BLANK, NAME, BLANK, BLANK, JSON, st.sampled_from([None, 1]), BLANK)
+
+
+@given(st.lists(MEMBER, max_size=6), BLANK)
+def test_members_are_counted_however_they_are_written(members: list[Any], blank: str) -> None:
+    written = [
+        f"{a}{json.dumps(name)}{b}:{c}{json.dumps(value, indent=indent)}{d}"
+        for a, name, b, c, value, indent, d in members
+    ]
+    names = [member[1] for member in members]
+    doubled = {name for name in names if names.count(name) > 1} & READ_FIELDS
+    message = ""
+    try:
+        parse_request(f"{blank}{{{','.join(written)}}}{blank}".encode())
+    except InvalidRequest as refused:
+        message = refused.message
+    assert ("more than once" in message) == bool(doubled)
 
 
 def test_what_is_no_function_with_a_name_is_no_tool() -> None:
