@@ -595,6 +595,10 @@ class StreamExchange:
             self._out.append(slot.render())
         if not self._slots:
             self._held = 0
+        elif isinstance(self._slots[0], Run):
+            before = self._slots[0].size
+            self._out.append(self._slots[0].release())
+            self._held -= before - self._slots[0].size
         if self._broken is not None:
             fault = broken_call(self._broken)
             self.finished = True

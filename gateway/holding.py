@@ -109,4 +109,4 @@ class Hold:
 
 
 def _is_said(event: Event) -> bool:
-    return isinstance(event, Text) and not event.raw.isspace()
+    return isinstance(event, Text) and (event.firm or not event.raw.isspace())

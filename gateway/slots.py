@@ -215,20 +215,39 @@ def text_of(contents: list[bytes]) -> str | None:
         return None
 
 
-class Run(Slot):
-    """A run of content events cast in one mould, kept as their contents and lengths alone."""
+def _count(content: bytes) -> int:
+    """The characters of a JSON string's body that `text_of` has taken."""
+    if b"\\" in content:
+        return len(msgspec.json.decode(b'"' + content + b'"', type=str))
+    return len(content) if content.isascii() else len(content.decode())
 
-    __slots__ = ("_contents", "_lengths", "mould")
+
+class Run(Slot):
+    """A run of content events cast in one mould, kept as their contents and lengths alone.
+
+    Its first events leave as soon as they are decided; where they end in the contents is told by an offset, which is
+    taken off when half of what is kept is gone, so that a run costs the same for each of its events however long it is.
+    """
+
+    __slots__ = ("_contents", "_decided", "_first", "_head", "_lengths", "_start", "mould")
 
     def __init__(self, mould: Mould, voice: "Voice") -> None:
         super().__init__(b"", mould.data, voice)
         self.mould = mould
         self._contents = bytearray()
         self._lengths = array("L")
+        self._start = 0
+        """Where the contents of the first event begin that has not left."""
+        self._first = 0
+        """Which event that is."""
+        self._head = -1
+        """How many characters it has; below zero while nobody has asked."""
+        self._decided = 0
+        """Characters that are decided, from that event on."""
 
     @property
     def size(self) -> int:
-        return len(self._contents)
+        return len(self._contents) - self._start
 
     def extend(self, contents: list[bytes], left: int) -> None:
         """More events of the run, with this many characters."""
@@ -236,11 +255,46 @@ class Run(Slot):
         self._contents += b"".join(contents)
         self._lengths.extend(map(len, contents))
 
+    def text(self, text: str) -> None:
+        super().text(text)
+        self._decided += len(text)
+
+    def release(self) -> bytes:
+        """The first events, as far as every character of theirs is decided to be text."""
+        if self.changed:
+            return b""
+        begun, first, last = self._start, self._first, len(self._lengths)
+        while first < last:
+            end = self._start + self._lengths[first]
+            if self._head < 0:
+                self._head = _count(bytes(self._contents[self._start : end]))
+            if self._head > self._decided:
+                break
+            self._decided -= self._head
+            self._start, self._head = end, -1
+            first += 1
+        if first == self._first:
+            return b""
+        told = "".join(self._parts)  # type: ignore[arg-type]
+        self._parts = [told[len(told) - self._decided :]] if self._decided else []
+        out = self._events(begun, self._first, first)
+        self._first = first
+        if self._start > len(self._contents) // 2:
+            del self._contents[: self._start]
+            del self._lengths[:first]
+            self._start = self._first = 0
+        return out
+
     def _bytes(self) -> bytes:
-        contents = bytes(self._contents)
+        return self._events(self._start, self._first, len(self._lengths))
+
+    def _events(self, at: int, first: int, last: int) -> bytes:
+        """The events from one number up to another, the contents of the first of which begin at `at`."""
+        lengths = self._lengths[first:last]
+        contents = bytes(self._contents[at : at + sum(lengths)])
         pieces = []
         at = 0
-        for length in self._lengths:
+        for length in lengths:
             pieces.append(contents[at : at + length])
             at += length
         return self.mould.head + self.mould.gap.join(pieces) + self.mould.tail

@@ -131,6 +131,14 @@ class Lexicon:
         place = bisect_right(self._sorted, rest)  # what begins with it stands right behind it
         return place < len(self._sorted) and self._sorted[place].startswith(rest)
 
+    def begun(self, text: str, index: int) -> list[str]:
+        """The markers that the text from `index` to its end is a proper prefix of."""
+        if not 0 < len(text) - index < self._longest:
+            return []
+        rest = text[index:]
+        place = bisect_right(self._sorted, rest)
+        return self._sorted[place : bisect_right(self._sorted, rest, place, key=lambda marker: marker[: len(rest)])]
+
 
 @lru_cache(maxsize=256)
 def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = ()) -> Lexicon:

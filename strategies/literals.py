@@ -8,6 +8,7 @@ from strategies.lexicon import END_TOKENS, line_of
 __all__ = [
     "FenceMark",
     "closes_fence",
+    "inside_word",
     "is_announced_example",
     "is_quoted",
     "last_sentence",
@@ -164,6 +165,12 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     if level not in "CD":
         return False
     return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
+
+
+def inside_word(opening: Opening) -> bool:
+    """Whether an opener of letters goes on with a word: a part of a word opens nothing."""
+    last = opening.before[-1:]
+    return opening.marker[:1].isalpha() and last.isascii() and last.isalnum()
 
 
 def _opens_quotation(before: str) -> bool:

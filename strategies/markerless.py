@@ -5,7 +5,7 @@ but end tokens follows. A grammar that finds text behind its calls gives them th
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from attrs import evolve
@@ -46,6 +46,8 @@ _FIRST_KEYS = frozenset(
 )
 _HARD_BLANKS = re.compile(r"[\s\ufeff]*")
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
+_WORD = re.compile(r"[\w.+-]*")
+_PLAIN = re.compile(r'[^"\\]*')
 _KEY_RUN = re.compile(r"[\w.-]*")
 _NAME_RUN = re.compile(r"[\w.:/ -]*")
 
@@ -72,7 +74,7 @@ def may_stand(opening: Opening) -> bool:
 
 
 def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
-    """Refuse JSON at once that cannot be a call: by its first key, or by the name that it gives.
+    """Refuse JSON at once that cannot be a call: by its first keys, or by the name that it gives.
 
     Returns the quotation mark of the first key; nothing is consumed.
     """
@@ -83,8 +85,9 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
         raise Reject("no object")
     yield from _blanks(cur)
     quote: str | None = yield from cur.lits(tuple(_QUOTES))
-    key: str = yield from cur.match(_KEY_RUN, 64)
-    if key in _FIRST_KEYS or context.find(key) is not None:
+    keys = _FIRST_KEYS.union(context.tools.names)
+    key: str = yield from _one_of(cur, keys)
+    if key:
         if quote and not (yield from cur.lit(_QUOTES[quote])):
             raise Reject("no call")
         yield from _blanks(cur)
@@ -92,11 +95,59 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
             raise Reject("no call")
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)
-    elif key or not (yield from cur.starts("/")):
+        elif key in EXTRAS and quote == '"':
+            yield from _glance_behind(cur, context, keys)
+    elif not (yield from cur.starts("/")):
         raise Reject("no call")
     cur.back(start)
     cur.anchor = None
     return quote
+
+
+def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
+    """One of the keys, or nothing where there is none; refuses another as soon as it can become none of them."""
+    while True:
+        match = _KEY_RUN.match(cur.text, cur.pos, cur.pos + 64)
+        key = match.group() if match else ""
+        is_whole = cur.eof or cur.pos + len(key) < len(cur.text) or len(key) == 64
+        if key and not (key in keys if is_whole else any(known.startswith(key) for known in keys)):
+            raise Reject("no call")
+        if is_whole:
+            cur.pos += len(key)
+            return key
+        yield
+
+
+def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str]) -> Steps:
+    """Look on behind an `id`, a `type` or a thought, as any record may begin with one: a key that is none of a call's
+    and no tool's parameter settles it. Other values than words and numbers are not looked behind."""
+    keys = keys.union(*(context.schema(tool).properties for tool in context.tools))
+    for _ in range(len(EXTRAS)):
+        yield from cur.ws()
+        if (yield from cur.lit('"')):
+            yield from _string(cur)
+        elif not (yield from cur.match(_WORD, 64)):
+            return
+        yield from cur.ws()
+        if not (yield from cur.lit(",")):
+            return
+        yield from cur.ws()
+        if not (yield from cur.lit('"')):
+            return
+        key = yield from _one_of(cur, keys)
+        if key not in EXTRAS or not (yield from cur.lit('":')):
+            return
+
+
+def _string(cur: Cursor) -> Steps:
+    """Skip the rest of a JSON string."""
+    while True:
+        if (yield from cur.lit("\\")):
+            yield from cur.peek(1)
+            cur.pos = min(cur.pos + 1, len(cur.text))
+        elif not (yield from cur.match(_PLAIN, 256)):
+            yield from cur.lit('"')
+            return
 
 
 def _blanks(cur: Cursor) -> Steps:

@@ -10,7 +10,6 @@ a call is held.
 """
 
 import re
-from itertools import groupby
 
 from attrs import define, evolve, field
 
@@ -19,6 +18,7 @@ from strategies.base import FinishReason
 from strategies.candidate import Candidate
 from strategies.dialect import Context, Dialect, Fence, Opening
 from strategies.drafts import CLOSERS, Drafts, meets_closer
+from strategies.foresight import GLUED, Foresight, may_become
 from strategies.grammar import Grammar
 from strategies.inline import shows_example
 from strategies.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, line_of
@@ -53,11 +53,10 @@ _OWN_FENCES = frozenset({"tool_code"})
 """Info strings that no language has: prose behind such a fence does not make it an example."""
 _NOBODY: frozenset[str] = frozenset()
 _QUOTES = "\"'“”‘’«»„「」『』"
+_LEVELS = "ABCDE"
 _BLANK = " \t\r"
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _BACKTICKS = re.compile(r"`+")
-_GLUED = re.compile(r"[ \t]*+(json|tool_call|tool_code|)[ \t]*+(?=[{\[])", re.IGNORECASE)
-"""Data on the line that opens its fence."""
 _NEXT_EXAMPLE = re.compile(r"\W*+(?:\w{1,4}\W*+)?")
 """What stands between one example and the next."""
 _INNER_CLOSER = re.compile(r"^ {0,3}(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
@@ -119,6 +118,8 @@ class Reader:
         self._results = grammar.results
         self._lexicon = grammar.lexicon
         self._line_lexicon = grammar.line_lexicon
+        self._foresight = Foresight(context, grammar.lexicon, grammar.rows)
+        self._line_foresight = Foresight(context, grammar.line_lexicon, grammar.line_rows)
         self._bodies = grammar.bodies
         self._carriers = grammar.carriers
         self._families = grammar.families
@@ -126,6 +127,8 @@ class Reader:
         self._earlier: frozenset[str] = frozenset()
         self._out: list[Event] = []
         self._buf = ""
+        self._told = 0
+        """How much of the buffer has gone out as text already: it stays to be recognised, but cannot become a call."""
         self._ahead: list[str] = []
         """Text behind the buffer, in blocks, the next one last: moves in a long buffer would copy all of it."""
         self._offset = 0
@@ -166,12 +169,12 @@ class Reader:
     @property
     def idle(self) -> bool:
         is_waiting = self._candidate is not None or self._pending is not None or self._drafts is not None
-        return not self._buf and not is_waiting
+        return self._told == len(self._buf) and not is_waiting
 
     @property
     def held(self) -> int:
         """How many characters wait for a decision."""
-        waiting = len(self._buf)
+        waiting = len(self._buf) - self._told
         if self._candidate:
             waiting += self._candidate.held
         if self._pending:
@@ -202,6 +205,8 @@ class Reader:
         """Nothing is open and nothing in the text could open anything."""
         return (
             self.idle
+            and not self._buf
+            and (self._fence is None or not text[-1].isspace())
             and not self._inline
             and not self._discarding
             and not (self._line_rows and self._is_line_start)
@@ -283,6 +288,7 @@ class Reader:
                 return self._backticks(at)
             elif not self._eof and self._lexicon.may_begin(buf, at):
                 self._text(at)
+                self._foretell()
                 return False
             else:
                 move = self._find(at)
@@ -314,6 +320,8 @@ class Reader:
         longer = self._lexicon if marker else self._line_lexicon
         if not self._eof and (longer.may_begin(buf, at) or self._line_lexicon.may_begin(buf, at)):
             self._text(at)
+            if not self._line_foresight.may_open(self._buf, 0, self._tail, _LEVELS):
+                self._foretell()
             return False
         if marker is None or len(self._lexicon.at(buf, at) or "") > len(marker):
             return None
@@ -466,12 +474,14 @@ class Reader:
             end += 1
         if end == len(buf) and end - at < _MAX_RUN and not self._eof:
             self._text(at)
+            self._foretell_fence(end - at)
             return False
         line = self._before(at).rsplit("\n", 1)[-1]
         if end - at >= 3 and may_open_fence(line):
             newline = buf.find("\n", end, end + _FENCE_LINE)
             if newline < 0 and not self._eof and len(buf) - end < _FENCE_LINE:
                 self._text(at)
+                self._foretell_fence(end - at)
                 return False
             ends = newline + 1 if newline >= 0 else len(buf)
             is_short = newline >= 0 or len(buf) - end < _FENCE_LINE
@@ -480,7 +490,7 @@ class Reader:
                 self._text(at)
                 self._discarding = True
                 return True
-            glued = _GLUED.match(buf, end, ends) if info is not None else None
+            glued = GLUED.match(buf, end, ends) if info is not None else None
             if glued is not None:
                 return self._open_fence(at, glued.end(), (mark, end - at, len(line)), glued.group(1).lower())
             if info is not None:
@@ -504,6 +514,7 @@ class Reader:
         blind = self._offset < self._blind
         if self._drafts is not None:
             self._drafts.enter_fence()
+        told = min(self._told, end - at)
         line = self._take(end - at)
         self._is_example = is_announced_example(before)
         may_carry = not blind and info in self._carriers and fence[2] <= 3
@@ -512,7 +523,8 @@ class Reader:
             self._pending.events.append(Text(line))
         else:
             self._fence = fence
-            self._tell(Text(line))
+            if told < len(line):
+                self._tell(Text(line[told:]))
             self._remember(info)
         self._pass(line)
         return True
@@ -525,7 +537,11 @@ class Reader:
         """Inside a literal fence: everything is text until the line that closes it, or a family's own token."""
         end, closes = self._end_of_fence(fence)
         limit, rows, opening = self._token_in_fence(end)
-        self._text(limit)
+        indented = self._indented(limit)
+        if self._told < indented < limit:
+            self._text(indented, firm=True)
+            limit, indented, end = limit - indented, 0, end - indented
+        self._text(limit, firm=indented == limit)
         if opening is not None:
             if self._pending is None:
                 self._pending = _Pending(kind="tokens", events=[], fence=fence)
@@ -534,6 +550,7 @@ class Reader:
         if closes and limit == end:
             self._leave_fence()
             return bool(self._buf)
+        self._foretell("" if self._is_example else "A")
         return False
 
     def _end_of_fence(self, fence: FenceMark) -> tuple[int, bool]:
@@ -551,6 +568,15 @@ class Reader:
         if self._eof:
             return len(buf), closes_fence(rest, fence)
         return (start if closes_fence(rest, fence, partial=True) else len(buf)), False
+
+    def _indented(self, end: int) -> int:
+        """Where the indentation ends that is a part of the white space in front of `end`; 0 for none."""
+        text = self._buf[:end]
+        space = text[len(text.rstrip()) :]
+        kept = space.rstrip("\r\n")
+        if kept and ("\n" in kept or (len(space) == end and self._is_line_start)):
+            return end - len(space) + len(kept)
+        return 0
 
     def _leave_fence(self) -> None:
         self._fence = None
@@ -708,6 +734,7 @@ class Reader:
                 return True
             if not self._eof and (closer.startswith(buf[at:]) or self._lexicon.may_begin(buf, at)):
                 self._text(at)
+                self._foretell("AB")
                 return False
             marker = self._lexicon.at(buf, at)
             if marker is None or self._offset + at < self._blind:
@@ -893,6 +920,49 @@ class Reader:
         self._blind = max(self._blind, self._offset + blind)
         return True
 
+    # What is text whatever comes
+
+    def _foretell(self, levels: str = _LEVELS) -> None:
+        """Let out what waits in the buffer up to where a call of these levels may begin: the rest of a word that may
+        be a marker says nothing where that marker opens nothing."""
+        if not self._is_plain():
+            return
+        buf = self._buf
+        end = -1
+        while (match := self._lexicon.trigger.search(buf, end + 1)) is not None:
+            end = match.start()
+            if buf[end] in "`~\n" and levels == _LEVELS:
+                break
+            if self._offset + end >= self._blind and self._foresight.may_open(buf, end, self._before(end), levels):
+                break
+        self._tell_ahead(end if match else len(buf))
+
+    def _foretell_fence(self, run: int) -> None:
+        """The same of a line that begins with a run of backticks or tildes, unless such a fence may carry calls."""
+        if not self._is_plain():
+            return
+        buf = self._buf
+        before = self._before(0)
+        line = before.rsplit("\n", 1)[-1]
+        may_carry = may_open_fence(line) and len(line) <= 3 and self._offset >= self._blind
+        if may_carry and may_become(buf[run:], self._carriers) and not is_announced_example(before):
+            return
+        match = self._lexicon.trigger.search(buf, run)
+        self._tell_ahead(match.start() if match else len(buf))
+
+    def _is_plain(self) -> bool:
+        """Nothing but text has come so far: behind a call results and left-over tokens count, too."""
+        return self._pending is None and self._drafts is None and not self._callers and not self._fresh
+
+    def _tell_ahead(self, size: int) -> None:
+        indented = self._indented(size) if self._fence is not None else 0
+        if indented > self._told:
+            self._out.append(Text(self._buf[self._told : indented], firm=True))
+            self._told = indented
+        if size > self._told:
+            self._out.append(Text(self._buf[self._told : size]))
+            self._told = size
+
     # Output
 
     def _before(self, at: int) -> str:
@@ -901,18 +971,21 @@ class Reader:
 
     def _take(self, size: int) -> str:
         text, self._buf = self._buf[:size], self._buf[size:]
+        self._told = max(0, self._told - size)
         self._offset += size
         return text
 
-    def _text(self, size: int) -> None:
+    def _text(self, size: int, *, firm: bool = False) -> None:
         """Let the first `size` characters of the buffer out as text."""
         if not size:
             return
+        told = min(self._told, size)
         text = self._take(size)
         if self._inline and _PARAGRAPH.search("\n" + text if self._is_line_start else text):
             self._inline = 0
         self._pass(text)
-        self._emit(Text(text))
+        if told < size:
+            self._emit(Text(text[told:], firm))
 
     def _pass(self, text: str) -> None:
         """Remember what stands before the next text."""
@@ -963,11 +1036,21 @@ class Reader:
 
 
 def _joined(events: list[Event]) -> list[Event]:
-    """The same with each run of text in one piece: whoever takes them pays by the event."""
+    """The same with each run of text in one piece, up to where it is firm: whoever takes them pays by the event."""
     if len(events) < 2:
         return events
     out: list[Event] = []
-    for is_text, run in groupby(events, key=lambda event: isinstance(event, Text)):
-        alike = list(run)
-        out += [Text("".join(event.raw for event in alike))] if is_text and len(alike) > 1 else alike
+    run: list[str] = []
+    for event in events:
+        if isinstance(event, Text):
+            run.append(event.raw)
+            if not event.firm:
+                continue
+        if run:
+            out.append(Text("".join(run), isinstance(event, Text)))
+            run = []
+        if not isinstance(event, Text):
+            out.append(event)
+    if run:
+        out.append(Text("".join(run)))
     return out

@@ -35,7 +35,7 @@ class Shaper:
     def feed(self, events: list[Event]) -> list[Event]:
         if len(events) == 1 and not self.calls and self.idle:
             event = events[0]
-            if isinstance(event, Text) and (self._shape.keep_space or not event.raw[-1].isspace()):
+            if isinstance(event, Text) and (self._shape.keep_space or event.firm or not event.raw[-1].isspace()):
                 return events
         out: list[Event] = []
         for event in events:
@@ -88,7 +88,7 @@ class Shaper:
         elif self.calls and not self._shape.keep_trailing:
             self._behind.append(event)
         else:
-            told = event.raw if self._shape.keep_space else event.raw.rstrip()
+            told = event.raw if self._shape.keep_space or event.firm else event.raw.rstrip()
             if told:
                 out += self._behind
                 self._behind = []

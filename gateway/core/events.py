@@ -14,6 +14,8 @@ class Text:
     """Text that is content, exactly as it came."""
 
     raw: str
+    firm: bool = False
+    """White space at its end stays even if a call comes next: it indents a line of code."""
 
 
 @frozen

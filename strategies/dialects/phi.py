@@ -7,6 +7,7 @@ The list ends by its brackets, and no closer follows. The `<|tool_call|>` of Phi
 
 from strategies.dialect import Dialect
 from strategies.json_renderer import JsonRenderer, json_text
+from strategies.literals import inside_word
 from strategies.payload import marked_json
 
 __all__ = ["PHI"]
@@ -16,6 +17,7 @@ PHI = Dialect(
     family="phi",
     level="A",
     openers=lambda _context: ("functools[", "functools ["),
+    may_open=lambda _context, opening: not inside_word(opening),
     parse=marked_json(keep=1),
     models=("phi-4*", "phi4*", "firefunction*"),
     carriers=("", "json", "tool_call", "tool_code", "tool", "tools", "function"),

@@ -22,6 +22,7 @@ from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.python_calls import call_drafts
 from strategies.json_renderer import JsonRenderer, json_text, named_object
+from strategies.literals import inside_word
 from strategies.markerless import checked
 from strategies.payload import STOPS, marked_json, read_end, read_objects, with_mends
 from strategies.pythonic import PythonFault, bracketed, read_calls
@@ -135,6 +136,7 @@ GIGACHAT = Dialect(
     family="gigachat",
     level="A",
     openers=lambda _context: (_MESSAGE, *_CALL_ROLES),
+    may_open=lambda _context, opening: not inside_word(opening),
     parse=_parse_gigachat,
     results=("function result<|role_sep|>",),
     models=("gigachat*",),

@@ -1,0 +1,222 @@
+"""Text leaves as soon as it is decided: measured in events, in lock-step, over all kinds of answers, cuts and readers.
+
+Nothing here looks at a clock. `waits` also checks of each answer that its bytes are the model server's own.
+"""
+
+import json
+import random
+import time
+
+import pytest
+from attrs import evolve
+
+from gateway.core.limits import Limits
+from gateway.exchange import StreamExchange
+from strategies.reader import Reader
+from tests.support.chat import answer_events, event, hear_stream, numbered_ids, prepared
+from tests.support.fragments import Way, check, hostile_text
+from tests.support.fragments import ways as reader_ways
+from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, share_late, waits, ways
+from tests.support.reading import read_every_way
+from tests.support.samples import BARE, SAMPLES, SHORT
+
+CLOSE = ("native gpt-4o", "recovery deepseek-chat", "recovery gpt-oss-20b", "xml_prompt generic_xml", "xml_text roo")
+"""Those that are looked at in every cut."""
+FAR = tuple(name for name in ways() if name not in CLOSE)
+BARE_SHARE = 0.13
+"""Outside of a fence white space before markup, and markup at the start of a line, may lead to a call."""
+
+
+def check_waits(way: str, text: str, cut: str, bound: Bound) -> None:
+    waited = waits(ways()[way], list(CUTS[cut](text)))
+    assert share_late(waited) <= bound.share
+    assert max(waited) <= bound.most
+
+
+def bound_of(kind: str, cut: str) -> Bound:
+    bound = BOUNDS[cut]
+    return evolve(bound, most=JSON_MOST) if kind == "json" and cut != "lines" else bound
+
+
+@pytest.mark.parametrize("way", CLOSE)
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_text_is_not_late(kind: str, cut: str, way: str) -> None:
+    for text in SAMPLES[kind]:
+        check_waits(way, text, cut, bound_of(kind, cut))
+
+
+@pytest.mark.parametrize("way", FAR)
+def test_text_is_not_late_under_any_dialect(way: str) -> None:
+    rng = random.Random(way)
+    for kind, texts in SAMPLES.items():
+        for cut in ("tokens", rng.choice(list(CUTS))):
+            check_waits(way, rng.choice(texts), cut, bound_of(kind, cut))
+
+
+@pytest.mark.parametrize("way", CLOSE)
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("kind", SHORT)
+def test_a_fence_holds_little_of_a_short_answer(kind: str, cut: str, way: str) -> None:
+    is_bounded = cut in ("tokens", "words")
+    for text in SHORT[kind]:
+        bound = evolve(bound_of(kind, cut), share=SHORT_SHARES[kind] if is_bounded else 1.0)
+        check_waits(way, text, cut, bound)
+
+
+@pytest.mark.parametrize("way", CLOSE)
+@pytest.mark.parametrize("cut", ["tokens", "words", "four", "characters"])
+@pytest.mark.parametrize("kind", BARE)
+def test_markup_outside_of_a_fence_is_hardly_late(kind: str, cut: str, way: str) -> None:
+    for text in BARE[kind]:
+        share = BOUNDS["characters"].share if cut == "characters" else BARE_SHARE
+        check_waits(way, text, cut, evolve(bound_of("json", cut), share=share))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["I ", "will ", "open ", "the ", "file ", "and ", "read ", "it."],
+        ["The", " anal", "ysis", " of", " all", " comm", "ents", " counts"],
+        ["see", " `", "<", "read", ">", "`", " or", " `", "</", "read", ">", "`", "."],
+        ["a", " [", "invoke", "]", " b", " [", "list", "]", " c"],
+        ["##", " What", " now", "?", " **", "Bold", "**", " words"],
+        ["mal", "func", "tion", " and", " dys", "func", "tion", "al"],
+    ],
+    ids=["blanks behind", "words of markers", "inline code", "brackets of results", "marks", "inside a word"],
+)
+def test_what_cannot_open_a_call_waits_for_one_event_at_most(parts: list[str]) -> None:
+    for way in CLOSE:
+        assert max(waits(ways()[way], parts)) <= 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["```python\n", "x = 1\n", "if x:\n", "    ", "y = 2\n", "        ", "z = 3\n", "```", "\n", "Done."],
+        ["```c\nint x;\n", "``", "`", "\nDone."],
+        ["```ru", "st\n", "x\n```\n", "Done."],
+    ],
+    ids=["indentation", "closing line", "opening line of another language"],
+)
+def test_code_in_a_fence_waits_for_one_event_at_most(parts: list[str]) -> None:
+    for way in CLOSE:
+        assert max(waits(ways()[way], parts)) <= 1
+
+
+def test_what_stands_in_front_of_a_held_event_leaves_in_one_read_as_in_many() -> None:
+    for way in CLOSE:
+        events = answer_events(["One ", "two ", "three ", "four <", "read", "> five"])
+        exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits())
+        out = exchange.feed(b"".join(events[:5]))
+        assert b"".join(events[:4]).startswith(out) or out.startswith(b"".join(events[:4]))
+        assert out.count(b"\n\n") >= 4
+        assert out + exchange.feed(b"".join(events[5:])) + exchange.finish() == b"".join(events)
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_reads_of_any_size_give_the_same_bytes(seed: int, ascii_only: bool) -> None:
+    rng = random.Random(seed)
+    words = [
+        "the ",
+        "größe ",
+        "\n",
+        "\t",
+        "🧪 ",
+        '"',
+        "\\",
+        "<",
+        "<re",
+        "\n\n",
+        "```\n",
+        "a",
+        " ",
+        "功能 ",
+        "{",
+        "</s>",
+    ]
+    parts = [rng.choice(words) for _ in range(rng.randint(1, 60))]
+    events = [event({"content": part}) for part in parts]
+    if ascii_only:
+        heads = [part.partition(b'"content": ') for part in events]
+        events = [
+            head + key + json.dumps(part).encode() + tail[len(json.dumps(part, ensure_ascii=False).encode()) :]
+            for (head, key, tail), part in zip(heads, parts, strict=True)
+        ]
+    events = [*events, event({}, "stop"), b"data: [DONE]\n\n"]
+    whole = b"".join(events)
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+    out, at = b"", 0
+    while at < len(whole):
+        size = rng.choice((1, 40, len(events[1]), 3 * len(events[1]), 2000))
+        out += exchange.feed(whole[at : at + size])
+        at += size
+        assert whole.startswith(out)
+    out += exchange.finish()
+    told = hear_stream(out)
+    assert told.calls or out == whole or told.content == "".join(parts).rstrip() or told.content == "".join(parts)
+
+
+def test_a_call_behind_text_that_has_left_comes_as_it_did() -> None:
+    call = "<read>\n<filePath>/a.py</filePath>\n</read>"
+    parts = ["I ", "will ", "look ", "at ", "it. ", "\n\n", *call]
+    heard = hear_stream(
+        b"".join(
+            StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits()).feed(b"".join(answer_events(parts)))
+            for _ in range(1)
+        )
+    )
+    assert heard.meaning == ("I will look at it.", [("read", '{"filePath":"/a.py"}')], "tool_calls")
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+    told = b"".join([*map(exchange.feed, answer_events(parts)), exchange.finish()])
+    assert hear_stream(told).meaning == heard.meaning
+
+
+def test_white_space_in_front_of_a_call_in_a_fence_does_not_depend_on_cuts() -> None:
+    call = '<|tool_call|>[{"name": "read", "arguments": {"filePath": "a"}}]'
+    for space in ("\n", "\n\n", "\n    ", "\n    \n", "    \n", " ", "\n\t", "\r\n  \r\n", "\r\n\r\n"):
+        read_every_way(f"```c\nint x;{space}{call}")
+        read_every_way(f"```c\n{space}{call}")
+
+
+def test_what_was_told_ahead_changes_nothing_that_is_read() -> None:
+    rng = random.Random(7)
+    every = reader_ways()
+    for number in range(600):
+        text = hostile_text(rng)
+        check(text, every[number % len(every)], sorted(rng.randrange(len(text) + 1) for _ in range(12)))
+
+
+def test_held_text_is_bounded_while_events_leave() -> None:
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+    most = 0
+    for data in answer_events(["word "] * 5000):
+        exchange.feed(data)
+        most = max(most, exchange.facts.held_bytes_max)
+    assert most < 300
+
+
+def test_a_run_costs_the_same_for_each_of_its_events() -> None:
+    def cost(count: int) -> float:
+        events = answer_events(["word\\n "] * count)
+        best = 1e9
+        for _ in range(3):
+            exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+            began = time.process_time()
+            for data in events:
+                exchange.feed(data)
+            best = min(best, time.process_time() - began)
+        return best / count
+
+    assert cost(8000) < 2 * cost(1000)
+
+
+def test_a_reader_holds_nothing_that_it_has_told() -> None:
+    reader = Way().reader()
+    assert isinstance(reader, Reader)
+    told = "".join(event.raw for event in reader.feed("See `<re"))
+    assert told == "See `<re"
+    assert reader.held == 0
+    assert reader.idle
+    assert "".join(event.raw for event in [*reader.feed("ad>`"), *reader.finish("stop")]) == "ad>`"

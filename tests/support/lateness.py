@@ -1,0 +1,154 @@
+"""How long events wait in the gateway: for each, how many later ones were read before it left.
+
+An answer is cut into events and fed one by one, as if the model server sent the next event only when the last has been
+worked off; no clock is looked at.
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+
+from attrs import frozen
+
+from gateway.core.limits import Limits
+from gateway.exchange import StreamExchange
+from gateway.wire.openai_chat import ChatRequest, parse_request
+from strategies.base import Options, Prepared
+from strategies.native import NativeStrategy
+from strategies.recovery import RecoveryStrategy
+from strategies.renderers import RENDERERS
+from strategies.xml_prompt import XmlPromptStrategy
+from strategies.xml_text import XmlTextStrategy
+from tests.support.chat import answer_events, numbered_ids
+from tests.support.reading import AGENT_TOOLS
+from tests.support.tag_clients import CLIENTS, tag_request
+
+__all__ = ["BOUNDS", "CUTS", "Bound", "share_late", "tokens", "waits", "ways"]
+
+_TOKEN = re.compile(
+    r"\n+|[ \t]+(?=[ \t])|[ \t]?[A-Za-z]+|[ \t]?[0-9]{1,3}|[ \t]?[^\w\s]|[ \t]|[\u4e00-\u9fff]{1,2}|\w|\s"
+)
+_LONG = 6
+
+
+def tokens(text: str) -> Iterator[str]:
+    """As a tokenizer cuts: words with the blank before them, long ones in two, signs by themselves."""
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        if len(token.strip()) > _LONG and token.strip().isalpha():
+            half = (len(token) + 1) // 2
+            yield token[:half]
+            yield token[half:]
+        else:
+            yield token
+
+
+def words(text: str) -> Iterator[str]:
+    """Words with the white space behind them."""
+    yield from re.findall(r"\s+|\S+\s*", text)
+
+
+def pieces_of_four(text: str) -> Iterator[str]:
+    for at in range(0, len(text), 4):
+        yield text[at : at + 4]
+
+
+def lines(text: str) -> Iterator[str]:
+    yield from text.splitlines(keepends=True)
+
+
+def random_pieces(text: str) -> Iterator[str]:
+    """Of one to twelve characters; the same text is cut in the same way each time."""
+    rng = random.Random(len(text))
+    at = 0
+    while at < len(text):
+        size = rng.randint(1, 12)
+        yield text[at : at + size]
+        at += size
+
+
+CUTS: dict[str, Callable[[str], Iterator[str]]] = {
+    "tokens": tokens,
+    "words": words,
+    "four": pieces_of_four,
+    "lines": lines,
+    "characters": lambda text: iter(text),
+    "random": random_pieces,
+}
+
+
+@frozen
+class Bound:
+    """What is allowed of one cut."""
+
+    share: float
+    """Of the events, late by two or more."""
+    most: int
+    """Later events that any one may wait for."""
+
+
+BOUNDS = {
+    "tokens": Bound(0.03, 12),
+    "words": Bound(0.03, 12),
+    "four": Bound(0.08, 12),
+    "lines": Bound(0.25, 6),
+    "characters": Bound(0.25, 40),
+    "random": Bound(0.08, 12),
+}
+SHORT_SHARES = {"code": 0.10, "json": 0.15}
+"""In a short answer around a fence of this, cut as tokens or words."""
+JSON_MOST = 60
+"""Inside a fence of JSON, which may carry a call."""
+
+
+def waits(how: Prepared, parts: Sequence[str]) -> list[int]:
+    """For each event, how many later ones were read before it left; the bytes are checked to be the same."""
+    exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), repairs=1)
+    events = answer_events(parts)
+    waited: list[int] = []
+    sent = b""
+    for number, data in enumerate(events):
+        out = exchange.feed(data)
+        sent += out
+        waited += [number - at for at in range(len(waited), len(waited) + out.count(b"\n\n"))]
+    sent += exchange.finish()
+    assert sent == b"".join(events)
+    assert len(waited) == len(events)
+    return waited
+
+
+def share_late(waited: Sequence[int]) -> float:
+    """The share of events that left only after two or more later ones had been read."""
+    return sum(each >= 2 for each in waited) / len(waited)
+
+
+def _request(model: str) -> ChatRequest:
+    offered = [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in AGENT_TOOLS
+    ]
+    messages = [{"role": "user", "content": "Have a look at the project."}]
+    body = {"model": model, "messages": messages, "tools": offered, "stream": True}
+    return parse_request(json.dumps(body).encode())
+
+
+@cache
+def ways() -> dict[str, Prepared]:
+    """Every strategy, with every dialect that a model can be asked for, as it prepares a request for its reading."""
+    made = {f"native {model}": NativeStrategy().prepare(_request(model), Options()) for model in ("gpt-4o",)}
+    for model in ("deepseek-chat", "gpt-oss-20b", "llama-3.3-70b"):
+        made[f"recovery {model}"] = RecoveryStrategy().prepare(_request(model), Options())
+    for dialect in RENDERERS:
+        made[f"xml_prompt {dialect}"] = XmlPromptStrategy().prepare(_request("qwen3"), Options(dialect=dialect))
+    incremental = Options(stream_arguments="incremental")
+    made["xml_prompt incremental"] = XmlPromptStrategy().prepare(_request("qwen3"), incremental)
+    shell = Options(recovery_shell=True, min_confidence=80)
+    made["recovery shell"] = RecoveryStrategy().prepare(_request("deepseek-chat"), shell)
+    for client in CLIENTS:
+        made[f"xml_text {client}"] = XmlTextStrategy().prepare(tag_request(client), Options(client=CLIENTS[client]))
+    return made
