@@ -417,7 +417,7 @@ class StreamExchange:
 
     def _ended(self, voice: Voice, slot: Slot, reason: str) -> None:
         """A choice says that it has ended; where it waits with a call, a structured one may come all the same."""
-        waits = voice.waiting and (self._prepared.shape.wait_for_finish or voice.native.count)
+        waits = voice.may_call and (self._prepared.shape.wait_for_finish or voice.native.count)
         if (waits or voice.held or voice.is_pending) and not voice.finished:
             slot.waits = True
             self._endings.append((voice, slot, reason))

@@ -100,6 +100,11 @@ class Voice:
         return self._reader is not None
 
     @property
+    def may_call(self) -> bool:
+        """A call may stand in what waits: there is none in white space."""
+        return bool(self.waiting) and (self.shaper.waits or not (self._reader is None or self._reader.idle))
+
+    @property
     def given(self) -> set[CallKey]:
         """The calls that were read from text."""
         return {key_of(name, arguments) for name, arguments in self._told}

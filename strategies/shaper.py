@@ -32,6 +32,11 @@ class Shaper:
     def idle(self) -> bool:
         return not self._held and not self._behind
 
+    @property
+    def waits(self) -> bool:
+        """There is a call, and it waits for the finish."""
+        return bool(self._held)
+
     def feed(self, events: list[Event]) -> list[Event]:
         if len(events) == 1 and not self.calls and self.idle:
             event = events[0]
