@@ -332,6 +332,12 @@ class Settings:
     trailing_text: Literal["drop", "keep"] = _calls(
         "TRAILING_TEXT", choice("drop", "keep"), "drop", "What becomes of text after the last call."
     )
+    duplicate_calls: Literal["drop", "keep"] = _calls(
+        "DUPLICATE_CALLS",
+        choice("drop", "keep"),
+        "drop",
+        "What becomes of an exact copy of a call directly behind it, unless the tool is known to change nothing.",
+    )
     stream_arguments: Literal["buffered", "incremental"] = _calls(
         "STREAM_ARGUMENTS",
         choice("buffered", "incremental"),
@@ -581,6 +587,7 @@ class Settings:
             confidence_json_block=self.confidence_json_block,
             calls_per_message=self.calls_per_message,
             trailing_text=self.trailing_text,
+            duplicate_calls=self.duplicate_calls,
             stream_arguments=self.stream_arguments,
             result_format=self.result_format,
             confidence_shell=self.confidence_shell,

@@ -46,6 +46,7 @@ class Options:
     confidence_shell: int = 80
     calls_per_message: Literal["auto", "first", "all"] = "auto"
     trailing_text: Literal["drop", "keep"] = "drop"
+    duplicate_calls: Literal["drop", "keep"] = "drop"
     stream_arguments: Literal["buffered", "incremental"] = "buffered"
     result_format: Literal["bracket", "plain"] = "bracket"
     recovery_json: bool = True

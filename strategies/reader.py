@@ -16,6 +16,7 @@ from attrs import define, evolve, field
 from gateway.core.events import Args, Drop, End, Event, Note, Start, Text
 from strategies.base import FinishReason
 from strategies.candidate import Candidate
+from strategies.copies import Copies
 from strategies.dialect import Context, Dialect, Fence, Opening
 from strategies.drafts import CLOSERS, Drafts, meets_closer
 from strategies.foresight import GLUED, Foresight, may_become
@@ -126,6 +127,7 @@ class Reader:
         self._tokens = grammar.tokens
         self._earlier: frozenset[str] = frozenset()
         self._out: list[Event] = []
+        self._copies = Copies(context)
         self._buf = ""
         self._told = 0
         """How much of the buffer has gone out as text already: it stays to be recognised, but cannot become a call."""
@@ -187,8 +189,7 @@ class Reader:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
         self._is_thought_over = True
         self._release()
-        out, self._out = self._out, []
-        return _joined(out)
+        return self._told()
 
     def feed(self, text: str) -> list[Event]:
         if not text:
@@ -197,6 +198,7 @@ class Reader:
             self._offset += len(text)
             self._pass(text)
             self._fresh = self._fresh and text.isspace()
+            self._copies.say(text)
             return [Text(text)]
         self._give(text)
         return self._run()
@@ -224,8 +226,12 @@ class Reader:
         if self._eof:
             self._settle_pending(accept=True)
             self._release()
+        return self._told()
+
+    def _told(self) -> list[Event]:
+        """What is decided since the last time."""
         out, self._out = self._out, []
-        return _joined(out)
+        return self._copies.told(_joined(out))
 
     def _give(self, text: str) -> None:
         """Text that comes next, in front of what waits already."""

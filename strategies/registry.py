@@ -12,7 +12,16 @@ from typing import Any
 
 from gateway.core.tools import Tool
 
-__all__ = ["known", "known_tools"]
+__all__ = ["known", "known_tools", "only_reads"]
+
+_READS = frozenset(
+    (
+        "access_mcp_resource codebase_search codesearch fetch_instructions fetch_web_content glob grep list"
+        " list_code_definition_names list_files load_mcp_documentation lsp read read_command_output read_file"
+        " read_files recall search_codebase search_files todoread web_fetch web_search webfetch websearch"
+    ).split()
+)
+"""Those that change nothing."""
 
 _TYPES: Mapping[str, str] = {
     "str": "string",
@@ -163,6 +172,11 @@ _OPENCODE: tuple[tuple[str, str], ...] = (
 def known(name: str) -> tuple[Tool, ...]:
     """The variants of the well-known tool of exactly this name, most usual first; empty when there is none."""
     return known_tools().get(name, ())
+
+
+def only_reads(name: str) -> bool:
+    """Whether the well-known tool of this name changes nothing, so that it can be called again without harm."""
+    return name in _READS
 
 
 @cache

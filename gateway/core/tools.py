@@ -10,12 +10,17 @@ __all__ = ["Tool", "ToolSet"]
 
 @frozen(kw_only=True)
 class Tool:
-    """One function the model may call; `known` marks a well-known tool that the request did not declare."""
+    """One function the model may call.
+
+    `known` marks a well-known tool that the request did not declare, `only_reads` one that is declared to change
+    nothing (`annotations.readOnlyHint`: https://modelcontextprotocol.io/specification/2025-06-18/schema).
+    """
 
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(factory=dict)
     known: bool = False
+    only_reads: bool = False
 
 
 class ToolSet:

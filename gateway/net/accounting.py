@@ -196,6 +196,8 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
         telemetry.observe("toolgate_hold_seconds", {}, turn.longest_hold_s)
     for verdict in facts.overheard:
         telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
+    if copies := facts.dropped["duplicate"]:
+        telemetry.count("toolgate_duplicate_calls_total", {"strategy": strategy}, copies)
     if facts.undelivered:
         telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
     _measure_calls(turn, facts, strategy)

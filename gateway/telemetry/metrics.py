@@ -178,6 +178,7 @@ CATALOGUE: tuple[Metric, ...] = (
     _counter(
         "toolgate_undelivered_calls_total", "Complete calls behind the first that were not delivered.", "strategy"
     ),
+    _counter("toolgate_duplicate_calls_total", "Exact copies of a call that were dropped.", "strategy"),
     _counter(
         "toolgate_repairs_total",
         "Broken calls asked for again, by what came of it (repaired, failed, error, cancelled, no_budget).",

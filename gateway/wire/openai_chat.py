@@ -180,7 +180,14 @@ def declared_tool(entry: object) -> Tool | None:
         name=function["name"],
         description=description if isinstance(description, str) else "",
         parameters=parameters if isinstance(parameters, dict) else {},
+        only_reads=_is_read_only(function) or _is_read_only(entry),
     )
+
+
+def _is_read_only(declared: object) -> bool:
+    """Whether a declaration says that its tool changes nothing."""
+    annotations = declared.get("annotations") if isinstance(declared, dict) else None
+    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
 
 
 def texts_of(content: object) -> Iterator[str]:
