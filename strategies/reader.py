@@ -189,7 +189,7 @@ class Reader:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
         self._is_thought_over = True
         self._release()
-        return self._told()
+        return self._decided()
 
     def feed(self, text: str) -> list[Event]:
         if not text:
@@ -226,9 +226,9 @@ class Reader:
         if self._eof:
             self._settle_pending(accept=True)
             self._release()
-        return self._told()
+        return self._decided()
 
-    def _told(self) -> list[Event]:
+    def _decided(self) -> list[Event]:
         """What is decided since the last time."""
         out, self._out = self._out, []
         return self._copies.told(_joined(out))
