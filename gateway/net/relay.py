@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from unicodedata import normalize
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -18,6 +19,8 @@ __all__ = ["relay"]
 PREFIX = "/v1"
 MAX_DECODED = 4
 """A path that is encoded more often hides something."""
+_ODD = re.compile(r"[\x00-\x1f\x7f]|%u[0-9a-fA-F]{4}")
+"""Where one server ends a path, or decodes it in a way of its own, and another does not."""
 _BLANK = "".join(map(chr, range(33)))
 
 
@@ -60,10 +63,14 @@ def _climbs(path: str) -> bool:
     https://tomcat.apache.org/security-9.html#Fixed_in_Apache_Tomcat_9.0.31), and how often they decode it.
     """
     for _ in range(MAX_DECODED):
+        path = normalize("NFKC", path)  # IIS takes letters of another width for the plain ones
         parts = re.split(r"[/\\]", path)
-        if any(part.partition(";")[0].strip(_BLANK) in (".", "..") for part in parts):
+        if _ODD.search(path) or any(part.partition(";")[0].strip(_BLANK) in (".", "..") for part in parts):
             return True
-        decoded = unquote(path)
+        try:
+            decoded = unquote(path, errors="strict")
+        except UnicodeDecodeError:  # too long a form of a dot or a slash, perhaps
+            return True
         if decoded == path:
             return False
         path = decoded

@@ -1,12 +1,14 @@
 """The rows S9 to S14 of the fault matrix, as far as a single gateway can show them."""
 
 import hashlib
+import json
 
 import pytest
 
-from tests.support.client import ask, chat, exchange, get, post_bytes
+from tests.support.client import TOOLS, ask, chat, exchange, get, post_bytes
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, raw, stream, text
 
+JSON = {"Content-Type": "application/json"}
 WHOLE = (text("hello"), event(finish="stop"), DONE)
 
 
@@ -155,3 +157,49 @@ async def test_s14_hostile_names_add_few_series(gateway, upstream, client):
         await ask(client, running.url, chat(model=f"model-{number}"))
     after = (await get(client, f"{running.url}/metrics")).body.count(b"\n")
     assert after - before < 200
+
+
+DOUBLED = {
+    "model": '"gpt-4o-mini"',
+    "messages": '[{"role":"user","content":"another"}]',
+    "stream": "true",
+    "stream_options": "{}",
+    "n": "3",
+    "user": '"somebody"',
+    "tools": "[]",
+    "tool_choice": '"none"',
+    "parallel_tool_calls": "false",
+    "functions": "[]",
+    "function_call": '"none"',
+}
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "deepseek-chat", "qwen3-coder"])
+async def test_a_key_that_is_acted_on_may_not_stand_twice(gateway, upstream, client, model):
+    """The gateway would go by the last, and a server that gets the body as it came perhaps by the first."""
+    upstream.script = answer_json(completion())
+    running = await gateway(upstream.url)
+    good = {
+        **chat(model=model, stream=False, n=1, user="u", stream_options=None),
+        "metadata": {"model": {"model": "x"}},
+    }
+    good |= {
+        "tools": TOOLS,
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "functions": None,
+        "function_call": None,
+    }
+    for key, value in DOUBLED.items():
+        escaped = "".join(f"\\u{ord(char):04x}" for char in key)
+        for spelling in (f'"{key}":{value}', f' "{escaped}"\n:\t{value} ', f'"{key}":{json.dumps(good[key])}'):
+            for sent in (json.dumps(good)[:-1] + f",{spelling}}}", f"{{{spelling}," + json.dumps(good)[1:]):
+                async with client.post(f"{running.url}/v1/chat/completions", data=sent, headers=JSON) as response:
+                    error = (await response.json())["error"]
+                assert (response.status, error["code"], error["param"]) == (400, "invalid_request", key)
+    assert not upstream.requests
+    spaced = (
+        json.dumps({**good, "x": 'a "model": 1, "model": 2'}, indent=2)[:-1] + ', "temperature": 1, "temperature": 0}'
+    )
+    async with client.post(f"{running.url}/v1/chat/completions", data=spaced, headers=JSON) as response:
+        assert response.status == 200
