@@ -82,6 +82,10 @@ class StreamExchange:
         self._voices: dict[int, Voice] = {}
         self._slots: deque[Slot] = deque()
         self._held = 0
+        self._events = 0
+        """How many have been read."""
+        self._late_to = 0
+        """Up to which of them lateness has been told."""
         self._mould: Mould | None = None
         self._run_voice: Voice | None = None
         """Whose content the mould casts."""
@@ -106,7 +110,15 @@ class StreamExchange:
             data = data[size:]
         if self.finished and self._done is None and self.facts.failure is None:
             self._out.append(self._decoder.owed(data))
+        if self._slots:
+            self._count_late()
         return self._take()
+
+    def _count_late(self) -> None:
+        """Count what is held although a later event has been read: another one is read before it leaves."""
+        behind = max(self._late_to, self._slots[0].number - 1)
+        self._late_to = max(behind, self._events - 1)
+        self.facts.late_events += self._late_to - behind
 
     def finish(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes: the end of the answer, or what is left of it and the error."""
@@ -218,16 +230,19 @@ class StreamExchange:
             return 0
         events = voice.feed(text) if text else []
         if not self._slots and _is_text(events, text):
+            self._events += len(contents)
             self._out.append(data)
             return len(data)
         last = self._slots[-1] if self._slots else None
         if not isinstance(last, Run) or last.mould is not self._mould:
             last = Run(self._mould, voice)
+            last.number = self._events + 1
             self._slots.append(last)
         if not last.left and text:
             voice.waiting.append(last)
         before = last.size
         last.extend(contents, len(text))
+        self._events += len(contents)
         self._held += last.size - before
         self._apply(voice, events, last)
         self._flush()
@@ -248,6 +263,7 @@ class StreamExchange:
                 return
 
     def _event(self, raw: bytes, data: bytes) -> None:
+        self._events += 1
         try:
             chunk = decode_chunk(data)
         except BadChunk as error:
@@ -318,6 +334,7 @@ class StreamExchange:
         slot = Slot(raw, data, voice, len(text) if voice.listens else 0)
         slot.opens = opens
         voice.spoken = voice.spoken or opens
+        slot.number = self._events
         self._slots.append(slot)
         self._held += len(raw)
         if slot.left:
@@ -523,6 +540,7 @@ class StreamExchange:
         """A slot of our own, for what has no upstream event any more."""
         slot = Slot(b"", self._seen, voice)
         slot.changed = True
+        slot.number = self._events
         self._slots.append(slot)
         return slot
 
@@ -571,6 +589,7 @@ class StreamExchange:
 
     def _push(self, slot: Slot) -> None:
         if self._slots:
+            slot.number = self._events
             self._slots.append(slot)
             self._held += slot.size
         else:

@@ -54,6 +54,8 @@ class Facts:
     """The calls of this answer are those of a second one."""
     completion_id: str | None = None
     held_bytes_max: int = 0
+    late_events: int = 0
+    """Events of a stream that left only after two or more later ones had been read."""
     finish_reasons: dict[int, str] = field(factory=dict)
     usage: dict[str, int] = field(factory=dict)
     read: bool = False

@@ -38,7 +38,20 @@ _UNSAFE = re.compile(rb'["\x00-\x1f]')
 class Slot:
     """One upstream event: how much of its content is undecided, and what is to go out in its place."""
 
-    __slots__ = ("_data", "_event", "_parts", "_raw", "changed", "finish", "left", "moves", "opens", "voice", "waits")
+    __slots__ = (
+        "_data",
+        "_event",
+        "_parts",
+        "_raw",
+        "changed",
+        "finish",
+        "left",
+        "moves",
+        "number",
+        "opens",
+        "voice",
+        "waits",
+    )
 
     def __init__(self, raw: bytes, data: bytes, voice: "Voice | None" = None, left: int = 0) -> None:
         self.voice = voice
@@ -50,6 +63,8 @@ class Slot:
         """The event is the choice's first with a role, and nothing else tells it."""
         self.waits = False
         """It is not known yet how the event goes out, though its text is decided."""
+        self.number = 0
+        """Which of the answer's events it is; of a run, the first that has not left."""
         self.moves = False
         """It waits with calls that go out behind those of the text."""
         self._raw = raw
@@ -278,6 +293,7 @@ class Run(Slot):
         told = "".join(self._parts)  # type: ignore[arg-type]
         self._parts = [told[len(told) - self._decided :]] if self._decided else []
         out = self._events(begun, self._first, first)
+        self.number += first - self._first
         self._first = first
         if self._start > len(self._contents) // 2:
             del self._contents[: self._start]

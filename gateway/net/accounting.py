@@ -194,6 +194,8 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
     if turn.stream:
         telemetry.observe("toolgate_stream_held_bytes", {"family": strategy}, facts.held_bytes_max)
         telemetry.observe("toolgate_hold_seconds", {}, turn.longest_hold_s)
+    if facts.late_events:
+        telemetry.count("toolgate_stream_late_events_total", {"strategy": strategy}, facts.late_events)
     for verdict in facts.overheard:
         telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
     if copies := facts.dropped["duplicate"]:

@@ -112,6 +112,12 @@ CATALOGUE: tuple[Metric, ...] = (
     _histogram("toolgate_stream_gap_seconds", _FIRST_TOKEN, "Longest silence of a stream.", "arm"),
     _histogram("toolgate_stream_held_bytes", _BYTES, "Most bytes of a stream withheld while undecided.", "family"),
     _counter(
+        "toolgate_stream_late_events_total",
+        "Events of streams that left only after two or more later ones had been read.",
+        "strategy",
+        zero=tuple((strategy,) for strategy in _STRATEGIES),
+    ),
+    _counter(
         "toolgate_stream_ends_total",
         "Streams ended, by reason.",
         "reason",

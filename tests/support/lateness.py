@@ -116,6 +116,7 @@ def waits(how: Prepared, parts: Sequence[str]) -> list[int]:
     sent += exchange.finish()
     assert sent == b"".join(events)
     assert len(waited) == len(events)
+    assert exchange.facts.late_events == sum(each >= 2 for each in waited)
     return waited
 
 
