@@ -47,6 +47,8 @@ _COSTS = {
     "value_closed_by_call": 12,
     "document_closed_by_next": 12,
     "value_closed_by_next": 5,
+    "value_closed_by_end": 5,
+    "closer_foreign": 5,
     "in_line_of_words": 5,
     "sole_words": 5,
     "unknown_argument": 3,

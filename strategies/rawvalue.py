@@ -4,8 +4,9 @@ Grammar of an end: the parameter's closer `C` counts only when, after white spac
 closer `K` follows, or the answer ends there; any other `C` is content. A body parameter may hold whole documents, so
 
 * inside a nested call (an opener directly followed by a parameter opener) `C` and `K` belong to that call;
-* `C K` followed by more text is only provisional: the rest of the answer is searched for stray closers, and when the
-  last `C K` leaves none behind it, that one is the end;
+* `C K` followed by more text is only provisional: the rest of the answer is searched for stray closers, and where
+  another `C K` follows words there is no telling which is the end;
+* closers that stand together in any other way are damaged: what they come to is said in `strategies.closers`;
 * a missing `C` is looked for last, or where another call opens behind a `K` that no opener in the value has.
 
 Each of these readings is a pass of its own over the text, asked for by `Reject(again=True)`; there are at most four.
@@ -14,23 +15,38 @@ Bounds: work is linear per pass; in `incremental` mode a value flows as soon as 
 
 import re
 from collections.abc import Callable
-from typing import Literal, Protocol
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
+from strategies.closers import (
+    CLOSERS,
+    Elements,
+    Kind,
+    Markup,
+    call_follows,
+    closed_by,
+    ends_here,
+    ends_with_token,
+    opens_call,
+    read_run,
+    settle,
+    text_follows,
+)
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments
 from strategies.jsonish import dumps
 from strategies.pieces import Pieces
 
 __all__ = [
-    "Kind",
-    "Markup",
+    "MEND_OF_END",
     "Sink",
     "Way",
     "decode_entities",
+    "doubt",
+    "last_tag",
     "read_cdata",
     "read_value",
+    "refusal",
     "settle_end",
     "trimmed",
     "unwrap_cdata",
@@ -43,48 +59,6 @@ _PASSED = 8
 """How many calls may stand between an end that has no closer of the call and what shows that it was none."""
 _TORN = 120
 """How near behind a closer a call opens that shows the closer to be the value's, whatever is left between the two."""
-_BETWEEN = 6
-"""How many closers and openers of sections may stand between one call and the next."""
-_TYPE = "function"
-"""What some write before the token behind which a call opens."""
-
-Kind = Literal[
-    "close",
-    "loose",
-    "param",
-    "call_close",
-    "call_open",
-    "next_call",
-    "section_open",
-    "section_close",
-    "stray_close",
-    "noise",
-    "other",
-]
-"""`next_call` opens another tool's call: it does not nest, but behind a call's end it begins what comes next.
-`stray_close` ends the call in its closer's place, but only behind a value that is closed."""
-
-
-class Markup(Protocol):
-    """What the tags of one dialect mean while a value of one call is read."""
-
-    stub: str
-    """A closer of the value that counts although it lacks its `>`; empty where there is none."""
-    distinct: bool
-    """No document holds the tags by chance, and all parameters share one closer: a call or section that opens behind
-    it makes it structural, and behind the opener of the next parameter it is that one's."""
-    ends: tuple[str, ...]
-    """Closers of which the answer's last characters may be a part."""
-    name_run: re.Pattern[str] | None
-    """What stands between a call's opener and its first parameter, where the name is no part of the opener."""
-
-    def kind(self, tag: str, key: str) -> tuple[Kind, str]:
-        """The meaning of a tag inside the value of `key`, and the name it carries."""
-        ...
-
-    def may_follow(self, name: str) -> bool:
-        """Whether a parameter of this name may come next: a property that has no value yet."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -223,7 +197,7 @@ def _trailing(text: str, *, body: bool) -> int:
 def read_value(
     cur: Cursor, markup: Markup, key: str, *, body: bool, way: Way, sink: Sink, nests: bool = False
 ) -> Steps:
-    """Read one value into `sink`; returns how it ended: `closed`, `loose`, `by_call` or `by_next`.
+    """Read one value into `sink`; returns how it ended: `closed`, or what `MEND_OF_END` has a name for.
 
     In a value that is markup and `nests`, an opener like its own has a closer of its own.
 
@@ -238,7 +212,10 @@ def read_value(
         if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
             tag = markup.stub
         kind = value.kind(tag) if tag else "other"
-        if tag and kind in ("close", "loose"):
+        ended = (yield from value.at_run(tag)) if tag and kind in CLOSERS and not value.nested else ""
+        if ended:
+            pass
+        elif tag and kind in ("close", "loose"):
             ended = yield from value.at_closer(tag, kind)
         elif tag and kind == "call_open":
             ended = yield from value.at_call(tag)
@@ -246,8 +223,12 @@ def read_value(
             ended = yield from value.at_end_of_call(tag, kind)
         else:
             ended = ""
-        if ended:
+        if ended and ended != "content":
+            if ends_with_token(sink.raw) or (ended in MENDED and not sink.raw.strip()):
+                yield from doubt(cur)
             return ended
+        if tag:
+            value.see(tag, kind)
         size = len(tag) if tag and kind != "other" else 1
         sink(cur.text[cur.pos : cur.pos + size])
         cur.pos += size
@@ -281,10 +262,40 @@ class _Value:
     _torn: bool = False
     """A call opens so near behind a closer that the closer was the value's."""
     _closed_at: int = -_TORN
+    _name: str = ""
+    """What the last tag carries."""
+    _elements: Elements = field(init=False)
+    _follows: str = ""
+    """What stands behind the last run of closers."""
+
+    def __attrs_post_init__(self) -> None:
+        self._elements = Elements(self.key, self.markup.counts)
+
+    def see(self, tag: str, kind: Kind) -> None:
+        """A tag that is part of the value."""
+        opens = kind in ("call_open", "section_open", "next_call")
+        opens = opens or (kind == "param" and self.markup.declares(self._name))
+        self._elements.see(tag, is_opener=opens)
+
+    def at_run(self, tag: str) -> Steps:
+        """Closers that stand together: what they come to where one is damaged, nothing where none is."""
+        run = yield from read_run(self.cur, self.markup, self.key, tag)
+        self._follows = run.follows
+        found = settle(run, self._elements, tag)
+        if found is None:
+            return ""
+        how, end = found
+        if how == "doubt":
+            yield from doubt(self.cur)
+        if how != "content":
+            self.cur.back(end)
+        elif run.kinds[0] == "close":
+            self._seen_close, self._closed_at = True, self.cur.offset
+        return how
 
     def kind(self, tag: str) -> Kind:
         """What the tag is here: in markup, the tags of openers inside it are none."""
-        kind = self.markup.kind(tag, self.key)[0]
+        kind, self._name = self.markup.kind(tag, self.key)
         if not self.nests:
             return kind
         if tag == f"<{self.key}>":
@@ -301,7 +312,7 @@ class _Value:
 
     def at_closer(self, tag: str, kind: Kind) -> Steps:
         """The value's own closer, or one like it: its end if the call goes on or ends behind it."""
-        end = yield from _closed(self.cur, self.markup, self.key, tag, body=self.body)
+        end = yield from closed_by(self.cur, self.markup, self.key, tag, body=self.body)
         if kind == "loose" and end == "end":
             end = None
         if end is not None and self._next_opened and not self.nested:
@@ -315,21 +326,24 @@ class _Value:
         elif end == "call_close" and self.body and self._skipped < self.way.skip:
             self._skipped += 1
         elif end is not None and not (end == "param" and self.nested):
+            if self._seen_nested and self.way.flat and self.way.lenient:
+                yield from doubt(self.cur)
             self.cur.pos += len(tag)
             return "closed" if kind == "close" else "loose"
         return ""
 
     def at_call(self, tag: str) -> Steps:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""
-        opens = yield from _opens_call(self.cur, self.markup, self.key, tag)
+        opens = yield from opens_call(self.cur, self.markup, self.key, tag)
         if opens and not self.way.flat:
             if not self.body:
-                raise Reject("opener inside a value", attempted=True)
+                yield from doubt(self.cur)
             self.nested += 1
             self._seen_nested = True
             self._torn = self._torn or self.cur.offset - self._closed_at < _TORN
             self.sink.pause()
             return ""
+        self._seen_nested = self._seen_nested or opens
         if opens and (self._seen_close or self._seen_call_close):
             raise Reject("another call inside a value", attempted=True, inside=self.body)
         self._owed += 1
@@ -338,43 +352,103 @@ class _Value:
     def at_end_of_call(self, tag: str, kind: Kind) -> Steps:
         """What ends the call or opens the next parameter, with no closer before it."""
         if kind == "param":
-            return self._at_parameter(tag)
-        if kind == "stray_close" and (yield from _text_follows(self.cur, tag)):
+            return (yield from self._at_parameter(tag))
+        if kind == "stray_close" and (yield from text_follows(self.cur, tag)):
             return ""
         if kind not in ("call_close", "section_close", "stray_close"):
             return ""
         self._seen_call_close = True
         if self.way.lenient:
-            return "by_call"
+            known = self._follows == "end" or (
+                self._follows == "call" and (yield from call_follows(self.cur, self.markup, self.key, tag))
+            )
+            yield from self._certain(known=known)
+            return "by_end" if self.markup.distinct else "by_call"
         if kind == "call_close" and self._owed:
             self._owed -= 1
         elif kind == "call_close":
-            is_end = _call_follows if self.body else _ends_here
+            is_end = call_follows if self.body else ends_here
             if (yield from is_end(self.cur, self.markup, self.key, tag)):
                 raise self._not_closed(flat=self.way.flat)
         return ""
 
-    def _at_parameter(self, tag: str) -> str:
-        if not self.markup.may_follow(self.markup.kind(tag, self.key)[1]):
+    def _certain(self, *, known: bool = True) -> Steps:
+        """A value without its closer is certain only where it has no opener, and no other closer at its end."""
+        if not known or self._seen_close or self._elements.holds_opener or _ends_with_closer(self.sink.raw):
+            yield from doubt(self.cur)
+
+    def _at_parameter(self, tag: str) -> Steps:
+        if not self.markup.may_follow(self._name):
             return ""
         if not self.way.lenient:
             self._next_opened = self.markup.distinct
             return ""
         if not self.body and "</" in self.sink.raw:
-            raise Reject("value not closed", attempted=True)
+            yield from doubt(self.cur)
+        yield from self._certain()
         return "by_next"
 
     def unclosed(self) -> Reject:
         """The answer ended inside the value: which other way may still find its end."""
         if not self.cur.cut and self._seen_nested and not self.way.flat and not self._torn:
             return Reject("value not closed", again=True, hint=Way(flat=True, skip=self.way.skip), attempted=True)
-        if not self.cur.cut and not self.way.lenient and self._seen_call_close:
+        if not self.cur.cut and not self.way.lenient and self._seen_call_close and not self._seen_close:
             return self._not_closed(flat=not self._torn)
-        return Reject("value not closed", attempted=True, inside=self.body)
+        return Reject("value not closed", attempted=True, inside=True)
 
     def _not_closed(self, *, flat: bool) -> Reject:
         """To be read again as a value whose closer is missing."""
         return Reject("value not closed", again=True, hint=Way(flat=flat, lenient=True), attempted=True)
+
+
+MEND_OF_END = {
+    "by_call": "value_closed_by_call",
+    "by_end": "value_closed_by_end",
+    "by_next": "value_closed_by_next",
+    "loose": "value_closer_wrong",
+    "repeated": "closer_repeated",
+    "foreign": "closer_foreign",
+    "swapped": "closer_foreign",
+}
+"""What it took to end a value."""
+MENDED = MEND_OF_END.keys() - {"loose"}
+"""Where a closer is damaged: a value that is nothing but closers is in doubt."""
+_LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
+
+
+def _ends_with_closer(text: str) -> bool:
+    """Whether the last tag closes what the text did not open."""
+    found = _LAST_TAG.search(text.rstrip()[-140:])
+    return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
+
+
+def last_tag(text: str) -> str:
+    """The tag that a text ends with, if it does."""
+    end = text[-200:].rstrip()
+    return end[end.rfind("<") :] if end.endswith(">") and "<" in end else ""
+
+
+def doubt(cur: Cursor) -> Steps:
+    """There is no telling where a value ends: no call, and what follows may be part of it."""
+    while (yield from cur.until("<", _ignore)):
+        cur.pos += 1
+    raise Reject("value not closed for certain", attempted=True, inside=True)
+
+
+def _holds_markup(markup: Markup) -> bool:
+    """Whether a value of the call has what may look like a call by itself."""
+    return any("<" in text for given in markup.texts.values() for text in given)
+
+
+def refusal(cur: Cursor, markup: Markup, reason: str) -> Steps:
+    """Why a call does not end well; where its values hold markup, none of what follows may be a call."""
+    if _holds_markup(markup):
+        yield from doubt(cur)
+    return Reject(reason, attempted=True)
+
+
+def _ignore(_text: str) -> None:
+    """What is read only to get behind it."""
 
 
 def _begins_markup(cur: Cursor) -> Steps:
@@ -385,106 +459,6 @@ def _begins_markup(cur: Cursor) -> Steps:
     cur.back(start)
     cur.anchor = None
     return begins
-
-
-def _closed(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) -> Steps:
-    """What follows a closer, if it makes the closer structural: `param`, `call_close` or `end`."""
-    cur.anchor = start = cur.offset
-    cur.pos += len(tag)
-    found: str | None = None
-    after = yield from _next_tag(cur, markup, key)
-    if (yield from cur.at_stub(markup.ends)):
-        found = "end" if not cur.cut else None
-    elif after:
-        kind, name = markup.kind(after, key)
-        if kind in ("call_close", "section_close", "stray_close"):
-            found = "call_close"
-        elif kind == "param" and markup.may_follow(name):
-            found = "param"
-        elif kind in ("call_open", "section_open") and markup.distinct:
-            found = "call_close"
-        elif not body and kind in ("param", "call_open", "next_call"):
-            found = "param"
-    cur.back(start)
-    cur.anchor = None
-    return found
-
-
-def _next_tag(cur: Cursor, markup: Markup, key: str) -> Steps:
-    """The tag that stands behind white space and stray markup, not consumed; None where text follows."""
-    while True:
-        yield from cur.ws()
-        if (yield from cur.peek(1)) != "<":
-            return None
-        tag = yield from cur.tag()
-        if tag is None or markup.kind(tag, key)[0] != "noise":
-            return tag
-        cur.pos += len(tag)
-
-
-def _text_follows(cur: Cursor, tag: str) -> Steps:
-    """Whether words stand behind a tag, and no other tag or the end."""
-    cur.anchor = start = cur.offset
-    cur.pos += len(tag)
-    yield from cur.ws()
-    following = yield from cur.peek(1)
-    cur.back(start)
-    cur.anchor = None
-    return following not in ("", "<")
-
-
-def _ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
-    """Whether the call's closer inside a short value is its end: the value's own closer does not follow."""
-    cur.anchor = start = cur.offset
-    cur.pos += len(tag)
-    yield from cur.ws()
-    after = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
-    cur.back(start)
-    cur.anchor = None
-    return after is None or markup.kind(after, key)[0] != "close"
-
-
-def _call_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
-    """Whether another call opens right behind a call's closer: no value holds that, so its own closer is missing."""
-    cur.anchor = start = cur.offset
-    opens = False
-    for _ in range(_BETWEEN):
-        cur.pos += len(tag)
-        yield from cur.ws()
-        yield from cur.lit(_TYPE)
-        tag = yield from _next_tag(cur, markup, key)
-        kind = markup.kind(tag, key)[0] if tag else "other"
-        if kind in ("call_open", "next_call"):
-            cur.pos += len(tag)
-            opens = yield from _parameter_follows(cur, markup, key)
-        if kind not in ("call_close", "section_close", "section_open", "stray_close"):
-            break
-    cur.back(start)
-    cur.anchor = None
-    return opens
-
-
-def _opens_call(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
-    """Whether a call opener is directly followed by a parameter opener."""
-    cur.anchor = start = cur.offset
-    cur.pos += len(tag)
-    opens = yield from _parameter_follows(cur, markup, key)
-    cur.back(start)
-    cur.anchor = None
-    return opens
-
-
-def _parameter_follows(cur: Cursor, markup: Markup, key: str) -> Steps:
-    """Whether a parameter opens behind a call's opener, or its name and the closer follow."""
-    yield from cur.ws()
-    kinds = ["param"]
-    if markup.name_run is not None and (yield from cur.match(markup.name_run, 64)):
-        kinds.append("call_close")
-        yield from cur.ws()
-    if (yield from cur.peek(1)) != "<":
-        return False
-    after = yield from cur.tag()
-    return after is not None and markup.kind(after, key)[0] in kinds
 
 
 def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, closed: bool = True) -> Steps:
@@ -500,7 +474,7 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, 
     cur.floor = cur.offset
     tail = _Tail()
     ends = nested = passed = 0
-    stray = False
+    stray = words = goes_on = False
     yield from cur.ws()
     cur.is_last = yield from cur.at_end()
     while True:
@@ -508,7 +482,7 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, 
             break
         tag = yield from cur.tag()
         kind = markup.kind(tag, key)[0] if tag else "other"
-        if kind in ("call_open", "next_call") and (yield from _opens_call(cur, markup, key, tag)):
+        if kind in ("call_open", "next_call") and (yield from opens_call(cur, markup, key, tag)):
             passed += 1
             is_next = tail.at_line_start if closed else passed > _PASSED
             if is_next and (markup.distinct or not ends):
@@ -517,14 +491,15 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, 
         elif kind == "section_open" and closed and tail.is_blank:
             break
         elif kind in ("close", "loose"):
-            found = yield from _closed(cur, markup, key, tag, body=True)
+            found = yield from closed_by(cur, markup, key, tag, body=True)
             if lacks and not nested and kind == "close" and found == "param":
-                ends, stray = ends + 1, False
+                ends, stray, words, goes_on = ends + 1, False, True, True
                 break
             if found in ("call_close", "end"):
                 if closed and nested == 1:
                     break
                 ends += not nested
+                words = words or tail.words
                 stray = stray and nested > 0
                 nested = max(0, nested - 1)
                 yield from _skip_closers(cur, markup, key, tag)
@@ -534,9 +509,11 @@ def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, 
             stray = True
         size = len(tag) if tag else 1
         if kind not in ("section_open", "section_close", "noise") or not tail.at_line_start:
-            tail(cur.text[cur.pos : cur.pos + size])
+            tail.tag(cur.text[cur.pos : cur.pos + size], is_closer=kind in CLOSERS)
         cur.pos += size
-    if ends and not stray:
+    if (way.flat and (ends or stray)) or (ends and not stray and words and closed and not goes_on):
+        yield from doubt(cur)
+    if ends and not stray and words:
         raise Reject("closer inside the value", again=True, hint=Way(skip=ends, flat=way.flat), attempted=True)
 
 
@@ -550,12 +527,22 @@ def _skip_closers(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
 
 
 class _Tail:
-    """Remembers whether the text seen last ended a line, and whether any was more than white space."""
+    """Remembers whether the text seen last ended a line, and whether any was more than white space, or words."""
 
     def __init__(self) -> None:
         self.at_line_start = self.is_blank = True
+        self.words = False
 
     def __call__(self, text: str) -> None:
+        self.words = self.words or not text.isspace()
+        self._see(text)
+
+    def tag(self, text: str, *, is_closer: bool) -> None:
+        """A tag that means nothing here."""
+        self.words = self.words or not is_closer
+        self._see(text)
+
+    def _see(self, text: str) -> None:
         self.is_blank = self.is_blank and not text.strip()
         line = text.rsplit("\n", 1)
         self.at_line_start = not line[-1].strip() and (len(line) > 1 or self.at_line_start)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from gateway.core.tools import Tool
+from strategies.closers import END_IN_TEXT, ends_with_token
 from strategies.documentation import json_lines, tool_document
 from strategies.names import resolve_parameter
 from strategies.prompts import shielded
@@ -39,6 +40,7 @@ _TAG_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
 _NOT_IN_TAG = re.compile(r"[^A-Za-z0-9_.:-]")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos);")
 _ANY_TAG = re.compile(r"</?([A-Za-z_][A-Za-z0-9_.:-]*)")
+_STRAY = re.compile(r"</(?:tools?|action|xml)>")
 _MARKUP_IN_JSON = re.compile(r"<(?=[A-Za-z_/!])|&(?=(?:lt|gt|amp|quot|apos);)")
 _BRACKET_LABEL = re.compile("^\\[(\u200b*Tool Result: )", re.MULTILINE)
 _PLAIN_LABEL = re.compile("^Tool(\u200b* Result from )", re.MULTILINE)
@@ -237,6 +239,8 @@ def _stands_bare(text: str, is_body: bool, names: Set[str], schema: ToolSchema) 
             return False
     if not is_body and "</" in text:
         return False  # short values are also closed by tags that only resemble their own
+    if END_IN_TEXT.search(text) or _STRAY.search(text) or ends_with_token(text):
+        return False
     if is_body and (text.endswith("\r") or (text.lstrip().startswith("```") and "\n" in text)):
         return False
     has_angle = "<" in text or ">" in text

@@ -13,6 +13,7 @@ from collections.abc import Generator
 
 from attrs import evolve
 
+from strategies.closers import CALL_END, PARAMETER_END
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.json_bodies import json_arguments
@@ -29,7 +30,7 @@ from strategies.dialects.parameter_calls import (
 from strategies.jsonish import JsonFault, loads_strict
 from strategies.names import resolve_parameter
 from strategies.parameter_renderer import ParameterRenderer
-from strategies.rawvalue import Way
+from strategies.rawvalue import Way, doubt
 
 __all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
 
@@ -95,6 +96,7 @@ def read_pairs(
     call.name_run = _NAME_RUN
     if call.tool is None and not prompted:
         raise Reject("unknown tool")
+    call.in_lines = (yield from cur.ws()) > 0
     yield from _gap(cur)
     if (yield from cur.peek(1)) == "{":
         yield from json_arguments(cur, call, FORM.closer, opening.hint)
@@ -133,7 +135,9 @@ def _named(cur: Cursor, context: Context, name: str) -> Steps:
 
 def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) -> Steps:
     """All pairs; `key` is the first one's, if it is already read."""
-    yield from _skip(cur, _SEPARATOR)
+    yield from _skip(cur, _SEPARATOR, spaces=False)
+    call.in_lines = (yield from cur.ws()) > 0 or call.in_lines
+    yield from _gap(cur)
     if not key and (yield from _skip(cur, _VALUE_CLOSE)):
         call.mends.append("stray_closer")
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
@@ -148,8 +152,7 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
         if opened > 1:
             call.mends.append("doubled_tag")
         key = key or (yield from _key(cur))
-        if (yield from _skip(cur, _KEY_CLOSE)) > 1:
-            call.mends.append("doubled_tag")
+        yield from _end_key(cur, call, key)
         yield from _pair(cur, call, key, way, arguments)
         key = ""
         yield from cur.ws()
@@ -160,6 +163,31 @@ def _key(cur: Cursor) -> Steps:
     if not key or (yield from cur.peek(1)) not in ("<", "\r", "\n"):
         raise Reject("no key", attempted=True)
     return key
+
+
+def _end_key(cur: Cursor, call: Call, key: str) -> Steps:
+    """The key's closer, which may be doubled, missing or of another kind where the value opens behind it."""
+    own = others = 0
+    while True:
+        yield from _gap(cur)
+        tag = ((yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None) or ""
+        if _KEY_CLOSE.match(tag):
+            own += 1
+        elif _is_closer(tag) or tag == f"</{key}>":
+            others += 1
+        else:
+            break
+        cur.pos += len(tag)
+    if not _VALUE_OPEN.match(tag) and (own != 1 or others):
+        yield from doubt(cur)
+    if others:
+        call.mends.append("closer_foreign")
+    elif own != 1:
+        call.mends.append("doubled_tag" if own else "key_tag")
+
+
+def _is_closer(tag: str) -> bool:
+    return any(end.match(tag) for end in (PARAMETER_END, CALL_END, _VALUE_CLOSE, FORM.call_close, FORM.section_close))
 
 
 def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments) -> Steps:
@@ -174,6 +202,8 @@ def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments)
     key, mends = resolve_parameter(written, call.schema, call.texts)
     call.mends += mends
     yield from read_parameter(cur, call, key, "", way, arguments, shown=not mends)
+    if opened != 1 and any("<arg_value" in text for text in call.texts.get(key, ())):
+        yield from doubt(cur)
 
 
 def _parse_bare(

@@ -18,11 +18,12 @@ from typing import Any
 from attrs import define, field
 
 from gateway.core.tools import Tool
+from strategies.closers import ends_with_closer
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.json_renderer import family_section, json_text, reads_back
 from strategies.prompts import shielded
-from strategies.rawvalue import Sink
+from strategies.rawvalue import Sink, doubt
 from strategies.rendering import CannotExpress
 from strategies.schema import ToolSchema, Value
 
@@ -37,6 +38,7 @@ _LOOK_AHEAD = 160
 _CALL_OPENS = re.compile(r"<\|open\|>\s*+call\s++tool=")
 _CALL_CLOSES = re.compile(r"<\|close\|>\s*+call\s*+<\|sep\|>")
 _CALL_ENDS = re.compile(_CALL_CLOSES.pattern + r"\s*+(?:<\|open\|>\s*+call\s|<\|close\|>\s*+tools\b|\Z)")
+_SECTION_TAG = re.compile(r"<\|(open|close)\|>\s*+tools\s*+<\|sep\|>")
 _ARGUMENT_OPENS = re.compile(r'<\|open\|>\s*+argument\s++key="([^"\n]{1,128})"')
 
 
@@ -145,12 +147,14 @@ def _call(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     while True:
         yield from cur.ws()
         if (yield from _closes(cur, "call")):
+            if (yield from _goes_on(cur)):
+                yield from doubt(cur)
             return call
         if (yield from cur.at_end()) and call.values and not cur.cut:
             call.mends.append("call_closer_missing")
             return call
         if (yield from _opens(cur)) != "argument":
-            raise Reject("call not closed", attempted=True)
+            yield from doubt(cur)
         yield from _argument(cur, call, arguments)
 
 
@@ -165,21 +169,61 @@ def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
     kept = key in call.schema.from_json({key: ""}).arguments
     flows = prop.flows and kept and (kind == "string" or key in call.schema.properties)
     sink = Sink(arguments, key, body=False, flows=flows, trim=False, entities=False)
-    nested = 0
+    nested = sections = 0
     while True:
         if not (yield from cur.until_match(_TAG, len(_CLOSE) - 1, sink)):
-            raise Reject("value not closed", attempted=True)
+            raise Reject("value not closed", attempted=True, inside=True)
         token = yield from cur.peek(len(_CLOSE))
-        if token == _CLOSE and not nested and (yield from _ends_value(cur)):
-            break
+        section = _SECTION_TAG.match((yield from cur.peek(_LOOK_AHEAD))) if not nested else None
+        if section and (section.group(1) == "open" or sections):
+            sections += 1 if section.group(1) == "open" else -1
+        elif token == _CLOSE and not nested:
+            end = yield from _end_of(cur)
+            if end == "closed":
+                break
+            if end == "doubt":
+                yield from doubt(cur)
         nested += yield from _nesting(cur, call, nested)
         token = _OPEN if token.startswith(_OPEN) else _CLOSE
         sink(token)
         cur.pos += len(token)
     yield from _closes(cur, "argument")
+    while (yield from _closes(cur, "argument")):
+        call.mends.append("closer_repeated")
+        yield from cur.ws()
+    text = sink.raw
+    strays = ends_with_closer(text, key) and not text.rstrip().endswith(_SEPARATOR)
+    if strays or (call.mends[-1:] == ["closer_repeated"] and _OPEN in text):
+        yield from doubt(cur)
     if kept:
-        call.values[key] = _value(call, key, sink.raw, kind)
+        call.values[key] = _value(call, key, text, kind)
         sink.close(call.values[key])
+
+
+def _goes_on(cur: Cursor) -> Steps:
+    """Whether another argument stands behind what seemed to be the call's closer."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    kind = yield from _opens(cur)
+    cur.back(start)
+    cur.anchor = None
+    return kind == "argument"
+
+
+def _end_of(cur: Cursor) -> Steps:
+    """What a closing tag in a value comes to: `closed`, `doubt` where only more markup follows, or it is text."""
+    if (yield from _ends_value(cur)):
+        return "closed"
+    cur.anchor = start = cur.offset
+    cur.pos += len(_CLOSE)
+    yield from cur.ws()
+    yield from cur.match(_WORD, 16)
+    is_tag = yield from _separated(cur)
+    yield from cur.ws()
+    follows = yield from cur.peek(2)
+    cur.back(start)
+    cur.anchor = None
+    return "doubt" if is_tag and follows in ("", "<|", "</") else ""
 
 
 def _nesting(cur: Cursor, call: _Call, nested: int) -> Steps:
@@ -192,7 +236,7 @@ def _nesting(cur: Cursor, call: _Call, nested: int) -> Steps:
     argument = _ARGUMENT_OPENS.match(ahead)
     key = _unescaped(argument.group(1)) if argument else None
     if _CALL_ENDS.match(ahead) or (key in call.schema.properties and key not in call.arguments_seen):
-        raise Reject("value not closed", attempted=True)
+        yield from doubt(cur)
     return 0
 
 
@@ -210,7 +254,7 @@ def _ends_value(cur: Cursor) -> Steps:
             yield from cur.ws()
             ends = yield from cur.starts("argument")
         else:
-            ends = (yield from cur.lit(_CLOSE)) and (yield from _word_is_call(cur))
+            ends = (yield from cur.lit(_CLOSE)) and (yield from _word_follows(cur))
     cur.back(start)
     cur.anchor = None
     return ends
@@ -221,9 +265,10 @@ def _separated(cur: Cursor) -> Steps:
     return (yield from cur.lit(_SEPARATOR))
 
 
-def _word_is_call(cur: Cursor) -> Steps:
+def _word_follows(cur: Cursor) -> Steps:
+    """Whether the call's closer stands here, or the argument's own once more."""
     yield from cur.ws()
-    return (yield from cur.starts("call"))
+    return (yield from cur.starts("call")) or (yield from cur.starts("argument"))
 
 
 def _value(call: _Call, key: str, raw: str, kind: str) -> Any:
@@ -278,7 +323,7 @@ class _Writer:
             text = value if isinstance(value, str) else json_text(value)
             if not key or "\n" in key or _SEPARATOR in key:
                 return "a key cannot be written"
-            if _VALUE_END.search(text) or text.endswith(_PREFIXES):
+            if _VALUE_END.search(text) or text.endswith(_PREFIXES) or ends_with_closer(text, key):
                 return f"`{key}` holds the tokens that would end it"
             if json_text(_read(schema, key, text, _type(value)).value) != json_text(value):
                 return f"`{key}` would be read as another type"

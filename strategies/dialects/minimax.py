@@ -13,6 +13,7 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+from strategies.closers import ends_with_closer
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.invoke import INVOKE, invoke_open, invoke_param, read_invoke
@@ -21,7 +22,7 @@ from strategies.json_renderer import JsonRenderer, json_text
 from strategies.names import resolve_parameter
 from strategies.parameter_renderer import ParameterRenderer
 from strategies.payload import marked_json
-from strategies.rawvalue import Sink
+from strategies.rawvalue import Sink, doubt
 from strategies.schema_document import Prop
 from strategies.schema_values import read_text
 
@@ -80,7 +81,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         call.mends.append("call_closer_missing")
         return False
     if not (yield from cur.lit(_MARK)):
-        raise Reject("text between parameters", attempted=True)
+        yield from doubt(cur)
     match = yield from _tag(cur)
     if match is None:
         yield from _unopened(cur, call, arguments)
@@ -91,7 +92,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         if written == "tool_call":
             call.mends.append("call_closer_missing")
         elif written != "invoke":
-            raise Reject("not closed", attempted=True)
+            yield from doubt(cur)
         return False
     key, mends = resolve_parameter(written, call.schema, call.texts)
     call.mends += mends
@@ -100,6 +101,10 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     flows = prop.flows and not mends and not is_prototype and key not in call.texts
     sink = Sink(arguments, key, body=True, flows=flows, trim=False, entities=False)
     node = yield from _node(cur, written, sink, 0)
+    while (yield from cur.lit(f"{_MARK}</{written}>")):
+        call.mends.append("closer_repeated")
+    if isinstance(node, str) and ends_with_closer(node, written):
+        yield from doubt(cur)
     if is_prototype:
         call.mends.append("prototype_key")
         return True
@@ -130,7 +135,7 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
     children: list[tuple[str, Node]] = []
     while True:
         if not (yield from cur.until(_MARK, take)):
-            raise Reject("value not closed", attempted=True)
+            raise Reject("value not closed", attempted=True, inside=True)
         cur.pos += len(_MARK)
         match = yield from _tag(cur)
         if match is None:
@@ -143,10 +148,10 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
         elif tag == name:
             break
         else:
-            raise Reject("closed by another tag", attempted=True)
+            yield from doubt(cur)
     text = "".join(pieces)
     if children and text.strip():
-        raise Reject("text between values", attempted=True)
+        yield from doubt(cur)
     return children or text
 
 
@@ -154,14 +159,14 @@ def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     """A value whose opener is missing: the closer behind it has the name."""
     pieces: list[str] = []
     if call.texts or not (yield from cur.until(_MARK, pieces.append)):
-        raise Reject("value not closed", attempted=True)
+        yield from doubt(cur)
     cur.pos += len(_MARK)
     match = yield from _tag(cur)
     if match is None or not match.group(1) or match.group(2) not in call.schema.properties:
-        raise Reject("value not opened", attempted=True)
+        yield from doubt(cur)
     key, text = match.group(2), "".join(pieces).strip()
     if key in text[: len(key) + 1]:
-        raise Reject("value not opened", attempted=True)
+        yield from doubt(cur)
     cur.pos += len(match.group())
     call.mends.append("value_tag")
     _store(call, key, text, call.schema.prop(key))
@@ -199,6 +204,10 @@ def _skip_section(cur: Cursor) -> Steps:
     cur.anchor = start = cur.offset
     yield from cur.ws()
     if not (yield from cur.lit(f"{_MARK}</tool_call>")):
+        if (yield from cur.starts(_MARK)) and not (yield from cur.starts(f"{_MARK}<tool_call>")):
+            is_next = yield from cur.starts(f"{_MARK}<invoke")
+            if not is_next:
+                yield from doubt(cur)
         cur.back(start)
     cur.anchor = None
 

@@ -14,6 +14,7 @@ from collections.abc import Generator
 
 from attrs import evolve
 
+from strategies.closers import CLOSER_AT_END
 from strategies.cursor import Cursor, Reject
 from strategies.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.dialects.harmony import Header, read_header
@@ -55,7 +56,7 @@ def _parse(
 
 def _may_open(_context: Context, opening: Opening) -> bool:
     before = opening.before.rstrip()
-    return not before or before.endswith(_ENDS) or before.endswith(_BLOCK_END)
+    return not before or before.endswith((*_ENDS, _BLOCK_END)) or CLOSER_AT_END.search(before) is not None
 
 
 MUSE = Dialect(

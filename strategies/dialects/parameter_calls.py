@@ -16,12 +16,25 @@ from typing import Literal
 from attrs import define, field, frozen
 
 from gateway.core.tools import Tool
+from strategies.closers import CALL_END, PARAMETER_END, Kind
 from strategies.cursor import Cursor, Reject, Steps
 from strategies.dialect import Arguments, Context, Draft
 from strategies.dialects.json_bodies import json_arguments
 from strategies.jsonish import dumps
 from strategies.names import resolve_parameter
-from strategies.rawvalue import Kind, Sink, Way, read_cdata, read_value, settle_end, trimmed, unwrap_cdata
+from strategies.rawvalue import (
+    MEND_OF_END,
+    Sink,
+    Way,
+    doubt,
+    last_tag,
+    read_cdata,
+    read_value,
+    refusal,
+    settle_end,
+    trimmed,
+    unwrap_cdata,
+)
 from strategies.schema import ToolSchema, schema_of
 
 __all__ = [
@@ -109,6 +122,12 @@ class Call:
     last_body: str | None = None
     own_tags: bool = False
     """Parameters of this call are written as tags of their own."""
+    in_lines: bool = True
+    """A line break stands behind its opener, so there is one behind each of its closers."""
+    last_tag: str = ""
+    """What its last value ends with, if that is a tag."""
+    is_closed: bool = False
+    """Its closer was read with those of its last value."""
     written: str = ""
     """The tag of the parameter under way, where it is one of its own."""
     stub: str = ""
@@ -128,7 +147,7 @@ class Call:
     def kind(self, tag: str, key: str) -> tuple[Kind, str]:
         form = self.form
         if tag.startswith("</"):
-            return (self._kind_of_closer(tag), key)
+            return (self._kind_of_closer(tag, key), key)
         found = form.param.match(tag)
         if found:
             return "param", self.parameter(group(found, "key"))
@@ -141,7 +160,7 @@ class Call:
             return "param", plain.group(2)
         return ("section_close" if form.section_close.match(tag) else "other"), ""
 
-    def _kind_of_closer(self, tag: str) -> Kind:
+    def _kind_of_closer(self, tag: str, key: str) -> Kind:
         form = self.form
         if self.written:
             if tag == f"</{self.written}>":
@@ -156,7 +175,11 @@ class Call:
             return "stray_close"
         if tag in _NOISE:
             return "noise"
-        return "loose" if tag == form.stub or form.loose.match(tag) else "other"
+        if tag == form.stub or form.loose.match(tag):
+            return "loose"
+        if tag == f"</{key}>" or PARAMETER_END.match(tag):
+            return "foreign"
+        return "stray_close" if CALL_END.match(tag) else "other"
 
     def parameter(self, name: str) -> str:
         """The schema's name of a parameter written as `name`."""
@@ -168,6 +191,12 @@ class Call:
         if name in self.schema.properties:
             return name not in self.texts or "array" in self.schema.prop(name).types
         return not self.schema.properties and name not in self.texts
+
+    def declares(self, name: str) -> bool:
+        return True
+
+    def counts(self, name: str) -> bool:
+        return self.own_tags and name in self.schema.properties
 
     def is_prototype(self, key: str) -> bool:
         """Whether a key that nobody declared would reach into every object of a client in JavaScript."""
@@ -217,7 +246,7 @@ def begin_call(call: Call, arguments: Arguments) -> None:
 def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Generator[Draft | None, None, None]:
     """The call behind its opener: its parameters or JSON body, its closer; yields its draft."""
     way = Way.of(hint)
-    yield from cur.ws()
+    call.in_lines = (yield from cur.ws()) > 0
     first = yield from cur.peek(1)
     if first == "{":
         yield from json_arguments(cur, call, call.form.closer, hint)
@@ -353,12 +382,13 @@ def read_parameter(
     how = "closed" if cdata else (yield from read_value(cur, call, key, body=prop.body, way=way, sink=sink))
     call.last_body = key if prop.body and not cdata else None
     if how != "closed":
-        by_next = "document_closed_by_next" if prop.body else "value_closed_by_next"
-        call.mends.append({"by_call": "value_closed_by_call", "by_next": by_next}.get(how, _LOOSE))
+        call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else MEND_OF_END[how])
+    call.is_closed = how == "swapped"
+    call.last_tag = last_tag(sink.raw)
     inner = unwrap_cdata(sink.raw) if cdata else None
     text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
-    if how == "by_next" and not prop.body:
-        text = trimmed(text.rstrip(), body=True)
+    if how in _UNCLOSED:
+        text = yield from _unclosed(cur, call, text, sink.raw, how, body=prop.body)
     repeated = key in call.texts
     call.store(key, text, call.form.typed(call, tag, key, text))
     if arguments.live and not proto:
@@ -367,7 +397,25 @@ def read_parameter(
         sink.close(call.values[key])
 
 
-_LOOSE = "value_closer_wrong"
+_UNCLOSED = frozenset({"by_next", "by_call", "by_end"})
+
+
+def _unclosed(cur: Cursor, call: Call, text: str, raw: str, how: str, *, body: bool) -> Steps:
+    """A value whose closer is missing: of the white space behind it, what stands around closers is no part of it.
+
+    A document keeps its own line break at the end; with several, or a wrap of line breaks, there is no telling.
+    """
+    edges = call.form.edges
+    if edges == "all" or (body and how == "by_next"):
+        return text
+    if not body:
+        return trimmed(text.rstrip(), body=True)
+    if (edges == "pair" and raw[:1] in ("\n", "\r")) or (edges == "lines" and _BREAKS.search(raw)):
+        yield from doubt(cur)
+    return raw.removesuffix("\n").removesuffix("\r") if edges != "lines" and call.in_lines else text
+
+
+_BREAKS = re.compile(r"\n\r?\n\Z")
 
 
 def _bare(text: str, *, raw: bool) -> str:
@@ -422,31 +470,45 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     """The call's own closer, what stands in its place, or the end of the answer; returns where the call ends."""
     form = call.form
     yield from cur.ws()
+    if call.is_closed:
+        return (yield from _settled(cur, call, way, closed=True))
     if (yield from cur.at_stub(call.ends)):
         if cur.cut:
             raise Reject("cut", attempted=True)
         cur.pos = len(cur.text)
-        call.mends.append("call_closer_missing")
+        yield from _miss_closer(cur, call)
         return None
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     if tag is None:
-        raise Reject("text between parameters", attempted=True)
+        raise (yield from refusal(cur, call, "text between parameters"))
     closed = True
     if form.call_close.match(tag):
         cur.pos += len(tag)
     elif form.section_close.match(tag):
         cur.pos += len(tag)
-        call.mends.append("call_closer_missing")
-    elif form.wrong_close.match(tag):
+        yield from _miss_closer(cur, call)
+    elif form.wrong_close.match(tag) or CALL_END.match(tag):
         cur.pos += len(tag)
         call.mends.append("call_closer_wrong")
     elif form.call.match(tag) or form.section_open.match(tag):
-        call.mends.append("call_closer_missing")
+        yield from _miss_closer(cur, call)
         closed = False
     else:
-        raise Reject("not closed", attempted=True)
-    if closed and form.takes_section:
-        yield from _section_close(cur, form)
+        raise (yield from refusal(cur, call, "not closed"))
+    return (yield from _settled(cur, call, way, closed=closed))
+
+
+def _miss_closer(cur: Cursor, call: Call) -> Steps:
+    """The call's closer is missing; where its last value ends with one, there is no telling which."""
+    if call.form.call_close.match(call.last_tag):
+        yield from doubt(cur)
+    call.mends.append("call_closer_missing")
+
+
+def _settled(cur: Cursor, call: Call, way: Way, *, closed: bool) -> Steps:
+    """Where the call ends, behind its closer."""
+    if closed and call.form.takes_section:
+        yield from _section_close(cur, call.form)
     end = cur.offset
     if call.last_body is None:
         return None

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from gateway.core.tools import Tool
+from strategies.closers import CALL_END, PARAMETER_END, Kind
 from strategies.dialect import Context, Draft
 from strategies.dialects.tag_forms import adapt_forms
 from strategies.names import resolve_parameter
-from strategies.rawvalue import Kind, Sink
+from strategies.rawvalue import Sink
 from strategies.schema import ToolSchema
 
 __all__ = [
@@ -91,6 +92,10 @@ class TagCall:
     container: str = ""
     is_structured: bool = False
     """The parameters stand in `<args>`, to be brought to the schema when all are read."""
+    last_tag: str = ""
+    """What its last value ends with, if that is a tag."""
+    is_closed: bool = False
+    """Its closer was read with those of its last value."""
     sink: Sink | None = None
     """What takes the value under way."""
     end: int | None = None
@@ -117,6 +122,8 @@ class TagCall:
         if tag == f"</{key}>" or (self.by_attribute and tag in PARAMETER_CLOSERS):
             return "close", key
         parts = tag_parts(tag)
+        if parts is None and tag.startswith("</"):
+            return self._closer(tag, "", key)
         if self.is_structured and key == "args":
             return ("call_close", "") if parts and parts[:2] == (True, self.tag) else ("other", "")
         if parts is None:
@@ -138,17 +145,28 @@ class TagCall:
             return "close", key
         if name == self.tag:
             return "call_close", ""
-        if tag in _STRAY_CLOSERS or name == self.container:
+        if tag in _STRAY_CLOSERS or (name and name == self.container):
             return "stray_close", ""
         if tag in NOISE:
             return "noise", ""
-        is_loose = self.sink is not None and self.sink.is_plain and self.is_parameter(name)
-        return ("loose", name) if is_loose else ("other", "")
+        if CALL_END.match(tag):
+            return "stray_close", ""
+        if PARAMETER_END.match(tag) and not self.is_parameter(name):
+            return "foreign", ""
+        if not self.is_parameter(name):
+            return "other", ""
+        return ("loose" if self.sink is not None and self.sink.is_plain else "other_close"), name
 
     def may_follow(self, name: str) -> bool:
         if name in self.schema.properties:
             return name not in self.texts or "array" in self.schema.prop(name).types
         return not self.schema.properties
+
+    def declares(self, name: str) -> bool:
+        return name in self.schema.properties
+
+    def counts(self, name: str) -> bool:
+        return name in self.schema.properties
 
     def next_tool(self, tag: str) -> Tool | None:
         """The tool whose call the tag opens, if it opens no parameter of this one."""
@@ -178,7 +196,7 @@ class TagCall:
         parts = tag_parts(tag)
         if parts and parts[0] and parts[1] == self.tag:
             return True
-        if tag not in _STRAY_CLOSERS:
+        if tag not in _STRAY_CLOSERS and not CALL_END.match(tag):
             return False
         self.mends.append("call_closer_wrong")
         return True

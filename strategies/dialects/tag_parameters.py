@@ -6,11 +6,15 @@ from strategies.dialects.tag_call import NOISE, PARAMETER_CLOSERS, PROTOTYPE_KEY
 from strategies.jsonish import dumps
 from strategies.names import resolve_parameter
 from strategies.rawvalue import (
+    MEND_OF_END,
     Sink,
     Way,
     decode_entities,
+    doubt,
+    last_tag,
     read_cdata,
     read_value,
+    refusal,
     settle_end,
     trimmed,
     unwrap_cdata,
@@ -90,20 +94,15 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
         how = yield from read_value(cur, call, written, body=prop.body, way=way, sink=sink, nests=nests)
     call.last_body = written if prop.body else None
     if how != "closed":
-        call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else _MEND_OF_END[how])
+        call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else MEND_OF_END[how])
+    call.is_closed = how == "swapped"
+    call.last_tag = last_tag(sink.raw)
     repeated = key in call.texts
     _keep(call, key, sink)
     if arguments.live:
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
-
-
-_MEND_OF_END = {
-    "by_call": "value_closed_by_call",
-    "by_next": "value_closed_by_next",
-    "loose": "value_closer_wrong",
-}
 
 
 def _keep(call: TagCall, key: str, sink: Sink) -> None:
@@ -142,10 +141,14 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
     yield from cur.ws()
     if call.container and (yield from cur.lit(f"</{call.container}>")):
         yield from cur.ws()
+    if call.is_closed:
+        return (yield from _settled(cur, call, way))
     if (yield from cur.at_stub(call.ends)):
         if cur.cut:
             raise Reject("cut", attempted=True)
         cur.pos = len(cur.text)
+        if call.last_tag == f"</{call.tag}>":
+            yield from doubt(cur)
         call.mends.append("call_closer_missing")
         return None
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
@@ -153,10 +156,15 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
         call.mends.append("call_closer_missing")
         return None
     if tag is None or not tag.startswith("</"):
-        raise Reject("text between parameters", attempted=True)
+        raise (yield from refusal(cur, call, "text between parameters"))
     if not call.is_closer(tag):
-        raise Reject("not closed", attempted=True)
+        raise (yield from refusal(cur, call, "not closed"))
     cur.pos += len(tag)
+    return (yield from _settled(cur, call, way))
+
+
+def _settled(cur: Cursor, call: TagCall, way: Way) -> Steps:
+    """Where the call ends, behind its closer."""
     end = cur.offset
     if call.last_body is None:
         return None

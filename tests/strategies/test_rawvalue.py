@@ -23,9 +23,6 @@ def content_of(text: str) -> str | None:
         "x</limit>",
         "x</filePath> y",
         "a\n</write>\nb",
-        "a\n</content>",
-        "a\n</content>\n</write>\nb",
-        "a\n</content>\n</write>\nb </write> c",
         "x</read>",
         "```\nx",
         "```py\nx\n``` y",
@@ -36,6 +33,24 @@ def content_of(text: str) -> str | None:
 )
 def test_a_document_is_all_up_to_its_last_closers(document: str) -> None:
     assert content_of(OPEN + document + CLOSE) == document
+
+
+@pytest.mark.parametrize(
+    ("closers", "taken"),
+    [
+        ("\n</content>\n</content>\n</write>", 2),
+        ("\n</content>\n</write>\n</content>\n</write>", 0),
+        ("\n</parameter>\n</write>", 5),
+        ("\n</parameter>\n</content>\n</write>", 5),
+        ("\n</write>\n</content>", 5),
+        ("\n</write>\n</write>", 5),
+        ("\n</tool_call></content>\n</write>", 5),
+    ],
+)
+def test_a_closer_too_many_or_of_another_kind_ends_a_document(closers: str, taken: int) -> None:
+    found = read_every_way(OPEN + "a" + closers)
+    assert json.loads(found.calls[0][1])["content"] == "a"
+    assert found.scores == [97 - taken]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +72,9 @@ def test_another_call_behind_a_document_is_a_call_of_its_own() -> None:
     [
         "</content></filePath>\n</write>",
         "\n</content>\n<b>\n</write>",
-        "\n</parameter>\n</write>",
+        " <content> b\n</content>\n</content>\n</write>",
+        "\n</content>\n</write>\nb\n</content>\n</write>",
+        "\n</content>\n</write>\nb </write> c\n</content>\n</write>",
         "</content\n</write>",
     ],
 )

@@ -34,11 +34,6 @@ CALLS = {
         ],
         "I will.\n\n\n",
     ),
-    "both closers inside the value, then more text": (
-        "<write>\n<filePath>a.md</filePath>\n<content>\nsee </content></write> in docs\nmore\n</content>\n</write>\nok",
-        [("write", {"filePath": "a.md", "content": "see </content></write> in docs\nmore"})],
-        "\nok",
-    ),
     "a complete example call inside the value": (
         "<write><filePath>a</filePath><content>Ex:\n<write>\n<filePath>b</filePath>\n<content>z</content>\n</write>\n"
         "done</content></write>",
