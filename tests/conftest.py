@@ -82,7 +82,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of programs and begin with them, as they wait while others work."""
+    """Mark the tests of programs and begin with them, as they wait while others work; leave out what takes minutes."""
+    if "long" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if item.path.is_relative_to(near.ROOT / "tests" / "system"):
             item.add_marker("system")
