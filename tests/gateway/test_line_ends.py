@@ -34,7 +34,7 @@ def at_line_ends(data: bytes) -> list[int]:
 @READ
 @pytest.mark.parametrize("lines", [LINES, HELD], ids=["flowing", "held"])
 def test_an_answer_goes_through_as_it_came(how, lines):
-    for data in mixtures(lines):
+    for data in mixtures(lines)[:: 3 if lines is HELD else 1]:
         for pieces in cuts(data, places=at_line_ends(data)):
             out, exchange = stream(pieces, how)
             assert out == data, pieces
@@ -42,8 +42,8 @@ def test_an_answer_goes_through_as_it_came(how, lines):
 
 
 @READ
-def test_every_mixture_of_line_ends_goes_through(how):
-    for data in joined_by(LINES):
+def test_every_other_mixture_of_line_ends_goes_through(how):
+    for data in joined_by(LINES)[::2]:
         for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
             assert stream(pieces, how)[0] == data
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.chat import DONE, HEAD, chunks_of, event, prepared, stream, whole
 
-ORDERS = 1500
+ORDERS = 600
 A, B = ("read", '{"filePath":"/a.py"}'), ("glob", '{"pattern":"*"}')
 WRITTEN = {
     A: "<read>\n<filePath>/a.py</filePath>\n</read>",
