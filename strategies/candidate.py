@@ -20,6 +20,8 @@ from strategies.pieces import Pieces
 
 __all__ = ["Candidate"]
 
+_LONG = 1 << 15
+"""A longer text is read again in another turn."""
 _SHOWN = 1 << 16
 """How much of a refused candidate is shown to whoever wants to know what was wrong with it."""
 
@@ -50,11 +52,20 @@ class Candidate:
         """One of them became a call."""
         self._pieces = Pieces()
         self._size = 0
+        self._later = ""
+        """Text that has come while it rested, beyond what one call may hold."""
+        self._rests = False
+        """The text is about to be read again."""
         self._start()
 
     @property
     def held(self) -> int:
         return self._size
+
+    @property
+    def paused(self) -> bool:
+        """It is not over and waits for no text: it has only done as much as one turn allows."""
+        return self._rests or self._cursor.paused
 
     @property
     def cut(self) -> bool:
@@ -73,6 +84,8 @@ class Candidate:
 
     def feed(self, text: str, *, eof: bool, cut: bool) -> bool:
         """Read on; True when the candidate is over."""
+        text, self._later = self._later + text, ""
+        self._rests = False
         while True:
             part, text = self._admit(text)
             self._cursor.push(part)
@@ -82,6 +95,9 @@ class Candidate:
             if over:
                 self.rest += text
                 return True
+            if self.paused:
+                self._later = text
+                return False
             if self._size + self._used > self._limit:
                 self._give_up("too_large", blind=maxsize)
                 self.rest += text
@@ -118,7 +134,8 @@ class Candidate:
             try:
                 for draft in self._steps:
                     if draft is None:
-                        self._flow()
+                        if not self._cursor.paused:
+                            self._flow()
                         return False
                     self._settle(draft)
                 self._end()
@@ -126,6 +143,9 @@ class Candidate:
             except Reject as refusal:
                 if self._refused(refusal):
                     return True
+                if self._size > _LONG:
+                    self._rests = True
+                    return False
 
     def _settle(self, draft: Draft) -> None:
         """A call is complete: judge it, then pass it on or give its text back."""

@@ -23,6 +23,8 @@ CUT = "cut"
 _WS = re.compile(r"[ \t\r\n]*")
 _TAG_BOUND = 200
 _STUB_BOUND = 140
+_TURN = 1000
+"""How many primitives run before the others of the process have their turn."""
 
 
 class Reject(Exception):
@@ -61,7 +63,20 @@ def overlap(text: str, start: int, marker: str) -> int:
 class Cursor:
     """A window onto arriving text; `pos` counts in the window, `offset` from the candidate's first character."""
 
-    __slots__ = ("_base", "_behind", "_behind_base", "anchor", "cut", "eof", "floor", "is_last", "pos", "text")
+    __slots__ = (
+        "_base",
+        "_behind",
+        "_behind_base",
+        "_left",
+        "anchor",
+        "cut",
+        "eof",
+        "floor",
+        "is_last",
+        "paused",
+        "pos",
+        "text",
+    )
 
     def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False) -> None:
         self.text = text
@@ -75,6 +90,9 @@ class Cursor:
         """The call ends here; what is read beyond is given back by the reader."""
         self.is_last = False
         """Nothing but white space was found behind the call's end."""
+        self.paused = False
+        """It has suspended only so that a long text is worked off in turns: it can go on without more text."""
+        self._left = _TURN
         self._base = 0
         self._behind: Pieces | None = None
         """What an anchor keeps of the text in front of the window: joined when it is gone back to, not before."""
@@ -105,6 +123,13 @@ class Cursor:
         self.pos -= size
         self._base += size
 
+    def _rest(self) -> Steps:
+        """Suspend for a turn."""
+        self._left = _TURN
+        self.paused = True
+        yield
+        self.paused = False
+
     @property
     def settled(self) -> int:
         """The offset behind which nothing will be read again."""
@@ -126,6 +151,9 @@ class Cursor:
 
     def peek(self, size: int) -> Steps:
         """The next `size` characters, fewer only at the end."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         while len(self.text) - self.pos < size and not self.eof:
             yield
         return self.text[self.pos : self.pos + size]
@@ -148,6 +176,9 @@ class Cursor:
 
     def ws(self) -> Steps:
         """Skip white space; returns how much."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         start = self.offset
         while True:
             match = _WS.match(self.text, self.pos)
@@ -158,6 +189,9 @@ class Cursor:
 
     def starts(self, marker: str) -> Steps:
         """Whether the text goes on with `marker`; suspends only while it still could."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         while True:
             if self.text.startswith(marker, self.pos):
                 return True
@@ -182,6 +216,9 @@ class Cursor:
 
     def match(self, pattern: re.Pattern[str], bound: int = 256) -> Steps:
         """Consume what `pattern` (a run of one character class) matches, at most `bound` characters."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         while True:
             match = pattern.match(self.text, self.pos, self.pos + bound)
             end = match.end() if match else self.pos
@@ -193,6 +230,9 @@ class Cursor:
 
     def until(self, marker: str, sink: Sink) -> Steps:
         """Hand text to `sink` up to `marker`, which stays; False when the answer ends first."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         while True:
             end = self.text.find(marker, self.pos)
             found = end >= 0
@@ -207,6 +247,9 @@ class Cursor:
 
     def until_match(self, pattern: re.Pattern[str], tail: int, sink: Sink) -> Steps:
         """Hand text to `sink` up to a match of `pattern`, whose matches are at most `tail` + 1 characters long."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         while True:
             match = pattern.search(self.text, self.pos)
             if match:
@@ -222,6 +265,9 @@ class Cursor:
 
     def tag(self) -> Steps:
         """The tag `<...>` that begins here, not consumed; None where none does (a bare `<`, a line end, too long)."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
         yield from self.peek(1)
         seen = self.pos + 1
         while True:

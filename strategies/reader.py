@@ -43,6 +43,10 @@ _VAIN_FLOOR = 1000
 _VAIN_RATE = 64
 """How many candidates may come to nothing: so many in all, and one more for each of these characters."""
 _BLOCK = 1 << 12
+_TURN = 1 << 13
+"""How many characters are worked off before the others of the process have their turn."""
+_MOVE = 40
+"""What a move costs, in characters."""
 _FENCE_LINE = 256
 _TAG = 100
 """How long a tag may be that is remembered as the end of a call."""
@@ -163,6 +167,8 @@ class Reader:
         self._fresh = False
         """Nothing but white space has come since the last call."""
         self._discarding = False
+        self.busy = False
+        """More can be done with the text at hand: `step` goes on with it."""
         self._ended = False
         self._eof = False
         """The answer ends behind the buffer."""
@@ -171,7 +177,7 @@ class Reader:
     @property
     def idle(self) -> bool:
         is_waiting = self._candidate is not None or self._pending is not None or self._drafts is not None
-        return self._told == len(self._buf) and not is_waiting
+        return self._told == len(self._buf) and not self._ahead and not is_waiting
 
     @property
     def held(self) -> int:
@@ -192,16 +198,33 @@ class Reader:
         return self._decided()
 
     def feed(self, text: str) -> list[Event]:
-        if not text:
-            return []
-        if self._flows(text):
+        return self._all(self.step(text)) if text else []
+
+    def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
+        """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
+        if reason is not None:
+            self._ended, self._eof = True, not self._ahead
+            self._cut = reason in CUT_REASONS
+        elif text and self._flows(text):
             self._offset += len(text)
             self._pass(text)
             self._fresh = self._fresh and text.isspace()
             self._copies.say(text)
             return [Text(text)]
-        self._give(text)
+        elif self._ahead:
+            self._ahead[:0] = _blocks(text)
+        elif text:
+            self._give(text)
         return self._run()
+
+    def _all(self, events: list[Event]) -> list[Event]:
+        """The events, and those of all steps that are left."""
+        if not self.busy:
+            return events
+        events = [*events]
+        while self.busy:
+            events += self.step()
+        return _joined(events)
 
     def _flows(self, text: str) -> bool:
         """Nothing is open and nothing in the text could open anything."""
@@ -216,14 +239,11 @@ class Reader:
         )
 
     def finish(self, reason: FinishReason) -> list[Event]:
-        self._ended = self._eof = True
-        self._cut = reason in CUT_REASONS
-        return self._run()
+        return self._all(self.step(reason=reason))
 
     def _run(self) -> list[Event]:
-        while self._step() or self._refill():
-            pass
-        if self._eof:
+        self.busy = self._works()
+        if self._eof and not self.busy:
             self._settle_pending(accept=True)
             self._release()
         return self._decided()
@@ -233,12 +253,26 @@ class Reader:
         out, self._out = self._out, []
         return self._copies.told(_joined(out))
 
+    def _works(self) -> bool:
+        """Do as much as one turn allows; whether something is left."""
+        room = _TURN
+        while room > 0:
+            before = self._offset
+            room -= _MOVE if self._candidate is None else _MOVE + len(self._buf)
+            moved = self._step()
+            if self._candidate is not None and self._candidate.paused:
+                return True
+            if not moved and not self._refill():
+                return False
+            room -= max(0, self._offset - before)
+        return True
+
     def _give(self, text: str) -> None:
         """Text that comes next, in front of what waits already."""
         if len(self._buf) + len(text) <= _BLOCK:
             self._buf += text
             return
-        self._ahead += [text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK)][::-1]
+        self._ahead += _blocks(text)
         self._eof = False
 
     def _refill(self) -> bool:
@@ -1039,6 +1073,11 @@ class Reader:
         self._drafts.add(event)
         if isinstance(event, End | Drop) and not self._is_thought_over and (closer := meets_closer(event.raw)):
             self._end_thought(closer)
+
+
+def _blocks(text: str) -> list[str]:
+    """The text in blocks, the first one last."""
+    return [text[at : at + _BLOCK] for at in range(0, len(text), _BLOCK)][::-1]
 
 
 def _joined(events: list[Event]) -> list[Event]:
