@@ -9,6 +9,8 @@ answer is brought with `repaired`, or its absence with `unrepaired`.
 """
 
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
@@ -97,6 +99,10 @@ class StreamExchange:
         self._withheld_usage: Any = None
         self._broken: str | None = None
         self._closed = False
+        self._labors = False
+        """A choice has more to do with the text that it was given."""
+        self._works: deque[Callable[[], None]] = deque()
+        """What is to be done once no choice has, in order."""
 
     @property
     def holding(self) -> bool:
@@ -105,14 +111,7 @@ class StreamExchange:
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
-        while data and not self.finished:
-            size = self._feed_run(data) or self._feed_events(data)
-            data = data[size:]
-        if self.finished and self._done is None and self.facts.failure is None:
-            self._out.append(self._decoder.owed(data))
-        if self._slots:
-            self._count_late()
-        return self._take()
+        return self._all(self.step(data))
 
     def _count_late(self) -> None:
         """Count what is held although a later event has been read: another one is read before it leaves."""
@@ -122,20 +121,97 @@ class StreamExchange:
 
     def finish(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes: the end of the answer, or what is left of it and the error."""
-        if self._closed:
-            return b""
-        self._closed = True
+        return self._all(self.close(error))
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the bytes at hand: `step` goes on with it."""
+        return self._labors or bool(self._works)
+
+    def _all(self, out: bytes) -> bytes:
+        while self.busy:
+            out += self.step()
+        return out
+
+    def step(self, data: bytes = b"") -> bytes:
+        """A bounded piece of the work: with more bytes, or while `busy` without."""
+        if self.busy:
+            self._go_on()
+        if data:
+            self._then(partial(self._take_in, data))
+        if self._slots and not self.busy:
+            self._count_late()
+        return self._take()
+
+    def close(self, error: GatewayError | None = None) -> bytes:
+        """The closing bytes, or the first of them: `step` brings the others while `busy`."""
+        if not self._closed:
+            self._closed = True
+            self._then(partial(self._close, error))
+        return self._take()
+
+    def _then(self, work: Callable[[], None]) -> None:
+        """Do it, or once all has been done that was begun."""
+        if self.busy:
+            self._works.append(work)
+        else:
+            work()
+
+    def _once_read(self, endings: list[tuple[Voice, str]], work: Callable[[], None]) -> None:
+        """Do it once the text of these choices has been read to its end, before anything that was put off."""
+        for voice, reason in endings:
+            voice.read_end(reason)
+        if any(voice.busy for voice, _ in endings):
+            self._labors = True
+            self._works.appendleft(work)
+        else:
+            work()
+
+    def _go_on(self) -> None:
+        """A piece of the choices' work; where none of them has any left, what was put off until then."""
+        for voice in self._voices.values():
+            if voice.busy:
+                self._apply(voice, voice.go_on())
+        self._labors = any(voice.busy for voice in self._voices.values())
+        if self._labors:
+            self._flush()
+        elif self._works:
+            work = self._works.popleft()
+            behind, self._works = self._works, deque()
+            work()
+            self._works += behind
+
+    def _take_in(self, data: bytes) -> None:
+        while data and not self.finished and not self.busy:
+            size = self._feed_run(data) or self._feed_events(data)
+            data = data[size:]
+        if self.busy and (data or self.finished):
+            self._works.append(partial(self._take_in, data))
+        elif self.finished and self._done is None and self.facts.failure is None:
+            self._out.append(self._decoder.owed(data))
+
+    def _close(self, error: GatewayError | None) -> None:
         if not self.finished and error is None:
             try:
                 self._read(self._decoder.finish())
             except UpstreamError as fault:
                 error = fault
+        self._then(partial(self._read_all, error, partial(self._closing, error)))
+
+    def _read_all(self, error: GatewayError | None, work: Callable[[], None]) -> None:
+        """Do it once the text of all choices has been read, of which none follows."""
+        ended = {voice.index: reason for voice, _, reason in self._endings}
+        last = "stop" if error is None else "cut"
+        open_ones = [voice for voice in self._voices.values() if not voice.finished or voice.index in ended]
+        self._once_read([(voice, ended.get(voice.index, last)) for voice in open_ones], work)
+
+    def _closing(self, error: GatewayError | None) -> None:
         self._conclude_all()
         if self._due is not None and (error is None or self.finished):
             rest = self.unrepaired()
             self._out.append(rest)
         if self.finished:
-            return self._take()
+            return
         self.finished = True
         unfinished = not self._voices or any(not voice.finished for voice in self._voices.values())
         if error is None and unfinished:
@@ -145,7 +221,6 @@ class StreamExchange:
             self._end(encode(DONE))
         else:
             self._fail(error.code, error_event(error))
-        return self._take()
 
     @property
     def repair(self) -> Repair | None:
@@ -246,17 +321,20 @@ class StreamExchange:
         self._held += last.size - before
         self._apply(voice, events, last)
         self._flush()
+        self._labors = voice.busy
         return len(data)
 
     def _read(self, events: list[SseEvent]) -> None:
-        for raw, data in events:
+        for number, (raw, data) in enumerate(events):
+            if self.busy:
+                self._works.append(partial(self._read, events[number:]))
+                return
             if data is None:
                 if says_nothing(raw):
                     self._push(Slot(raw, b""))
             elif data == DONE:
                 self.finished = True
-                self._conclude_all()
-                self._end(raw)
+                self._read_all(None, partial(self._ends, raw))
             elif data.strip():
                 self._event(raw, data)
             if self.finished:
@@ -272,11 +350,18 @@ class StreamExchange:
             self._push(Slot(raw, data))
         elif is_given(chunk.error) and not chunk.choices:
             self.finished = True
-            self._conclude_all()
-            self._fail("upstream_error", raw)
+            self._read_all(UpstreamError("told in the answer"), partial(self._fails, raw))
         else:
             self._seen = data
             self._chunk(raw, data, chunk)
+
+    def _ends(self, raw: bytes) -> None:
+        self._conclude_all()
+        self._end(raw)
+
+    def _fails(self, raw: bytes) -> None:
+        self._conclude_all()
+        self._fail("upstream_error", raw)
 
     def _chunk(self, raw: bytes, data: bytes, chunk: Chunk) -> None:
         if is_given(chunk.usage):
@@ -295,7 +380,7 @@ class StreamExchange:
             event = decode_object(data)
             for choice, single in zip(choices, event["choices"], strict=True):
                 alone = encode_object({**event, "choices": [single]})
-                self._choice(alone, alone[len(b"data: ") : -2], choice)
+                self._then(partial(self._choice, alone, alone[len(b"data: ") : -2], choice))
 
     def _several(self, raw: bytes, data: bytes, choices: list[Choice]) -> None:
         """Several choices in one chunk of an answer that is not read: mended in place, if at all."""
@@ -340,13 +425,22 @@ class StreamExchange:
         if slot.left:
             voice.waiting.append(slot)
             self._apply(voice, events, slot)
+        if voice.busy:
+            self._labors = slot.waits = True
+            self._works.append(partial(self._tell, voice, slot, choice.finish_reason, called=called))
+        else:
+            self._tell(voice, slot, choice.finish_reason, called=called)
+
+    def _tell(self, voice: Voice, slot: Slot, reason: str | None, *, called: bool) -> None:
+        """What an event says besides its text, which has been read."""
+        slot.waits = False
         if called:
             if self._prepared.shape.wait_for_finish:
                 self._apply(voice, voice.give_back(), slot)
             self._put_endings_behind(voice)
             self._native(voice, slot, 0)
-        if choice.finish_reason:
-            self._ended(voice, slot, choice.finish_reason)
+        if reason:
+            self._ended(voice, slot, reason)
         self._flush()
 
     def _apart(self, data: bytes) -> None:
@@ -365,7 +459,7 @@ class StreamExchange:
             told = raw[len(b"data: ") : -2]
             chunk = decode_chunk(told)
             if chunk is not None and chunk.choices:
-                self._choice(raw, told, chunk.choices[0])
+                self._then(partial(self._choice, raw, told, chunk.choices[0]))
 
     def _native(self, voice: Voice, slot: Slot, at: int) -> None:
         """Structured calls of one choice: mend what is certain, and hold what may be a call that was given."""
@@ -439,7 +533,13 @@ class StreamExchange:
             slot.waits = True
             self._endings.append((voice, slot, reason))
         else:
-            self._conclude(voice, slot, reason)
+            slot.waits = True
+            self._once_read([(voice, reason)], partial(self._conclude_one, voice, slot, reason))
+
+    def _conclude_one(self, voice: Voice, slot: Slot, reason: str) -> None:
+        slot.waits = False
+        self._conclude(voice, slot, reason)
+        self._flush()
 
     def _put_endings_behind(self, voice: Voice) -> None:
         """A structured call came behind the end of its choice: that end goes out behind the call."""

@@ -3,7 +3,8 @@
 from attrs import define, field, frozen
 
 from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict
-from strategies.base import AnswerReader, FinishReason, HearsReasoning
+from gateway.guarded import GuardedReader
+from strategies.base import FinishReason
 
 __all__ = ["MAX_TEXT", "Candidate", "Heard", "HearingReader"]
 
@@ -112,7 +113,7 @@ class HearingReader:
 
     __slots__ = ("_reader", "heard")
 
-    def __init__(self, reader: AnswerReader) -> None:
+    def __init__(self, reader: GuardedReader) -> None:
         self._reader = reader
         self.heard = Heard()
 
@@ -123,18 +124,30 @@ class HearingReader:
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""
         self.heard.has_reasoned = True
-        events = self._reader.reasoned() if isinstance(self._reader, HearsReasoning) else []
+        events = self._reader.reasoned()
         self.heard.take(events)
         return events
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the text at hand: `step` goes on with it."""
+        return self._reader.busy
 
     def feed(self, text: str) -> list[Event]:
-        self.heard.add(text)
-        events = self._reader.feed(text)
-        self.heard.take(events)
-        return events
+        return self._all(self.step(text))
 
     def finish(self, reason: FinishReason) -> list[Event]:
-        events = self._reader.finish(reason)
+        return self._all(self.step(reason=reason))
+
+    def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
+        """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
+        self.heard.add(text)
+        events = self._reader.step(text, reason)
         self.heard.take(events)
-        self.heard.finish = reason
+        self.heard.finish = reason or self.heard.finish
+        return events
+
+    def _all(self, events: list[Event]) -> list[Event]:
+        while self.busy:
+            events = [*events, *self.step()]
         return events

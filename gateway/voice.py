@@ -13,7 +13,7 @@ from gateway.holding import Hold
 from gateway.slots import Slot
 from gateway.wire.chat_chunks import args_mould, call_start_chunk
 from gateway.wire.native_calls import CallKey, NativeCalls, key_of
-from strategies.base import AnswerReader, Attempt, FinishReason, HearsReasoning, Prepared
+from strategies.base import Attempt, FinishReason, Prepared
 from strategies.mapping import part_id
 from strategies.shaper import Shaper
 
@@ -28,6 +28,7 @@ class Voice:
     __slots__ = (
         "_base_id",
         "_call",
+        "_early",
         "_facts",
         "_is_mapped",
         "_make_id",
@@ -61,9 +62,12 @@ class Voice:
         keep_text: bool = False,
     ) -> None:
         self.index = index
-        self._reader: AnswerReader | None = GuardedReader(prepared.make_reader) if prepared.make_reader else None
-        if keep_text and self._reader is not None:
-            self._reader = hearing = HearingReader(self._reader)
+        reader = GuardedReader(prepared.make_reader) if prepared.make_reader else None
+        self._reader: GuardedReader | HearingReader | None = reader
+        self._early: list[Event] | None = None
+        """What the end of the text came to so far, once it has been begun to be read."""
+        if keep_text and reader is not None:
+            self._reader = hearing = HearingReader(reader)
             facts.heard[index] = hearing.heard
         self.hold = hold
         self.attempt: Attempt | None = None
@@ -121,12 +125,39 @@ class Voice:
 
     def reasoned(self) -> list[Event]:
         """The choice's reasoning is over or has a field of its own: what waited for that."""
-        return self._shaped("", self._reader.reasoned()) if isinstance(self._reader, HearsReasoning) else []
+        return self._shaped("", self._reader.reasoned()) if self._reader is not None else []
 
     def feed(self, text: str) -> list[Event]:
         if self._reader is None:
             return self._distinct([Text(text)])
-        return self._shaped(text, self._reader.feed(text))
+        return self._shaped(text, self._reader.step(text))
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the text that was given: `go_on` does a piece of it."""
+        return self._reader is not None and self._reader.busy
+
+    def go_on(self) -> list[Event]:
+        """What another piece of the work comes to; what comes of the end is kept for `finish` or `give_back`."""
+        if self._reader is None:
+            return []
+        if self._early is None:
+            return self._shaped("", self._reader.step())
+        self._early += self._reader.step()
+        return []
+
+    def read_end(self, reason: FinishReason) -> None:
+        """Begin to read the end of the text: no more follows, and once it is not `busy` all has been read."""
+        if self._reader is not None and self._early is None:
+            self._early = self._reader.step(reason=reason)
+
+    def _last(self, reader: GuardedReader | HearingReader, reason: FinishReason) -> list[Event]:
+        """What the end of the text comes to."""
+        self.read_end(reason)
+        while reader.busy:
+            self.go_on()
+        self._reader = None
+        return self.shaper.feed(self._early or [])
 
     def _shaped(self, text: str, events: list[Event]) -> list[Event]:
         events = self.shaper.feed(events)
@@ -136,8 +167,7 @@ class Voice:
         """The last events; none of those that are held back while there is an `attempt`."""
         if self._reader is None:
             return []
-        reader, self._reader = self._reader, None
-        events = [*self.shaper.feed(reader.finish(reason)), *self.shaper.finish()]
+        events = [*self._last(self._reader, reason), *self.shaper.finish()]
         if self.hold is None:
             return self._distinct(events)
         events = self.hold.take("", events)
@@ -200,8 +230,7 @@ class Voice:
         self.attempt = None
         events = self.hold.release() if self.hold is not None else []
         if self._reader is not None:
-            reader, self._reader = self._reader, None
-            events = [*events, *self.shaper.feed(reader.finish("cut")), *self.shaper.give_back()]
+            events = [*events, *self._last(self._reader, "cut"), *self.shaper.give_back()]
         return self._distinct(events)
 
     def begin_call(self, start: Start, call_id: str | None = None) -> None:

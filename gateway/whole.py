@@ -276,6 +276,13 @@ def _events(voice: Voice, content: str, finish: str) -> Generator[None, None, li
         if at:
             yield
         events += voice.feed(content[at : at + _STEP])
+        while voice.busy:
+            yield
+            events += voice.go_on()
+    voice.read_end(finish)
+    while voice.busy:
+        yield
+        voice.go_on()
     return [*events, *voice.finish(finish)]
 
 

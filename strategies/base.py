@@ -23,6 +23,7 @@ __all__ = [
     "Attempt",
     "FinishReason",
     "HearsReasoning",
+    "InTurns",
     "Options",
     "Prepared",
     "Shape",
@@ -72,6 +73,20 @@ class Shape:
     """White space before a call stays, so none is held back for one."""
     wait_for_finish: bool = False
     """Deliver calls only at the upstream's finish, and as their own text if native calls came after all."""
+
+
+@runtime_checkable
+class InTurns(Protocol):
+    """A reader whose work can be done in bounded pieces, so that a long answer keeps nobody waiting."""
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the text at hand."""
+        ...
+
+    def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
+        """A piece of the work: with more text, with the end, or with neither while `busy`."""
+        ...
 
 
 class AnswerReader(Protocol):

@@ -10,6 +10,7 @@ from gateway.core.limits import Limits
 from gateway.core.records import CallRecord
 from gateway.exchange import StreamExchange
 from gateway.facts import Facts, delivered
+from gateway.guarded import GuardedReader
 from gateway.hearing import MAX_TEXT, Heard, HearingReader
 from gateway.recording import attempts, call_records, dialect_of, refusal
 from gateway.telemetry.redaction import Redactor
@@ -280,7 +281,7 @@ class Silent:
 
 
 def test_text_is_kept_up_to_its_bound() -> None:
-    hearing = HearingReader(Silent())
+    hearing = HearingReader(GuardedReader(Silent))
     for _ in range(100):
         hearing.feed("x" * 4096)
     hearing.finish("stop")
