@@ -135,10 +135,12 @@ class StreamExchange:
 
     def step(self, data: bytes = b"") -> bytes:
         """A bounded piece of the work: with more bytes, or while `busy` without."""
-        if self.busy:
+        if self._labors or self._works:
             self._go_on()
-        if data:
-            self._then(partial(self._take_in, data))
+        if data and (self._labors or self._works):
+            self._works.append(partial(self._take_in, data))
+        elif data:
+            self._take_in(data)
         if self._slots and not self.busy:
             self._count_late()
         return self._take()

@@ -60,6 +60,7 @@ class UntouchedStream:
         )
         self._tail = b""
         self._closed = False
+        self._is_concluded = False
 
     @property
     def holding(self) -> bool:
@@ -94,17 +95,42 @@ class UntouchedStream:
         """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
         return self._reading.noise(self.facts.heard)
 
+    @property
+    def busy(self) -> bool:
+        """The reading beside has more to do with what came: `step` goes on with it."""
+        return self._shadow is not None and not self._is_concluded and self._reading.goes_on and self._shadow.busy
+
     def feed(self, data: bytes) -> bytes:
         """The same bytes."""
-        if not self._closed:
-            self._tail = (self._tail + data)[-3:] if len(data) < 3 else data[-3:]
-            self._see(lambda watch: watch.feed(data))
-            if self._shadow is not None:
-                self._reading.run(partial(self._shadow.feed, data))
-        return data
+        return self._all(self.step(data))
 
     def finish(self, error: GatewayError | None = None) -> bytes:
         """What is to be sent behind the upstream's bytes: nothing, or the error that ended them."""
+        return self._all(self.close(error))
+
+    def _all(self, out: bytes) -> bytes:
+        while self.busy:
+            self.step()
+        return out
+
+    def step(self, data: bytes = b"") -> bytes:
+        """The same bytes, and a bounded piece of the reading beside: `busy` says whether more of it is left."""
+        if data and not self._closed:
+            self._tail = (self._tail + data)[-3:] if len(data) < 3 else data[-3:]
+            self._see(lambda watch: watch.feed(data))
+        if self._shadow is not None and not self._is_concluded:
+            self._reading.run(partial(self._shadow.step, b"" if self._closed else data))
+            self._conclude()
+        return data
+
+    def _conclude(self) -> None:
+        """Say what the reading came to, once it has come to its end or may not go on."""
+        if self._closed and not self.busy and self._shadow is not None and not self._is_concluded:
+            self._is_concluded = True
+            self._reading.conclude(self._shadow.facts, self.facts)
+
+    def close(self, error: GatewayError | None = None) -> bytes:
+        """The closing bytes; the reading beside goes on with `step` while `busy`."""
         if self._closed:
             return b""
         self._closed = True
@@ -112,8 +138,8 @@ class UntouchedStream:
         self._see(lambda watch: watch.finish(error))
         self.facts.mended.clear()
         if self._shadow is not None:
-            self._reading.run(partial(self._shadow.finish, error))
-            self._reading.conclude(self._shadow.facts, self.facts)
+            self._reading.run(partial(self._shadow.close, error))
+            self._conclude()
         if error is None or not is_told:
             return b""
         return (b"" if self.at_boundary else b"\n\n") + error_event(error)

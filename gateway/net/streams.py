@@ -47,9 +47,9 @@ async def pump(
         closed = True
         await stream.close(error)
     finally:
-        if not closed:
-            exchange.finish(InternalError("the client has left"))
         telemetry.add("toolgate_active_streams", {}, -1)
+        if not closed:
+            await _give_up(exchange)
     return response
 
 
@@ -111,13 +111,18 @@ class _Stream:
     async def _relay(self, data: bytes) -> None:
         while data:
             piece = data if len(data) <= PIECE_BYTES else _cut(data)
-            out = self._feed(piece)
-            if out:
-                self._note_sent(self._turn.patience.now())
-                await self._turn.write(self._response, out)
+            await self._send(self._feed(piece))
+            while self._exchange.busy:
+                await asyncio.sleep(0)  # a long read is worked off in turns, so that nobody waits for all of it
+                await self._send(self._feed(b""))
             data = data[len(piece) :]
             if data:
-                await asyncio.sleep(0)  # a long read is worked off in turns, so that nobody waits for all of it
+                await asyncio.sleep(0)
+
+    async def _send(self, out: bytes) -> None:
+        if out:
+            self._note_sent(self._turn.patience.now())
+            await self._turn.write(self._response, out)
 
     def _whole_events(self, data: bytes) -> bytes:
         """What has come up to the end of an event; a part of one, of which nothing could be sent, waits for more."""
@@ -139,17 +144,15 @@ class _Stream:
             self._reply.close()
             ask = partial(second_answer_in_company, self._turn, due=self._total_due, tell=self._keep_alive)
             out = await repair(self._turn, self._exchange, wanted, ask)
-            if out:
-                self._note_sent(self._turn.patience.now())
-                await self._turn.write(self._response, out)
+            await self._send(out)
 
     async def close(self, error: GatewayError | None) -> None:
         """The last bytes, and the end of the answer."""
         self._turn.error = error
-        tail = self._exchange.finish(error)
-        if tail:
-            self._note_sent(self._turn.patience.now())
-            await self._turn.write(self._response, tail)
+        await self._send(self._exchange.close(error))
+        while self._exchange.busy:
+            await asyncio.sleep(0)
+            await self._send(self._exchange.step())
         await self._turn.end(self._response)
 
     async def _next(self) -> bytes:
@@ -203,7 +206,7 @@ class _Stream:
         """The exchange's answer to what came, timed."""
         turn = self._turn
         started = time.perf_counter()
-        out = self._exchange.feed(data)
+        out = self._exchange.step(data)
         ended = time.perf_counter()
         turn.read_s += ended - started
         if self._held_since is not None:
@@ -221,6 +224,14 @@ class _Stream:
         if now - self._sent_at > turn.longest_gap_s:
             turn.longest_gap_s = now - self._sent_at
         self._sent_at = self._quiet_since = now
+
+
+async def _give_up(exchange: Exchange) -> None:
+    """The client has left: what the answer held is told to nobody, but counted."""
+    exchange.close(InternalError("the client has left"))
+    while exchange.busy:
+        await asyncio.sleep(0)
+        exchange.step()
 
 
 def _cut(data: bytes) -> bytes:

@@ -392,7 +392,7 @@ def test_a_fault_of_ours_while_watching_harms_nothing(monkeypatch: pytest.Monkey
     def failing(*_: Any) -> bytes:
         raise RuntimeError
 
-    monkeypatch.setattr("gateway.exchange.StreamExchange.feed", failing)
+    monkeypatch.setattr("gateway.exchange.StreamExchange.step", failing)
     monkeypatch.setattr("gateway.whole.BodyExchange._choice", failing)
     assert streamed(answer_events([CALL]), beside(prepared())).verdict == "would_fail"
     assert whole(answer_body(CALL), beside(prepared())).verdict == "would_fail"

@@ -165,7 +165,7 @@ async def test_a_fault_of_ours_within_a_stream_is_its_last_event(gateway, upstre
     def broken(*_):
         raise ZeroDivisionError("a secret detail")
 
-    monkeypatch.setattr("gateway.exchange.StreamExchange.feed", broken)
+    monkeypatch.setattr("gateway.exchange.StreamExchange.step", broken)
     got = await ask(client, running.url)
     assert got.error == "internal_error"
     assert b"secret" not in got.body
