@@ -144,6 +144,36 @@ async def test_a_chat_made_again_may_answer_without_a_stream(start, server, clie
     assert sent(server) == [(1, False), (1, True), (3, False), (1, True)]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_no_answer_is_whole_before_its_conversation_is_kept(start, server, client, monkeypatch, stream):
+    server.turns = [Turn(text="A")]
+    running = await start()
+    asked_to_keep, may_keep, got = asyncio.Event(), asyncio.Event(), bytearray()
+    keep = type(running.shared.sessions).remember
+
+    async def kept_late(*arguments):
+        asked_to_keep.set()
+        await may_keep.wait()
+        await keep(*arguments)
+
+    async def read():
+        body = chat(model="qwen3-max", messages=[asked("one")], stream=stream)
+        async with client.post(f"{running.url}/v1/chat/completions", json=body) as response:
+            async for piece in response.content.iter_any():
+                got.extend(piece)
+
+    monkeypatch.setattr(type(running.shared.sessions), "remember", kept_late)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(read())
+        await asked_to_keep.wait()
+        await asyncio.sleep(0.05)
+        early = bytes(got)
+        may_keep.set()
+    assert b"[DONE]" not in early
+    assert stream or early == b""
+    assert got.endswith(b"[DONE]\n\n") if stream else json.loads(bytes(got))
+
+
 async def test_no_client_goes_on_with_the_chat_of_another(start, server, client):
     server.turns = [Turn(text=text) for text in ("A", "B")]
     running = await start(GATEWAY_API_KEYS="one,two")

@@ -5,6 +5,7 @@ import gzip
 import socket
 import time
 import zlib
+from types import SimpleNamespace
 
 import openai
 import pytest
@@ -250,6 +251,33 @@ async def test_u10_silence_carries_comments_and_ends_at_the_idle_deadline(gatewa
     assert 3 <= got.body.count(b": keep-alive\n\n") <= 7
     assert got.content == "hello"
     assert got.error == "upstream_timeout"
+
+
+@STREAMS
+async def test_u10_a_stream_that_flows_carries_no_comment(gateway, upstream, client, tools, monkeypatch):
+    """Time passes from piece to piece alone, less than the pause that is told, and many times as much in all."""
+    now = [1000.0]
+    monkeypatch.setattr("gateway.net.patience.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("gateway.net.patience.LONGEST_SLEEP_S", 0.001)  # it looks at that clock all the time
+
+    got = bytearray()
+
+    async def script(connection, received):
+        await connection.send(STREAM_HEAD)
+        for number in range(24):
+            now[0] += 6.0
+            await connection.send(text(f"word {number}, "))
+            while f"word {number}".encode() not in got:  # noqa: ASYNC110 - the client does not tell
+                await asyncio.sleep(0.002)
+        await connection.send(event(finish="stop"), DONE)
+
+    upstream.script = script
+    running = await gateway(upstream.url, GATEWAY_KEEPALIVE_S="10")
+    async with client.post(f"{running.url}/v1/chat/completions", json=asked(tools)) as response:
+        async for piece in response.content.iter_any():
+            got.extend(piece)
+    assert got.endswith(b"[DONE]\n\n")
+    assert b": keep-alive" not in got
 
 
 async def test_u10_no_comment_cuts_an_event_in_two(gateway, upstream, client):

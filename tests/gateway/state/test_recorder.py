@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -186,6 +187,26 @@ async def test_a_store_with_a_fault_of_its_own_does_not_end_the_recorder(store, 
     recorder.put(rating(1.0))
     assert await recorder.flush(5)
     assert await kept(store) == [1.0]
+
+
+async def test_the_lag_is_the_age_of_the_oldest_record_that_waits(store, gauges, start, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(recorder_module, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: 0.0))
+    recorder = Recorder(store=store, telemetry=gauges)
+    for at in (100.0, 107.0, 109.0):
+        now[0] = at
+        recorder.put(rating(at))
+    now[0] = 110.0
+    assert recorder.lag_s == 10.0
+    monkeypatch.setattr(recorder_module, "MAX_BATCH", 1)
+    recorder._most = 1
+    told: list[float] = []
+    monkeypatch.setattr(type(gauges), "set", lambda _self, _name, _labels, value: told.append(value))
+    await start(recorder)
+    async with asyncio.timeout(20):
+        while len(told) < 3:  # noqa: ASYNC110 - the recorder's own time must pass
+            await asyncio.sleep(0.001)
+    assert told == [3.0, 1.0, 0.0], "each writing leaves the next one the oldest"
 
 
 async def test_closing_writes_what_is_there_and_takes_no_more(store, gauges, start):

@@ -413,6 +413,31 @@ def test_usage_is_told_only_if_asked_for() -> None:
     assert '"completion_tokens":4' in streamed(events(START, *end), stream_options={"include_usage": True})
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("read", "told"), [(70, 70), (0, 0), (None, None)])
+def test_what_was_read_from_the_cache_is_told_and_all_input_counts(
+    stream: bool, read: int | None, told: int | None
+) -> None:
+    usage = {"input_tokens": 5, "cache_creation_input_tokens": 200, "output_tokens": 4}
+    usage |= {} if read is None else {"cache_read_input_tokens": read}
+    if stream:
+        start = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": usage}}
+        end = [
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ]
+        written = streamed(events(start, *end), stream_options={"include_usage": True})
+        [got] = [json.loads(line.removeprefix("data: "))["usage"] for line in written.splitlines() if "usage" in line]
+    else:
+        message = {"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "usage": usage}
+        reply = begin({"messages": [USER]}).answered(200, {}, json.dumps(message).encode())
+        assert isinstance(reply, Reply)
+        got = json.loads(reply.body)["usage"]
+    assert got["prompt_tokens"] == 205 + (read or 0)
+    assert got["total_tokens"] == got["prompt_tokens"] + got["completion_tokens"]
+    assert got.get("prompt_tokens_details", {}).get("cached_tokens") == told
+
+
 def test_input_that_comes_with_its_block_is_taken() -> None:
     block = {"type": "tool_use", "id": "t", "name": "run", "input": {"a": 1.0}}
     told = streamed(
