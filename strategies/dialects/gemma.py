@@ -174,6 +174,8 @@ def _word(cur: Cursor) -> Steps:
 
 def _bare_text(text: str) -> str:
     """A text that stood between no quotes, if it holds nothing that is left of some."""
+    if not text.strip():
+        raise Reject("no value", attempted=True)
     if any(mark in text for mark in _MARKS) or text.count('"') % 2 or _has_lone_quote(text.strip()):
         raise Reject("value not closed", attempted=True)
     return text

@@ -7,7 +7,7 @@ import time
 import warnings
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from strategies.dialects import TABLE
@@ -170,7 +170,7 @@ def test_the_strings_of_a_text_are_looked_at_in_linear_work():
 
 
 @given(body=BODIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @example(body=r"C:\new\Users")
 @example(body=r"\d\n")
 @example(body=r"it\'s")
@@ -184,8 +184,9 @@ def test_no_dialect_decodes_half_of_a_string(body):
 
 
 @given(body=BODIES, quote=st.sampled_from(['"', "'", '"""', "'''"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_no_python_string_is_decoded_by_half(body, quote):
+    assume(quote[0] not in _PAIR.sub("", body))  # it would end the string, and another one might begin
     right = meanings(body)
     for text in (
         f"[read(filePath={quote}{body}{quote})]",

@@ -34,7 +34,13 @@ IS = st.sampled_from((":", ": ", "=", " = "))
 
 
 @given(form=st.sampled_from(sorted(FORMS)), values=st.tuples(VALUE, VALUE, VALUE), quote=KEY_QUOTES, sign=IS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
+@example(
+    form="gemma4",
+    values=(("a.py", ('"', '"')), ("a.py", ('"', '"')), ("}", ("", ""))),
+    quote="",
+    sign=":",
+)
 @example(
     form="gemma4",
     values=(("a.py", ('<|"|>', "")), ("}", ('<|"|>', '<|"|>')), ("x", ("", ""))),
