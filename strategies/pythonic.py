@@ -356,13 +356,17 @@ class _Reader:
         raise PythonFault("not a plain value")
 
     def _strings(self) -> str:
-        """One string, or several that stand side by side."""
+        """One string, or several that stand side by side; where they touch, a quote is more likely not escaped."""
         parts: list[str] = []
+        end = -1
         while match := _STRING_START.match(self._text, self._at):
+            if self._at == end:
+                raise PythonFault("inner quotes can be read in several ways")
             prefix, quotes = match.group(1).lower(), match.group(2)
             if set(prefix) - {"r", "u"}:
                 raise PythonFault("not a plain string")
             parts.append(self._string(match, quotes, raw="r" in prefix))
+            end = self._at
             self._space()
         return "".join(parts)
 

@@ -195,3 +195,29 @@ def test_no_python_string_is_decoded_by_half(body, quote):
         for row in ("pythonic", "tool_code", "hermes", "json_bare", "react"):
             for _, arguments in read(text, prompted=row).calls:
                 assert json.loads(arguments).get("filePath") in right
+
+
+QUOTED_PIECES = ('\\"', '"', " ", "x", "say", ",", ".", r"\n", "(", ")", "=", "'", ":", r"\\", "hi", r"\d", "\n")
+WRITES = {
+    row: row.example.replace("read", "write")
+    .replace(f'{{"filePath": "{MARK}"}}', '{"filePath": "a", "content": "\0"}')
+    .replace(f'(filePath="{MARK}")', '(filePath="a", content="\0")')
+    for row in CARRIERS
+}
+
+
+@given(body=st.lists(st.sampled_from(QUOTED_PIECES), min_size=1, max_size=9).map("".join))
+@settings(max_examples=40, deadline=None, derandomize=True)
+@example(body='x"" ')
+@example(body=r'say \"x\" and "y".')
+@example(body='print("x")')
+def test_no_dialect_takes_a_string_whose_quotes_are_escaped_by_half(body):
+    assume(not body.endswith("\\"))
+    pairs = _PAIR.findall(body)
+    is_half = '"' in _PAIR.sub("", body) and '\\"' in pairs
+    escaped = re.sub(r'\\.|"', lambda match: '\\"' if match[0] == '"' else match[0], body, flags=re.DOTALL)
+    right = {body} | decoded(lambda: json.loads(f'"{escaped}"', strict=False))
+    for row, text in WRITES.items():
+        for _, arguments in read(text.replace("\0", body), prompted=row.id).calls:
+            assert not is_half, row.id
+            assert json.loads(arguments)["content"] in right, row.id

@@ -54,6 +54,7 @@ REFUSED = {
     "a list of numbers": "[1, 2]",
     "a name as a value": "f(a=b)",
     "an operator": 'f(a="x" + "y")',
+    "strings that touch": 'f(a="x""y")',
     "an f-string": 'f(a=f"{x}")',
     "bytes": 'f(a=b"x")',
     "a call as a value": "f(a=g())",
