@@ -253,14 +253,11 @@ async def test_u10_silence_carries_comments_and_ends_at_the_idle_deadline(gatewa
     assert got.error == "upstream_timeout"
 
 
-@STREAMS
-async def test_u10_a_stream_that_flows_carries_no_comment(gateway, upstream, client, tools, monkeypatch):
+async def test_u10_a_stream_that_flows_carries_no_comment(gateway, upstream, client, monkeypatch):
     """Time passes from piece to piece alone, less than the pause that is told, and many times as much in all."""
-    now = [1000.0]
+    now, got = [1000.0], bytearray()
     monkeypatch.setattr("gateway.net.patience.time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr("gateway.net.patience.LONGEST_SLEEP_S", 0.001)  # it looks at that clock all the time
-
-    got = bytearray()
 
     async def script(connection, received):
         await connection.send(STREAM_HEAD)
@@ -273,7 +270,7 @@ async def test_u10_a_stream_that_flows_carries_no_comment(gateway, upstream, cli
 
     upstream.script = script
     running = await gateway(upstream.url, GATEWAY_KEEPALIVE_S="10")
-    async with client.post(f"{running.url}/v1/chat/completions", json=asked(tools)) as response:
+    async with client.post(f"{running.url}/v1/chat/completions", json=asked()) as response:
         async for piece in response.content.iter_any():
             got.extend(piece)
     assert got.endswith(b"[DONE]\n\n")

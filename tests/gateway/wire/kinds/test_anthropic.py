@@ -422,7 +422,7 @@ def test_what_was_read_from_the_cache_is_told_and_all_input_counts(
     usage |= {} if read is None else {"cache_read_input_tokens": read}
     if stream:
         start = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": usage}}
-        end = [
+        end: list[dict[str, Any]] = [
             {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
             {"type": "message_stop"},
         ]
