@@ -13,21 +13,22 @@ import structlog
 from attrs import define, frozen
 from structlog.typing import EventDict, WrappedLogger
 
-from gateway import __version__, config
-from gateway.cli_banner import in_url, listening_url
-from gateway.cli_listening import cannot_listen
-from gateway.config import Settings
+from gateway import __version__
+from gateway.background.tick import Upkeep
+from gateway.config import load as config
+from gateway.config.load import Settings
 from gateway.core.errors import ConfigError
-from gateway.demo import DemoServer, start_demo
-from gateway.net.context import Configuration, Shared, Telemetry
-from gateway.net.server import MetricsServer, Server
-from gateway.net.upstream import UpstreamClient
-from gateway.policy.admission import Admission
+from gateway.demo.server import DemoServer, start_demo
+from gateway.front.server import MetricsServer, Server
+from gateway.process.banner import in_url, listening_url
+from gateway.process.listening import cannot_listen
+from gateway.request.shared import Configuration, Shared, Telemetry
 from gateway.telemetry.logs import LineWriter, configure_logging
 from gateway.telemetry.metrics import Metrics
-from gateway.upkeep import Upkeep
+from gateway.traffic.admission import Admission
+from gateway.upstream.client import UpstreamClient
 from strategies.base import ToolExecutionStrategy
-from strategies.dialects import TABLE
+from strategies.dialects.rows import TABLE
 from strategies.factory import load_strategies
 
 __all__ = ["Gateway", "Orders", "Post", "build", "run", "serve"]
@@ -199,10 +200,10 @@ def serve(settings: Settings, *, environ: Mapping[str, str] | None = None) -> in
     """Run until a signal ends it, in as many processes as the settings say; returns the exit code."""
     given = os.environ if environ is None else environ
     if settings.workers > 1:
-        from gateway.supervisor import supervise  # here: a lone process and a worker need none
+        from gateway.process.supervisor import supervise  # here: a lone process and a worker need none
 
         return supervise(settings, given)
-    from gateway.supervisor_alone import LonePost  # here: it needs what is in this module
+    from gateway.process.alone import LonePost  # here: it needs what is in this module
 
     return run(settings, given, LonePost.of(settings, given))
 

@@ -12,10 +12,10 @@ from attrs import field, frozen
 from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.chat_request import ChatRequest
 
 if TYPE_CHECKING:
-    from strategies.mapping import CallBack, Refusal
+    from strategies.mapping.mappings import CallBack, Refusal
 
 __all__ = [
     "AnswerReader",

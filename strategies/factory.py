@@ -12,9 +12,9 @@ from typing import Any, Literal
 from attrs import frozen
 
 from gateway.core.rules import Rule, covers_model
-from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
+from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
+from strategies.asking.intent import Overhearing, asks_for_tools
 from strategies.base import Options, Prepared, ToolExecutionStrategy
-from strategies.intent import Overhearing, asks_for_tools
 from strategies.xml_text import XmlTextStrategy
 
 __all__ = [

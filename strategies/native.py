@@ -1,9 +1,9 @@
 """Native: tools go upstream as they are, calls come back as they are; certain wire faults are mended."""
 
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.chat_request import ChatRequest
+from strategies.asking.ask_again import repairs
+from strategies.asking.past_calls import mend
 from strategies.base import Options, Prepared
-from strategies.mending import mend
-from strategies.repair import repairs
 
 __all__ = ["NativeStrategy"]
 

@@ -1,10 +1,10 @@
 """Recovery: native, and the text is watched for calls that were meant as such."""
 
-from gateway.wire.openai_chat import ChatRequest
+from gateway.wire.chat_request import ChatRequest
+from strategies.asking.ask_again import repairs
+from strategies.asking.past_calls import mend
 from strategies.base import Options, Prepared, Shape
-from strategies.mending import mend
-from strategies.reading import reader_factory
-from strategies.repair import repairs
+from strategies.reading.factory import reader_factory
 
 __all__ = ["RecoveryStrategy"]
 

@@ -6,15 +6,15 @@ from typing import Any, Protocol
 
 from gateway.core.errors import InvalidRequest, TooManyTools
 from gateway.core.tools import Tool, ToolSet
-from gateway.wire.openai_chat import TOOL_FIELDS, ChatRequest
+from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
+from strategies.asking.ask_again import Demand, demanded, repairs
+from strategies.asking.history import render_history
+from strategies.asking.past_calls import mend
+from strategies.asking.renderers import RENDERERS, renderer
 from strategies.base import AnswerReader, Options, Prepared, Shape
-from strategies.calls import function_name
-from strategies.history import render_history
-from strategies.mending import mend
-from strategies.prompts import add_section, firm_instruction, holds_section, section
-from strategies.renderers import RENDERERS, renderer
-from strategies.rendering import Renderer
-from strategies.repair import Demand, demanded, repairs
+from strategies.schema.structured import function_name
+from strategies.writing.prompt import add_section, firm_instruction, holds_section, section
+from strategies.writing.renderer import Renderer
 
 __all__ = ["MakesReaders", "XmlPromptStrategy"]
 
@@ -42,7 +42,7 @@ class XmlPromptStrategy:
 
     def __init__(self, make_readers: MakesReaders | None = None) -> None:
         if make_readers is None:
-            from strategies.reading import reader_factory
+            from strategies.reading.factory import reader_factory
 
             make_readers = reader_factory
         self._make_readers = make_readers

@@ -12,13 +12,13 @@ from attrs import evolve
 
 from gateway.core.client import Client
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
-from gateway.wire.openai_chat import ChatRequest, is_system
+from gateway.wire.chat_request import ChatRequest, is_system
 from strategies.base import AnswerReader, FinishReason, HearsReasoning, Options, Prepared, Shape
 from strategies.clients import TextClient, recognise
-from strategies.dialect import TAGS
-from strategies.jsonish import loads_strict
-from strategies.prompts import SEPARATOR
-from strategies.reading import reader_factory
+from strategies.grammar.dialect import TAGS
+from strategies.reading.factory import reader_factory
+from strategies.text.tolerant_json import loads_strict
+from strategies.writing.prompt import SEPARATOR
 
 __all__ = ["UNSAYABLE", "XmlTextStrategy"]
 

@@ -191,7 +191,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 async def gateway(no_leaks: None, log: Log) -> "AsyncIterator[StartGateway]":
     """Starts gateways: `await gateway(upstream.url, GATEWAY_KEEPALIVE_S="0.1")`."""
     from gateway.app import build  # here: most tests need no server
-    from gateway.config import load
+    from gateway.config.load import load
 
     started: list[Gateway] = []
 
@@ -204,7 +204,7 @@ async def gateway(no_leaks: None, log: Log) -> "AsyncIterator[StartGateway]":
         return running
 
     # A call from the gateway's own code that blocks the event loop fails the test.
-    with blockbuster_ctx(["gateway.net", "gateway.exchange", "gateway.wire", "gateway.policy"]) as blockbuster:
+    with blockbuster_ctx(["gateway.net", "gateway.answer.stream", "gateway.wire", "gateway.policy"]) as blockbuster:
         blockbuster.functions["os.stat"].can_block_in("linecache.py", {"checkcache", "updatecache"})
         yield start
         for running in started:

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway.config_table import Settings
-from gateway.policy.stages import RolloutRules
+from gateway.config.declarations import Settings
+from gateway.rollout.stages import RolloutRules
 from gateway.telemetry.metrics import CATALOGUE
 from strategies.base import Options
 

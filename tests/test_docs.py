@@ -18,9 +18,9 @@ import pytest
 from attrs import frozen
 
 from gateway import __version__
-from gateway.__main__ import cli
 from gateway.app import Gateway
-from gateway.config import load, settings_table_markdown
+from gateway.cli.root import cli
+from gateway.config.load import load, settings_table_markdown
 from gateway.core import errors
 from gateway.core.errors import GatewayError
 from gateway.telemetry.metrics import metrics_table_markdown

@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from gateway.core.ports import Block
 from gateway.core.records import Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
-from gateway.state.coding import KINDS, Packed, kind_of, pack, unpack
+from gateway.state.record_codec import KINDS, Packed, kind_of, pack, unpack
 
 __all__ = ["MemoryStore"]
 

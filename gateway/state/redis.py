@@ -19,9 +19,9 @@ from redis.backoff import NoBackoff
 from gateway.core.ports import Block, StoreError
 from gateway.core.records import Record, RequestRecord
 from gateway.state import redis_scripts
+from gateway.state.backoff import Pause
 from gateway.state.blocks import BLOCK_SECONDS, LONGEST_JUMP_S, MAX_BLOCKS
-from gateway.state.coding import KINDS, kind_of, pack, unpack
-from gateway.state.pause import Pause
+from gateway.state.record_codec import KINDS, kind_of, pack, unpack
 from gateway.state.trimming import trimmed
 
 __all__ = ["RedisStore"]

@@ -17,8 +17,8 @@ import aiosqlite
 from gateway.core.ports import Block
 from gateway.core.records import Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
-from gateway.state.coding import KINDS, kind_of, pack, unpack
-from gateway.state.sqlite_line import Line
+from gateway.state.record_codec import KINDS, kind_of, pack, unpack
+from gateway.state.sqlite_connection import Line
 from gateway.state.trimming import trimmed
 
 __all__ = ["SqliteStore"]

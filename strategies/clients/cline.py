@@ -3,9 +3,9 @@
 It undoes entities in files and diffs, but nothing is written with entities for it.
 """
 
-from strategies.clients.forms import Form, listing, server_call
+from strategies.clients.client_parser import Rules
 from strategies.clients.profile import Profile
-from strategies.clients.sight import Rules
+from strategies.clients.tag_arguments import Form, listing, server_call
 
 __all__ = ["CLINE"]
 

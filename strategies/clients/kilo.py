@@ -4,9 +4,9 @@ It undoes entities too, but nothing is written with entities for it: a value tha
 it.
 """
 
+from strategies.clients.client_parser import Rules
 from strategies.clients.profile import Profile
 from strategies.clients.roo import FORMS, TOOLS
-from strategies.clients.sight import Rules
 
 __all__ = ["KILO"]
 

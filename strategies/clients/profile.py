@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from strategies.clients.forms import PLAIN, Form
-from strategies.clients.sight import Rules
+from strategies.clients.client_parser import Rules
+from strategies.clients.tag_arguments import PLAIN, Form
 
 __all__ = ["ROO_FILES", "Profile"]
 

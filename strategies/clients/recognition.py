@@ -1,14 +1,14 @@
 """Which client of tags sends a request, if one does: told by its system prompt and by what it calls itself."""
 
 from gateway.core.client import Client
-from gateway.wire.openai_chat import ChatRequest, is_system, texts_of
+from gateway.wire.chat_request import ChatRequest, is_system, texts_of
 from strategies.clients.cline import CLINE
 from strategies.clients.kilo import KILO
 from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import prompt_tools
 from strategies.clients.roo import ROO
 from strategies.clients.text_client import TextClient, text_client
-from strategies.prompts import holds_section
+from strategies.writing.prompt import holds_section
 
 __all__ = ["PROFILES", "recognise"]
 

@@ -4,9 +4,9 @@ It undoes one round of entities in files, commands and diffs, unless the model's
 be written with entities, and nowhere else.
 """
 
-from strategies.clients.forms import diffs, file_writing, follow_up, listing, reading, server_call
+from strategies.clients.client_parser import Rules
 from strategies.clients.profile import ROO_FILES, Profile
-from strategies.clients.sight import Rules
+from strategies.clients.tag_arguments import diffs, file_writing, follow_up, listing, reading, server_call
 
 __all__ = ["FORMS", "ROO", "TOOLS"]
 

@@ -7,12 +7,12 @@ from typing import Any
 from attrs import define, evolve, field
 
 from gateway.core.tools import Tool, ToolSet
-from strategies.clients.forms import PLAIN
+from strategies.clients.client_parser import Rules, Seen, keep_entities, see
 from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import PromptTool, prompt_tools
-from strategies.clients.sight import Rules, Seen, keep_entities, see
-from strategies.registry import known
-from strategies.schema import BODY_PARAMETERS
+from strategies.clients.tag_arguments import PLAIN
+from strategies.schema.known_tools import known
+from strategies.schema.tool_schema import BODY_PARAMETERS
 
 __all__ = ["TextClient", "text_client"]
 

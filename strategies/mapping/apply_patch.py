@@ -19,8 +19,8 @@ from typing import Any
 from attrs import evolve
 
 from gateway.core.tools import Tool
-from strategies.mapping.clients import Client
-from strategies.mapping.forms import BlockText
+from strategies.mapping.client_arguments import BlockText
+from strategies.mapping.client_tools import Client
 from strategies.mapping.operations import Create, Delete, Lines, Operation, Refusal, Replace, of_text
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Section, Update, read_patch, write_patch
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.core.tools import Tool
-from strategies.mapping.clients import Client
+from strategies.mapping.client_tools import Client
 from strategies.mapping.operations import Operation, Refusal
 
 __all__ = ["Surface"]

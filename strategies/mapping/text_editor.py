@@ -19,8 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.tools import Tool
-from strategies.mapping.clients import Client
-from strategies.mapping.forms import BlockText, Offset
+from strategies.mapping.client_arguments import BlockText, Offset
+from strategies.mapping.client_tools import Client
 from strategies.mapping.operations import (
     Create,
     Insert,

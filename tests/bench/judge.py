@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
-from gateway.policy.judge import Counts, JudgeRules, JudgeState, finding, step
+from gateway.rollout.judge import Counts, JudgeRules, JudgeState, finding, step
 
 __all__ = ["SCENARIOS", "Result", "Scenario", "simulate"]
 

@@ -16,9 +16,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from gateway.core.limits import Limits
 from strategies.base import Options
-from strategies.dialect import Dialect
-from strategies.dialects import TABLE
-from strategies.reading import reader_factory
+from strategies.dialects.rows import TABLE
+from strategies.grammar.dialect import Dialect
+from strategies.reading.factory import reader_factory
 from tests.support.reading import AGENT_TOOLS, read
 
 FILLER = "x = compute(value) or other; "

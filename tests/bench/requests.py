@@ -17,8 +17,8 @@ from collections.abc import Callable
 import structlog
 from attrs import field, frozen
 
-from gateway import config
 from gateway.app import build
+from gateway.config import load as config
 from gateway.telemetry.logs import configure_logging
 
 __all__ = ["Figures", "measure"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from gateway.config_sources import parse_env_file
+from gateway.config.sources import parse_env_file
 
 Resource = dict[str, Any]
 

@@ -15,9 +15,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from gateway import __version__
-from gateway.__main__ import cli
-from gateway.config import inspect
-from gateway.config_sources import parse_env_file
+from gateway.cli.root import cli
+from gateway.config.load import inspect
+from gateway.config.sources import parse_env_file
 from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, certificate, configure, replace_once
 from tests.support.processes import free_ports
 

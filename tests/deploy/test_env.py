@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from gateway.config import Settings, inspect, reload
-from gateway.config_sources import parse_env_file
+from gateway.config.load import Settings, inspect, reload
+from gateway.config.sources import parse_env_file
 from tests.deploy.proxy import DEPLOY
 
 FILES = sorted((DEPLOY / "env").glob("*.env"))

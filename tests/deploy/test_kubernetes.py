@@ -10,7 +10,7 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from gateway import __version__
-from gateway.config import DECLARED, inspect
+from gateway.config.load import DECLARED, inspect
 from gateway.telemetry.metrics import CATALOGUE
 from tests.deploy.kustomize import Resource, build, documents, find
 from tests.deploy.proxy import DEPLOY

@@ -16,7 +16,7 @@ import click
 import pytest
 from attrs import frozen
 
-from gateway.__main__ import cli
+from gateway.cli.root import cli
 from tests.deploy.proxy import DEPLOY, replace_once
 from tests.support.faulty_upstream import FaultyUpstream, answer_json
 from tests.support.processes import free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config_sources import parse_env_file
+from gateway.config.sources import parse_env_file
 from tests.deploy.proxy import DEPLOY
 
 UNIT = DEPLOY / "systemd" / "toolgate.service"

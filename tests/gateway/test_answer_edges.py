@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from gateway.answer.body import BodyExchange
+from gateway.answer.guard import GuardedReader
+from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
-from gateway.exchange import StreamExchange
-from gateway.guarded import GuardedReader
-from gateway.whole import BodyExchange
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from strategies.base import Options
 from strategies.native import NativeStrategy
 from strategies.xml_prompt import XmlPromptStrategy

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from gateway.shadow import UntouchedStream
-from tests.gateway.test_shadow import beside
+from gateway.answer.watch import UntouchedStream
+from tests.gateway.answer.test_watch import beside
 from tests.support.chat import DONE, hear_stream, prepared, stream
 from tests.support.event_source import ENDS, cuts, dispatched, joined, joined_by
 

@@ -11,8 +11,8 @@ import click
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from gateway.__main__ import cli
-from gateway.config import settings_table_markdown
+from gateway.cli.root import cli
+from gateway.config.load import settings_table_markdown
 from tests.grafana.queries import METRICS, ROOT, SHIPPED, selectors
 
 PROMETHEUS = ROOT / "prometheus"

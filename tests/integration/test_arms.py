@@ -6,7 +6,7 @@ import json
 import attrs
 import pytest
 
-from gateway.config import load
+from gateway.config.load import load
 from gateway.core.records import OutcomeRecord, RequestRecord
 from tests.support.chat import hear_stream
 from tests.support.client import ask, chat, get

@@ -123,7 +123,7 @@ async def test_c2_a_client_that_does_not_read_a_whole_answer_is_dropped(connect,
 
 
 async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monkeypatch):
-    monkeypatch.setattr("gateway.net.turn.BODY_WINDOW_S", 0.2)
+    monkeypatch.setattr("gateway.request.state.BODY_WINDOW_S", 0.2)
     running = await gateway(upstream.url)
     reader, writer = await connect(running.url)
     request = post_bytes(chat())
@@ -145,7 +145,7 @@ async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monke
 
 
 async def test_c3_a_head_that_never_ends_is_closed(gateway, upstream, monkeypatch):
-    monkeypatch.setattr("gateway.net.server.HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.2)
     running = await gateway(upstream.url)
     async with Pulse() as pulse:
         assert await exchange(running.url, b"POST /v1/chat/completions HTTP/1.1\r\nHo") == b""

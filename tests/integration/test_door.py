@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
-from gateway.config import load
+from gateway.config.load import load
 from tests.conftest import Log
 from tests.support.client import Answer, answer_to, ask, chat, exchange, get, post_bytes, status_of
 from tests.support.faulty_upstream import DONE, FaultyUpstream, answer_json, completion, event, stream, text

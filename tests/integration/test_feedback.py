@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.core.records import FeedbackRecord
-from gateway.policy.feedback import MAX_ANSWERS, Answered, RecentAnswers, is_completion_id
+from gateway.traffic.recent_answers import MAX_ANSWERS, Answered, RecentAnswers, is_completion_id
 from tests.support.client import ask, chat, get
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, stream, text
 

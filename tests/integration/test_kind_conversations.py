@@ -12,8 +12,8 @@ import pytest
 from attrs import evolve, frozen
 
 from gateway.core.tools import Tool
-from gateway.wire.chat_forms import stream_to_body
-from strategies.renderers import renderer
+from gateway.wire.chat_reshape import stream_to_body
+from strategies.asking.renderers import renderer
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.kind_driver import comparable

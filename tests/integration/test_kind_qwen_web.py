@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gateway.wire.chat_forms import stream_to_body
+from gateway.wire.chat_reshape import stream_to_body
 from tests.support.client import TOOLS, ask, chat
 from tests.support.qwen_web_server import QwenWebServer
 from tests.support.redis_server import RedisServer, needs_redis

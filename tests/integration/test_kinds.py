@@ -10,11 +10,11 @@ from anthropic.types import Message
 from google import genai
 from google.genai import types
 
-from gateway.wire.chat_forms import stream_to_body
-from gateway.wire.kinds.anthropic import AnthropicKind
-from gateway.wire.kinds.gemini import GeminiKind
-from gateway.wire.kinds.port import HttpAsk, Kind, Memory, Reply, Situation
-from gateway.wire.kinds.qwen_web import QwenWebKind
+from gateway.kinds.anthropic.dialogue import AnthropicKind
+from gateway.kinds.gemini.dialogue import GeminiKind
+from gateway.kinds.qwen_web.dialogue import QwenWebKind
+from gateway.kinds.shared.port import HttpAsk, Kind, Memory, Reply, Situation
+from gateway.wire.chat_reshape import stream_to_body
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.kind_driver import comparable

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.exchange import StreamExchange
+from gateway.answer.stream import StreamExchange
 from tests.support.client import TOOLS, chat, get
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, event, stream, text
 from tests.support.lateness import CUTS

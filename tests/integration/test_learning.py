@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.policy.capability import LESSON_S
+from gateway.traffic.lesson_rules import LESSON_S
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, in_turn, stream, text
 

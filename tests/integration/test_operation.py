@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from gateway.app import build
-from gateway.config import load
+from gateway.config.load import load
 from gateway.core.errors import ConfigError
 from tests.support.client import Answer, ask, chat, get, open_connection, post_bytes
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, stream, text
@@ -151,7 +151,7 @@ async def test_a_fault_of_ours_is_a_500_that_says_nothing(gateway, upstream, cli
         raise ZeroDivisionError("a secret detail")
 
     running = await gateway(upstream.url)
-    monkeypatch.setattr("gateway.net.handlers.parse_request", broken)
+    monkeypatch.setattr("gateway.chat.handler.parse_request", broken)
     got = await ask(client, running.url, headers={"X-Request-Id": "mine"})
     assert (got.status, got.error) == (500, "internal_error")
     assert got.json["error"]["message"] == "internal error; request id mine"
@@ -165,7 +165,7 @@ async def test_a_fault_of_ours_within_a_stream_is_its_last_event(gateway, upstre
     def broken(*_):
         raise ZeroDivisionError("a secret detail")
 
-    monkeypatch.setattr("gateway.exchange.StreamExchange.step", broken)
+    monkeypatch.setattr("gateway.answer.stream.StreamExchange.step", broken)
     got = await ask(client, running.url)
     assert got.error == "internal_error"
     assert b"secret" not in got.body

@@ -8,8 +8,9 @@ import attrs
 import pytest
 from multidict import CIMultiDict
 
+from gateway.chat import enrolment as arms
+from gateway.chat import handler as handlers
 from gateway.core.records import OutcomeRecord, RequestRecord
-from gateway.net import arms, handlers
 from tests.support.client import TOOLS, ask, chat, get, open_connection, post_bytes
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, in_turn, stream, text
 

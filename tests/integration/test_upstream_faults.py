@@ -37,7 +37,7 @@ STREAMS = pytest.mark.parametrize("tools", [None, TOOLS], ids=["passthrough", "r
 def way(request, monkeypatch):
     """The two clients of the model server: the lean one, and the library's own, which serves what that one cannot."""
     if request.param == "full":
-        monkeypatch.setattr("gateway.net.upstream._is_plain", lambda call: False)
+        monkeypatch.setattr("gateway.upstream.client._is_plain", lambda call: False)
     return request.param
 
 
@@ -256,8 +256,8 @@ async def test_u10_silence_carries_comments_and_ends_at_the_idle_deadline(gatewa
 async def test_u10_a_stream_that_flows_carries_no_comment(gateway, upstream, client, monkeypatch):
     """Time passes from piece to piece alone, less than the pause that is told, and many times as much in all."""
     now, got = [1000.0], bytearray()
-    monkeypatch.setattr("gateway.net.patience.time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr("gateway.net.patience.LONGEST_SLEEP_S", 0.001)  # it looks at that clock all the time
+    monkeypatch.setattr("gateway.request.deadline.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("gateway.request.deadline.LONGEST_SLEEP_S", 0.001)  # it looks at that clock all the time
 
     async def script(connection, received):
         await connection.send(STREAM_HEAD)

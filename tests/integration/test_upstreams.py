@@ -188,7 +188,7 @@ async def test_an_upstream_without_a_list_does_not_hide_the_others(gateway, upst
 
 
 async def test_a_reload_brings_other_upstreams(gateway, upstream, second, client, tables):
-    from gateway.config import load
+    from gateway.config.load import load
 
     upstream.script, second.script = stream(*WHOLE), stream(text("other"), event(finish="stop"), DONE)
     running = await gateway(None, **tables(TWO))

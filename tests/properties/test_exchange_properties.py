@@ -6,7 +6,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.dialects import TABLE
+from strategies.dialects.rows import TABLE
 from tests.support.chat import DONE, answer_body, event, hear_body, hear_stream, prepared, stream, whole
 
 EXAMPLES = [row.example for row in TABLE if row.example]

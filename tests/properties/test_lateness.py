@@ -10,9 +10,9 @@ import time
 import pytest
 from attrs import evolve
 
+from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
-from gateway.exchange import StreamExchange
-from strategies.reader import Reader
+from strategies.reading.reader import Reader
 from tests.support.chat import answer_events, event, hear_stream, numbered_ids, prepared
 from tests.support.fragments import Way, check, hostile_text
 from tests.support.fragments import ways as reader_ways

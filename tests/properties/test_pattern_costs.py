@@ -25,9 +25,10 @@ with warnings.catch_warnings():
     from re import _constants as sre  # type: ignore[attr-defined]
     from re import _parser as sre_parse  # type: ignore[attr-defined]
 
+import strategies.cursor
+
 import gateway
 import strategies
-import strategies.cursor
 
 SIZE = 1 << 14
 SIZES = (1 << 10, 1 << 13)
@@ -40,7 +41,7 @@ AT_ONE_PLACE = frozenset({"match", "fullmatch"})
 _PROMPTS = ("PROMPT", "ROOT_PROMPT", "BARE_ROOT", "WINDOWS_PROMPT")
 IN_A_LIST = frozenset(f"strategies.dialects.shell._{name}" for name in _PROMPTS)
 """Those that are asked at the beginning of a line, one after the other."""
-BOUNDED = {"strategies.dialects.react._CYCLE": 400, "strategies.intent._ASKED": 4000}
+BOUNDED = {"strategies.dialects.lines.react._CYCLE": 400, "strategies.asking.intent._ASKED": 4000}
 """Those whose text is never longer: what stands before an opener, either end of a user's message."""
 MOST_S = 0.02
 """CPU seconds that one of these may cost at its longest."""

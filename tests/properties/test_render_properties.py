@@ -9,9 +9,9 @@ import pytest
 from gateway.core.events import End
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
-from strategies.dialects import BY_ID
-from strategies.reading import reader_factory
-from strategies.rendering import CannotExpress, Renderer
+from strategies.dialects.rows import BY_ID
+from strategies.reading.factory import reader_factory
+from strategies.writing.renderer import CannotExpress, Renderer
 from tests.support.fragments import NOISE, fragments
 from tests.support.reading import BOOLEAN, INTEGER, STRING, pieces, tool
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from gateway.app import Gateway
-from gateway.demo import Pace, start_demo
+from gateway.demo.server import Pace, start_demo
 from tests.sdk.routes import ROUTES, Route
 
 

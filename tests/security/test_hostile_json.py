@@ -9,9 +9,9 @@ from itertools import islice
 
 import pytest
 
+from gateway.answer.watch import UntouchedBody, UntouchedStream
 from gateway.core.errors import UpstreamBadReply
-from gateway.shadow import UntouchedBody, UntouchedStream
-from tests.gateway.test_shadow import beside
+from tests.gateway.answer.test_watch import beside
 from tests.gateway.wire.kinds.test_hostile import STREAMS, TURN, check_stream, read
 from tests.support.chat import DONE, HEAD, answer_body, prepared, stream, whole
 from tests.support.client import TOOLS, ask, chat

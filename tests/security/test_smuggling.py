@@ -10,7 +10,7 @@ import random
 import msgspec
 import pytest
 
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from strategies.base import Options
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy

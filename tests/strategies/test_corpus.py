@@ -17,7 +17,7 @@ import pytest
 from attrs import frozen
 
 from gateway.core.events import End, Text
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from strategies.base import Options
 from strategies.recovery import RecoveryStrategy
 from tests.support.reading import pieces

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.__main__ import cli
+from gateway.cli.root import cli
 from gateway.core.tools import ToolSet
 from gateway.telemetry.labels import LabelGuard
-from strategies import dialects
+from strategies.asking.renderers import RENDERERS
 from strategies.base import Options
-from strategies.dialect import TAGS, Context, Dialect
-from strategies.dialects import BY_ID, TABLE
-from strategies.renderers import RENDERERS
+from strategies.dialects import rows as dialects
+from strategies.dialects.rows import BY_ID, TABLE
+from strategies.grammar.dialect import TAGS, Context, Dialect
 from tests.support.reading import AGENT_TOOLS, read, read_every_way, tool
 
 ROW = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gateway.core.rules import Rule
-from gateway.wire.openai_chat import ChatRequest, parse_request
+from gateway.wire.chat_request import ChatRequest, parse_request
 from strategies.base import Options, Prepared
 from strategies.factory import GROUP, Capability, ToolExecutionFactory, load_strategies
 

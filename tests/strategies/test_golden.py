@@ -11,7 +11,7 @@ import pytest
 from gateway.core.events import End, Text
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from tests.support.reading import AGENT_TOOLS, Reading, read_every_way
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from strategies.base import Options
-from strategies.reading import reader_factory
+from strategies.reading.factory import reader_factory
 from tests.support.reading import AGENT_TOOLS
 
 MOST = 2.3

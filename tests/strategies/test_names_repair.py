@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.tools import Tool, ToolSet
-from strategies.names import acts, repair_name
-from strategies.registry import known_tools
+from strategies.schema.known_tools import known_tools
+from strategies.schema.names import acts, repair_name
 
 LOOKING = ("read_file", "list_files", "grep", "webfetch", "get_weather")
 ACTING = ("write_to_file", "bash", "edit", "deleteFile")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gateway.core.events import End, Start
 from gateway.core.tools import ToolSet
-from gateway.wire.native_calls import NativeCalls
-from strategies.dialects import TABLE
-from strategies.names import repair_name
+from gateway.wire.structured_calls import NativeCalls
+from strategies.dialects.rows import TABLE
+from strategies.schema.names import repair_name
 from tests.support.reading import read, tool
 
 SEGMENTS = ("read", "get", "forget", "edit", "re", "ad", "fs", "mcp", "default_api", "a")

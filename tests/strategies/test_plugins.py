@@ -16,7 +16,7 @@ import pytest
 
 from gateway.core.events import End
 from gateway.core.limits import Limits
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from strategies.base import Options, ToolExecutionStrategy
 from tests.support.client import TOOLS, Answer, ask, chat
 from tests.support.faulty_upstream import DONE, FaultyUpstream, event, stream, text

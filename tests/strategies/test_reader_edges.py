@@ -4,8 +4,8 @@ import pytest
 
 from gateway.core.events import Text
 from strategies.base import Options
-from strategies.reader import Reader
-from strategies.reading import reader_factory
+from strategies.reading.factory import reader_factory
+from strategies.reading.reader import Reader
 from tests.support.reading import AGENT_TOOLS, read_every_way
 
 CALL = '<longcat_tool_call>{"name": "read", "arguments": {"filePath": "/a"}}</longcat_tool_call>'

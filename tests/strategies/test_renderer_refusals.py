@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.core.tools import Tool
-from strategies.dialects import BY_ID
-from strategies.rendering import CannotExpress, Renderer
+from strategies.dialects.rows import BY_ID
+from strategies.writing.renderer import CannotExpress, Renderer
 from tests.support.reading import AGENT_TOOLS, tool
 
 READ = AGENT_TOOLS.get("read")

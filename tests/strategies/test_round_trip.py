@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from gateway.core.events import End
 from gateway.core.tools import Tool, ToolSet
+from strategies.asking.renderers import RENDERERS
 from strategies.base import Options
-from strategies.reading import reader_factory
-from strategies.renderers import RENDERERS
-from strategies.rendering import CannotExpress, Renderer
-from strategies.samples import sample_arguments
+from strategies.reading.factory import reader_factory
+from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.writing.samples import sample_arguments
 
 WRITE = Tool(
     name="write",

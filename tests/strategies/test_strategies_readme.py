@@ -10,13 +10,13 @@ import pytest
 from gateway.core.events import End, Event, Text
 from gateway.core.tools import ToolSet
 from strategies.base import Options
-from strategies.confidence import FORMS, cost
-from strategies.cursor import Cursor
-from strategies.dialect import Context, Dialect
-from strategies.dialects import TABLE
-from strategies.grammar import Grammar
-from strategies.jsonish import CHOSEN
-from strategies.reader import Reader
+from strategies.dialects.rows import TABLE
+from strategies.grammar.confidence import FORMS, cost
+from strategies.grammar.dialect import Context, Dialect
+from strategies.reading.active import Grammar
+from strategies.reading.reader import Reader
+from strategies.text.cursor import Cursor
+from strategies.text.tolerant_json import CHOSEN
 from tests.fixtures.example_dialect import heron
 from tests.fixtures.example_dialect.heron import HERON
 from tests.support.reading import AGENT_TOOLS, pieces

@@ -11,9 +11,9 @@ from gateway.core.errors import InvalidRequest, InvalidToolResults, TooManyTools
 from gateway.core.events import End
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from strategies.base import AnswerReader, Options, Prepared, ToolExecutionStrategy
-from strategies.prompts import MARKER, SEPARATOR
+from strategies.writing.prompt import MARKER, SEPARATOR
 from strategies.xml_prompt import XmlPromptStrategy
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gateway.answer.stream import StreamExchange
 from gateway.core.client import Client
 from gateway.core.limits import Limits
-from gateway.exchange import StreamExchange
-from gateway.wire.openai_chat import parse_request
+from gateway.wire.chat_request import parse_request
 from strategies.base import Options
 from strategies.clients import recognise
 from strategies.xml_text import UNSAYABLE, XmlTextStrategy

@@ -6,13 +6,13 @@ from typing import Any
 
 from attrs import define, field
 
+from gateway.answer.body import BodyExchange
+from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
-from gateway.exchange import StreamExchange
-from gateway.whole import BodyExchange
 from strategies.base import Options, Prepared, Shape
-from strategies.reading import reader_factory
+from strategies.reading.factory import reader_factory
 from tests.support.reading import AGENT_TOOLS
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "fp"}

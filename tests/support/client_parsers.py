@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from attrs import define, field
 
-from strategies.registry import known_tools
+from strategies.schema.known_tools import known_tools
 
 SPACE = "".join(
     char for char in map(chr, range(0x10000)) if re.match(r"\s", char) and char not in "\x1c\x1d\x1e\x1f\x85"

@@ -14,8 +14,8 @@ from attrs import frozen
 
 from gateway.core.events import Note
 from gateway.core.tools import Tool, ToolSet
-from strategies.renderers import RENDERERS
-from strategies.rendering import CannotExpress
+from strategies.asking.renderers import RENDERERS
+from strategies.writing.renderer import CannotExpress
 from tests.support.reading import BOOLEAN, INTEGER, STRING, Reading, pieces, read, tool
 
 __all__ = ["FORMS", "Damaged", "Outcome", "damaged_calls", "outcome_of"]

@@ -10,11 +10,11 @@ from attrs import field, frozen
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text
 from gateway.core.limits import Limits
 from strategies.base import Options
-from strategies.dialect import Context
-from strategies.dialects import TABLE
-from strategies.lexicon import LEFTOVERS, REASONING
-from strategies.reader import Reader
-from strategies.reading import reader_factory
+from strategies.dialects.rows import TABLE
+from strategies.grammar.dialect import Context
+from strategies.grammar.lexicon import LEFTOVERS, REASONING
+from strategies.reading.factory import reader_factory
+from strategies.reading.reader import Reader
 from tests.support.reading import AGENT_TOOLS, pieces
 
 NAMES = ("read", "write", "edit", "bash", "todowrite", "todoread", "list", "read_file", "unknown_tool")

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from attrs import define, field, frozen
 
-from gateway.wire.chat_forms import stream_to_body
-from gateway.wire.kinds.port import Dialogue, HttpAsk, Kind, Reply, Situation
+from gateway.kinds.shared.port import Dialogue, HttpAsk, Kind, Reply, Situation
+from gateway.wire.chat_reshape import stream_to_body
 from tests.support.turns import Exchange
 from tests.support.wire_server import Answered, WireServer
 

@@ -12,13 +12,13 @@ from functools import cache
 
 from attrs import frozen
 
+from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
-from gateway.exchange import StreamExchange
-from gateway.wire.openai_chat import ChatRequest, parse_request
+from gateway.wire.chat_request import ChatRequest, parse_request
+from strategies.asking.renderers import RENDERERS
 from strategies.base import Options, Prepared
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
-from strategies.renderers import RENDERERS
 from strategies.xml_prompt import XmlPromptStrategy
 from strategies.xml_text import XmlTextStrategy
 from tests.support.chat import answer_events, numbered_ids

@@ -9,7 +9,7 @@ from attrs import frozen
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
-from strategies.reading import reader_factory
+from strategies.reading.factory import reader_factory
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

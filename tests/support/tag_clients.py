@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.client import Client
-from gateway.wire.openai_chat import ChatRequest, parse_request
+from gateway.wire.chat_request import ChatRequest, parse_request
 
 ROO_TOOLS: dict[str, list[str]] = {
     "read_file": ["args"],

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.supervisor_status import write_targets
+from gateway.process.status import write_targets
 from tests.grafana.queries import DASHBOARDS, METRICS, ROOT, filled, panels
 from tests.support.client import TOOLS, ask, chat
 from tests.support.faulty_upstream import (

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from attrs import define, field
 
-from gateway.wire.chat_forms import stream_to_body
+from gateway.wire.chat_reshape import stream_to_body
 from tests.support.client import TOOLS
 from tests.support.many_server import HEADER, ManyServers
 from tests.support.processes import Program

@@ -17,13 +17,13 @@ import aiohttp
 import pytest
 from attrs import define, field, frozen
 
-from gateway.config import load
+from gateway.background.tick import Upkeep
+from gateway.config.load import load
 from gateway.core.records import DecisionRecord, FeedbackRecord, OutcomeRecord, Record, RequestRecord
-from gateway.policy.codec import STATE_KEY, encoded
-from gateway.policy.rollout import InForce, assign
-from gateway.policy.stages import RolloutRules, begun, rolled_back
+from gateway.rollout.assignment import InForce, assign
+from gateway.rollout.codec import STATE_KEY, encoded
+from gateway.rollout.stages import RolloutRules, begun, rolled_back
 from gateway.state.opening import open_store
-from gateway.upkeep import Upkeep
 from tests.support.chat import Heard, hear_stream
 from tests.support.client import TOOLS, Answer, ask, chat, get
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, FaultyUpstream, Received, event, text

@@ -163,9 +163,9 @@ async def test_wrong_type_heals_when_it_is_gone(pair: tuple[Process, Process], r
 
 async def serve(url: str, name: str) -> None:
     """Requests against a conductor until told to quit."""
+    from gateway.background.rollout_agent import Conductor
     from gateway.core.records import DecisionRecord
-    from gateway.policy.stages import RolloutRules
-    from gateway.state.conductor import Conductor
+    from gateway.rollout.stages import RolloutRules
     from gateway.state.opening import open_store
 
     def say(**facts: Any) -> None:

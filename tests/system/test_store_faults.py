@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.background import recorder as recorder_module
+from gateway.background.recorder import Recorder
 from gateway.core.ports import StoreError
 from gateway.core.records import FeedbackRecord
-from gateway.state import recorder as recorder_module
-from gateway.state import sqlite_line
+from gateway.state import sqlite_connection as sqlite_line
+from gateway.state.backoff import LONGEST_S
+from gateway.state.metered import WatchedStore
 from gateway.state.opening import open_store
-from gateway.state.pause import LONGEST_S
-from gateway.state.recorder import Recorder
-from gateway.state.watched import WatchedStore
 from tests.support.cost import Pulse
 from tests.support.redis_server import RedisServer, needs_redis
 from tests.support.stores import Gauges, rating

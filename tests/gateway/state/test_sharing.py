@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.policy.capability import LESSON_S, MAX_PAIRS
-from gateway.state.lessons import SharedLessons
-from gateway.state.secret import kept_secret
-from gateway.state.sessions import Sessions
+from gateway.background.lesson_sync import SharedLessons
+from gateway.background.secrets import kept_secret
+from gateway.background.sessions import Sessions
+from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS
 from tests.support.stores import FailingStore
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from gateway.core.ports import StoreError
 from gateway.core.records import FeedbackRecord, RequestRecord
-from gateway.state import sqlite_line
-from gateway.state.pause import FIRST_S
+from gateway.state import sqlite_connection as sqlite_line
+from gateway.state.backoff import FIRST_S
 from gateway.state.sqlite import SqliteStore
 from tests.support.stores import rating
 

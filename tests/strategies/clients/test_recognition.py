@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.core.client import Client
-from gateway.wire.openai_chat import ChatRequest, parse_request
+from gateway.wire.chat_request import ChatRequest, parse_request
 from strategies.clients import recognise
 from strategies.clients.profile import Profile
 from strategies.clients.roo import ROO

@@ -9,7 +9,7 @@ import pytest
 from gateway.core.events import Text
 from gateway.core.tools import ToolSet
 from strategies.base import Options
-from strategies.reading import reader_factory
+from strategies.reading.factory import reader_factory
 from tests.support.reading import AGENT_TOOLS, read, read_every_way, tool
 
 JSON = '{"name": "read", "arguments": {"filePath": "/a"}}'

@@ -2,8 +2,8 @@
 
 import pytest
 
-from strategies.renderers import RENDERERS
-from strategies.rendering import CannotExpress
+from strategies.asking.renderers import RENDERERS
+from strategies.writing.renderer import CannotExpress
 from tests.support.reading import AGENT_TOOLS
 
 WRITE = AGENT_TOOLS.get("write")

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from gateway.core.events import Args, End, Start
 from gateway.core.tools import ToolSet
+from strategies.asking.renderers import RENDERERS
 from strategies.base import Options
-from strategies.dialect import Context
-from strategies.dialects import BY_ID
-from strategies.renderers import RENDERERS
-from strategies.rendering import CannotExpress, Renderer
+from strategies.dialects.rows import BY_ID
+from strategies.grammar.dialect import Context
+from strategies.writing.renderer import CannotExpress, Renderer
 from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, read, read_every_way, tool
 
 FAMILIES = (

@@ -8,8 +8,8 @@ import msgspec
 from attrs import frozen
 
 from gateway.core.tools import Tool
-from gateway.wire.openai_chat import ChatRequest, parse_request
-from strategies.mapping import MAPPINGS, CallBack, Mapped, Refusal
+from gateway.wire.chat_request import ChatRequest, parse_request
+from strategies.mapping.mappings import MAPPINGS, CallBack, Mapped, Refusal
 from tests.support import edit_tools
 
 

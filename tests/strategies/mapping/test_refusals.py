@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.clients.sight import keep_entities, undo_entities
-from strategies.mapping import Refusal
-from strategies.mapping.blocks import CLINE_BLOCKS, ROO_BLOCKS, Blocks
+from strategies.clients.client_parser import keep_entities, undo_entities
+from strategies.mapping.mappings import Refusal
 from strategies.mapping.operations import Lines
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Update, read_patch, write_patch
+from strategies.mapping.search_replace import CLINE_BLOCKS, ROO_BLOCKS, Blocks
 from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, tool
 from tests.support.cost import assert_linear
 

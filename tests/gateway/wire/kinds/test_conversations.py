@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.wire.kinds.anthropic import AnthropicKind
-from gateway.wire.kinds.gemini import GeminiKind
-from gateway.wire.kinds.gemini_request import GeminiOptions
-from gateway.wire.kinds.qwen_web import QwenWebKind
+from gateway.kinds.anthropic.dialogue import AnthropicKind
+from gateway.kinds.gemini.ask import GeminiOptions
+from gateway.kinds.gemini.dialogue import GeminiKind
+from gateway.kinds.qwen_web.dialogue import QwenWebKind
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.kind_driver import Driver, Got, comparable, in_pieces

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.errors import GatewayError
-from gateway.wire.kinds import KINDS
-from gateway.wire.kinds.port import Dialogue, HttpAsk, Reply, Situation
+from gateway.kinds.rows import KINDS
+from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.cost import assert_linear
 from tests.support.gemini_server import GeminiServer

@@ -1,0 +1,285 @@
+"""What is kept of an answer's candidates: how far each came, why, what speaks against it, and how it stood there.
+
+Nothing leaves here that has not gone through `mask`, which is given what is shown and a margin around it, so that no
+secret is cut in two before it is looked at. Sizes are bounded whatever the answer was.
+"""
+
+import json
+from collections.abc import Callable, Container, Iterator
+from typing import Any, Literal
+
+import msgspec
+from attrs import field, frozen
+
+from gateway.answer.facts import Facts
+from gateway.answer.transcript import Candidate, Heard
+from gateway.core.events import Verdict
+from gateway.core.records import CallRecord, Stage
+from strategies.grammar.literal import FenceMark, closes_fence, may_open_fence, opens_fence
+
+__all__ = ["Audit", "attempts", "call_records", "dialect_of", "refusal"]
+
+Audit = Literal["none", "redacted", "full"]
+Mask = Callable[[str], str]
+Decision = Literal["delivered", "would_deliver", "refused", "overheard", "repaired"]
+
+_MAX_RECORDS = 128
+_AROUND = 200
+"""Characters around a candidate that are kept."""
+_MARGIN = 1 << 11
+"""Characters beyond them that are only looked at."""
+_SHOWN = {"none": 0, "redacted": 3 << 10, "full": 1 << 16}
+"""Characters of a candidate that are kept."""
+_MAX_DEPTH = 64
+_MAX_REASONS = 32
+_WORDS = frozenset({"unknown_tool", "too_large", "provenance", "slice_off", "unsayable", "internal"})
+_STAGES: dict[str, Stage] = {
+    "internal": "seen",
+    "parse": "recognised",
+    "too_large": "recognised",
+    "schema_invalid": "parsed",
+    "unknown_tool": "schema_valid",
+    "low_confidence": "known_tool",
+    "provenance": "above_threshold",
+    "slice_off": "above_threshold",
+    "unsayable": "above_threshold",
+}
+"""How far a refused candidate came, by the word for its refusal."""
+
+
+def attempts(facts: Facts) -> list[Verdict]:
+    """The candidates that stayed text though they named a tool; the others were prose with a marker in it."""
+    return [verdict for verdict in facts.refused if verdict.name]
+
+
+def refusal(verdict: Verdict) -> str:
+    """One of the few words that a metric has for why a candidate stayed text."""
+    reason = verdict.reasons[-1] if verdict.reasons else ""
+    if reason in _WORDS:
+        return reason
+    if reason.startswith("confidence "):
+        return "low_confidence"
+    return "schema_invalid" if verdict.score else "parse"
+
+
+def dialect_of(facts: Facts) -> str:
+    """The dialect of the first call that was, or would have been, delivered; else that of the first attempt."""
+    verdicts = [call.verdict for call in facts.calls[:1]] or attempts(facts)
+    return verdicts[0].dialect if verdicts else "none"
+
+
+def call_records(
+    facts: Facts, *, declared: Container[str], audit: Audit, mask: Mask, is_beside: bool = False
+) -> tuple[CallRecord, ...]:
+    """The records of an answer's candidates, in their order; `is_beside`: the client was given none of the calls."""
+    entries = sorted(_weightiest(_entries(facts, is_beside=is_beside)), key=_place)
+    showing = _Showing(heard=facts.heard, audit=audit, mask=mask)
+    return tuple(
+        _record(number, entry, showing, declared=declared, native=facts.native_calls > 0)
+        for number, entry in enumerate(entries)
+    )
+
+
+@frozen(kw_only=True)
+class _Entry:
+    """One candidate, what became of it, and where it stands, if that is known."""
+
+    verdict: Verdict
+    decision: Decision
+    arguments: str = ""
+    choice: int = 0
+    candidate: Candidate | None = None
+
+
+def _entries(facts: Facts, *, is_beside: bool) -> Iterator[_Entry]:
+    given: Decision = "would_deliver" if is_beside else "repaired" if facts.repaired else "delivered"
+    told: dict[int, tuple[Verdict, Decision, str]] = {}
+    for call in facts.calls:
+        told[id(call.verdict)] = (call.verdict, given, call.arguments)
+    for verdict in facts.refused:
+        told[id(verdict)] = (verdict, "refused", "")
+    for verdict in facts.overheard:
+        told[id(verdict)] = (verdict, "overheard", "")
+    for choice, heard in facts.heard.items():
+        for candidate in heard.candidates:
+            verdict = candidate.verdict
+            other: Decision = "overheard" if verdict.accepted else "refused"
+            _, decision, arguments = told.pop(id(verdict), (verdict, other, ""))
+            yield _Entry(
+                verdict=verdict,
+                decision=decision,
+                arguments=arguments or candidate.arguments,
+                choice=choice,
+                candidate=candidate,
+            )
+    for verdict, decision, arguments in told.values():
+        yield _Entry(verdict=verdict, decision=decision, arguments=arguments)
+
+
+def _weightiest(entries: Iterator[_Entry]) -> list[_Entry]:
+    """As many as are kept: first the calls, then what named a tool."""
+    ranked = sorted(entries, key=lambda entry: (entry.decision == "refused", not entry.verdict.name))
+    return ranked[:_MAX_RECORDS]
+
+
+def _place(entry: _Entry) -> tuple[bool, int, int]:
+    return (entry.candidate is None, entry.choice, entry.candidate.at if entry.candidate else 0)
+
+
+def _record(number: int, entry: _Entry, showing: "_Showing", *, declared: Container[str], native: bool) -> CallRecord:
+    verdict = entry.verdict
+    is_named = verdict.accepted or verdict.score > 0
+    is_declared = verdict.name in declared if is_named else "unknown_tool" not in verdict.reasons
+    return CallRecord(
+        number=number,
+        dialect=verdict.dialect,
+        tool=showing.word(verdict.name.strip("<>")),  # of a candidate that could not be read, its opener is known
+        score=verdict.score,
+        decision=entry.decision,
+        stage=_stage(entry),
+        reasons=tuple(showing.word(reason) for reason in verdict.reasons[-_MAX_REASONS:]),
+        reason=refusal(verdict) if entry.decision == "refused" else "",
+        declared=is_declared,
+        signs=tuple(_signs(entry, showing, is_declared=is_declared, native=native)),
+        before=showing.before(entry),
+        after=showing.after(entry),
+    )
+
+
+def _stage(entry: _Entry) -> Stage:
+    if entry.decision in ("delivered", "would_deliver", "repaired"):
+        return "sent"
+    if entry.decision == "overheard":
+        return "above_threshold"
+    return _STAGES[refusal(entry.verdict)] if entry.verdict.name else "seen"
+
+
+def _signs(entry: _Entry, showing: "_Showing", *, is_declared: bool, native: bool) -> Iterator[str]:
+    reasons = entry.verdict.reasons
+    if showing.is_literal(entry):
+        yield "in_fence"
+    if not is_declared:
+        yield "undeclared"
+    refused_by_schema = entry.decision == "refused" and refusal(entry.verdict) == "schema_invalid"
+    if refused_by_schema or any(reason.startswith("unknown_argument") for reason in reasons):
+        yield "schema"
+    if "provenance" in reasons:
+        yield "echo"
+    if native and entry.verdict.accepted:
+        yield "native_beside"
+
+
+@frozen(kw_only=True)
+class _Showing:
+    """How the candidates of one answer are shown."""
+
+    heard: dict[int, Heard]
+    audit: Audit
+    mask: Mask
+    _fences: dict[int, list[tuple[int, int]]] = field(factory=dict, init=False)
+    """The code fences of each choice whose content is more than calls."""
+
+    def word(self, text: str) -> str:
+        """A name or a reason, which may quote what the model wrote."""
+        return self.mask(text[:_MARGIN])[:_AROUND]
+
+    def before(self, entry: _Entry) -> str:
+        """The candidate with the text around it."""
+        candidate = entry.candidate
+        if self.audit == "none" or candidate is None:
+            return ""
+        text = self.heard[entry.choice].text
+        size = min(candidate.size, _SHOWN[self.audit])
+        if candidate.at + candidate.size > len(text):
+            return self._window(candidate.text, 0, size)
+        return self._window(text, candidate.at - _AROUND, candidate.at + size + _AROUND)
+
+    def _window(self, text: str, start: int, end: int) -> str:
+        """A part of a text, masked as it stands there."""
+        start, end = max(0, start), min(len(text), end)
+        left, right = max(0, start - _MARGIN), min(len(text), end + _MARGIN)
+        clean = self.mask(text[left:right])
+        return clean[start - left : max(start - left, len(clean) - (right - end))]
+
+    def after(self, entry: _Entry) -> str:
+        """The call that it became."""
+        if self.audit == "none" or not entry.arguments:
+            return ""
+        try:
+            arguments = msgspec.json.decode(entry.arguments)
+        except (ValueError, RecursionError):
+            return ""
+        return json.dumps({"name": entry.verdict.name, "arguments": self._masked(arguments, 0)}, ensure_ascii=False)
+
+    def _masked(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return self.mask(value)
+        if depth >= _MAX_DEPTH:
+            return None
+        if isinstance(value, list):
+            return [self._masked(item, depth + 1) for item in value]
+        if isinstance(value, dict):
+            return {self.mask(key): self._under(key, item, depth + 1) for key, item in value.items()}
+        return value
+
+    def _under(self, key: str, value: Any, depth: int) -> Any:
+        """A value, masked together with the key that may say what it is."""
+        if not isinstance(value, str):
+            return self._masked(value, depth)
+        label = f"{key}="
+        clean = self.mask(label + value)
+        return clean[len(label) :] if clean.startswith(label) else clean
+
+    def is_literal(self, entry: _Entry) -> bool:
+        """Whether the candidate stands in a quotation, or in a code fence beside something else."""
+        candidate = entry.candidate
+        if candidate is None or candidate.at >= len(self.heard[entry.choice].text):
+            return False
+        heard = self.heard[entry.choice]
+        before = heard.text[max(0, candidate.at - _MARGIN) : candidate.at]
+        if before[before.rfind("\n") + 1 :].lstrip().startswith(">"):
+            return True
+        if entry.choice not in self._fences:
+            self._fences[entry.choice] = list(_mixed_fences(heard))
+        return any(start <= candidate.at < end for start, end in self._fences[entry.choice])
+
+
+def _mixed_fences(heard: Heard) -> Iterator[tuple[int, int]]:
+    """The contents of those code fences that hold anything beside candidates."""
+    text = heard.text
+    spans = sorted((each.at, each.at + each.size) for each in heard.candidates)
+    for start, end in _fences(text):
+        at = start
+        for begun, ended in spans:
+            if start <= begun < end and text[at:begun].strip():
+                break
+            at = max(at, ended) if start <= begun < end else at
+        if text[at:end].strip():
+            yield start, end
+
+
+def _fences(text: str) -> Iterator[tuple[int, int]]:
+    """Where the contents of the code fences begin and end."""
+    fence: FenceMark | None = None
+    begun = at = 0
+    for line in text.split("\n"):
+        if fence is None:
+            fence, begun = _opened(line), at + len(line) + 1
+        elif closes_fence(line, fence):
+            yield begun, at
+            fence = None
+        at += len(line) + 1
+    if fence is not None:
+        yield begun, len(text)
+
+
+def _opened(line: str) -> FenceMark | None:
+    """The fence that a line opens."""
+    for mark in "`~":
+        column = line.find(mark * 3)
+        if column < 0 or not may_open_fence(line[:column]):
+            continue
+        size = len(line) - column - len(line[column:].lstrip(mark))
+        if opens_fence(line[column + size :], mark) is not None:
+            return mark, size, column
+    return None

@@ -1,0 +1,306 @@
+"""One choice of an answer: read, shaped, accounted for, and its calls numbered."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from gateway.answer.facts import Facts, delivered
+from gateway.answer.guard import GuardedReader
+from gateway.answer.hold import Hold
+from gateway.answer.queue import Slot
+from gateway.answer.shaper import Shaper
+from gateway.answer.transcript import HearingReader
+from gateway.core.errors import GatewayError, UpstreamBadReply
+from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
+from gateway.wire.chat_chunks import args_mould, call_start_chunk
+from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
+from strategies.base import Attempt, FinishReason, Prepared
+from strategies.mapping.mappings import part_id
+
+__all__ = ["MakeId", "Voice", "broken_call", "hold_of"]
+
+MakeId = Callable[[str], str]
+
+
+class Voice:
+    """One choice of an answer: its reader, its shape, and how its calls are numbered."""
+
+    __slots__ = (
+        "_base_id",
+        "_call",
+        "_early",
+        "_facts",
+        "_is_mapped",
+        "_make_id",
+        "_pending",
+        "_reader",
+        "_reads",
+        "_texts",
+        "_told",
+        "args_mould",
+        "attempt",
+        "call_id",
+        "finished",
+        "held",
+        "hold",
+        "index",
+        "native",
+        "number",
+        "shaper",
+        "spoken",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        prepared: Prepared,
+        make_id: MakeId,
+        facts: Facts,
+        hold: Hold | None = None,
+        *,
+        keep_text: bool = False,
+    ) -> None:
+        self.index = index
+        reader = GuardedReader(prepared.make_reader) if prepared.make_reader else None
+        self._reader: GuardedReader | HearingReader | None = reader
+        self._early: list[Event] | None = None
+        """What the end of the text came to so far, once it has been begun to be read."""
+        if keep_text and reader is not None:
+            self._reader = hearing = HearingReader(reader)
+            facts.heard[index] = hearing.heard
+        self.hold = hold
+        self.attempt: Attempt | None = None
+        """What is to be asked again, once the choice has finished."""
+        self.shaper = Shaper(prepared.shape)
+        self.native = NativeCalls(make_id, prepared.rename)
+        self.waiting: deque[Slot] = deque()
+        """The slots of which not every character is decided."""
+        self.number = -1
+        """The number of the call under way."""
+        self.call_id = ""
+        self._base_id = ""
+        self.args_mould = (b"", b"")
+        self.spoken = False
+        """A chunk of this choice with a role has gone out."""
+        self.finished = False
+        self.held: list[Slot] = []
+        """Slots with structured calls that may be those of the text again."""
+        self._make_id = make_id
+        self._facts = facts
+        self._reads = self._reader is not None
+        self._is_mapped = prepared.mapping is not None
+        self._texts = 0
+        """How many calls have begun that are not the model server's own."""
+        self._told: list[tuple[str, str]] = []
+        """Name and arguments of those that were read from text."""
+        self._call: list[Event] = []
+        """The call of the text under way, where it may be a structured one again."""
+        self._pending: list[Event] = []
+        """Everything from the first call on of which that cannot be told before the answer's end."""
+
+    @property
+    def listens(self) -> bool:
+        return self._reader is not None
+
+    @property
+    def may_call(self) -> bool:
+        """A call may stand in what waits: there is none in white space."""
+        return bool(self.waiting) and (self.shaper.waits or not (self._reader is None or self._reader.idle))
+
+    @property
+    def given(self) -> set[CallKey]:
+        """The calls that were read from text."""
+        return {key_of(name, arguments) for name, arguments in self._told}
+
+    @property
+    def is_pending(self) -> bool:
+        """Calls of the text wait for the end of structured ones."""
+        return bool(self._pending)
+
+    @property
+    def may_repeat(self) -> bool:
+        """A structured call that begins now may be one that was written as text, before it or about to be."""
+        return not self._is_mapped and (self.number >= 0 or bool(self.waiting) or bool(self.held))
+
+    def reasoned(self) -> list[Event]:
+        """The choice's reasoning is over or has a field of its own: what waited for that."""
+        return self._shaped("", self._reader.reasoned()) if self._reader is not None else []
+
+    def feed(self, text: str) -> list[Event]:
+        if self._reader is None:
+            return self._distinct([Text(text)])
+        return self._shaped(text, self._reader.step(text))
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the text that was given: `go_on` does a piece of it."""
+        return self._reader is not None and self._reader.busy
+
+    def go_on(self) -> list[Event]:
+        """What another piece of the work comes to; what comes of the end is kept for `finish` or `give_back`."""
+        if self._reader is None:
+            return []
+        if self._early is None:
+            return self._shaped("", self._reader.step())
+        self._early += self._reader.step()
+        return []
+
+    def read_end(self, reason: FinishReason) -> None:
+        """Begin to read the end of the text: no more follows, and once it is not `busy` all has been read."""
+        if self._reader is not None and self._early is None:
+            self._early = self._reader.step(reason=reason)
+
+    def _last(self, reader: GuardedReader | HearingReader, reason: FinishReason) -> list[Event]:
+        """What the end of the text comes to."""
+        self.read_end(reason)
+        while reader.busy:
+            self.go_on()
+        self._reader = None
+        return self.shaper.feed(self._early or [])
+
+    def _shaped(self, text: str, events: list[Event]) -> list[Event]:
+        events = self.shaper.feed(events)
+        return self._distinct(events if self.hold is None else self.hold.take(text, events))
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        """The last events; none of those that are held back while there is an `attempt`."""
+        if self._reader is None:
+            return []
+        events = [*self._last(self._reader, reason), *self.shaper.finish()]
+        if self.hold is None:
+            return self._distinct(events)
+        events = self.hold.take("", events)
+        self.attempt = self.hold.due(reason)
+        return self._distinct(events if self.attempt is not None else [*events, *self.hold.release()])
+
+    def settle(self) -> list[Event]:
+        """The end of what waits for structured calls: a call that is one of them is dropped."""
+        known = self.native.keys
+        out: list[Event] = []
+        call: list[Event] = []
+        waiting, self._pending, self._call = [*self._pending, *self._call], [], []
+        for event in waiting:
+            if call or isinstance(event, Start | Said):
+                call.append(event)
+            else:
+                out.append(event)
+            if isinstance(event, End | Said | Broken):
+                out += self._dropped(call) if _key_of(event) in known else call
+                call = []
+        return [*out, *call]
+
+    def _dropped(self, call: list[Event]) -> list[Event]:
+        """A call that the client has."""
+        return [Drop("".join(event.raw for event in call), "repeated")]
+
+    def _distinct(self, events: list[Event]) -> list[Event]:
+        """The events that do not wait for the end of structured calls which they may repeat."""
+        if self._is_mapped or (not self.native.count and not self._pending):
+            return events
+        out: list[Event] = []
+        for event in events:
+            if self._pending:
+                self._pending += [*self._call, event]
+                self._call = []
+            elif self._call or isinstance(event, Start | Said):
+                self._call.append(event)
+                if not isinstance(event, End | Said | Broken):
+                    continue
+                if isinstance(event, Broken) or not self.native.may_name(_name_of(event)):
+                    out += self._call
+                else:
+                    self._pending += self._call
+                self._call = []
+            else:
+                out.append(event)
+        return out
+
+    def release_hold(self) -> list[Event]:
+        """There is a call that can be used: nothing of this choice will be asked again."""
+        return self._distinct(self.hold.release() if self.hold is not None else [])
+
+    def replace_attempt(self) -> list[Event]:
+        """A call is told in the place of the attempt."""
+        self.attempt = None
+        return self.hold.replaced() if self.hold is not None else []
+
+    def give_back(self) -> list[Event]:
+        """No call of this choice's text is wanted any more: what waits is text."""
+        self.attempt = None
+        events = self.hold.release() if self.hold is not None else []
+        if self._reader is not None:
+            events = [*events, *self._last(self._reader, "cut"), *self.shaper.give_back()]
+        return self._distinct(events)
+
+    def begin_call(self, start: Start, call_id: str | None = None) -> None:
+        """The next call, under an id of its own unless it comes with one."""
+        self._texts += 1
+        self.number = self._texts - 1 + (0 if self._is_mapped else self.native.numbered)
+        self.native.first = self._texts
+        number, count = start.part
+        if call_id is None and number == 1:
+            self._base_id = self._make_id(start.dialect)
+        self.call_id = call_id or part_id(self._base_id, number, count)
+
+    def begin(self, start: Start, event: dict[str, Any], call_id: str | None = None) -> bytes:
+        """The first chunk of a call."""
+        self.begin_call(start, call_id)
+        role, self.spoken = not self.spoken, True
+        self.args_mould = args_mould(event, self.index, self.number)
+        return call_start_chunk(event, self.index, self.number, self.call_id, start.name, role=role)
+
+    def account(self, event: Event) -> None:
+        """Say of an event's raw text, slot by slot, whether it stays text."""
+        at = 0
+        while at < len(event.raw) and self.waiting:
+            slot = self.waiting[0]
+            taken = min(len(event.raw) - at, slot.left)
+            if isinstance(event, Text):
+                slot.text(event.raw[at : at + taken])
+            else:
+                slot.changed = True
+            at += taken
+            slot.left -= taken
+            if slot.left == 0:
+                self.waiting.popleft()
+
+    def note(self, event: Event) -> None:
+        """Keep what is to be recorded of an event."""
+        match event:
+            case End() | Said():
+                self._told.append((event.verdict.name, event.arguments))
+                self._facts.calls.append(delivered(event.verdict, event.arguments))
+            case Note():
+                kept = self._facts.overheard if event.verdict.accepted else self._facts.refused
+                kept.append(event.verdict)
+            case Broken():
+                self._facts.broken.append(event.reason)
+            case Drop():
+                self._facts.dropped[event.reason] += 1
+            case _:
+                pass
+
+    def final_reason(self, reason: FinishReason) -> FinishReason:
+        """The finish reason to give; a call that was read makes a stop a call."""
+        is_call = self.number >= 0 or (self._reads and reason == "function_call" and self.native.numbered > 0)
+        return "tool_calls" if is_call and reason in ("stop", "tool_calls", "function_call") else reason
+
+
+def _name_of(event: End | Said) -> str:
+    return event.verdict.name
+
+
+def _key_of(event: Event) -> CallKey | None:
+    return key_of(_name_of(event), event.arguments) if isinstance(event, End | Said) else None
+
+
+def hold_of(prepared: Prepared) -> Hold | None:
+    """What holds back an attempt of the only choice, where it can be asked again."""
+    if prepared.repair is None or prepared.make_reader is None:
+        return None
+    return Hold(prepared.repair)
+
+
+def broken_call(reason: str) -> GatewayError:
+    return UpstreamBadReply(f"the model's tool call broke off: {reason}")

@@ -1,0 +1,87 @@
+"""What one answer leaves behind for the log and the metrics."""
+
+from collections import Counter
+from typing import Any
+
+from attrs import define, field, frozen
+
+from gateway.answer.second_answer import SecondCall
+from gateway.answer.transcript import Heard
+from gateway.core.events import Verdict
+from gateway.wire.chat_chunks import token_counts
+from strategies.mapping.answers import Translation
+
+__all__ = ["Delivered", "Facts", "delivered"]
+
+SHELL = "shell"
+
+
+@frozen(kw_only=True)
+class Delivered:
+    """A call that was read from text and given to the client."""
+
+    verdict: Verdict
+    size: int
+    command: str = ""
+    """The arguments, of a command that was recovered from a shell block: each one is audited."""
+    arguments: str = ""
+
+
+def delivered(verdict: Verdict, arguments: str) -> Delivered:
+    command = arguments if verdict.dialect == SHELL else ""
+    return Delivered(verdict=verdict, size=len(arguments), command=command, arguments=arguments)
+
+
+@define
+class Facts:
+    """What one answer leaves behind for the log and the metrics."""
+
+    calls: list[Delivered] = field(factory=list)
+    undelivered: int = 0
+    refused: list[Verdict] = field(factory=list)
+    """Candidates that stayed text, with the reasons."""
+    overheard: list[Verdict] = field(factory=list)
+    """Calls that were read beside the answer and are not given to the client."""
+    broken: list[str] = field(factory=list)
+    dropped: Counter[str] = field(factory=Counter)
+    mended: Counter[str] = field(factory=Counter)
+    native_calls: int = 0
+    unusable_calls: int = 0
+    """Structured calls whose arguments are no JSON object."""
+    attempts: int = 0
+    """Calls that were plainly meant, stayed text, and were the answer's only ones."""
+    repaired: bool = False
+    """The calls of this answer are those of a second one."""
+    completion_id: str | None = None
+    held_bytes_max: int = 0
+    late_events: int = 0
+    """Events of a stream that left only after two or more later ones had been read."""
+    finish_reasons: dict[int, str] = field(factory=dict)
+    usage: dict[str, int] = field(factory=dict)
+    read: bool = False
+    """A reader looked at the answer."""
+    failure: str | None = None
+    """The code of the error that ended the answer."""
+    heard: dict[int, Heard] = field(factory=dict)
+    """Each choice's text and candidates, where they are kept."""
+
+    translated: int = 0
+    """Structured calls that became calls of the client's own tools."""
+    untranslated: int = 0
+    """Those that could not."""
+
+    def note_mapped(self, translation: Translation) -> None:
+        """Structured calls were translated, as far as they could be."""
+        self.untranslated += len(translation.refusals)
+        self.translated += len(translation.calls) - len(translation.refusals)
+
+    def add_usage(self, usage: Any) -> None:
+        """Count what a further answer cost."""
+        self.usage = dict(Counter(self.usage) + Counter(token_counts(usage)))
+
+    def take_over(self, call: SecondCall) -> None:
+        """A call of a second answer was given to the client."""
+        if call.verdict is None:
+            self.native_calls += 1
+        else:
+            self.calls.append(delivered(call.verdict, call.arguments))

@@ -1,0 +1,112 @@
+"""What is kept back of one choice while a broken call in it may still be asked for again.
+
+Text flows until a call is plainly attempted and cannot be used: it is broken, or its tool does not exist. From there on
+everything waits for the answer's end, unless a call that can be used, or much other text, shows that there is nothing
+to repair. Where a call is required everything waits from the beginning.
+"""
+
+from io import StringIO
+
+from gateway.core.events import Drop, Event, Note, Start, Text, Verdict
+from strategies.asking.ask_again import UNKNOWN_TOOL
+from strategies.base import AsksAgain, Attempt, FinishReason
+from strategies.reading.reader import CUT_REASONS
+
+__all__ = ["Hold"]
+
+_LIMIT = 1 << 18
+"""Characters of an answer that can be asked for again: a longer one costs too much to be written twice."""
+_BEHIND = 500
+"""How much text may follow an attempt: an answer that goes on was not waiting for its call."""
+
+
+class Hold:
+    """Keeps back the events of one choice; what it gives out is final."""
+
+    __slots__ = ("_ask", "_first", "_kept", "_notes", "_room", "_said", "_size", "is_over")
+
+    def __init__(self, ask: AsksAgain) -> None:
+        self._ask = ask
+        self._said = StringIO()
+        self._size = 0
+        self._kept: list[Event] = []
+        self._first: int | None = None
+        """Where among them the attempt stands, or another call in its place."""
+        self._notes: tuple[Note, ...] = ()
+        self._room = 0
+        self.is_over = False
+        """Nothing is kept back any more, and nothing will be asked again."""
+
+    def take(self, text: str, events: list[Event]) -> list[Event]:
+        """The events that may go out now, of those that this text led to."""
+        if self.is_over:
+            return events
+        self._said.write(text)
+        self._size += len(text)
+        out: list[Event] = []
+        for event in events:
+            out += self._passed(event)
+        if self._size > _LIMIT:
+            out += self.release()
+        return out
+
+    def due(self, reason: FinishReason) -> Attempt | None:
+        """What is to be asked again now that the choice has ended."""
+        if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
+            return None
+        return Attempt(content=self._said.getvalue(), notes=self._notes)
+
+    def release(self) -> list[Event]:
+        """Everything that is kept back; there will be no repair."""
+        self.is_over = True
+        kept, self._kept = self._kept, []
+        self._said.close()
+        return kept
+
+    def replaced(self) -> list[Event]:
+        """What is kept back, now that a call stands in place of the attempt: only the text before it stays text."""
+        kept = self.release()
+        first = len(kept) if self._first is None else self._first
+        said = max((at for at, event in enumerate(kept[:first]) if _is_said(event)), default=-1)
+        return [
+            Drop(event.raw, "repaired") if at > said and not isinstance(event, Note) else event
+            for at, event in enumerate(kept)
+        ]
+
+    def _passed(self, event: Event) -> list[Event]:
+        if self.is_over:
+            return [event]
+        if isinstance(event, Start) and event.is_declared and self._ask.satisfies(event.name):
+            return [*self.release(), event]
+        note = None if self._notes else self._attempted(event)
+        if note is not None:
+            self._notes = (note,)
+            self._room = note.size + _BEHIND
+            self._mark()
+        elif not self._notes and not self._ask.required:
+            return [event]
+        elif isinstance(event, Start):
+            self._mark()
+        self._kept.append(event)
+        if self._notes and not self._ask.required:
+            self._room -= len(event.raw) if isinstance(event, Text | Drop) else 0
+            if self._room < 0:
+                return self.release()
+        return []
+
+    def _attempted(self, event: Event) -> Note | None:
+        """The attempt that an event tells of: a call that cannot be used, or one of a tool that does not exist."""
+        if isinstance(event, Note):
+            return event if self._ask.is_attempt(event) else None
+        if not isinstance(event, Start) or event.is_declared:
+            return None
+        reasons = (UNKNOWN_TOOL,)
+        return Note(Verdict(dialect=event.dialect, name=event.name, score=0, accepted=False, reasons=reasons))
+
+    def _mark(self) -> None:
+        if self._first is None:
+            self._first = len(self._kept)
+
+
+def _is_said(event: Event) -> bool:
+    return isinstance(event, Text) and (event.firm or not event.raw.isspace())

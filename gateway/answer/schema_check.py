@@ -1,0 +1,106 @@
+"""Structured calls held against the schemas that their tools were declared with.
+
+A model server that was told a simpler schema may make calls that fit only that one. In an answer that comes whole such
+calls are asked for again, as those without usable arguments are; what a stream has delivered can only be counted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from attrs import evolve, field, frozen
+
+from gateway.core.events import Note
+from gateway.core.tools import Tool
+from gateway.kinds.lowering.refusals import without
+from gateway.kinds.shared.port import Kind
+from gateway.wire.chat_request import declared_tool
+from strategies.base import AsksAgain, Attempt, Prepared
+from strategies.schema.structured import arguments_of, call_id, function_name, function_of
+from strategies.schema.tool_schema import ToolSchema, schema_of
+
+__all__ = ["Fitting", "held_to_schemas", "misfits"]
+
+
+def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> Prepared:
+    """The same, its structured calls held against those schemas that a server of this kind is not told whole."""
+    if prepared.repair is None or (kind.name == "openai" and not keywords):
+        return prepared
+    schemas = {
+        tool.name: schema_of(tool)
+        for tool in _tools(prepared.body)
+        if not kind.can_say(tool.parameters) or without(tool.parameters, keywords) != tool.parameters
+    }
+    return evolve(prepared, repair=Fitting(ask=prepared.repair, schemas=schemas)) if schemas else prepared
+
+
+def misfits(prepared: Prepared, message: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The tools and faults of those calls in a message that do not fit."""
+    fitting = prepared.repair
+    if not isinstance(fitting, Fitting) or prepared.mapping is not None:
+        return []  # calls of mapped tools were checked when they were translated
+    calls = message.get("tool_calls")
+    return [(name, fault) for _, name, fault in fitting.faults(calls if isinstance(calls, list) else [])]
+
+
+@frozen(kw_only=True)
+class Fitting:
+    """Asks again as `ask` does, for calls that do not fit as well."""
+
+    ask: AsksAgain
+    schemas: Mapping[str, ToolSchema] = field(repr=False)
+    """By tool; of those alone that the server was told less of."""
+
+    @property
+    def required(self) -> bool:
+        return self.ask.required
+
+    def satisfies(self, name: str) -> bool:
+        return self.ask.satisfies(name)
+
+    def is_attempt(self, note: Note) -> bool:
+        return self.ask.is_attempt(note)
+
+    def is_usable(self, name: object, arguments: object) -> bool:
+        """Whether a structured call can be delivered; an empty object stands for no arguments in particular."""
+        if not self.ask.is_usable(name, arguments):
+            return False
+        return arguments == {} or self._fault(cast(str, name), arguments) is None
+
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+        return self.ask.is_echo(name, arguments, attempts)
+
+    def reason(self, attempt: Attempt) -> str:
+        return self.ask.reason(attempt)
+
+    def body(self, attempts: Sequence[Attempt]) -> bytes:
+        """The request that asks again, with what was wrong."""
+        return self.ask.body([self._told(attempt) for attempt in attempts])
+
+    def faults(self, calls: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
+        """Which of the calls do not fit, by their place, with their tools, and why."""
+        for at, call in enumerate(calls):
+            name = function_name(call)
+            fault = self._fault(name, function_of(call).get("arguments")) if name is not None else None
+            if name is not None and fault is not None:
+                yield at, name, fault
+
+    def _told(self, attempt: Attempt) -> Attempt:
+        told = {
+            call_id(attempt.calls[at], at): f"the tool was not run: {fault}"
+            for at, _, fault in self.faults(attempt.calls)
+        }
+        return evolve(attempt, refusals={**told, **attempt.refusals}) if told else attempt
+
+    def _fault(self, name: str, arguments: object) -> str | None:
+        schema = self.schemas.get(name)
+        given = arguments_of(arguments) if schema is not None else None
+        return None if schema is None or given is None else schema.check(given)
+
+
+def _tools(body: bytes) -> Iterator[Tool]:
+    try:
+        tools = msgspec.json.decode(body).get("tools")
+    except (ValueError, RecursionError, AttributeError):
+        return
+    yield from filter(None, map(declared_tool, tools if isinstance(tools, list) else ()))

@@ -1,0 +1,186 @@
+"""A request that is sent again for the call that its first answer broke, and what its second answer holds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from attrs import frozen
+
+from gateway.answer.guard import GuardedReader
+from gateway.core.events import End, Note, Start, Verdict
+from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
+from strategies.base import AsksAgain, Attempt, Prepared, Translates
+from strategies.mapping.answers import translation_of
+from strategies.mapping.mappings import Refusal
+from strategies.reading.reader import CUT_REASONS
+from strategies.schema.structured import function_of
+
+__all__ = ["Repair", "SecondAnswer", "SecondCall", "read_again", "unusable_attempt"]
+
+NATIVE = "native"
+MAX_CHARS = 1 << 18
+"""Arguments that can be asked for again: longer ones cost too much to be written twice."""
+
+
+@frozen(kw_only=True)
+class Repair:
+    """One more request, and why."""
+
+    reason: str
+    number: int
+    _ask: AsksAgain
+    _attempts: tuple[Attempt, ...]
+
+    @classmethod
+    def of(cls, ask: AsksAgain, attempts: Sequence[Attempt]) -> "Repair":
+        """The request that follows these attempts."""
+        return cls(reason=ask.reason(attempts[-1]), number=len(attempts), ask=ask, attempts=tuple(attempts))
+
+    def body(self) -> bytes:
+        """What to send."""
+        return self._ask.body(self._attempts)
+
+
+@frozen(kw_only=True)
+class SecondCall:
+    """A call of a second answer; the verdict is there when it was read from text."""
+
+    name: str
+    arguments: str
+    dialect: str
+    verdict: Verdict | None = None
+    part: tuple[int, int] = (1, 1)
+
+
+@frozen(kw_only=True)
+class SecondAnswer:
+    """The calls of a second answer, what it cost, and, when it has none, what may be asked once more."""
+
+    calls: tuple[SecondCall, ...] = ()
+    usage: Any = None
+    attempt: Attempt | None = None
+
+
+def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> SecondAnswer:
+    """Look for calls in the answer that follows these attempts; whatever else it says is none of the client's."""
+    ask = prepared.repair
+    try:
+        answer = decode_object(body)
+    except BadChunk:
+        return SecondAnswer()
+    usage = answer.get("usage")
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if ask is None or not isinstance(choice, dict) or not isinstance(message, dict):
+        return SecondAnswer(usage=usage)
+    content = message.get("content")
+    text = content if isinstance(content, str) else ""
+    reason = choice.get("finish_reason")
+    if message.get("tool_calls"):
+        calls = _native_calls(message["tool_calls"], ask, prepared.rename)
+        attempt = unusable_attempt(message, ask)
+    else:
+        calls, attempt = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
+    calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, attempts)]
+    if message.get("tool_calls") and prepared.mapping is not None:
+        calls, refused = _mapped(calls, prepared.mapping, content=text)
+        attempt = attempt or refused
+    made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
+    return SecondAnswer(
+        calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
+        usage=usage,
+        attempt=attempt if reason not in CUT_REASONS else None,
+    )
+
+
+def _grouped(calls: Sequence[SecondCall]) -> list[list[SecondCall]]:
+    """The calls, those together that are one call of the model."""
+    groups: list[list[SecondCall]] = []
+    for call in calls:
+        if call.part[0] == 1 or not groups:
+            groups.append([])
+        groups[-1].append(call)
+    return groups
+
+
+def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> Attempt | None:
+    """The attempt that a message's structured calls are, when none of them has arguments that can be used."""
+    calls = [call for call in message["tool_calls"] if isinstance(call, dict)] if _is_list(message) else []
+    if not calls or _size(calls) > MAX_CHARS or any(_is_usable(call, ask) for call in calls):
+        return None
+    content = message.get("content")
+    return Attempt(content=content if isinstance(content, str) else "", calls=tuple(calls))
+
+
+def _is_list(message: dict[str, Any]) -> bool:
+    return isinstance(message.get("tool_calls"), list)
+
+
+def _size(calls: Sequence[dict[str, Any]]) -> int:
+    return sum(len(str(function_of(call).get("arguments"))) for call in calls)
+
+
+def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:
+    """Usable, or of a kind or a tool that is not known here and so not to be judged."""
+    function = function_of(call)
+    name = function.get("name")
+    if not function or not isinstance(name, str):
+        return True
+    return ask.is_usable(name, function.get("arguments")) or not ask.is_usable(name, {})
+
+
+def _native_calls(calls: Any, ask: AsksAgain, rename: Callable[[str], str | None] | None) -> list[SecondCall]:
+    found = []
+    for call in calls if isinstance(calls, list) else ():
+        function = function_of(call)
+        name, arguments = function.get("name"), function.get("arguments")
+        if rename is not None and isinstance(name, str):
+            name = rename(name) or name
+        if isinstance(name, str) and ask.is_usable(name, arguments):
+            text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            found.append(SecondCall(name=name, arguments=(text.strip() and text) or "{}", dialect=NATIVE))
+    return found
+
+
+def _mapped(
+    calls: Sequence[SecondCall], mapping: Translates, *, content: str
+) -> tuple[list[SecondCall], Attempt | None]:
+    """The client's calls, if all of them can be had."""
+    translation = translation_of(mapping, ((f"call_{at}", each.name, each.arguments) for at, each in enumerate(calls)))
+    attempt = translation.attempt(content)
+    if attempt is not None:
+        return [], attempt
+    told = (mapping.back(each.name, each.arguments) for each in calls)
+    return [
+        SecondCall(name=one.name, arguments=one.arguments, dialect=NATIVE, part=(one.number, one.count))
+        for back in told
+        if not isinstance(back, Refusal)
+        for one in back
+    ], None
+
+
+def _text_calls(
+    message: Mapping[str, Any], reason: str, prepared: Prepared, ask: AsksAgain
+) -> tuple[list[SecondCall], Attempt | None]:
+    if prepared.make_reader is None:
+        return [], None
+    content = message.get("content")
+    text = content if isinstance(content, str) else ""
+    reader = GuardedReader(prepared.make_reader)
+    if has_reasoning(message):
+        reader.reasoned()
+    events = [*reader.feed(text), *reader.finish(reason)]
+    starts = [event for event in events if isinstance(event, Start)]
+    ends = [event for event in events if isinstance(event, End)]
+    calls = [
+        SecondCall(
+            name=end.name, arguments=end.arguments, dialect=end.verdict.dialect, verdict=end.verdict, part=start.part
+        )
+        for start, end in zip(starts, ends, strict=False)
+        if start.is_declared
+    ]
+    note = next((event for event in events if isinstance(event, Note) and ask.is_attempt(event)), None)
+    if note is None and not ask.required:
+        return calls, None
+    return calls, Attempt(content=text, notes=() if note is None else (note,))

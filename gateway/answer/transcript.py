@@ -1,0 +1,153 @@
+"""What a reader was told of one choice and what it made of it: kept only where records or a second reading need it."""
+
+from attrs import define, field, frozen
+
+from gateway.answer.guard import GuardedReader
+from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict
+from strategies.base import FinishReason
+
+__all__ = ["MAX_TEXT", "Candidate", "Heard", "HearingReader"]
+
+MAX_TEXT = 1 << 18
+"""Characters of a choice that are kept."""
+_MAX_SHOWN = 1 << 16
+"""Characters of one candidate that are kept."""
+_MAX_CANDIDATES = 1024
+
+
+@frozen(kw_only=True)
+class Candidate:
+    """A candidate and where it stands in its choice's text."""
+
+    verdict: Verdict
+    at: int
+    size: int
+    text: str = ""
+    """Its beginning, where a reader shows it."""
+    arguments: str = ""
+    """Those of a call."""
+
+
+@define
+class Heard:
+    """One choice as it was read, from the first character on."""
+
+    candidates: list[Candidate] = field(factory=list)
+    finish: FinishReason | None = None
+    """Why it ended, once it has."""
+    has_reasoned: bool = False
+    """It has reasoning in a field of its own."""
+    size: int = 0
+    """Characters that have come."""
+    _pieces: list[str] = field(factory=list)
+    _at: int = 0
+    """Characters that events account for."""
+    _begun: int = 0
+    """Where the call under way begins."""
+    _raws: list[str] = field(factory=list)
+    _start: Start | None = None
+
+    @property
+    def text(self) -> str:
+        """The choice's text, as far as it is kept."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
+
+    @property
+    def calls(self) -> list[tuple[str, str, str]]:
+        """Dialect, tool and arguments of every call that was read."""
+        accepted = (candidate for candidate in self.candidates if candidate.verdict.accepted)
+        return [(each.verdict.dialect, each.verdict.name, each.arguments) for each in accepted]
+
+    def add(self, text: str) -> None:
+        """More of the choice's text."""
+        room = MAX_TEXT - self.size
+        if room > 0:
+            self._pieces.append(text[:room])
+        self.size += len(text)
+
+    def take(self, events: list[Event]) -> None:
+        """What the reader made of it."""
+        for event in events:
+            match event:
+                case Text():
+                    pass
+                case Start():
+                    self._begun, self._raws, self._start = self._at, [event.raw], event
+                case End():
+                    self._keep(event.verdict, self._begun, "".join((*self._raws, event.raw)), event.arguments)
+                    self._raws = []
+                case Broken() if self._start is not None:
+                    self._keep(_broken(self._start, event), self._begun, "".join((*self._raws, event.raw)), "")
+                    self._raws = []
+                case Said():
+                    self._keep(event.verdict, self._at, event.raw, event.arguments)
+                case Note():
+                    self._note(event)
+                case _ if self._raws:
+                    self._raws.append(event.raw)
+                case _:
+                    pass
+            self._at += len(event.raw)
+
+    def _keep(self, verdict: Verdict, at: int, raw: str, arguments: str) -> None:
+        self._add(Candidate(verdict=verdict, at=at, size=len(raw), text=raw[:_MAX_SHOWN], arguments=arguments))
+
+    def _note(self, note: Note) -> None:
+        size = note.size or len(note.seen)
+        self._add(Candidate(verdict=note.verdict, at=self._at, size=size, text=note.seen))
+
+    def _add(self, candidate: Candidate) -> None:
+        if len(self.candidates) < _MAX_CANDIDATES:
+            self.candidates.append(candidate)
+
+
+def _broken(start: Start, event: Broken) -> Verdict:
+    """What is said of a call that began to flow and did not end."""
+    return Verdict(dialect=start.dialect, name=start.name, score=0, accepted=False, reasons=(event.reason,))
+
+
+class HearingReader:
+    """Passes text to a reader and keeps what it was told and what it said."""
+
+    __slots__ = ("_reader", "heard")
+
+    def __init__(self, reader: GuardedReader) -> None:
+        self._reader = reader
+        self.heard = Heard()
+
+    @property
+    def idle(self) -> bool:
+        return self._reader.idle
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own."""
+        self.heard.has_reasoned = True
+        events = self._reader.reasoned()
+        self.heard.take(events)
+        return events
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the text at hand: `step` goes on with it."""
+        return self._reader.busy
+
+    def feed(self, text: str) -> list[Event]:
+        return self._all(self.step(text))
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        return self._all(self.step(reason=reason))
+
+    def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
+        """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
+        self.heard.add(text)
+        events = self._reader.step(text, reason)
+        self.heard.take(events)
+        self.heard.finish = reason or self.heard.finish
+        return events
+
+    def _all(self, events: list[Event]) -> list[Event]:
+        while self.busy:
+            events = [*events, *self.step()]
+        return events

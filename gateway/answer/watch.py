@@ -1,0 +1,331 @@
+"""An answer that goes through untouched, and what a strategy would have made of it.
+
+The client's bytes are the upstream's, whatever happens here: the reading beside works on a copy, within a budget of
+time, and an exception in it ends nothing but the reading. How the answer ended, what it cost and which structured
+calls it held is watched in any case, by the same rules as in an answer that is read, so that the arms can be compared.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from datetime import date
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from gateway.answer.body import BodyExchange
+from gateway.answer.facts import Delivered, Facts
+from gateway.answer.guard import GuardedReader
+from gateway.answer.second_answer import Repair
+from gateway.answer.stream import StreamExchange, error_event
+from gateway.answer.transcript import MAX_TEXT, Heard, HearingReader
+from gateway.core.errors import GatewayError
+from gateway.core.limits import Limits
+from gateway.core.records import DryVerdict
+from gateway.core.rules import IgnoreRule
+from strategies.base import Prepared
+
+__all__ = ["Beside", "UntouchedBody", "UntouchedStream"]
+
+_MAX_CUT = 61
+_END = object()
+
+
+@frozen(kw_only=True)
+class Beside:
+    """On what terms an untouched answer is read beside; without a strategy's preparation it is only watched."""
+
+    prepared: Prepared | None = None
+    clock: Callable[[], float]
+    budget_s: float
+    """How long the reading may work, on that clock, all in all."""
+    today: date
+    ignore: tuple[IgnoreRule, ...] = ()
+    limits: Limits = field(factory=Limits)
+
+
+class UntouchedStream:
+    """A streamed answer whose bytes are not changed."""
+
+    def __init__(self, beside: Beside) -> None:
+        watched = _watched(beside)
+        self._watch: StreamExchange | None = StreamExchange(watched, make_id=_no_id, limits=beside.limits)
+        self.facts = self._watch.facts
+        self.finished = False
+        """Nothing more is to come: `[DONE]` or an error has been seen."""
+        self._reading = _Reading(beside)
+        shadowed = _shadowed(beside)
+        self._shadow = (
+            StreamExchange(shadowed, make_id=_no_id, limits=beside.limits, keep_text=True) if shadowed else None
+        )
+        self._tail = b""
+        self._closed = False
+        self._is_concluded = False
+
+    @property
+    def holding(self) -> bool:
+        """Nothing is ever held."""
+        return False
+
+    @property
+    def repair(self) -> Repair | None:
+        """Nothing is ever asked again."""
+        return None
+
+    def repaired(self, body: bytes) -> bytes:
+        """There is no attempt whose place a second answer could take."""
+        del body
+        return b""
+
+    def unrepaired(self) -> bytes:
+        """Nothing waits for a second answer."""
+        return b""
+
+    @property
+    def at_boundary(self) -> bool:
+        """The bytes so far end an event, or there are none: a comment may be sent."""
+        return not self._tail or self._tail.endswith((b"\n\n", b"\n\r\n", b"\r\r"))
+
+    @property
+    def verdict(self) -> DryVerdict | None:
+        """What the reading beside came to, once the answer has ended."""
+        return self._reading.verdict
+
+    def noise(self) -> bool | None:
+        """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
+        return self._reading.noise(self.facts.heard)
+
+    @property
+    def busy(self) -> bool:
+        """The reading beside has more to do with what came: `step` goes on with it."""
+        return self._shadow is not None and not self._is_concluded and self._reading.goes_on and self._shadow.busy
+
+    def feed(self, data: bytes) -> bytes:
+        """The same bytes."""
+        return self._all(self.step(data))
+
+    def finish(self, error: GatewayError | None = None) -> bytes:
+        """What is to be sent behind the upstream's bytes: nothing, or the error that ended them."""
+        return self._all(self.close(error))
+
+    def _all(self, out: bytes) -> bytes:
+        while self.busy:
+            self.step()
+        return out
+
+    def step(self, data: bytes = b"") -> bytes:
+        """The same bytes, and a bounded piece of the reading beside: `busy` says whether more of it is left."""
+        if data and not self._closed:
+            self._tail = (self._tail + data)[-3:] if len(data) < 3 else data[-3:]
+            self._see(lambda watch: watch.feed(data))
+        if self._shadow is not None and not self._is_concluded:
+            self._reading.run(partial(self._shadow.step, b"" if self._closed else data))
+            self._conclude()
+        return data
+
+    def _conclude(self) -> None:
+        """Say what the reading came to, once it has come to its end or may not go on."""
+        if self._closed and not self.busy and self._shadow is not None and not self._is_concluded:
+            self._is_concluded = True
+            self._reading.conclude(self._shadow.facts, self.facts)
+
+    def close(self, error: GatewayError | None = None) -> bytes:
+        """The closing bytes; the reading beside goes on with `step` while `busy`."""
+        if self._closed:
+            return b""
+        self._closed = True
+        is_told = error is not None and not self.finished
+        self._see(lambda watch: watch.finish(error))
+        self.facts.mended.clear()
+        if self._shadow is not None:
+            self._reading.run(partial(self._shadow.close, error))
+            self._conclude()
+        if error is None or not is_told:
+            return b""
+        return (b"" if self.at_boundary else b"\n\n") + error_event(error)
+
+    def _see(self, look: Callable[[StreamExchange], object]) -> None:
+        """Watch the answer; one that cannot be read is told by its fault, and watched no more."""
+        if self._watch is None:
+            return
+        try:
+            look(self._watch)
+            self.finished = self._watch.finished
+        except GatewayError as error:
+            self.facts.failure = error.code
+            self._watch = None
+        except Exception:  # noqa: BLE001 - whatever fails here, the bytes go on
+            self._watch = None
+
+
+class UntouchedBody:
+    """An answer that comes whole and is not changed."""
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+        self._watch = BodyExchange(_watched(beside), make_id=_no_id, limits=beside.limits)
+        self.facts = self._watch.facts
+        self._reading = _Reading(beside)
+
+    @property
+    def repair(self) -> Repair | None:
+        """Nothing is ever asked again."""
+        return None
+
+    def repaired(self, body: bytes) -> bytes:
+        """There is no attempt whose place a second answer could take."""
+        del body
+        return b""
+
+    def unrepaired(self) -> bytes:
+        """Nothing waits for a second answer."""
+        return b""
+
+    @property
+    def verdict(self) -> DryVerdict | None:
+        """What the reading beside came to, once it has ended."""
+        return self._reading.verdict
+
+    def noise(self) -> bool | None:
+        """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
+        return self._reading.noise(self.facts.heard)
+
+    def transform(self, body: bytes) -> bytes:
+        """The same bytes."""
+        for _ in self.steps(body):
+            pass
+        return body
+
+    def steps(self, body: bytes) -> Generator[None, None, bytes]:
+        """The same in steps of bounded work."""
+        try:
+            self._watch.transform(body)
+        except GatewayError as error:
+            self.facts.failure = error.code
+        except Exception:  # noqa: BLE001 - whatever fails here, the bytes go on
+            self.facts.native_calls = 0
+        self.facts.mended.clear()
+        shadowed = _shadowed(self._beside)
+        if shadowed is not None:
+            shadow = BodyExchange(shadowed, make_id=_no_id, limits=self._beside.limits, keep_text=True)
+            work = shadow.steps(body)
+            while self._reading.run(partial(next, work, _END)) is None and self._reading.goes_on:
+                yield
+            self._reading.conclude(shadow.facts, self.facts)
+        return body
+
+
+class _Reading:
+    """The reading beside one answer: its time, its faults, and what it came to."""
+
+    __slots__ = ("_beside", "_fault", "_is_cut", "_is_over", "_spent", "verdict")
+
+    def __init__(self, beside: Beside) -> None:
+        self._beside = beside
+        self._spent = 0.0
+        self._is_over = False
+        """The budget ran out."""
+        self._fault: str | None = None
+        """The exception that ended it."""
+        self._is_cut = False
+        """The answer itself cannot be read any further."""
+        self.verdict: DryVerdict | None = None
+        """What it came to, once it has been concluded."""
+
+    @property
+    def goes_on(self) -> bool:
+        return not self._is_over and not self._is_cut and self._fault is None
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Do a piece of the work, unless the reading has ended; its result, or `None` if there is none."""
+        if not self.goes_on:
+            return None
+        clock = self._beside.clock
+        started = clock()
+        try:
+            return work()
+        except GatewayError:  # the upstream's fault, which is told where the answer is watched
+            self._is_cut = True
+            return None
+        except Exception as error:  # noqa: BLE001 - a reading beside may fail in any way, and harms nothing
+            self._fault = type(error).__name__
+            return None
+        finally:
+            self._spent += clock() - started
+            self._is_over = self._spent > self._beside.budget_s
+
+    def conclude(self, read: Facts, told: Facts) -> None:
+        """Say what the reading came to, and put what would have been delivered among what is told."""
+        told.read = True
+        told.calls, told.undelivered = read.calls, read.undelivered
+        told.refused, told.overheard, told.broken = read.refused, read.overheard, read.broken
+        told.dropped, told.heard = read.dropped, read.heard
+        told.held_bytes_max = read.held_bytes_max
+        self.verdict = self._verdict(read)
+
+    def _verdict(self, read: Facts) -> DryVerdict:
+        if self._is_over:
+            return "dropped"
+        if self._fault is not None or read.broken or any(each.reasons[-1:] == ("internal",) for each in read.refused):
+            return "would_fail"
+        if read.calls and all(map(self._is_ignored, read.calls)):
+            return "ignored"
+        if read.calls or read.dropped:
+            return "would_change"
+        return "would_fail" if any(each.name for each in read.refused) else "identical"
+
+    def _is_ignored(self, call: Delivered) -> bool:
+        today, verdict = self._beside.today, call.verdict
+        return any(rule.covers(verdict.dialect, verdict.name, today) for rule in self._beside.ignore)
+
+    def noise(self, heard: dict[int, Heard]) -> bool | None:
+        prepared = self._beside.prepared
+        make_reader = prepared.make_reader if prepared is not None else None
+        whole = [each for each in heard.values() if each.finish is not None and each.size <= MAX_TEXT]
+        if make_reader is None or not whole or not self.goes_on:
+            return None
+        differs = False
+        for each in whole:
+            again = self.run(lambda: HearingReader(GuardedReader(make_reader)))
+            if again is None:
+                return None
+            if each.has_reasoned:
+                self.run(again.reasoned)
+            for piece in _pieces(each.text):
+                self.run(partial(again.feed, piece))
+                if not self.goes_on:
+                    return None
+            self.run(partial(again.finish, each.finish or "stop"))
+            differs = differs or again.heard.calls != each.calls
+        return differs if self.goes_on else None
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces whose lengths follow from it alone."""
+    state = int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
+    at = 0
+    while at < len(text):
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        size = 1 + (state >> 16) % _MAX_CUT
+        yield text[at : at + size]
+        at += size
+
+
+def _watched(beside: Beside) -> Prepared:
+    """What only watches an answer: nothing in it is read."""
+    strategy = beside.prepared.strategy if beside.prepared is not None else "none"
+    return Prepared(strategy=strategy, body=b"")
+
+
+def _shadowed(beside: Beside) -> Prepared | None:
+    """The strategy's reading as it runs beside: calls wait for the finish, where native ones take their place."""
+    prepared = beside.prepared
+    if prepared is None or prepared.make_reader is None:
+        return None
+    return evolve(prepared, shape=evolve(prepared.shape, wait_for_finish=True), repair=None)
+
+
+def _no_id(dialect: str) -> str:
+    """The id of a call that nobody gets."""
+    del dialect
+    return "call_000000000000000000000000"

@@ -1,0 +1,227 @@
+"""What goes on beside the requests: records are written, the rollout is shared, lessons and secrets come from others.
+
+Nothing here is waited for by a request. A store that is away costs records, which are counted, and news of other
+processes; the gateway goes on with what it last knew.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from hashlib import blake2b
+from typing import get_args
+
+import structlog
+from attrs import define, field
+
+from gateway.background.lesson_sync import SharedLessons
+from gateway.background.recorder import Recorder
+from gateway.background.rollout_agent import Conductor
+from gateway.background.secrets import Secret, kept_secret
+from gateway.background.sessions import Sessions
+from gateway.config.load import Settings
+from gateway.core.addresses import store_address
+from gateway.core.ports import StoreError
+from gateway.core.records import DecisionRecord
+from gateway.request.shared import Telemetry
+from gateway.rollout.call_ids import CallIds
+from gateway.rollout.stages import State, reason_word
+from gateway.state.metered import WatchedStore
+from gateway.state.opening import open_store
+from gateway.telemetry.redaction import Redactor
+
+__all__ = ["Upkeep"]
+
+TICK_S = 0.25
+LESSONS_S = 1.0
+SECRET_S = 2.0
+"""Whoever starts while a store has lost the secret makes another one for all."""
+CLOSE_S = 5.0
+SALT_NAME = "salt"
+SALT_BYTES = 32
+SALT_TRIES = 4
+SALT_PAUSE_S = 0.5
+
+log = structlog.get_logger("toolgate")
+
+
+@define(kw_only=True)
+class Upkeep:
+    """The store of one process and those who work with it."""
+
+    telemetry: Telemetry
+    store: WatchedStore
+    recorder: Recorder
+    conductor: Conductor
+    lessons: SharedLessons
+    sessions: Sessions
+    call_ids: CallIds
+    secret: bytes = field(repr=False)
+    """What conversation keys are made with."""
+    _salt: Secret = field(repr=False)
+    _is_given: bool
+    _redactor: Redactor
+    on_secret: Callable[[bytes], None] = lambda _: None
+    """Hears of another secret than the one that it began with."""
+
+    @classmethod
+    async def begin(cls, settings: Settings, telemetry: Telemetry, *, names: frozenset[str]) -> "Upkeep":
+        """Open the store, or go on without it until it can be opened; `names` may stand in ids of calls."""
+        store = WatchedStore(
+            open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms),
+            telemetry,
+        )
+        try:
+            await store.open()
+        except StoreError as error:
+            log.error("store_unavailable", fault=str(error))
+        salt = await _salt(settings, store)
+        if not salt.is_shared:
+            log.warning("salt_not_shared", meaning="until the store answers, arms and call ids are this process's own")
+        recorder = Recorder(
+            store=store,
+            telemetry=telemetry,
+            retention_s=settings.retention_s,
+            max_bytes=settings.store_max_bytes,
+            is_store_up=lambda: store.is_up,
+        )
+        conductor = Conductor(
+            store=store,
+            rules=settings.rollout_rules(),
+            clock=time.time,
+            salt=salt.value,
+            on_decision=_Decisions(recorder, telemetry),
+        )
+        await conductor.tick()  # a rollback that others know of holds for the first request, too
+        return cls(
+            telemetry=telemetry,
+            store=store,
+            recorder=recorder,
+            conductor=conductor,
+            lessons=SharedLessons(store),
+            sessions=Sessions(store=store),
+            call_ids=CallIds(_derived(salt.value, b"call ids"), secrets.token_bytes, names=names),
+            secret=_derived(salt.value, b"conversations"),
+            salt=salt,
+            is_given=settings.canary_salt is not None,
+            redactor=Redactor(settings.secrets()),
+        )
+
+    def mask(self, text: str) -> str:
+        """The text without credentials."""
+        return self._redactor.mask(text)
+
+    def follow(self, settings: Settings) -> None:
+        """New settings are in force."""
+        self.conductor.rules = settings.rollout_rules()
+        self._redactor = Redactor(settings.secrets())
+        self.recorder.retention_s = settings.retention_s
+        self.recorder.max_bytes = settings.store_max_bytes
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.recorder.run(), name="recorder")
+            tasks.create_task(self._every(TICK_S, self._tick), name="rollout")
+            tasks.create_task(self._every(LESSONS_S, self.lessons.sync), name="lessons")
+            tasks.create_task(self._every(LESSONS_S, self.sessions.sync), name="sessions")
+            tasks.create_task(self._every(SECRET_S, self._share_salt), name="salt")
+
+    async def finish(self) -> None:
+        """Share the last counts and write the last records, while `run` still goes on."""
+        await self.conductor.tick()
+        await self.recorder.close(CLOSE_S)
+
+    async def close(self) -> None:
+        """Close the store."""
+        try:
+            await self.store.close()
+        except StoreError as error:
+            log.warning("store_unavailable", fault=str(error))
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("upkeep_failed")
+            await asyncio.sleep(seconds)
+
+    async def _tick(self) -> None:
+        await self.conductor.tick()
+        self._show()
+
+    def _show(self) -> None:
+        """Put the rollout's state into the metrics."""
+        telemetry, now = self.telemetry, self.conductor.snapshot()
+        for state in get_args(State):
+            telemetry.set("toolgate_rollout_state", {"state": state}, float(state == now.state))
+        telemetry.set("toolgate_rollout_percent", {"kind": "target"}, now.percent_target / 100)
+        telemetry.set("toolgate_rollout_percent", {"kind": "effective"}, now.percent_effective / 100)
+        telemetry.set("toolgate_rollout_epoch", {}, now.epoch)
+        telemetry.set("toolgate_rollout_slices_off", {}, len(now.slices_off))
+        telemetry.inform("toolgate_rollout_epoch_info", {"epoch": str(now.epoch)})
+        for test, value in {**now.statistics, "limit": now.limit}.items():
+            telemetry.set("toolgate_rollout_statistic", {"test": test}, value)
+
+    async def _share_salt(self) -> None:
+        """Bring one's own salt to a store that has none, or take over the one that is there."""
+        if self._is_given:
+            return
+        held = self._salt
+        self._salt = await kept_secret(self.store, SALT_NAME, lambda: held.value)
+        if self._salt.value == held.value:
+            return
+        if held.is_shared and not self._salt.is_shared:
+            self._salt = held
+            return
+        log.warning("salt_replaced", meaning="conversations may change their arm, as the store holds another salt")
+        self.conductor.salt = self._salt.value
+        self.call_ids.rekey(_derived(self._salt.value, b"call ids"))
+        self.secret = _derived(self._salt.value, b"conversations")
+        self.on_secret(self.secret)
+
+
+@define
+class _Decisions:
+    """Writes down what was decided."""
+
+    _recorder: Recorder
+    _telemetry: Telemetry
+
+    def __call__(self, record: DecisionRecord) -> None:
+        self._recorder.put(record)
+        labels = {"decision": record.decision, "reason": reason_word(record)}
+        self._telemetry.count("toolgate_rollout_decisions_total", labels)
+        log.warning(
+            "rollout_decided",
+            decision=record.decision,
+            reason=record.reason,
+            by=record.by,
+            epoch=record.epoch,
+            slice=record.slice,
+            before=record.state_before,
+            after=record.state_after,
+            numbers=dict(record.numbers),
+            examples=list(record.examples),
+        )
+
+
+async def _salt(settings: Settings, store: WatchedStore) -> Secret:
+    if settings.canary_salt is not None:
+        return Secret(value=settings.canary_salt.encode(), is_shared=True)
+    made = secrets.token_bytes(SALT_BYTES)
+    salt = await kept_secret(store, SALT_NAME, lambda: made)
+    # A server that is merely slow must not have this process begin with arms of its own.
+    is_remote = store_address(settings.store_url).kind == "redis"
+    for _ in range(SALT_TRIES if is_remote else 0):
+        if salt.is_shared:
+            break
+        await asyncio.sleep(SALT_PAUSE_S)
+        salt = await kept_secret(store, SALT_NAME, lambda: made)
+    return salt
+
+
+def _derived(salt: bytes, purpose: bytes) -> bytes:
+    """A key of its own for each purpose."""
+    return blake2b(purpose, key=blake2b(salt).digest(), digest_size=SALT_BYTES).digest()

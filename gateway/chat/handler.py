@@ -1,0 +1,197 @@
+"""The main job: a chat request in, the answer of its model server out, read by the strategy that was chosen."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, TypedDict
+
+import structlog
+from aiohttp import web
+from attrs import evolve
+
+from gateway.answer.body import BodyExchange
+from gateway.answer.choice import MakeId
+from gateway.answer.schema_check import held_to_schemas
+from gateway.answer.stream import StreamExchange
+from gateway.chat.audit import audit
+from gateway.chat.enrolment import enrol, hear
+from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
+from gateway.chat.prepare import with_tools
+from gateway.chat.pump import pump
+from gateway.chat.repeat import repair, second_answer
+from gateway.chat.watched import UNTOUCHED_ARMS, in_turns, options_for, untouched
+from gateway.core.client import Client
+from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.core.limits import Limits
+from gateway.front.middleware import json_response
+from gateway.request.headers import client_of, response_headers
+from gateway.request.state import Turn
+from gateway.rollout.assignment import Assignment
+from gateway.traffic.routing import Route
+from gateway.upstream.failover import fail_over, may_fail_over
+from gateway.upstream.reply_shape import stream_opening, whole_body
+from gateway.upstream.translated import ChatReply, note_misfits, open_chat, settle
+from gateway.wire.chat_request import ChatRequest, parse_request
+from strategies.asking.intent import Obliging
+from strategies.base import Prepared
+from strategies.factory import Passthrough, Selection
+
+__all__ = ["chat"]
+
+OWN_HEADERS = frozenset({"content-type", "content-encoding"})
+
+log = structlog.get_logger("toolgate")
+P = ParamSpec("P")
+
+
+async def chat(turn: Turn) -> web.StreamResponse:
+    """`POST /v1/chat/completions`."""
+    request = turn.request = parse_request(await turn.read_body())
+    turn.model, turn.stream = request.model, request.stream
+    route = turn.configuration.router.route(request.model)
+    assignment = enrol(turn, request)
+    for name in route.upstreams[:-1]:
+        turn.upstream = turn.configuration.upstreams[name].timed(route.rule)
+        try:
+            return await _chat(turn, request, route, assignment)
+        except GatewayError as error:
+            if turn.status or not may_fail_over(error):
+                raise
+            fail_over(turn, error)
+    turn.upstream = turn.configuration.upstreams[route.upstreams[-1]].timed(route.rule)
+    return await _chat(turn, request, route, assignment)
+
+
+async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
+    """Answer by the upstream that the turn names now."""
+    request = asked.renamed(route.send_as) if route.send_as else asked
+    client = client_of(turn.http.headers)
+    turn.delivered = None if turn.upstream.is_openai else []
+    selection = turn.configuration.decide(
+        request, turn.capability(asked.model), client, assignment.arm, turn.upstream.kind.name, asked=asked.model
+    )
+    if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
+        selection = evolve(selection, strategy=Obliging())
+    turn.reason, turn.strategy = selection.reason, selection.strategy.name
+    hear(turn, asked, assignment)
+    if assignment.arm in UNTOUCHED_ARMS:
+        try:
+            return await untouched(turn, request, selection, client)
+        finally:
+            _afterwards(learn_from, turn)
+    prepared = _prepare(turn, request, selection, client, route)
+    try:
+        reply, prepared = await _opened(turn, request, prepared, route)
+        prepared = held_to_schemas(prepared, turn.upstream.kind, turn.upstream.down_level)
+        with reply:
+            response = await (_stream if request.stream else _whole)(turn, reply, prepared)
+            await settle(turn, reply)
+            _afterwards(note_misfits, turn, prepared)
+            return response
+    finally:
+        _afterwards(learn_from, turn)
+        _afterwards(audit, turn)
+
+
+def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Do what is left to do when the client has its answer: a fault in it must not cut that off."""
+    try:
+        work(*args, **kwargs)
+    except Exception:
+        log.exception("afterwork_failed")
+
+
+async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared, route: Route) -> tuple[ChatReply, Prepared]:
+    """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
+    try:
+        return await open_chat(turn, prepared.body, stream=request.stream, original=request), prepared
+    except UpstreamRejected as error:
+        if not may_fall_back(turn, error):
+            raise
+        other = _prepare_prompted(turn, request, route)
+        if other is None:
+            raise
+    fall_back(turn, "refused")
+    return await open_chat(turn, other.body, stream=request.stream, original=request), other
+
+
+def _prepare_prompted(turn: Turn, request: ChatRequest, route: Route) -> Prepared | None:
+    """The request with its tools in the prompt; where it cannot be had the refusal stands."""
+    selection = turn.configuration.factory.prompted("refused")
+    started = time.perf_counter()
+    try:
+        options = options_for(turn, selection, client_of(turn.http.headers))
+        prepared = with_tools(turn, request, selection, options, route.rule)
+    except GatewayError as error:
+        log.info("native_fallback_impossible", error=error.code, message=error.message)
+        return None
+    except Exception:
+        log.exception("strategy_failed", strategy=selection.strategy.name)
+        return None
+    turn.prepare_s += time.perf_counter() - started
+    turn.strategy, turn.reason = prepared.strategy, selection.reason
+    turn.notes.extend(prepared.warnings)
+    return prepared
+
+
+def _prepare(turn: Turn, request: ChatRequest, selection: Selection, client: Client, route: Route) -> Prepared:
+    started = time.perf_counter()
+    try:
+        prepared = with_tools(turn, request, selection, options_for(turn, selection, client), route.rule)
+    except GatewayError:
+        raise
+    except Exception:
+        log.exception("strategy_failed", strategy=selection.strategy.name)
+        prepared = _unchanged(turn, request, selection)
+    turn.prepare_s = time.perf_counter() - started
+    turn.strategy = prepared.strategy
+    turn.notes.extend(prepared.warnings)
+    return prepared
+
+
+def _unchanged(turn: Turn, request: ChatRequest, failed: Selection) -> Prepared:
+    """A broken strategy costs its request the transformation, not the answer."""
+    turn.reason = f"{failed.strategy.name}_failed"
+    return Passthrough().prepare(request, turn.configuration.options(None))
+
+
+async def _whole(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
+    body = await whole_body(turn, reply)
+    exchange = BodyExchange(prepared, **_terms(turn))
+    turn.facts = exchange.facts
+    started = time.perf_counter()
+    answer = await in_turns(exchange.steps(body))
+    turn.read_s += time.perf_counter() - started
+    while (wanted := exchange.repair) is not None:
+        answer = await repair(turn, exchange, wanted, partial(second_answer, turn))
+    await settle(turn, reply, answer)  # first: the next request may come on the heels of the answer
+    response = json_response(answer)
+    response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
+    return await turn.send(response)
+
+
+async def _stream(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
+    exchange = StreamExchange(prepared, **_terms(turn))
+    turn.facts = exchange.facts
+    first = b"" if reply.content_type == "text/event-stream" else await stream_opening(turn, reply)
+    response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
+    response.headers["Content-Type"] = "text/event-stream"
+    return await pump(turn, reply, exchange, response, first=first)
+
+
+class _Terms(TypedDict):
+    make_id: MakeId
+    limits: Limits
+    repairs: int
+    keep_text: bool
+
+
+def _terms(turn: Turn) -> _Terms:
+    """On what terms an answer is read: how often it may be asked again, and whether its text is kept for a record."""
+    settings = turn.configuration.settings
+    return _Terms(
+        make_id=turn.make_call_id,
+        limits=turn.configuration.limits,
+        repairs=settings.repair_attempts if turn.arm == "live" else 0,
+        keep_text=settings.audit_bodies != "none",
+    )

@@ -1,0 +1,240 @@
+"""A stream from the model server to the client: read what is there, write once, and never wait for ever.
+
+The awaited write is the back-pressure: while the client does not take its bytes, nothing is read.
+"""
+
+import asyncio
+import time
+from functools import partial
+
+import structlog
+from aiohttp import web
+
+from gateway.answer.stream import StreamExchange
+from gateway.answer.watch import UntouchedStream
+from gateway.chat.repeat import repair, second_answer_in_company
+from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
+from gateway.request.state import ClientGone, Turn
+from gateway.upstream.translated import ChatReply
+
+__all__ = ["pump"]
+
+Exchange = StreamExchange | UntouchedStream
+
+KEEP_ALIVE = b": keep-alive\n\n"
+PIECE_BYTES = 16 << 10
+LINGER_S = 1.0
+"""How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
+
+log = structlog.get_logger("toolgate")
+
+
+async def pump(
+    turn: Turn, reply: ChatReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
+) -> web.StreamResponse:
+    """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event."""
+    telemetry = turn.shared.telemetry
+    telemetry.add("toolgate_active_streams", {}, 1)
+    stream = _Stream(turn, reply, exchange, response)
+    closed = False
+    response.headers["Cache-Control"] = "no-cache, no-transform"
+    response.headers["X-Accel-Buffering"] = "no"
+    try:
+        await turn.start(response)
+        error = await stream.run(first)
+        if error is None:
+            await stream.repair()
+        closed = True
+        await stream.close(error)
+    finally:
+        telemetry.add("toolgate_active_streams", {}, -1)
+        if not closed:
+            await _give_up(exchange)
+    return response
+
+
+class _Stream:
+    """The state of one pump."""
+
+    __slots__ = (
+        "_data_due",
+        "_exchange",
+        "_held_since",
+        "_idle_s",
+        "_is_stream",
+        "_keepalive_s",
+        "_linger_due",
+        "_quiet_since",
+        "_reply",
+        "_response",
+        "_rest",
+        "_sent_at",
+        "_total_due",
+        "_turn",
+    )
+
+    def __init__(self, turn: Turn, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
+        settings = turn.configuration.settings
+        self._turn = turn
+        self._reply = reply
+        self._exchange = exchange
+        self._response = response
+        self._is_stream = reply.content_type == "text/event-stream"
+        self._idle_s = turn.upstream.idle_timeout_s
+        self._keepalive_s = settings.keepalive_s
+        self._data_due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+        self._total_due = turn.upstream_started + turn.upstream.total_timeout_s
+        self._quiet_since = turn.patience.now()
+        self._sent_at = self._quiet_since
+        self._rest = b""
+        """The beginning of an event whose end has not been read."""
+        self._held_since: float | None = None
+        self._linger_due: float | None = None
+
+    async def run(self, first: bytes) -> GatewayError | None:
+        """Relay to the end of the reply; returns what ended it early, if anything did."""
+        try:
+            data = first or await self._next()
+            while data:
+                await self._relay(self._whole_events(data))
+                data = await self._next()
+            await self._relay(self._rest)
+        except GatewayError as error:
+            return error
+        except ClientGone:
+            raise
+        except Exception:
+            log.exception("stream_failed")
+            return InternalError(f"internal error; request id {self._turn.id}")
+        return None
+
+    async def _relay(self, data: bytes) -> None:
+        while data:
+            piece = data if len(data) <= PIECE_BYTES else _cut(data)
+            await self._send(self._feed(piece))
+            while self._exchange.busy:
+                await asyncio.sleep(0)  # a long read is worked off in turns, so that nobody waits for all of it
+                await self._send(self._feed(b""))
+            data = data[len(piece) :]
+            if data:
+                await asyncio.sleep(0)
+
+    async def _send(self, out: bytes) -> None:
+        if out:
+            self._note_sent(self._turn.patience.now())
+            await self._turn.write(self._response, out)
+
+    def _whole_events(self, data: bytes) -> bytes:
+        """What has come up to the end of an event; a part of one, of which nothing could be sent, waits for more."""
+        if isinstance(self._exchange, UntouchedStream):
+            return data
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        end = data.rfind(b"\n\n") + 2
+        if end < 2 or b"\r" in data[end:]:  # behind other line ends whole events may stand
+            return data
+        self._rest = data[end:]
+        return data[:end]
+
+    async def repair(self) -> None:
+        """Ask again, as long as the exchange wants it, for a call that the answer broke."""
+        if isinstance(self._exchange, UntouchedStream):
+            return
+        while (wanted := self._exchange.repair) is not None:
+            self._reply.close()
+            ask = partial(second_answer_in_company, self._turn, due=self._total_due, tell=self._keep_alive)
+            out = await repair(self._turn, self._exchange, wanted, ask)
+            await self._send(out)
+
+    async def close(self, error: GatewayError | None) -> None:
+        """The last bytes, and the end of the answer."""
+        self._turn.error = error
+        await self._send(self._exchange.close(error))
+        while self._exchange.busy:
+            await asyncio.sleep(0)
+            await self._send(self._exchange.step())
+        await self._turn.end(self._response)
+
+    async def _next(self) -> bytes:
+        """What the upstream sent, `b""` at its end; sends comments while there is nothing."""
+        while not self._exchange.finished:
+            try:
+                data = await self._reply.read(
+                    min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s)
+                )
+            except TimeoutError:
+                await self._waited()
+                continue
+            now = self._turn.patience.now()
+            if now >= self._total_due:
+                raise UpstreamTimeout("the model server took too long for its whole answer")
+            self._data_due = now + self._idle_s
+            if self._turn.upstream_first is None:
+                self._turn.upstream_first = now
+            return data
+        return await self._lingering()
+
+    async def _lingering(self) -> bytes:
+        if self._exchange.repair is not None:
+            return b""
+        self._turn.is_told = True
+        if self._linger_due is None:
+            self._linger_due = self._turn.patience.now() + LINGER_S
+        if self._turn.patience.now() >= self._linger_due:
+            return b""
+        try:
+            return await self._reply.read(self._linger_due)
+        except (TimeoutError, GatewayError):
+            return b""
+
+    async def _waited(self) -> None:
+        now = self._turn.patience.now()
+        if now >= self._total_due:
+            raise UpstreamTimeout("the model server took too long for its whole answer")
+        if now >= self._data_due:
+            raise UpstreamTimeout("the model server has been silent for too long")
+        self._quiet_since = now
+        await self._keep_alive()
+
+    async def _keep_alive(self) -> None:
+        # An exchange that reads gives whole events only; one that does not says where an event ends.
+        if isinstance(self._exchange, UntouchedStream) and not (self._is_stream and self._exchange.at_boundary):
+            return
+        await self._turn.write(self._response, KEEP_ALIVE)
+
+    def _feed(self, data: bytes) -> bytes:
+        """The exchange's answer to what came, timed."""
+        turn = self._turn
+        started = time.perf_counter()
+        out = self._exchange.step(data)
+        ended = time.perf_counter()
+        turn.read_s += ended - started
+        if self._held_since is not None:
+            turn.longest_hold_s = max(turn.longest_hold_s, ended - self._held_since)
+        if not self._exchange.holding:
+            self._held_since = None
+        elif self._held_since is None or out:
+            self._held_since = started
+        return out
+
+    def _note_sent(self, now: float) -> None:
+        turn = self._turn
+        if turn.first_sent is None:
+            turn.first_sent = self._sent_at = now
+        if now - self._sent_at > turn.longest_gap_s:
+            turn.longest_gap_s = now - self._sent_at
+        self._sent_at = self._quiet_since = now
+
+
+async def _give_up(exchange: Exchange) -> None:
+    """The client has left: what the answer held is told to nobody, but counted."""
+    exchange.close(InternalError("the client has left"))
+    while exchange.busy:
+        await asyncio.sleep(0)
+        exchange.step()
+
+
+def _cut(data: bytes) -> bytes:
+    """The beginning of a long read, up to the end of an event where there is one: whole ones are read faster."""
+    end = data.rfind(b"\n\n", 0, PIECE_BYTES)
+    return data[: end + 2 if end >= 0 else PIECE_BYTES]

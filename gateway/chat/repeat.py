@@ -1,0 +1,135 @@
+"""Asking the model server a second time within one request: for a broken call, never without a reason in the log."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+from attrs import evolve
+
+from gateway.answer.body import BodyExchange
+from gateway.answer.second_answer import Repair
+from gateway.answer.stream import StreamExchange
+from gateway.core.errors import GatewayError, UpstreamTimeout
+from gateway.request.deadline import Patience
+from gateway.request.state import ClientGone, Turn
+from gateway.upstream.reply_shape import whole_body
+from gateway.upstream.translated import open_chat
+
+__all__ = ["repair", "second_answer", "second_answer_in_company"]
+
+Ask = Callable[[bytes], Awaitable[bytes]]
+Tell = Callable[[], Awaitable[None]]
+
+log = structlog.get_logger("toolgate")
+
+
+async def repair(turn: Turn, exchange: StreamExchange | BodyExchange, wanted: Repair, ask: Ask) -> bytes:
+    """Ask for what is `wanted`, and give the exchange what came of it; its bytes for the client."""
+    budget = turn.shared.budget
+    if not budget.take(turn.shared.admission.active):
+        _record(turn, wanted, "no_budget", None)
+        return exchange.unrepaired()
+    started = turn.patience.now()
+    result = "cancelled"
+    try:
+        second = await ask(wanted.body())
+        result = "error"
+        out = _timed(turn, exchange, second)
+        result = "repaired" if exchange.facts.repaired else "failed"
+        return out
+    except GatewayError as error:
+        result = "error"
+        log.info("repair_unanswered", error=error.code)
+    except ClientGone:
+        raise
+    except Exception:
+        result = "error"
+        log.exception("repair_failed")
+    finally:
+        budget.give_back()
+        _record(turn, wanted, result, turn.patience.now() - started)
+    return exchange.unrepaired()
+
+
+async def second_answer(turn: Turn, body: bytes) -> bytes:
+    """The whole answer to one more request."""
+    asking = evolve(turn)
+    try:
+        with await open_chat(asking, body, stream=False, repeatable=False) as reply:
+            return await whole_body(asking, reply)
+    finally:
+        _measure(asking)
+
+
+async def second_answer_in_company(
+    turn: Turn, body: bytes, *, due: float, tell: Callable[[], Awaitable[None]]
+) -> bytes:
+    """The same, while the client is told at intervals that there is more to come; ends with its client."""
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(_outcome(turn, body))
+        fault = await _keep_company(turn, asking, due, tell)
+        if fault is not None:
+            asking.cancel()
+    outcome = asking.result() if fault is None else fault
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+async def _outcome(turn: Turn, body: bytes) -> bytes | Exception:
+    """The answer or what kept it from coming: a task of a group that raised would take the others with it."""
+    patience = Patience()
+    try:
+        return await second_answer(evolve(turn, patience=patience), body)
+    except Exception as error:  # noqa: BLE001 - raised again by the one who waits
+        return error
+    finally:
+        patience.close()
+
+
+async def _keep_company(
+    turn: Turn, asking: "asyncio.Task[bytes | Exception]", due: float, tell: Tell
+) -> Exception | None:
+    patience = turn.patience
+    keepalive_s = turn.configuration.settings.keepalive_s
+    while not asking.done():
+        now = patience.now()
+        if now >= due:
+            return UpstreamTimeout("the model server took too long for its whole answer")
+        try:
+            await patience.within(min(due, now + keepalive_s), asyncio.shield(asking))
+        except TimeoutError:
+            try:
+                await tell()
+            except (GatewayError, ClientGone) as error:
+                return error
+        except GatewayError as error:
+            return error
+    return None
+
+
+def _timed(turn: Turn, exchange: StreamExchange | BodyExchange, second: bytes) -> bytes:
+    started = time.perf_counter()
+    try:
+        return exchange.repaired(second)
+    finally:
+        turn.read_s += time.perf_counter() - started
+
+
+def _measure(asking: Turn) -> None:
+    if not asking.upstream_started:
+        return
+    asking.shared.telemetry.observe(
+        "toolgate_upstream_request_duration_seconds",
+        {"upstream": asking.upstream.name, "code": asking.upstream_code},
+        asking.patience.now() - asking.upstream_started,
+    )
+
+
+def _record(turn: Turn, wanted: Repair, result: str, seconds: float | None) -> None:
+    turn.shared.telemetry.count("toolgate_repairs_total", {"result": result})
+    if seconds is None:
+        log.info("repair_left_out", reason=wanted.reason, result=result)
+        return
+    log.info("request_repaired", reason=wanted.reason, number=wanted.number, result=result, seconds=round(seconds, 4))

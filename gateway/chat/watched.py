@@ -1,0 +1,136 @@
+"""The arms `control` and `dry_run`: the request as it came, the answer's own bytes, and what is read beside them."""
+
+import asyncio
+import time
+from collections.abc import Generator
+from datetime import UTC, datetime
+
+import structlog
+from aiohttp import web
+from attrs import evolve
+from multidict import CIMultiDict
+
+from gateway.answer.watch import Beside, UntouchedBody, UntouchedStream
+from gateway.chat.pump import pump
+from gateway.core.client import Client
+from gateway.request.headers import response_headers
+from gateway.request.state import Turn
+from gateway.upstream.client import UpstreamReply
+from gateway.upstream.translated import ChatReply, open_chat, settle
+from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
+from strategies.base import Options, Prepared
+from strategies.factory import Selection
+
+__all__ = ["UNTOUCHED_ARMS", "in_turns", "options_for", "untouched"]
+
+UNTOUCHED_ARMS = frozenset({"control", "dry_run"})
+
+log = structlog.get_logger("toolgate")
+
+
+async def untouched(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> web.StreamResponse:
+    """Relay the request and its answer as they are."""
+    beside = Beside(
+        prepared=_read_beside(turn, request, selection, client),
+        clock=time.perf_counter,
+        budget_s=turn.configuration.settings.transform_budget_ms / 1000,
+        today=datetime.fromtimestamp(turn.shared.wall(), UTC).date(),
+        ignore=turn.configuration.settings.dry_run_ignore,
+        limits=turn.configuration.limits,
+    )
+    with await open_chat(turn, _body(turn, request), stream=request.stream, original=request) as reply:
+        is_stream = request.stream or reply.content_type == "text/event-stream"
+        response = await (_stream if is_stream else _whole)(turn, reply, beside)
+        await settle(turn, reply)
+        return response
+
+
+def _body(turn: Turn, request: ChatRequest) -> bytes:
+    """The request as it came, but for tools that a server of this kind cannot be sent at all."""
+    if turn.upstream.takes_tools or not request.wants_tools:
+        return request.raw
+    return request.replace(**dict.fromkeys(name for name in TOOL_FIELDS if name in request.body))
+
+
+def options_for(turn: Turn, selection: Selection, client: Client) -> Options:
+    """What the selected strategy may look at for this request."""
+    options = turn.configuration.options(selection.dialect)
+    name = selection.strategy.name
+    off = [dialect for strategy, _, dialect in map(_parted, turn.shared.rollout.slices_off) if strategy == name]
+    if off:
+        options = evolve(options, dialects_off=frozenset(off))
+    return evolve(options, client=client) if selection.reason == "client" else options
+
+
+def _parted(name: str) -> tuple[str, str, str]:
+    return name.partition("/")
+
+
+async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
+    """Work off a long answer in turns, so that nobody waits for all of it."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+        await asyncio.sleep(0)
+
+
+def _read_beside(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
+    """How the answer is read beside; `None` where it is not, or where the strategy refuses the request, or fails."""
+    turn.verdict = None  # of another upstream, which was asked before
+    settings = turn.configuration.settings
+    if turn.arm == "control" and settings.canary_rest == "control":
+        return None
+    # An answer to a request that was not told the tools in its prompt is read as one in which calls may have leaked.
+    reading = turn.configuration.factory.unprompted(selection)
+    started = time.perf_counter()
+    try:
+        return reading.strategy.prepare(request, options_for(turn, reading, client))
+    except Exception as error:  # noqa: BLE001 - what a strategy does here costs its verdict, never the answer
+        log.info("dry_run_unprepared", strategy=reading.strategy.name, fault=type(error).__name__)
+        turn.verdict = "would_fail"
+        return None
+    finally:
+        turn.prepare_s = time.perf_counter() - started
+
+
+async def _whole(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
+    body = await reply.read_all(**turn.deadlines)
+    turn.upstream_first = turn.patience.now()
+    exchange = UntouchedBody(beside)
+    turn.facts = exchange.facts
+    await settle(turn, reply, body)  # before the client can ask again, perhaps of another process
+    response = await turn.send(web.Response(body=body, headers=_headers(reply)))
+    started = time.perf_counter()
+    await in_turns(exchange.steps(body))
+    turn.read_s += time.perf_counter() - started
+    _conclude(turn, exchange)
+    return response
+
+
+async def _stream(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
+    exchange = UntouchedStream(beside)
+    turn.facts = exchange.facts
+    response = web.StreamResponse(headers=_headers(reply))
+    try:
+        return await pump(turn, reply, exchange, response, first=b"")
+    finally:
+        _conclude(turn, exchange)
+
+
+def _conclude(turn: Turn, exchange: UntouchedBody | UntouchedStream) -> None:
+    """Take down what the reading beside came to; where there was none, because of a fault, that is counted here."""
+    if turn.verdict is not None:
+        labels = {"dialect": "none", "verdict": turn.verdict}
+        turn.shared.telemetry.count("toolgate_dryrun_verdicts_total", labels)
+        return
+    turn.verdict, turn.noise = exchange.verdict, exchange.noise()
+
+
+def _headers(reply: ChatReply) -> CIMultiDict[str]:
+    """The upstream's own, but for the encoding: the body has been decoded."""
+    headers = response_headers(reply.headers, also_dropped=frozenset({"content-encoding"}))
+    if not isinstance(reply, UpstreamReply):
+        headers["Content-Type"] = reply.content_type
+    return headers

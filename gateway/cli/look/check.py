@@ -1,0 +1,125 @@
+"""`toolgate check` and `toolgate settings`: what is in force, and what could be set."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import click
+from attrs import frozen
+
+from gateway.config.load import DECLARED, Settings, describe, inspect, settings_table_markdown
+from gateway.config.values import shown
+from strategies.factory import ToolExecutionFactory, load_strategies
+
+__all__ = ["Checked", "check", "report", "show_reference"]
+
+_SCHEMA_VERSION = 1
+_SECRETS = frozenset({"api_key", "cookies"})
+_NARROW = 72
+"""Below so many columns there is no room for three beside each other."""
+
+
+@frozen(kw_only=True)
+class Checked:
+    """The effective settings, every fault, and what is merely odd."""
+
+    settings: Settings
+    faults: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def check(environ: Mapping[str, str]) -> Checked:
+    """Read the settings as a start would, and see that the strategies they name exist."""
+    settings, faults = inspect(environ)
+    loaded = load_strategies()
+    factory = ToolExecutionFactory(loaded.strategies, rules=settings.all_rules())
+    return Checked(
+        settings=settings,
+        faults=(*faults, *(f"STRATEGY_RULES: {fault}" for fault in factory.faults())),
+        warnings=(*settings.warnings, *loaded.faults),
+    )
+
+
+def report(checked: Checked, *, as_json: bool, colour: bool | None) -> None:
+    """Print what was found: the settings to stdout, faults and warnings to stderr unless all is one JSON document."""
+    rows = [*describe(checked.settings), *_routes(checked.settings)]
+    if as_json:
+        document = {
+            "schema_version": _SCHEMA_VERSION,
+            "ok": not checked.faults,
+            "faults": checked.faults,
+            "warnings": checked.warnings,
+            "settings": [{"name": name, "value": value, "source": source} for name, value, source in rows],
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    _table(("setting", "value", "from"), rows, colour=colour)
+    for warning in checked.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    for fault in checked.faults:
+        click.echo(f"fault: {fault}", err=True)
+    if not checked.faults:
+        click.echo("No faults.", err=True)
+
+
+def _routes(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """The tables of the TOML file as rows like those of settings."""
+    source = f"file {settings.config_file}"
+    for upstream in settings.routes.upstreams:
+        name = f"upstreams.{upstream.name}"
+        yield name, " ".join((upstream.url, *_set_in(upstream, "name", "url", "options"))), source
+        if upstream.options is not None:
+            yield f"{name}.{upstream.kind}", " ".join(_set_in(upstream.options)), source
+    for rule in settings.routes.models:
+        yield f"models.{rule.match}", " ".join(_set_in(rule, "match")), source
+
+
+def _set_in(table: Any, *left_out: str) -> Iterator[str]:
+    """What a table says; of a secret no more than that it is set, of fields and their values the fields."""
+    for name, value in attrs.asdict(table, recurse=False).items():
+        if name in left_out or value in (None, (), {}):
+            continue
+        if name in _SECRETS:
+            yield f"{name}=********"
+        elif isinstance(value, Mapping | frozenset):
+            yield f"{name}={','.join(sorted(value))}"
+        else:
+            yield f"{name}={shown(value)}"
+
+
+def show_reference(*, markdown: bool, colour: bool | None) -> None:
+    """Print every setting with its default and meaning."""
+    if markdown:
+        click.echo(settings_table_markdown())
+        return
+    rows = [(entry.name, entry.default_text, entry.help) for entry in DECLARED]
+    _table(("setting", "default", "meaning"), rows, colour=colour)
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[str, str, str]], *, colour: bool | None) -> None:
+    """A table on a terminal, a list on a narrow one, one line of tab-separated fields per row elsewhere."""
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    from rich.console import Console  # here: only a terminal needs it, and it is slow to import
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(no_color=colour is False or None)
+    if console.width < _NARROW:
+        for name, *cells in rows:
+            console.print(Text(name, style="bold"))
+            for title, cell in zip(head[1:], cells, strict=True):
+                if cell:
+                    console.print(Padding(Text(f"{title}: {cell}", overflow="fold"), (0, 0, 0, 2)))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in head:
+        table.add_column(title, overflow="fold", no_wrap=title == "setting")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)

@@ -1,0 +1,276 @@
+"""What `toolgate doctor` looks at; every check ends by itself, within seconds, with words for whoever runs it."""
+
+import asyncio
+import errno
+import json
+import os
+import resource
+import shutil
+import ssl
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+
+from gateway.cli.run.doctor import Finding, probe
+from gateway.config.load import Settings
+from gateway.core.addresses import store_address
+from gateway.core.errors import GatewayError
+from gateway.core.origins import is_loopback
+from gateway.core.ports import StoreError
+from gateway.front.server import KEEPALIVE_TIMEOUT_S
+from gateway.process.lanes import open_lanes
+from gateway.process.listening import cannot_listen
+from gateway.request.servers import Upstream, upstreams_of
+from gateway.state.opening import open_store
+from gateway.traffic.routing import DEFAULT_UPSTREAM
+
+__all__ = ["examine"]
+
+LONGEST_S = 10.0
+STORE_LONGEST_S = 10.0
+MAX_LISTING_BYTES = 8 << 20
+CLOCK_WARNING_S = 30.0
+CLOCK_FAULT_S = 600.0
+SPARE_DESCRIPTORS = 128
+"""For the store, logs, metrics and idle connections."""
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Every check, in the order in which a request meets what it looks at."""
+    return [*_listening(settings), *_door(settings), *asyncio.run(_reached(settings)), *_process(settings)]
+
+
+# Ports ------------------------------------------------------------------------------------------------------------
+
+
+def _listening(settings: Settings) -> Iterator[Finding]:
+    found = probe(settings) if settings.port else None
+    if found is None:
+        yield Finding(about="port", level="ok", message="any free one will be taken")
+    elif found.level == "ok":
+        yield found
+        yield Finding(
+            about="keep-alive",
+            level="ok",
+            message=f"idle connections are kept for {KEEPALIVE_TIMEOUT_S:g} s",
+            advice="a proxy in front keeps its own for less: nginx with keepalive_timeout 60s",
+        )
+        return  # its other ports are taken too, by itself
+    else:
+        yield _port("port", "GATEWAY", settings.host, settings.port, found.message)
+    if settings.metrics_port:
+        for number in range(settings.metrics_port, min(settings.metrics_port + settings.workers, 65536)):
+            yield _port("metrics", "METRICS", settings.metrics_host, number, "")
+
+
+def _door(settings: Settings) -> Iterator[Finding]:
+    """Without keys a browser's pages are kept out, and so may be what a proxy sends."""
+    if not settings.api_keys.is_open:
+        return
+    names = ", ".join(("localhost", "127.0.0.0/8", "[::1]", *map(str, settings.allowed_hosts)))
+    if is_loopback(settings.host) or settings.allowed_hosts:
+        message = f"no keys are asked for: only requests to {names} are answered, and no pages of other sites"
+        advice = "behind a proxy that passes the clients' Host on, set GATEWAY_API_KEYS, or that name in "
+        yield Finding(about="door", level="ok", message=message, advice=advice + "GATEWAY_ALLOWED_HOSTS")
+    else:
+        message = f"no keys are asked for, and whoever reaches {settings.host} is answered, under any name"
+        advice = "set GATEWAY_API_KEYS; or GATEWAY_ALLOWED_HOSTS, which keeps out pages whose names lead here"
+        yield Finding(about="door", level="warning", message=message, advice=advice)
+
+
+def _port(about: str, whose: Literal["GATEWAY", "METRICS"], host: str, port: int, otherwise: str) -> Finding:
+    where = f"{host}:{port}"
+    try:
+        open_lanes(host, port, 1).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            message = f"{where} is taken" + (f" ({otherwise})" if otherwise else "")
+            return Finding(about=about, level="fault", message=message, advice=f"free it, or set {whose}_PORT")
+        message = cannot_listen(error, whose, host, port) or f"{where}: {error.strerror}"
+        return Finding(about=about, level="fault", message=message, advice="see `toolgate settings`")
+    return Finding(about=about, level="ok", message=f"{where} is free; no gateway runs there yet")
+
+
+# What is reached over a network -----------------------------------------------------------------------------------
+
+
+async def _reached(settings: Settings) -> list[Finding]:
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(_upstream(each)) for each in upstreams_of(settings, None).values()]
+        store = group.create_task(_store(settings))
+    if settings.is_demo and settings.config_file is None:
+        demo = Finding(about="upstream", level="ok", message="the embedded demo; set UPSTREAM_URL for a real one")
+        return [demo, *store.result()]
+    return [*(finding for each in asking for finding in each.result()), *store.result()]
+
+
+async def _upstream(upstream: Upstream) -> list[Finding]:
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            return await _asked(upstream)
+    except TimeoutError:
+        message, advice = f"does not answer within {LONGEST_S:g} s", "is it busy loading a model? is it a firewall?"
+    except aiohttp.ClientConnectorDNSError:
+        message, advice = "has no address", f"is the host in {_setting(upstream, 'url')} spelt right?"
+    except (aiohttp.ClientSSLError, ssl.SSLError):
+        message, advice = "has no TLS certificate that can be trusted", "is it http:// instead of https://?"
+    except aiohttp.ClientConnectorError as error:
+        number = error.os_error.errno
+        message = f"cannot be reached: {os.strerror(number) if number else 'connection failed'}"
+        advice = f"is it running, and does {_setting(upstream, 'url')} name its host and port?"
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        message, advice = f"does not speak HTTP as expected: {type(error).__name__}", "see what listens there"
+    return [Finding(about="upstream", level="fault", message=f"{_shown(upstream)} {message}", advice=advice)]
+
+
+async def _asked(upstream: Upstream) -> list[Finding]:
+    ask = upstream.kind.models_ask()
+    headers = dict((*upstream.kind.credentials(upstream.api_key, upstream.cookies), *ask.headers))
+    headers["Accept"] = "application/json"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(
+            ask.method, upstream.url(ask), headers=headers, data=ask.body or None, allow_redirects=False
+        ) as response,
+    ):
+        found = [_answered(upstream, response.status, await _body(response))]
+        found += _clock(response.headers.get("Date"))
+        return found
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The listing whole, in however many pieces it comes; one that is too large is cut, and so is none."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MAX_LISTING_BYTES:
+            break
+    return bytes(body)
+
+
+def _answered(upstream: Upstream, status: int, body: bytes) -> Finding:
+    where = _shown(upstream)
+    key = _setting(upstream, "api_key")
+    if status in (401, 403) and (upstream.api_key or upstream.cookies):
+        message, advice = f"{where} refuses {key} ({status})", "set the key that it wants"
+        return Finding(about="upstream", level="fault", message=message, advice=advice)
+    if status in (401, 403):
+        message = f"{where} is there and wants a key ({status})"
+        advice = f"set {key}" + (", or let clients send their own" if upstream.forwards_credentials else "")
+        return Finding(about="upstream", level="warning", message=message, advice=advice)
+    if 300 <= status < 400:
+        message = f"{where} sends elsewhere ({status}), which is not followed"
+        advice = f"set {_setting(upstream, 'url')} to where it sends"
+        return Finding(about="upstream", level="fault", message=message, advice=advice)
+    if status >= 500:
+        return Finding(about="upstream", level="fault", message=f"{where} answers {status}", advice="see its log")
+    models = _models(upstream, body) if status == 200 else None
+    if models is None:
+        message = f"{where} is there and has no list of models ({status})"
+        advice = f"most servers answer below /v1: does {_setting(upstream, 'url')} include it?"
+        return Finding(about="upstream", level="warning", message=message, advice=advice)
+    if not models:
+        message, advice = f"{where} has no model", "load one"
+        return Finding(about="upstream", level="warning", message=message, advice=advice)
+    more = f" and {len(models) - 3} more" if len(models) > 3 else ""
+    return Finding(about="upstream", level="ok", message=f"{where} has {', '.join(models[:3])}{more}")
+
+
+def _models(upstream: Upstream, body: bytes) -> list[str] | None:
+    try:
+        listing = json.loads(upstream.kind.models(body))
+    except (ValueError, RecursionError, GatewayError):
+        return None
+    entries = listing.get("data") if isinstance(listing, dict) else None
+    if not isinstance(entries, list):
+        return None
+    names = (entry.get("id") for entry in entries if isinstance(entry, dict))
+    return [name[:64] if name.isprintable() else "?" for name in names if isinstance(name, str)]
+
+
+def _shown(upstream: Upstream) -> str:
+    name = "" if upstream.name == DEFAULT_UPSTREAM else f"{upstream.name}: "
+    return f"{name}{upstream.base_url.with_user(None)}"
+
+
+def _setting(upstream: Upstream, key: str) -> str:
+    """What has to be changed for this server."""
+    if upstream.name == DEFAULT_UPSTREAM:
+        return f"UPSTREAM_{key.upper()}"
+    return f"{key} of [upstreams.{upstream.name}]"
+
+
+def _clock(date: str | None) -> Iterator[Finding]:
+    """The model server's clock is another opinion; keys that end, and records that are kept, go by ours."""
+    try:
+        theirs = parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, OverflowError):
+        return
+    apart_s = abs(time.time() - theirs)
+    level = "fault" if apart_s > CLOCK_FAULT_S else "warning" if apart_s > CLOCK_WARNING_S else "ok"
+    advice = "" if level == "ok" else "keys that expire and the age of records go by this machine's clock: use NTP"
+    message = f"{apart_s:.0f} s from the model server's"
+    yield Finding(about="clock", level=level, message=message, advice=advice)  # type: ignore[arg-type]
+
+
+async def _store(settings: Settings) -> list[Finding]:
+    address = store_address(settings.store_url)
+    if address.kind == "memory":
+        return [Finding(about="store", level="ok", message="in memory; a restart forgets everything")]
+    found = [] if address.file is None else list(_room(address.file, settings.store_max_bytes))
+    if address.file is not None and not address.file.exists():
+        return [*found, _new_file(address.file)]
+    try:
+        store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
+        async with asyncio.timeout(STORE_LONGEST_S):
+            await store.open()
+            try:
+                # One that is full, or a replica, can be read and is of no use all the same.
+                await store.put("doctor", b"", ttl_s=1.0)
+            finally:
+                await store.close()
+    except (StoreError, ValueError, TimeoutError, OSError, GatewayError) as error:
+        advice = "requests are served without it, but nothing is recorded and workers learn nothing from each other"
+        message = f"{address.kind} cannot be used: {error or type(error).__name__}"
+        return [*found, Finding(about="store", level="fault", message=message, advice=advice)]
+    return [*found, Finding(about="store", level="ok", message=f"{address.kind} answers and can be written to")]
+
+
+def _new_file(path: Path) -> Finding:
+    """What can be said of it without making it."""
+    folder = path.absolute().parent
+    advice = "make it, and let the gateway's user write there"
+    if not folder.is_dir():
+        return Finding(about="store", level="fault", message=f"there is no folder {folder}", advice=advice)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        message, advice = f"{folder} cannot be written to by this user", "let the gateway's user write there"
+        return Finding(about="store", level="fault", message=message, advice=advice)
+    return Finding(about="store", level="ok", message=f"{path} will be made at the first start")
+
+
+def _room(path: Path, wanted: int) -> Iterator[Finding]:
+    folder = path.absolute().parent
+    free = shutil.disk_usage(folder).free if folder.is_dir() else wanted
+    if free < wanted:
+        message = f"{folder} has {free >> 20} MiB left, records may take {wanted >> 20} MiB"
+        yield Finding(about="store", level="warning", message=message, advice="make room, or lower STORE_MAX_BYTES")
+
+
+# The process ------------------------------------------------------------------------------------------------------
+
+
+def _process(settings: Settings) -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * -(-settings.max_concurrency // settings.workers) + SPARE_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        message = f"{soft} file descriptors per process; GATEWAY_MAX_CONCURRENCY may take {wanted}"
+        advice = "raise `ulimit -n` (LimitNOFILE= in systemd), or lower GATEWAY_MAX_CONCURRENCY"
+        if hard != soft:
+            advice += f"; up to {hard} are allowed"
+        yield Finding(about="descriptors", level="warning", message=message, advice=advice)
+    else:
+        yield Finding(about="descriptors", level="ok", message=f"{soft} per process, {wanted} may be needed")

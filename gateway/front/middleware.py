@@ -1,0 +1,132 @@
+"""What holds for every request of the API: the door, a key, a place, an answer whatever happens, and a record of it."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+from aiohttp import HttpVersion11, web
+
+from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
+from gateway.front.measures import account
+from gateway.request.headers import add_told, credential
+from gateway.request.shared import Shared
+from gateway.request.state import SERVER_NAME, ClientGone, Turn
+from gateway.traffic.door import Knock, Verdict
+from gateway.traffic.retry import capped_retry_after
+
+__all__ = ["Handler", "enter", "error_response", "json_response", "preflight", "run"]
+
+Handler = Callable[[Turn], Awaitable[web.StreamResponse]]
+
+KEPT_STATUSES = frozenset({400, 402, 404, 408, 413, 422, 429})
+CREDENTIAL_STATUSES = frozenset({401, 403})
+MAX_SHOWN = 128
+"""Of a header that is refused: enough to know it by."""
+
+log = structlog.get_logger("toolgate")
+
+
+def enter(http: web.BaseRequest, shared: Shared, *, is_local: bool) -> Verdict:
+    """Whether a request is let in at all; `is_local` says that its port listens on loopback alone."""
+    knock = Knock(
+        method=http.method,
+        target=http.raw_path,
+        headers=http.headers,
+        has_body=http.body_exists,
+        is_old=http.version < HttpVersion11,
+    )
+    verdict = shared.configuration.door.judge(knock, is_local=is_local)
+    if verdict.refusal is not None:
+        shown = {name: [value[:MAX_SHOWN] for value in knock.values(name)[:2]] for name in ("Host", "Origin")}
+        log.warning("request_not_let_in", error=verdict.refusal.code, host=shown["Host"], origin=shown["Origin"])
+    return verdict
+
+
+def preflight(verdict: Verdict) -> web.Response:
+    """The answer to a browser that asks whether a page may ask."""
+    response = web.Response(status=204)
+    add_told(response.headers, verdict.headers)
+    response.headers["Server"] = SERVER_NAME
+    return response
+
+
+async def run(
+    handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str, entry: Verdict
+) -> web.StreamResponse:
+    """Answer one request of the API and write it down."""
+    turn = Turn.begin(http, shared, route, entry)
+    try:
+        return await _answer(handler, turn)
+    except (asyncio.CancelledError, ClientGone) as error:
+        turn.client_gone = not turn.is_told
+        if isinstance(error, ClientGone):
+            return _nothing_more(turn)
+        raise
+    finally:
+        turn.close()
+        account(turn)
+
+
+async def _answer(handler: Handler, turn: Turn) -> web.StreamResponse:
+    try:
+        return await _admitted(handler, turn)
+    except GatewayError as error:
+        turn.error = error
+    except (asyncio.CancelledError, ClientGone):
+        raise
+    except Exception:
+        log.exception("request_failed", route=turn.route)
+        turn.error = InternalError(f"internal error; request id {turn.id}")
+    if turn.status:
+        return _nothing_more(turn)
+    return await turn.send(error_response(turn.error, turn))
+
+
+async def _admitted(handler: Handler, turn: Turn) -> web.StreamResponse:
+    if turn.entry.refusal is not None:
+        raise turn.entry.refusal
+    turn.configuration.authenticate(credential(turn.http.headers))
+    turn.shared.admission.enter()
+    try:
+        return await handler(turn)
+    finally:
+        turn.shared.admission.leave()
+
+
+def error_response(error: GatewayError, turn: Turn) -> web.Response:
+    """The error as a client sees it, with the upstream's own body where it had a usable one."""
+    body = msgspec.json.encode(error.body())
+    if isinstance(error, UpstreamRejected) and error.payload is not None:
+        body = error.payload
+    response = json_response(body, status=_status(error, client_key=turn.upstream.forwards_credentials))
+    retry_after_s = capped_retry_after(error.retry_after_s)
+    if retry_after_s is not None:
+        response.headers["Retry-After"] = str(math.ceil(retry_after_s))
+    if response.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if turn.retries:
+        response.headers["x-should-retry"] = "false"
+    if not turn.http.content.at_eof() or isinstance(error, Draining):
+        response.force_close()
+    return response
+
+
+def json_response(body: bytes, *, status: int = 200) -> web.Response:
+    """A JSON answer from its bytes."""
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def _status(error: GatewayError, *, client_key: bool) -> int:
+    if isinstance(error, UpstreamRejected):
+        status = error.upstream_status
+        if status in KEPT_STATUSES or (client_key and status in CREDENTIAL_STATUSES):
+            return status
+    return error.status
+
+
+def _nothing_more(turn: Turn) -> web.StreamResponse:
+    """A cut is the only way left to say that the answer is not whole."""
+    turn.cut()
+    return web.Response(status=499)

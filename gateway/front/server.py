@@ -1,0 +1,236 @@
+"""The HTTP server: which path is answered by whom, and how the listening starts and ends."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import http_exceptions, web
+
+from gateway import __version__
+from gateway.chat.handler import chat
+from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
+from gateway.core.origins import is_loopback, parse_authority
+from gateway.front.middleware import Handler, enter, json_response, preflight, run
+from gateway.pages.feedback import feedback
+from gateway.pages.models import list_models, one_model
+from gateway.pages.relay import relay
+from gateway.request.headers import add_told, request_id
+from gateway.request.shared import Shared
+from gateway.request.state import SERVER_NAME
+from gateway.traffic.door import Verdict
+
+__all__ = ["MetricsServer", "Server", "is_local"]
+
+KEEPALIVE_TIMEOUT_S = 75.0
+"""Longer than the 60 s for which nginx is told to keep its connections."""
+HEAD_TIMEOUT_S = 15.0
+LINGER_S = 2.0
+"""How long the rest of a refused body is read away, so that its sender gets to see the refusal."""
+CLOSE_S = 2.0
+"""How long the last words of an interrupted answer may take to be sent."""
+CUT_S = 0.2
+
+log = structlog.get_logger("toolgate")
+
+
+class Server:
+    """The gateway's own port."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._runner = _runner(self._handle, handler_cancellation=True)
+        self._site: web.BaseSite | None = None
+        self._is_local = True
+        """Until it is known where it listens, nobody else is let in."""
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which matters when 0 was asked for."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, backlog=1024)
+        await site.start()
+        self._site = site
+        self._is_local = is_local(self._runner)
+        return site.port
+
+    async def drain(self, seconds: float) -> None:
+        """Stop listening, let what runs end within `seconds`, then end it with an error that says why.
+
+        A connection that is there is kept for one more request: closing it could cut one that is on its way.
+        """
+        self._shared.draining = True
+        if self._site is not None:
+            await self._site.stop()
+            self._site = None
+        under_way = self._shared.under_way
+        log.info("gateway_draining", requests=len(under_way))
+        if await under_way.ended(seconds):
+            return
+        log.warning("drain_expired", requests=len(under_way))
+        under_way.interrupt(lambda: Draining("the gateway is restarting", retry_after_s=1.0))
+        await under_way.ended(CLOSE_S)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._runner.cleanup()
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        entry = enter(http, self._shared, is_local=self._is_local)
+        if entry.is_preflight:
+            return preflight(entry)
+        path = http.path
+        if not path.startswith("/v1/"):
+            return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http, path), entry)
+        handler, route = _ROUTES.get((http.method, path), (None, ""))
+        if handler is None:
+            is_model = http.method == "GET" and path.startswith("/v1/models/")
+            handler, route = (one_model, "models") if is_model else (relay, "relay")
+        return await run(handler, http, self._shared, route=route, entry=entry)
+
+    async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
+        if http.method in ("GET", "HEAD"):
+            match path:
+                case "/":
+                    return _front_page(http)
+                case "/healthz":
+                    return json_response(b'{"status":"ok"}')
+                case "/readyz":
+                    return self._readiness()
+                case "/metrics":
+                    return await _exposition(http, self._shared)
+        return _refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
+
+    def _readiness(self) -> web.Response:
+        if self._shared.draining:
+            response = json_response(b'{"status":"draining"}', status=503)
+            response.force_close()
+            return response
+        if not self._shared.keeps.healthy:
+            # Requests are answered all the same: only what is kept of them is at risk.
+            return json_response(b'{"status":"ready","store":"degraded"}')
+        return json_response(b'{"status":"ready"}')
+
+
+class MetricsServer:
+    """A port that serves `/metrics` and nothing else."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._runner = _runner(self._handle)
+        self._is_local = True
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; raises `OSError` when the port is taken."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        self._is_local = is_local(self._runner)
+        return site.port
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._runner.cleanup()
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        entry = enter(http, self._shared, is_local=self._is_local)
+        if entry.is_preflight:
+            return preflight(entry)
+        return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http), entry)
+
+    async def _plain(self, http: web.BaseRequest) -> web.StreamResponse:
+        if http.path == "/metrics" and http.method in ("GET", "HEAD"):
+            return await _exposition(http, self._shared)
+        return _refusal(NotFound("there is nothing at this path"), http)
+
+
+_ROUTES: dict[tuple[str, str], tuple[Handler, str]] = {
+    ("POST", "/v1/chat/completions"): (chat, "chat"),
+    ("GET", "/v1/models"): (list_models, "models"),
+    ("POST", "/v1/feedback"): (feedback, "feedback"),
+}
+
+
+class _Connection(web.RequestHandler):
+    """One client connection; what is not HTTP is answered in the shape of every other error."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        asyncio.get_running_loop().call_later(HEAD_TIMEOUT_S, self._close_if_silent)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what is no request, or to one that a fault of ours left without an answer."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun")
+        if status == 400:
+            log.info("request_refused", fault=type(exc).__name__)
+            response = _refusal(InvalidRequest("the request is not valid HTTP"), request)
+        else:
+            log.error("request_failed", exc_info=exc)
+            response = _refusal(InternalError("internal error"), request)
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """What the library could not deal with; a body that cannot be decoded is the client's fault, and no news."""
+        fault = kw.get("exc_info")
+        if isinstance(fault, web.RequestPayloadError | http_exceptions.HttpProcessingError):
+            log.info("request_refused", fault=type(fault).__name__)
+            return
+        super().log_exception(*args, **kw)
+
+    def _close_if_silent(self) -> None:
+        if self._request_count == 0 and not self._request_in_progress:
+            self.force_close()
+
+
+class _Listener(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+def _runner(handler: Any, **options: Any) -> web.ServerRunner:
+    server = _Listener(
+        handler,
+        access_log=None,
+        keepalive_timeout=KEEPALIVE_TIMEOUT_S,
+        lingering_time=LINGER_S,
+        **options,
+    )
+    return web.ServerRunner(server, shutdown_timeout=CUT_S)
+
+
+def is_local(runner: web.ServerRunner) -> bool:
+    """Only this machine can reach what listens there."""
+    return all(is_loopback(str(address[0])) for address in runner.addresses)
+
+
+def _told(response: web.StreamResponse, entry: Verdict) -> web.StreamResponse:
+    add_told(response.headers, entry.headers)
+    return response
+
+
+def _front_page(http: web.BaseRequest) -> web.Response:
+    """For somebody who opens the gateway's address in a browser."""
+    authority = parse_authority(http.headers.get("Host", ""))
+    base_url = "/v1" if authority is None else f"http://{authority}/v1"
+    text = f"Toolgate {__version__}: a gateway between coding agents and model servers.\nBase URL: {base_url}\n"
+    return web.Response(text=text, headers={"X-Content-Type-Options": "nosniff"})
+
+
+async def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
+    # In a thread: it reads files of the kernel, and many series take their time.
+    body, content_type = await asyncio.to_thread(shared.telemetry.render, http.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _refusal(error: GatewayError, http: web.BaseRequest) -> web.Response:
+    response = json_response(msgspec.json.encode(error.body()), status=error.status)
+    response.headers["X-Request-Id"] = request_id(http.headers)
+    response.headers["Server"] = SERVER_NAME
+    return response

@@ -1,0 +1,314 @@
+"""The kind of Google's Gemini API: generateContent, and streamGenerateContent as events.
+
+Every event is a whole response with the parts that are new; the last ones tell the finish reason and the usage, the end
+of the stream is the end. Parts marked as thought become `reasoning_content`. Calls come whole; signatures of thoughts
+are remembered for the turns to come. What the model wrote as a call that could not be read comes as text.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from attrs import field, frozen
+
+from gateway.core.errors import UpstreamBadReply
+from gateway.kinds.gemini.ask import KIND, GeminiOptions, content_request, function_name
+from gateway.kinds.lowering.walk import is_rooted, openapi_subset
+from gateway.kinds.shared.answer import Answer, Feed, Usage, gathered, is_stream
+from gateway.kinds.shared.ask_parts import Names, bounded_nesting
+from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
+from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long, refused, unreadable
+from gateway.kinds.shared.listing import listing
+from gateway.kinds.shared.memory import Place, key_of_answer, keys_of_history
+from gateway.kinds.shared.port import Headers, HttpAsk, Memory, Reply, Situation
+
+__all__ = ["GeminiKind"]
+
+_REASONS = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    **dict.fromkeys(
+        (
+            "SAFETY",
+            "RECITATION",
+            "LANGUAGE",
+            "BLOCKLIST",
+            "PROHIBITED_CONTENT",
+            "SPII",
+            "IMAGE_SAFETY",
+            "IMAGE_PROHIBITED_CONTENT",
+            "IMAGE_RECITATION",
+            "ESCALATION",
+            "PUP_LIMITED_DISABLED",
+            "MODEL_ARMOR",
+        ),
+        "content_filter",
+    ),
+}
+_BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+_UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
+_FAULTS = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+
+
+class _FunctionCall(msgspec.Struct):
+    id: Any = None
+    name: Any = None
+    args: msgspec.Raw = msgspec.Raw()
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    text: Any = None
+    thought: Any = None
+    thought_signature: Any = None
+    function_call: _FunctionCall | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(msgspec.Struct, rename="camel"):
+    index: Any = None
+    content: _Content | None = None
+    finish_reason: Any = None
+    finish_message: Any = None
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    prompt_feedback: Any = None
+    usage_metadata: Any = None
+    model_version: Any = None
+    response_id: Any = None
+    error: Any = None
+
+
+_RESPONSE = msgspec.json.Decoder(_Response)
+
+
+@frozen
+class GeminiKind:
+    """Gemini's generateContent."""
+
+    options: GeminiOptions = field(factory=GeminiOptions)
+    name: str = KIND
+
+    def credentials(self, key: str | None, cookies: str | None = None) -> Headers:
+        return (("x-goog-api-key", key),) if key else ()
+
+    def keys(self, body: Mapping[str, Any], *, scope: str = "") -> tuple[str, ...]:
+        return keys_of_history(KIND, body, scope=scope)
+
+    def begin(
+        self,
+        body: Mapping[str, Any],
+        raw: bytes,
+        *,
+        situation: Situation,
+        known: Mapping[str, bytes],
+        original: Mapping[str, Any] | None = None,
+    ) -> "_Dialogue":
+        names = Names(function_name)
+        with bounded_nesting():
+            request = content_request(body, known=known, scope=situation.scope, names=names, options=self.options)
+            data = msgspec.json.encode(request)
+        streams = body.get("stream") is True
+        model = string_of(body.get("model"))
+        verb = "streamGenerateContent" if streams else "generateContent"
+        ask = HttpAsk(
+            path=f"/models/{quote(model.removeprefix('models/'), safe='')}:{verb}",
+            query=(("alt", "sse"),) if streams else (),
+            headers=(("Content-Type", "application/json"),),
+            body=data,
+            streams=streams,
+        )
+        place = Place.after((original or body).get("messages"))
+        return _Dialogue(ask, Answer.to(body, situation), place, situation, names, self.options)
+
+    def can_say(self, parameters: Mapping[str, Any]) -> bool:
+        if self.options.schema_field == "parametersJsonSchema":
+            return is_rooted(parameters)
+        return (openapi_subset(parameters) or {"type": "object", "properties": {}}) == parameters
+
+    def models_ask(self) -> HttpAsk:
+        return HttpAsk(method="GET", path="/models", query=(("pageSize", "1000"),))
+
+    def models(self, body: bytes) -> bytes:
+        return listing(body, "models", _listed)
+
+
+def _listed(entry: dict[str, Any]) -> tuple[str, str]:
+    methods = entry.get("supportedGenerationMethods")
+    talks = not isinstance(methods, list) or "generateContent" in methods
+    return (string_of(entry.get("name")).removeprefix("models/") if talks else "", "google")
+
+
+class _Dialogue:
+    """One request for content."""
+
+    again = None
+    may_be_void = False
+
+    def __init__(
+        self,
+        ask: HttpAsk,
+        answer: Answer,
+        place: Place,
+        situation: Situation,
+        names: Names,
+        options: GeminiOptions,
+    ) -> None:
+        self.ask = ask
+        self._answer = answer
+        self._model = answer.model
+        self._place = place
+        self._situation = situation
+        self._names = names
+        self._options = options
+        self._usage: dict[str, Any] = {}
+        self._signatures: dict[str, str] = {}
+        self._text_signature = ""
+        self._ids: set[str] = set()
+        self._is_complete = False
+        self._feed = Feed(self._event, answer, max_event_bytes=situation.max_event_bytes)
+
+    def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
+        if not 200 <= status < 300:
+            return refused(status, body, _fault)
+        if is_stream(body):
+            return gathered(self._feed, self._answer, body, self._stop)
+        try:
+            response = decoded(body, _RESPONSE)
+            if response.candidates is None and not dict_of(response.prompt_feedback):
+                raise bad_reply()
+            self._told(response)
+        except UpstreamBadReply as error:
+            return unreadable(error, body, _fault)
+        self._complete()
+        return Reply(status=status, body=self._answer.body())
+
+    def feed(self, data: bytes) -> bytes:
+        return self._feed.feed(data)
+
+    def finish(self) -> bytes:
+        return self._feed.finish(self._stop)
+
+    def remember(self, delivered: Mapping[str, Any] | None = None) -> tuple[Memory, ...]:
+        if not self._is_complete or not (self._signatures or self._text_signature):
+            return ()
+        key = key_of_answer(KIND, delivered or self._answer.message(), self._place, scope=self._situation.scope)
+        if key is None:
+            return ()
+        value = {"model": self._model, "calls": self._signatures, "text": self._text_signature}
+        return (Memory(key=key, value=msgspec.json.encode(value), ttl_s=self._options.memory_ttl_s),)
+
+    def _event(self, data: bytes) -> None:
+        response = decoded(data, _RESPONSE)
+        if response.error is not None:
+            fault = _fault({"error": response.error}, 500) or fault_of_status(502)
+            raise fault.error()
+        self._told(response)
+        self._answer.open()
+
+    def _told(self, response: _Response) -> None:
+        self._answer.identify(response.response_id, response.model_version)
+        self._usage.update(dict_of(response.usage_metadata))
+        if dict_of(response.prompt_feedback).get("blockReason"):
+            self._answer.finish_reason = "content_filter"
+        for candidate in response.candidates or ():
+            if not count_of(candidate.index):
+                self._candidate(candidate)
+
+    def _candidate(self, candidate: _Candidate) -> None:
+        for part in (candidate.content and candidate.content.parts) or ():
+            self._part(part)
+        reason = string_of(candidate.finish_reason)
+        if reason in _UNSPECIFIED:
+            return
+        self._answer.finish_reason = _REASONS.get(reason, "stop")
+        if reason in _BROKEN_CALL and not self._answer.content:
+            self._answer.text(string_of(candidate.finish_message))
+
+    def _part(self, part: _Part) -> None:
+        signature = string_of(part.thought_signature)
+        if part.function_call is not None:
+            self._call(part.function_call, signature)
+        elif part.thought is True:
+            self._answer.reasoning(string_of(part.text))
+        else:
+            self._answer.text(string_of(part.text))
+            self._text_signature = signature or self._text_signature
+
+    def _call(self, call: _FunctionCall, signature: str) -> None:
+        call_id = string_of(call.id)
+        if not call_id or call_id in self._ids:
+            call_id = self._situation.make_id("native")
+        self._ids.add(call_id)
+        if signature:
+            self._signatures[call_id] = signature
+        number = self._answer.call(call_id, self._names.meant(string_of(call.name)))
+        given = bytes(call.args).strip() not in (b"", b"null")
+        self._answer.arguments(number, compact(call.args) if given else "{}")
+
+    def _stop(self) -> None:
+        """The end of the stream, which counts only behind a finish reason."""
+        if self._answer.finish_reason is not None:
+            self._complete()
+            self._answer.end()
+
+    def _complete(self) -> None:
+        self._is_complete = True
+        self._answer.usage = _usage(self._usage)
+
+
+def _usage(told: dict[str, Any]) -> Usage | None:
+    if not told:
+        return None
+    prompt, tools, candidates, thoughts = (
+        count_of(told.get(name))
+        for name in ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+    )
+    return Usage(
+        prompt=(prompt or 0) + (tools or 0),
+        completion=(candidates or 0) + (thoughts or 0),
+        cached=count_of(told.get("cachedContentTokenCount")),
+        reasoning=thoughts,
+    )
+
+
+def _fault(body: Mapping[str, Any], status: int) -> Fault | None:
+    error = dict_of(body.get("error"))
+    told, message = string_of(error.get("status")), string_of(error.get("message"))
+    if not told and not message:
+        return None
+    code = count_of(error.get("code"))
+    status = _FAULTS.get(told) or (code if code and 400 <= code < 600 else status)
+    if status == 400 and "api key not valid" in message[:200].lower():
+        status = 401
+    fault = fault_of_status(status, message)
+    kind = "context_length_exceeded" if status == 400 and is_too_long(message) else fault.code
+    return Fault(status=status, message=message or told, type=fault.type, code=kind, retry_after_s=_retry(error))
+
+
+def _retry(error: dict[str, Any]) -> float | None:
+    """How long a fault says to wait."""
+    details = error.get("details")
+    for detail in details if isinstance(details, list) else ():
+        delay = string_of(dict_of(detail).get("retryDelay")).removesuffix("s")
+        whole = delay.partition(".")[0]
+        if whole.isascii() and whole.isdigit() and len(whole) < 7:
+            return float(whole) + (1.0 if "." in delay else 0.0)
+    return None

@@ -1,0 +1,90 @@
+"""`POST /v1/feedback`: how a client, or who sits before it, found an answer."""
+
+from typing import Any, cast, get_args
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from gateway.core.errors import BodyTooLarge, InvalidRequest, NotFound
+from gateway.core.ports import StoreError
+from gateway.core.records import FeedbackRecord, Rating
+from gateway.front.middleware import json_response
+from gateway.request.state import Turn
+from gateway.traffic.recent_answers import Answered, is_completion_id
+
+__all__ = ["feedback"]
+
+MAX_BYTES = 64 << 10
+MAX_COMMENT_CHARS = 4000
+RATINGS = get_args(Rating)
+
+log = structlog.get_logger("toolgate")
+
+
+async def feedback(turn: Turn) -> web.StreamResponse:
+    """`{completion_id, rating, comment?}`: counted, logged, and kept with what is known of the answer."""
+    raw = await turn.read_body()
+    if len(raw) > MAX_BYTES:
+        raise BodyTooLarge(f"feedback is at most {MAX_BYTES} bytes")
+    completion_id, rating, comment = _checked(_decoded(raw))
+    record = await _record(turn, completion_id, rating, comment)
+    turn.shared.keeps.put(record)
+    turn.shared.telemetry.count("toolgate_feedback_total", {"rating": rating})
+    log.info(
+        "feedback_given",
+        completion_id=completion_id,
+        rating=rating,
+        rated_request=record.request_id,
+        strategy=record.strategy,
+        arm=record.arm,
+        has_comment=comment is not None,
+    )
+    log.debug("feedback_comment", completion_id=completion_id, comment=comment)
+    kept = {"object": "feedback", "completion_id": completion_id, "rating": rating}
+    return await turn.send(json_response(msgspec.json.encode(kept)))
+
+
+async def _record(turn: Turn, completion_id: str, rating: Rating, comment: str | None) -> FeedbackRecord:
+    """The rating with what is known of its answer: in this process, or in the store."""
+    known = turn.shared.answers.find(completion_id) or await _stored(turn, completion_id)
+    if known is None:
+        raise NotFound("no answer with this id is remembered", param="completion_id")
+    return FeedbackRecord(
+        at=turn.shared.wall(),
+        completion_id=completion_id,
+        rating=rating,
+        comment=turn.shared.mask(comment) if comment is not None else None,
+        request_id=known.request_id,
+        strategy=known.strategy or "none",
+        arm=known.arm or "off",
+    )
+
+
+async def _stored(turn: Turn, completion_id: str) -> Answered | None:
+    try:
+        found = await turn.shared.answered.find_answer(completion_id)
+    except StoreError:
+        return None
+    return None if found is None else Answered(request_id=found.id, strategy=found.strategy, arm=found.arm)
+
+
+def _decoded(raw: bytes) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidRequest("the body is not valid JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return body
+
+
+def _checked(body: dict[str, Any]) -> tuple[str, Rating, str | None]:
+    completion_id, rating, comment = body.get("completion_id"), body.get("rating"), body.get("comment")
+    if not isinstance(completion_id, str) or not is_completion_id(completion_id):
+        raise InvalidRequest("completion_id must be the id of an answer", param="completion_id")
+    if rating not in RATINGS:
+        raise InvalidRequest(f"rating must be {' or '.join(RATINGS)}", param="rating")
+    if comment is not None and (not isinstance(comment, str) or len(comment) > MAX_COMMENT_CHARS):
+        raise InvalidRequest(f"comment must be text of at most {MAX_COMMENT_CHARS} characters", param="comment")
+    return completion_id, cast("Rating", rating), comment

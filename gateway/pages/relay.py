@@ -1,0 +1,114 @@
+"""Everything else under `/v1`: relayed to the default upstream as it is, both ways, neither read nor held."""
+
+import re
+from collections.abc import AsyncIterator
+from unicodedata import normalize
+from urllib.parse import unquote
+
+from aiohttp import web
+from yarl import URL
+
+from gateway.core.errors import NotFound, UpstreamTimeout
+from gateway.request.headers import response_headers
+from gateway.request.state import Turn
+from gateway.upstream.attempts import open_reply, upstream_headers
+from gateway.upstream.client import UpstreamReply, error_body
+
+__all__ = ["relay"]
+
+PREFIX = "/v1"
+MAX_DECODED = 4
+"""A path that is encoded more often hides something."""
+_ODD = re.compile(r"[\x00-\x1f\x7f]|%u[0-9a-fA-F]{4}")
+"""Where one server ends a path, or decodes it in a way of its own, and another does not."""
+_BLANK = "".join(map(chr, range(33)))
+
+
+async def relay(turn: Turn) -> web.StreamResponse:
+    """Any method, path and query under `/v1`; the upstream's status, headers and body."""
+    http = turn.http
+    url = _url(turn.upstream.base_url, http)
+    headers = upstream_headers(turn)
+    headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
+    body = None
+    if http.can_read_body:
+        # The first piece is waited for here, where a refusal is still the client's to see.
+        body = _chained(await anext(pieces := turn.body(), b""), pieces)
+        if http.content_length is not None and "Content-Encoding" not in http.headers:
+            headers["Content-Length"] = str(http.content_length)
+    reply = await open_reply(turn, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
+    with reply:
+        return await (_fault(turn, reply) if reply.status >= 400 else _download(turn, reply))
+
+
+async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def _url(base_url: URL, http: web.BaseRequest) -> URL:
+    target = http.rel_url
+    if _climbs(target.raw_path):
+        raise NotFound("there is nothing at this path")
+    path = base_url.raw_path.rstrip("/") + target.raw_path.removeprefix(PREFIX)
+    query = f"?{target.raw_query_string}" if target.raw_query_string else ""
+    return URL(f"{base_url.origin()}{path}{query}", encoded=True)
+
+
+def _climbs(path: str) -> bool:
+    """Somebody behind the gateway may read the path as one that leaves the API.
+
+    Servers differ in what parts a path and what ends a part: a backslash (IIS), parameters behind a semicolon (Tomcat,
+    https://tomcat.apache.org/security-9.html#Fixed_in_Apache_Tomcat_9.0.31), and how often they decode it.
+    """
+    for _ in range(MAX_DECODED):
+        path = normalize("NFKC", path)  # IIS takes letters of another width for the plain ones
+        parts = re.split(r"[/\\]", path)
+        if _ODD.search(path) or any(part.partition(";")[0].strip(_BLANK) in (".", "..") for part in parts):
+            return True
+        try:
+            decoded = unquote(path, errors="strict")
+        except UnicodeDecodeError:  # too long a form of a dot or a slash, perhaps
+            return True
+        if decoded == path:
+            return False
+        path = decoded
+    return True
+
+
+async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+    """The upstream's error as it is, the gateway's own secrets masked."""
+    body = await error_body(reply, turn.patience)
+    response = web.Response(
+        status=reply.status,
+        body=turn.upstream.masked(body),
+        headers=response_headers(reply.headers, also_dropped=frozenset({"content-length"})),
+    )
+    return await turn.send(response)
+
+
+async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+    response = web.StreamResponse(status=reply.status, headers=response_headers(reply.headers))
+    for kept in ("Cache-Control", "Content-Length"):
+        if kept in reply.headers:
+            response.headers[kept] = reply.headers[kept]
+    if reply.content_type == "text/event-stream":
+        response.headers["X-Accel-Buffering"] = "no"
+    await turn.start(response)
+    total_due = turn.upstream_started + turn.upstream.total_timeout_s
+    due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+    while True:
+        try:
+            data = await reply.read(min(due, total_due))
+        except TimeoutError:
+            raise UpstreamTimeout("the model server took too long for its whole answer") from None
+        if not data:
+            break
+        now = turn.patience.now()
+        if turn.upstream_first is None:
+            turn.upstream_first = turn.first_sent = now
+        due = now + turn.upstream.idle_timeout_s
+        await turn.write(response, data)
+    await turn.end(response)
+    return response

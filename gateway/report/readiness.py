@@ -1,0 +1,212 @@
+"""Is the next step of the rollout safe? The gates, the verdict that they give, and what to do next."""
+
+from collections.abc import Sequence
+
+from gateway.report.intervals import TOO_FEW, Rate
+from gateway.report.tree import (
+    ArmFigures,
+    Cost,
+    Gate,
+    Noise,
+    Period,
+    Readiness,
+    Recommendation,
+    Review,
+    Rules,
+    Side,
+    Suspects,
+    Volume,
+)
+
+__all__ = ["GATES", "NOT_ENOUGH", "NOT_READY", "READY", "judge", "recommend"]
+
+READY = "ready"
+NOT_READY = "not ready"
+NOT_ENOUGH = "not enough data"
+GATES = ("noise", "wrong_calls", "time", "overhead", "arms", "hours", "requests", "conversations", "calls")
+"""Names of all gates, in the order in which they decide."""
+
+_ALL_UNTOUCHED = frozenset({"off", "dry_run", "rolled_back"})
+_REASONS = {
+    "noise": "some answers read differently when they are cut differently",
+    "wrong_calls": "too many of the calls may be wrong ones",
+    "time": "reading ran out of time too often",
+    "overhead": "reading takes too long",
+    "arms": "the live arm may be worse than the untouched one",
+    "hours": "the records cover too few hours",
+    "requests": "too few answers were read",
+    "conversations": "too few different conversations were seen",
+    "calls": "too few calls were found to judge by",
+}
+
+
+def judge(
+    *,
+    rules: Rules,
+    period: Period,
+    volume: Volume,
+    would: Side,
+    live: Side,
+    suspects: Suspects,
+    review: Review,
+    cost: Cost,
+    noise: Noise,
+    arms: Sequence[ArmFigures],
+) -> Readiness:
+    """Hold the figures against the rules; faults decide before missing data does."""
+    read = would.requests if rules.mode in _ALL_UNTOUCHED else live.requests + would.requests
+    calls = would.calls + live.calls
+    gates = [
+        _gate("noise", NOT_READY, noise.differences == 0, f"{noise.differences} of {noise.checked}", "none"),
+        _wrong_calls(rules, suspects, review),
+        _share_gate("time", cost.dropped, rules.max_dropped, ""),
+        _overhead(rules, cost),
+        *_arms(rules, arms),
+        _enough("hours", period.hours_covered, rules.min_hours),
+        _enough("requests", read, rules.min_requests),
+        _enough("conversations", volume.conversations, rules.min_conversations),
+        _enough("calls", calls, rules.min_calls),
+    ]
+    failed = next((gate for gate in sorted(gates, key=_weight) if not gate.met), None)
+    if failed is None:
+        return Readiness(verdict=READY, gate="", words="Every gate is met.", gates=tuple(gates))
+    words = f"{_REASONS[failed.name].capitalize()}: {failed.measured}, wanted {failed.wanted}."
+    return Readiness(verdict=failed.decides, gate=failed.name, words=words, gates=tuple(gates))
+
+
+def recommend(readiness: Readiness, rules: Rules, since: str) -> Recommendation:
+    """The next step, as a sentence and as a command."""
+    if readiness.verdict == NOT_ENOUGH:
+        return _wait(rules)
+    if readiness.verdict == NOT_READY:
+        return _mend(readiness.gate, rules, since)
+    if rules.mode == "full":
+        return Recommendation(
+            words="Everything is live and nothing speaks against it.", command="toolgate rollout status"
+        )
+    if rules.mode in ("paused", "rolled_back"):
+        return Recommendation(
+            words=f"The rollout is {rules.mode.replace('_', ' ')}: let it go on once the cause is understood.",
+            command='toolgate rollout resume --reason "the cause is understood, and every gate of the report is met"',
+        )
+    reason = "every gate of the report is met"
+    if rules.mode == "dry_run":
+        words = (
+            f"Begin the canary with {_percent(rules.steps[0] if rules.steps else rules.percent)} of the conversations."
+        )
+    else:
+        words = f"Go on from {_percent(rules.percent)} to {_percent(_next_step(rules))} of the conversations."
+    return Recommendation(words=words, command=f'toolgate rollout promote --reason "{reason}"')
+
+
+def _wait(rules: Rules) -> Recommendation:
+    if rules.mode == "off":
+        return Recommendation(
+            words="Nothing is read while TRANSFORM_MODE is off: read beside the answers first.",
+            command="TRANSFORM_MODE=dry_run toolgate serve",
+        )
+    return Recommendation(
+        words="Leave it as it is, and look again when there is more.", command="toolgate report --days 7"
+    )
+
+
+def _mend(gate: str, rules: Rules, since: str) -> Recommendation:
+    if gate == "arms" and rules.mode not in _ALL_UNTOUCHED:
+        return Recommendation(
+            words="Take the live arm back until its bad requests are understood.",
+            command='toolgate rollout rollback --reason "the live arm is worse than the untouched one"',
+        )
+    if gate in ("noise", "arms"):
+        return Recommendation(
+            words="Read the stored answers again, and look at what is read wrongly.",
+            command=f"toolgate replay --store --since {since} --fail-on differences",
+        )
+    if gate == "wrong_calls":
+        return Recommendation(
+            words="Look at the sample and say which calls are right: with 30 labels they decide instead of the signs.",
+            command="toolgate report label --sample 50",
+        )
+    return Recommendation(
+        words=f"Find out which answers take longer than {rules.budget_ms:g} ms before going on.",
+        command=f"toolgate report --since {since} --json",
+    )
+
+
+def _next_step(rules: Rules) -> float:
+    return next((step for step in rules.steps if step > rules.percent), 100.0)
+
+
+def _wrong_calls(rules: Rules, suspects: Suspects, review: Review) -> Gate:
+    """What people said decides once there is enough of it; until then the signs do."""
+    precision = review.precision
+    if not precision.too_few:
+        measured = f"{_shown(precision)} of labelled calls right, at least {_share_words(precision.low)} in truth"
+        wanted = f"at least {_share_words(rules.min_precision)}"
+        return _gate("wrong_calls", NOT_READY, precision.low >= rules.min_precision, measured, wanted)
+    return _share_gate("wrong_calls", suspects.suspected, rules.max_suspected, " with a sign against them")
+
+
+def _overhead(rules: Rules, cost: Cost) -> Gate:
+    slow = cost.overhead_ms.p95
+    measured = "nothing measured" if slow is None else f"{slow:.3g} ms at p95"
+    decides = NOT_READY if cost.overhead_ms.count >= TOO_FEW else NOT_ENOUGH
+    return _gate(
+        "overhead", decides, slow is None or slow <= rules.budget_ms, measured, f"at most {rules.budget_ms:g} ms"
+    )
+
+
+def _arms(rules: Rules, arms: Sequence[ArmFigures]) -> list[Gate]:
+    """Only with both arms can they be compared."""
+    by_name = {arm.arm: arm for arm in arms}
+    live = by_name.get("live")
+    control = by_name.get("control")
+    if live is None or control is None:
+        return []
+    limit = _share(control.bad) + rules.max_worse
+    enough = not live.bad.too_few and not control.bad.too_few
+    measured = (
+        f"{_shown(live.bad)} bad when live (up to {_share_words(live.bad.high)}), {_shown(control.bad)} untouched"
+    )
+    worse = live.bad.low > _share(control.bad)
+    decides = NOT_READY if enough and worse else NOT_ENOUGH
+    return [
+        _gate("arms", decides, enough and live.bad.high <= limit, measured, f"surely at most {_share_words(limit)}")
+    ]
+
+
+def _enough(name: str, measured: float, wanted: float) -> Gate:
+    return _gate(name, NOT_ENOUGH, measured >= wanted, f"{measured:,g}", f"at least {wanted:,g}")
+
+
+def _share_gate(name: str, measured: Rate, limit: float, words: str) -> Gate:
+    """A share above its limit is a fault, unless it is one of very few."""
+    decides = NOT_ENOUGH if measured.too_few else NOT_READY
+    return _gate(name, decides, _share(measured) <= limit, _shown(measured) + words, _at_most(limit))
+
+
+def _weight(gate: Gate) -> bool:
+    return gate.decides != NOT_READY
+
+
+def _gate(name: str, decides: str, met: bool, measured: str, wanted: str) -> Gate:
+    return Gate(name=name, met=met, decides=decides, measured=measured, wanted=wanted)
+
+
+def _share(rate: Rate) -> float:
+    return rate.share or 0.0
+
+
+def _shown(rate: Rate) -> str:
+    return "none" if rate.share is None else f"{rate.hits:,} of {rate.of:,} ({_share_words(rate.share)})"
+
+
+def _share_words(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _at_most(share: float) -> str:
+    return f"at most {_share_words(share)}"
+
+
+def _percent(percent: float) -> str:
+    return f"{percent:g} %"

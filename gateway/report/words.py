@@ -1,0 +1,139 @@
+"""How numbers, times and names are said to people."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gateway.report.intervals import Rate
+from gateway.report.sketches import Spread
+
+__all__ = [
+    "bytes_words",
+    "failure_words",
+    "hours_words",
+    "interval",
+    "milliseconds",
+    "miss_words",
+    "moment",
+    "number",
+    "percent",
+    "share",
+    "sign_words",
+    "spread",
+    "visible",
+]
+
+NONE = "–"
+
+_SIGNS = {
+    "in_fence": "stands in a code fence or a quotation",
+    "undeclared": "names a tool that the request did not offer",
+    "schema": "has arguments that do not fit the tool's schema",
+    "echo": "repeats what the user or a tool had written",
+    "native_beside": "stands beside a native call, and would double it",
+    "prose_next": "was followed by a message that goes on as if there had been no call",
+}
+_FAILURES = {
+    "parse": "its markup could not be read",
+    "schema_invalid": "its arguments do not fit the tool",
+    "unknown_tool": "it names no tool that is known",
+    "too_large": "it is larger than a call may be",
+    "internal": "the reader failed",
+    "timeout": "reading took too long",
+    "low_confidence": "its score is below the threshold",
+    "provenance": "it quotes what the client had sent",
+    "unsayable": "the client's own form cannot say it",
+}
+_MISSES = {
+    "complained": "the client complained that no tool was used, and no call was found",
+    "forced": "the request demanded a call, and none was found",
+    "retried": "the same question came again within ten minutes, and no call was found",
+}
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"} | {
+    code: f"\\u{code:04x}" for code in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
+}
+"""What a terminal would obey, and what would turn a line around unseen."""
+
+
+def visible(text: str) -> str:
+    """The text without what a terminal would obey and what cannot be encoded."""
+    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+
+
+def number(value: float | None) -> str:
+    """A count, or a quantity with a few digits."""
+    if value is None:
+        return NONE
+    if isinstance(value, int) or value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def percent(share_: float | None) -> str:
+    """A share in percent, with as many places as it needs."""
+    if share_ is None:
+        return NONE
+    points = 100 * share_
+    if points in (0, 100):
+        return f"{points:.0f} %"
+    return f"{points:.1f} %" if 1 <= points <= 99 else f"{points:.2f} %"
+
+
+def share(rate: Rate) -> str:
+    """A share, or the remark that there are too few cases for one."""
+    return NONE if rate.share is None else percent(rate.share)
+
+
+def interval(rate: Rate) -> str:
+    """The 95 % interval of a share."""
+    if rate.share is None:
+        return NONE
+    words = f"{100 * rate.low:.1f}–{100 * rate.high:.1f}\u00a0%"
+    return f"{words} (too few)" if rate.too_few else words
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None:
+        return NONE
+    if abs(value) >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value:.2f} ms" if abs(value) < 10 else f"{value:.0f} ms"
+
+
+def bytes_words(value: float | None) -> str:
+    if value is None:
+        return NONE
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024 or unit == "GiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
+def hours_words(hours: float | None) -> str:
+    if hours is None:
+        return "never"
+    if hours < 48:
+        return f"{hours:.1f} hours"
+    return f"{hours / 24:.1f} days"
+
+
+def spread(values: Spread, say: Callable[[float | None], str]) -> tuple[str, str, str, str]:
+    """The quantiles of a quantity."""
+    return say(values.p50), say(values.p95), say(values.p99), say(values.highest)
+
+
+def moment(at: float | None) -> str:
+    """A time in UTC, to the second."""
+    return NONE if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def sign_words(sign: str) -> str:
+    return _SIGNS.get(sign, sign)
+
+
+def failure_words(reason: str) -> str:
+    return _FAILURES.get(reason, "")
+
+
+def miss_words(kind: str) -> str:
+    return _MISSES.get(kind, kind)

@@ -1,0 +1,121 @@
+"""The model servers of a configuration, each with its kind, its key and its times."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve, field, frozen
+from yarl import URL
+
+from gateway.config.load import Settings, UpstreamSettings
+from gateway.core.rules import ModelRule
+from gateway.kinds.rows import KINDS
+from gateway.kinds.shared.port import HttpAsk, Kind
+from gateway.traffic.routing import DEFAULT_UPSTREAM
+
+__all__ = ["Upstream", "upstreams_of"]
+
+MASK = b"********"
+MIN_SECRET_CHARS = 8
+"""Of a cookie's value: shorter ones are switches, and may stand in any text."""
+
+
+@frozen(kw_only=True)
+class Upstream:
+    """One model server."""
+
+    name: str
+    kind: Kind
+    base_url: URL
+    chat_url: URL
+    """Of the kind openai; another kind says for each request where it goes."""
+    api_key: str | None = field(repr=False)
+    cookies: str | None = field(repr=False)
+    forwards_credentials: bool
+    """The client's own key goes there."""
+    connect_timeout_s: float
+    first_byte_timeout_s: float
+    idle_timeout_s: float
+    total_timeout_s: float
+    down_level: tuple[str, ...] = ()
+
+    @property
+    def is_openai(self) -> bool:
+        """Nothing has to be translated."""
+        return self.kind.name == "openai"
+
+    @property
+    def takes_tools(self) -> bool:
+        """Its wire has a place for tools."""
+        return self.kind.name != "qwen_web"
+
+    def url(self, ask: HttpAsk) -> URL:
+        """Where a request of this server's kind goes."""
+        path = self.base_url.raw_path.rstrip("/") + ask.path
+        target = URL(f"{self.base_url.origin()}{path}", encoded=True)
+        return target.update_query(list(ask.query)) if ask.query else target
+
+    def masked(self, payload: bytes) -> bytes:
+        """The server's own words without what it was sent to know the gateway by."""
+        for secret in self._secrets():
+            payload = payload.replace(secret, MASK)
+        return payload
+
+    def _secrets(self) -> Iterator[bytes]:
+        """The key, the cookies and each of their values that is long enough to be one, as they stand in JSON too."""
+        values = [value.partition("=")[2].strip(' "') for value in (self.cookies or "").split(";")]
+        known = [self.api_key, self.cookies, *(value for value in values if len(value) >= MIN_SECRET_CHARS)]
+        for secret in filter(None, known):
+            yield secret.encode()
+            if '"' in secret or "\\" in secret:
+                yield json.dumps(secret)[1:-1].encode()
+
+    def timed(self, rule: ModelRule | None) -> "Upstream":
+        """This server with the times that a rule names."""
+        if rule is None:
+            return self
+        return evolve(
+            self,
+            first_byte_timeout_s=rule.first_byte_timeout_s or self.first_byte_timeout_s,
+            idle_timeout_s=rule.idle_timeout_s or self.idle_timeout_s,
+            total_timeout_s=rule.total_timeout_s or self.total_timeout_s,
+        )
+
+
+def upstreams_of(settings: Settings, upstream_url: str | None) -> Mapping[str, Upstream]:
+    """All of them by name, the default one first; `upstream_url` is that of the embedded demo, where it answers."""
+    found: dict[str, Upstream] = {}
+    url = settings.upstream_url or upstream_url
+    if url:
+        found[DEFAULT_UPSTREAM] = _upstream(
+            settings,
+            UpstreamSettings(
+                name=DEFAULT_UPSTREAM,
+                url=url,
+                kind=settings.upstream_kind,
+                api_key=settings.upstream_api_key,
+                cookies=settings.upstream_cookies,
+            ),
+            forwards_credentials=settings.api_keys.is_open and settings.upstream_api_key is None,
+        )
+    for each in settings.routes.upstreams:
+        found[each.name] = _upstream(settings, each, forwards_credentials=False)
+    return found
+
+
+def _upstream(settings: Settings, each: UpstreamSettings, *, forwards_credentials: bool) -> Upstream:
+    base_url = URL(each.url)
+    kind = KINDS[each.kind]() if each.options is None else KINDS[each.kind](each.options)
+    return Upstream(
+        name=each.name,
+        kind=kind,
+        base_url=base_url,
+        chat_url=base_url / "chat" / "completions",
+        api_key=each.api_key,
+        cookies=each.cookies,
+        forwards_credentials=forwards_credentials,
+        connect_timeout_s=each.connect_timeout_s or settings.connect_timeout_s,
+        first_byte_timeout_s=each.first_byte_timeout_s or settings.first_byte_timeout_s,
+        idle_timeout_s=each.idle_timeout_s or settings.idle_timeout_s,
+        total_timeout_s=each.total_timeout_s or settings.total_timeout_s,
+        down_level=each.down_level,
+    )

@@ -1,0 +1,289 @@
+"""What every request works with: the configuration in force, and what all requests of this process share."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from typing import Protocol
+
+from attrs import define, field, frozen
+
+from gateway.config.load import Settings
+from gateway.core.client import Client
+from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
+from gateway.core.limits import Limits
+from gateway.core.ports import Meter
+from gateway.core.records import Arm, Record, RequestRecord
+from gateway.core.rules import ModelRule
+from gateway.request.deadline import Patience
+from gateway.request.servers import Upstream, upstreams_of
+from gateway.rollout.assignment import Assignment, Forced
+from gateway.rollout.call_ids import CallIds, CallMark
+from gateway.traffic.admission import Admission
+from gateway.traffic.breaker import Breaker
+from gateway.traffic.door import Door
+from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeRecord
+from gateway.traffic.recent_answers import RecentAnswers
+from gateway.traffic.retry import RetryBudget, RetryPolicy
+from gateway.traffic.routing import Router
+from gateway.traffic.samples import Samples
+from gateway.upstream.client import UpstreamClient
+from gateway.wire.chat_request import ChatRequest
+from strategies.base import Options, ToolExecutionStrategy
+from strategies.clients import recognise
+from strategies.factory import Capability, ClientStyle, Passthrough, Selection, ToolExecutionFactory
+
+__all__ = ["Configuration", "Keeps", "Rollout", "Shared", "Telemetry"]
+
+
+class Telemetry(Meter, Protocol):
+    """What the edge asks of the metrics beside counting: gauges, earned label values, the exposition."""
+
+    def observe_traced(self, name: str, labels: Mapping[str, str], value: float, trace: str | None) -> None: ...
+
+    def set(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+    def add(self, name: str, labels: Mapping[str, str], amount: float) -> None: ...
+
+    def inform(self, name: str, labels: Mapping[str, str]) -> None: ...
+
+    def admit(self, label: str, raw: str) -> str: ...
+
+    def render(self, accept: str = "") -> tuple[bytes, str]: ...
+
+
+class Rollout(Protocol):
+    """Who is live, and what came of it; nothing here waits."""
+
+    def assign(self, key: str, forced: Forced | None = None) -> Assignment: ...
+
+    @property
+    def slices_off(self) -> frozenset[str]: ...
+
+    def ended(
+        self,
+        assignment: Assignment,
+        *,
+        strategy: str,
+        dialect: str,
+        key: str,
+        bad: bool,
+        request_id: str = "",
+        transformed: bool | None = None,
+        overhead_s: float = 0.0,
+    ) -> None: ...
+
+    def outcome(
+        self, mark: CallMark, *, key: str, bad: bool, request_id: str = "", age_s: float | None = None
+    ) -> None: ...
+
+
+class Keeps(Protocol):
+    """Where records go: taken at once, written when there is time, lost and counted when there is no room."""
+
+    @property
+    def healthy(self) -> bool: ...
+
+    def put(self, record: Record) -> None: ...
+
+
+class KeepsSessions(Protocol):
+    """What conversations with model servers need from one request to the next."""
+
+    async def recall(self, *keys: str) -> dict[str, bytes]: ...
+
+    async def remember(self, values: Mapping[str, bytes], ttl_s: float) -> None: ...
+
+
+class Remembers(Protocol):
+    """Where answers of other processes, or of before a restart, are found."""
+
+    async def find_answer(self, completion_id: str) -> RequestRecord | None: ...
+
+
+@frozen(kw_only=True)
+class Configuration:
+    """The settings in force and what follows from them; replaced as a whole by a reload, never changed."""
+
+    settings: Settings
+    factory: ToolExecutionFactory
+    router: Router
+    upstreams: Mapping[str, Upstream]
+    default: Upstream
+    """Serves what no rule gives to another, and everything that is only relayed."""
+    limits: Limits
+    door: Door
+    digest: str
+    """Tells the settings in force from others."""
+    _options: dict[str | None, Options] = field(factory=dict)
+
+    @classmethod
+    def build(
+        cls, settings: Settings, strategies: Mapping[str, ToolExecutionStrategy], *, upstream_url: str | None
+    ) -> "Configuration":
+        """Raises `ConfigError` for rules that name a strategy which is not there; `upstream_url` is the demo's."""
+        factory = ToolExecutionFactory(
+            strategies,
+            rules=settings.all_rules(),
+            enabled=settings.tool_calling_enabled,
+            auto_detect=settings.auto_detect,
+        )
+        faults = factory.faults()
+        if faults:
+            raise ConfigError([f"STRATEGY_RULES: {fault}" for fault in faults])
+        upstreams = upstreams_of(settings, upstream_url)
+        default = next(iter(upstreams.values()))
+        return cls(
+            settings=settings,
+            factory=factory,
+            router=Router(
+                default=default.name,
+                rules=settings.routes.models,
+                served=((glob, each.name) for each in settings.routes.upstreams for glob in each.models),
+            ),
+            upstreams=upstreams,
+            default=default,
+            limits=settings.limits(),
+            door=Door(
+                has_keys=not settings.api_keys.is_open,
+                hosts=settings.allowed_hosts,
+                origins=settings.allowed_origins,
+            ),
+            digest=settings.digest(),
+        )
+
+    def decide(
+        self, request: ChatRequest, capability: Capability, client: Client, arm: Arm, provider: str, *, asked: str
+    ) -> Selection:
+        """The strategy for a request, whose model was `asked` for by this name; in the arm `off` all pass through."""
+        if arm == "off":
+            return Selection(strategy=Passthrough(), dialect=None, reason="off")
+        reads_tags = self.factory.auto_detect and recognise(request, client) is not None
+        style: ClientStyle = "xml_text" if reads_tags else "native"
+        return self.factory.decide(provider, request.model, style, request, capability, asked=asked)
+
+    def strategy_of(self, model: str, capability: Capability, provider: str, *, asked: str) -> str:
+        """The name of the strategy that requests with tools for this model get, when it is asked for by this name."""
+        if self.settings.transform_mode == "off" or not self.factory.enabled:
+            return Passthrough.name
+        return self.factory.of_model(provider, model, capability, asked).strategy.name
+
+    def options(self, dialect: str | None) -> Options:
+        """What a strategy may look at, for the dialect that a rule named."""
+        options = self._options.get(dialect)
+        if options is None:
+            options = self._options[dialect] = self.settings.strategy_options(dialect)
+        return options
+
+    def tool_map(self, model: str, rule: ModelRule | None) -> str | None:
+        """The mapping of tools for a model; what its rule says wins."""
+        if rule is not None and rule.tool_map is not None:
+            return rule.tool_map
+        name = model.lower()
+        for pattern, mapping in self.settings.tool_map:
+            if fnmatchcase(name, pattern.lower()) or fnmatchcase(name.rpartition("/")[2], pattern.lower()):
+                return mapping
+        return None
+
+    def is_trusted(self, address: str | None) -> bool:
+        """Whether a header that only a proxy may set is believed from this address."""
+        networks = self.settings.trusted_proxies
+        if not networks or address is None:
+            return False
+        try:
+            peer = ip_address(address)
+        except ValueError:
+            return False
+        return any(peer in network for network in networks)
+
+    def authenticate(self, token: str | None) -> None:
+        """Raises `Unauthenticated` unless the token opens the gateway or none is asked for."""
+        keys = self.settings.api_keys
+        if keys.is_open:
+            return
+        if not keys.check(token or "", datetime.now(UTC)):
+            raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
+
+
+class UnderWay:
+    """The requests that are being answered, by their waits."""
+
+    __slots__ = ("_empty", "_waits")
+
+    def __init__(self) -> None:
+        self._waits: set[Patience] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def add(self, patience: Patience) -> None:
+        """A request begins."""
+        self._waits.add(patience)
+        self._empty.clear()
+
+    def discard(self, patience: Patience) -> None:
+        """A request has ended."""
+        self._waits.discard(patience)
+        if not self._waits:
+            self._empty.set()
+
+    def interrupt(self, make_error: Callable[[], GatewayError]) -> None:
+        """End the wait of every request with an error of its own."""
+        for patience in list(self._waits):
+            patience.interrupt(make_error())
+
+    async def ended(self, seconds: float) -> bool:
+        """Whether all have ended within the time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+@define(kw_only=True)
+class Shared:
+    """What all requests of this process share; `configuration` is read once per request."""
+
+    configuration: Configuration
+    client: UpstreamClient
+    telemetry: Telemetry
+    admission: Admission
+    breakers: dict[str, Breaker] = field(factory=dict)
+    """By the name of the upstream."""
+    retry: RetryPolicy = field(factory=RetryPolicy)
+    budget: RetryBudget = field(factory=RetryBudget)
+    rollout: Rollout
+    keeps: Keeps
+    answered: Remembers
+    sessions: KeepsSessions
+    mask: Callable[[str], str]
+    """Takes credentials out of a text that is to be kept."""
+    secret: bytes = field(factory=lambda: secrets.token_bytes(32), repr=False)
+    """What conversation keys and call ids are made with; the same in all processes."""
+    call_ids: CallIds = field(factory=lambda: CallIds(secrets.token_bytes(32), secrets.token_bytes))
+    lessons: KeepsLessons = field(factory=Lessons)
+    native_record: NativeRecord = field(factory=NativeRecord)
+    answers: RecentAnswers = field(factory=RecentAnswers)
+    samples: Samples = field(factory=Samples)
+    wall: Callable[[], float] = time.time
+    jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
+    draining: bool = False
+    under_way: UnderWay = field(factory=UnderWay)
+
+    def breaker(self, upstream: str) -> Breaker:
+        """How this upstream fares."""
+        breaker = self.breakers.get(upstream)
+        if breaker is None:
+            breaker = self.breakers[upstream] = Breaker()
+        return breaker
+
+    def take_secret(self, secret: bytes) -> None:
+        """Another secret is in force."""
+        self.secret = secret

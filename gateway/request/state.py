@@ -1,0 +1,293 @@
+"""One request under way: its identity, its waits, and what is kept of it for the log and the metrics."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import structlog
+from aiohttp import web
+from attrs import define, field
+
+from gateway.core.errors import (
+    BodyTooLarge,
+    BreakerOpen,
+    ClientError,
+    Draining,
+    GatewayError,
+    InvalidRequest,
+    UpstreamError,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
+from gateway.core.records import Arm, DryVerdict, Follows
+from gateway.request.deadline import Patience
+from gateway.request.headers import add_told, request_id, trace_id
+from gateway.request.servers import Upstream
+from gateway.request.shared import Configuration, Shared
+from gateway.rollout.assignment import Assignment
+from gateway.traffic.door import Verdict
+from gateway.traffic.lesson_rules import Lesson
+from gateway.wire.chat_request import ChatRequest
+from strategies.factory import Capability
+
+if TYPE_CHECKING:
+    from gateway.answer.facts import Facts
+
+__all__ = ["SERVER_NAME", "ClientGone", "Turn"]
+
+SERVER_NAME = "toolgate"
+BODY_WINDOW_S = 15.0
+BODY_WINDOW_BYTES = 16 << 10
+"""A body must bring this much for each window of waiting, or be complete."""
+
+
+class ClientGone(Exception):
+    """The client has left, or has not read its answer for too long: nothing more can be said to it."""
+
+
+class Deadlines(TypedDict):
+    """How long a whole answer may take, as the reading of it asks."""
+
+    first_due: float
+    idle_s: float
+    total_due: float
+
+
+@define(kw_only=True)
+class Turn:
+    """A client's request from its head to the end of its answer."""
+
+    http: web.BaseRequest
+    shared: Shared
+    configuration: Configuration
+    patience: Patience
+    id: str
+    route: str
+    started: float
+    entry: Verdict
+    """Whether it is let in, and what its answer says to a browser."""
+    upstream: Upstream
+    """The model server that is asked."""
+    trace: str | None = None
+    model: str | None = None
+    stream: bool = False
+    strategy: str | None = None
+    arm: Arm | None = None
+    assignment: Assignment | None = None
+    key: str = ""
+    """The conversation."""
+    is_heard: bool = False
+    """What the request tells of the answer before it has been taken down."""
+    follows: Follows = "nothing"
+    """What the request brings after the conversation's last answer."""
+    verdict: DryVerdict | None = None
+    """What reading beside an untouched answer came to."""
+    noise: bool | None = None
+    request: ChatRequest | None = None
+    delivered: list[bytes] | None = None
+    """What the client was sent, where the model server's kind has to know."""
+    reason: str | None = None
+    retries: int = 0
+    upstream_status: int | None = None
+    upstream_started: float = 0.0
+    upstream_first: float | None = None
+    first_sent: float | None = None
+    longest_gap_s: float = 0.0
+    longest_hold_s: float = 0.0
+    prepare_s: float = 0.0
+    read_s: float = 0.0
+    status: int = 0
+    is_chunked: bool = False
+    """The answer goes out in chunks, each of which is framed here: by the library it costs a tenth of an event."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    error: GatewayError | None = None
+    client_gone: bool = False
+    is_told: bool = False
+    """The client has all of its answer: that it leaves now is no abort."""
+    facts: "Facts | None" = None
+    notes: list[str] = field(factory=list)
+
+    @classmethod
+    def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "Turn":
+        """A new request: it has an id from here on, and an interruption reaches it."""
+        patience = Patience()
+        turn = cls(
+            http=http,
+            shared=shared,
+            configuration=shared.configuration,
+            upstream=shared.configuration.default,
+            patience=patience,
+            id=request_id(http.headers),
+            trace=trace_id(http.headers),
+            route=route,
+            started=patience.now(),
+            entry=entry,
+        )
+        shared.under_way.add(patience)
+        shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
+        structlog.contextvars.bind_contextvars(request_id=turn.id)
+        if turn.trace is not None:
+            structlog.contextvars.bind_contextvars(trace_id=turn.trace)
+        return turn
+
+    def lesson(self, model: str) -> Lesson | None:
+        """What was learned of the model, where that may be used."""
+        if not self.configuration.settings.native_fallback:
+            return None
+        return self.shared.lessons.recall(self.upstream.name, model, self.patience.now())
+
+    def capability(self, model: str) -> Capability:
+        """What is known of the model."""
+        return Capability(native_tools=None if self.lesson(model) is None else False)
+
+    def make_call_id(self, dialect: str) -> str:
+        """The id of the next call that this request's answer is given."""
+        epoch = self.assignment.epoch if self.assignment is not None else 0
+        return self.shared.call_ids.make(
+            arm=self.arm or "off", strategy=self.strategy or "none", dialect=dialect, epoch=epoch
+        )
+
+    async def read_body(self) -> bytes:
+        """The request's whole body."""
+        return b"".join([piece async for piece in self.body()])
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The request's body as it comes; raises `BodyTooLarge` before more than the cap is held."""
+        cap = self.configuration.settings.max_body_bytes
+        length = self.http.content_length
+        if length is not None and length > cap:
+            raise BodyTooLarge(f"the body is larger than {cap} bytes")
+        await self._permit_body()
+        waited_s, window_bytes = 0.0, 0
+        content = self.http.content
+        while True:
+            asked = self.patience.now()
+            try:
+                if content.is_eof():  # all that is left is here: no need to watch the time
+                    data = content.read_nowait(-1)
+                else:
+                    async with asyncio.timeout(BODY_WINDOW_S - waited_s):
+                        data = await content.readany()
+            except TimeoutError:
+                raise InvalidRequest("the body did not arrive in time") from None
+            except web.RequestPayloadError as error:
+                raise InvalidRequest("the body cannot be read") from error
+            if not data:
+                return
+            self.bytes_in += len(data)
+            if self.bytes_in > cap:
+                raise BodyTooLarge(f"the body is larger than {cap} bytes")
+            waited_s += self.patience.now() - asked
+            window_bytes += len(data)
+            if window_bytes >= BODY_WINDOW_BYTES:
+                waited_s, window_bytes = 0.0, 0
+            yield data
+
+    async def _permit_body(self) -> None:
+        """Tell a client that waits for it (`Expect: 100-continue`) to send its body."""
+        if self.http.headers.get("Expect", "").lower() == "100-continue":
+            writer = self.http.writer
+            await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            writer.output_size = 0  # aiohttp takes anything written for the beginning of the answer
+
+    async def start(self, response: web.StreamResponse) -> None:
+        """Send the answer's head."""
+        if self.shared.draining:
+            response.force_close()
+        response.headers["Server"] = SERVER_NAME
+        response.headers["X-Request-Id"] = self.id
+        if self.strategy is not None:
+            response.headers["X-Toolgate-Strategy"] = self.strategy
+        if self.arm is not None:
+            response.headers["X-Toolgate-Arm"] = self.arm
+        add_told(response.headers, self.entry.headers)
+        self.status = response.status
+        await self._to_client(response.prepare(self.http))
+        self.is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        """Send a piece of the answer; returns when there is room for the next one."""
+        self.bytes_out += len(data)
+        if self.delivered is not None:
+            self.delivered.append(data)
+        if not self.is_chunked:
+            await self._to_client(response.write(data))
+            return
+        transport = self.http.transport
+        if transport is None or transport.is_closing():
+            raise ClientGone("has closed")
+        transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        if transport.get_write_buffer_size():
+            await self._to_client(self.http.writer.drain())
+
+    async def end(self, response: web.StreamResponse) -> None:
+        """Send the end of the answer."""
+        await self._to_client(response.write_eof())
+        self.is_told = True
+
+    async def send(self, response: web.Response) -> web.Response:
+        """Send a whole answer."""
+        await self.start(response)
+        if isinstance(response.body, bytes):
+            self.bytes_out += len(response.body)
+            if self.delivered is not None:
+                self.delivered.append(response.body)
+        await self.end(response)
+        return response
+
+    def cut(self) -> None:
+        """Close the client's connection at once, whatever is still in its buffers."""
+        transport = self.http.transport
+        if transport is not None:
+            transport.abort()
+
+    def close(self) -> None:
+        """The request has ended, however it did: it is written down, exactly once."""
+        self.patience.close()
+        self.shared.under_way.discard(self.patience)
+        self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """Those of the answer that the upstream was asked for last."""
+        return Deadlines(
+            first_due=self.upstream_started + self.upstream.first_byte_timeout_s,
+            idle_s=self.upstream.idle_timeout_s,
+            total_due=self.upstream_started + self.upstream.total_timeout_s,
+        )
+
+    @property
+    def upstream_code(self) -> str:
+        """The class of the upstream's status, as metrics name it."""
+        return "none" if self.upstream_status is None else f"{self.upstream_status // 100}xx"
+
+    @property
+    def end_reason(self) -> str:
+        """In one word how the answer ended."""
+        if self.client_gone:
+            return "client_abort"
+        match self.error:
+            case None if self.facts is not None and self.facts.failure is not None:
+                return "upstream_error"
+            case None | ClientError():
+                return "completed"
+            case UpstreamRejected() if self.status < 500:
+                return "completed"
+            case Draining():
+                return "drained"
+            case UpstreamTimeout():
+                return "upstream_timeout"
+            case UpstreamError() | BreakerOpen():
+                return "upstream_error"
+            case _:
+                return "gateway_error"
+
+    async def _to_client(self, sending: Any) -> None:
+        due = self.patience.now() + self.configuration.settings.client_write_timeout_s
+        try:
+            await self.patience.within(due, sending)
+        except TimeoutError:
+            raise ClientGone("does not read") from None
+        except ConnectionError as error:
+            raise ClientGone("has closed") from error

@@ -1,0 +1,133 @@
+"""What one process has counted for the judge and not yet shared. Bounded; time is an argument."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+
+from attrs import define, field
+
+from gateway.core.records import Arm
+from gateway.rollout.assignment import slice_name
+from gateway.rollout.shared_counts import COUNTED_ARMS, Kind, named
+
+__all__ = ["OUTCOME_S", "Counting"]
+
+OUTCOME_S = 900.0
+"""How long after an answer's end its outcome still counts."""
+
+MAX_ANSWERS = 20_000
+MAX_NAMES = 4096
+MAX_MARKS = 20_000
+MAX_EXAMPLES = 10
+
+
+@define
+class Counting:
+    """Counts and marks since they were last taken."""
+
+    _counts: dict[str, int] = field(factory=dict, init=False)
+    _marks: set[str] = field(factory=set, init=False)
+    _second: int = field(default=0, init=False)
+    _seen: set[tuple[Kind, str, str]] = field(factory=set, init=False)
+    _answers: OrderedDict[str, tuple[float, int]] = field(factory=OrderedDict, init=False)
+    """When the last answer of a conversation ended, and the epoch that it began in."""
+    _examples: tuple[int, int] = field(default=(0, 0), init=False)
+
+    def ended(
+        self,
+        arm: Arm,
+        epoch: int,
+        *,
+        strategy: str,
+        dialect: str,
+        key: str,
+        bad: bool,
+        request_id: str,
+        transformed: bool | None,
+        slow: bool,
+        now: float,
+    ) -> None:
+        """A request that began in this epoch ended."""
+        if arm not in COUNTED_ARMS:
+            return
+        where = slice_name(strategy, dialect)
+        self._remember(key, arm, epoch, now)
+        self._add(named("requests", epoch, arm, where))
+        self._add_once("seen", epoch, arm, where, key, now)
+        if transformed is not None:
+            self._add_once("attempts", epoch, arm, where, key, now)
+            if slow:
+                self._add_once("slow", epoch, arm, where, key, now)
+        if transformed is False:
+            self._mark(named("failed", epoch, arm, where, key))
+        if bad:
+            self._bad(arm, epoch, where, key, request_id)
+
+    def outcome(
+        self,
+        arm: Arm,
+        epoch: int,
+        *,
+        strategy: str,
+        dialect: str,
+        key: str,
+        request_id: str,
+        age_s: float | None,
+        now: float,
+    ) -> None:
+        """An earlier answer turned out bad; one that is known to be too old does not count."""
+        ended_at = self._answers.get(key, (now, epoch))[0]
+        if arm in COUNTED_ARMS and (now - ended_at if age_s is None else age_s) <= OUTCOME_S:
+            self._bad(arm, epoch, slice_name(strategy, dialect), key, request_id)
+
+    def note(self, mark: str) -> None:
+        """Share a mark of the process itself."""
+        self._mark(mark)
+
+    def take(self) -> tuple[dict[str, int], frozenset[str]]:
+        """All that was counted; it is no longer here afterwards."""
+        taken = self._counts, frozenset(self._marks)
+        self._counts, self._marks = {}, set()
+        return taken
+
+    def give_back(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
+        """What was taken could not be shared."""
+        for name, count in counts.items():
+            self._add(name, count)
+        for mark in marks:
+            self._mark(mark)
+
+    def _bad(self, arm: Arm, epoch: int, where: str, key: str, request_id: str) -> None:
+        self._mark(named("bad", epoch, arm, where, key))
+        of_epoch, shown = self._examples
+        if of_epoch != epoch:
+            shown = 0
+        if arm == "live" and request_id and shown < MAX_EXAMPLES:
+            self._mark(named("example", epoch, arm, where, request_id))
+            self._examples = epoch, shown + 1
+
+    def _remember(self, key: str, arm: Arm, epoch: int, now: float) -> None:
+        last = self._answers.get(key)
+        if (last is None or last[1] != epoch) and arm != "control":
+            self._mark(named("key", epoch, arm, "", key))
+        self._answers[key] = now, epoch
+        self._answers.move_to_end(key)
+        if len(self._answers) > MAX_ANSWERS:
+            self._answers.popitem(last=False)
+
+    def _add_once(self, kind: Kind, epoch: int, arm: Arm, where: str, key: str, now: float) -> None:
+        """At most one for each conversation and second, as bad ones are counted."""
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._seen.clear()
+        if (kind, where, key) not in self._seen:
+            self._seen.add((kind, where, key))
+            self._add(named(kind, epoch, arm, where))
+
+    def _add(self, name: str, count: int = 1) -> None:
+        if name in self._counts or len(self._counts) < MAX_NAMES:
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def _mark(self, mark: str) -> None:
+        if len(self._marks) < MAX_MARKS:
+            self._marks.add(mark)

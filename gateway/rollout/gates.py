@@ -1,0 +1,60 @@
+"""What has to be shown before the next share of conversations is live."""
+
+from attrs import frozen
+
+from gateway.rollout.evidence import Evidence, conversations
+from gateway.rollout.intervals import wilson
+from gateway.rollout.stages import RolloutRules, RolloutState
+
+__all__ = ["Gate", "gates", "numbers"]
+
+MARGIN = 0.005
+"""How much larger than the control's share of bad requests the live one may be, with certainty."""
+
+
+@frozen(kw_only=True)
+class Gate:
+    """One condition: what there is and what is asked for."""
+
+    name: str
+    is_met: bool
+    have: float
+    need: float
+
+
+def gates(state: RolloutState, rules: RolloutRules, evidence: Evidence, now: float) -> tuple[Gate, ...]:
+    """The gates before the next step of a dry run or a canary."""
+    if evidence.epoch != state.epoch:
+        evidence = Evidence(epoch=state.epoch)
+    arm = evidence.arm("dry_run" if state.state == "dry_run" else "live")
+    keys = conversations(evidence)
+    return (
+        _at_least("seconds", now - state.step_at, rules.canary_step_min_s),
+        _at_least("requests", arm.requests, rules.canary_step_min_requests),
+        _at_least("conversations", keys, rules.canary_step_min_keys),
+        _share_gate(state, rules, evidence),
+        _at_most("overhead_windows", evidence.overhead.over_in_row, 0),
+        _at_most("cooldown_seconds", max(0.0, state.cooldown_until - now), 0),
+    )
+
+
+def numbers(found: tuple[Gate, ...]) -> dict[str, float]:
+    """The gates as a decision record keeps them."""
+    return {gate.name: gate.have for gate in found} | {f"{gate.name}_needed": gate.need for gate in found}
+
+
+def _share_gate(state: RolloutState, rules: RolloutRules, evidence: Evidence) -> Gate:
+    if state.state == "dry_run":
+        read = evidence.arm("dry_run")
+        return _at_most("failed_share", read.failed / max(1, read.attempts), rules.rollback_transform_budget)
+    live, control = evidence.arm("live"), evidence.arm("control")
+    _, upper = wilson(live.bad, live.seen)
+    return _at_most("bad_share", upper, control.bad / max(1, control.seen) + MARGIN)
+
+
+def _at_least(name: str, have: float, need: float) -> Gate:
+    return Gate(name=name, is_met=have >= need, have=have, need=need)
+
+
+def _at_most(name: str, have: float, need: float) -> Gate:
+    return Gate(name=name, is_met=have <= need, have=have, need=need)

@@ -1,0 +1,245 @@
+"""One connection to a SQLite file that mends itself, and the schema of that file.
+
+A connection is given up after any failure, and after a caller was cancelled in the middle of a transaction: a new one
+costs a millisecond, and whatever was begun is rolled back. It is also given up when the file is no longer the one
+that it was opened on, as SQLite would go on writing into the deleted one.
+"""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from attrs import define, field
+
+from gateway.core.ports import BadRecord, StoreError
+from gateway.state.backoff import Pause
+from gateway.state.record_codec import KINDS
+
+__all__ = ["Line"]
+
+_LOOK_AGAIN_S = 0.5
+_MIGRATION_S = 5.0
+_MAX_ENDINGS = 4
+_RETRY_S = 0.02
+_PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=4194304")
+"""Of each connection; the second keeps the journal from staying at its largest."""
+_FILE_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
+"""Of a new file, the first before anything is in it. Both write: they must not be needed to open a locked file."""
+
+_FIRST_SCHEMA = (
+    *(
+        statement
+        for kind in KINDS
+        for statement in (
+            f"CREATE TABLE {kind} (id INTEGER PRIMARY KEY, at REAL NOT NULL, completion_id TEXT, body TEXT NOT NULL)",
+            f"CREATE INDEX {kind}_at ON {kind} (at)",
+        )
+    ),
+    "CREATE INDEX requests_completion_id ON requests (completion_id) WHERE completion_id IS NOT NULL",
+    "CREATE TABLE kept (key TEXT PRIMARY KEY, value BLOB NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX kept_until ON kept (until)",
+    "CREATE TABLE counts (number INTEGER, name TEXT, value INTEGER NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID",
+    "CREATE TABLE marks (number INTEGER, name TEXT, PRIMARY KEY (number, name)) WITHOUT ROWID",
+)
+_MIGRATIONS = (_FIRST_SCHEMA,)
+"""What leads from each version of the schema to the next; the file's version is `PRAGMA user_version`."""
+
+_WORDS = {
+    sqlite3.SQLITE_BUSY: "the store is locked by another process",
+    sqlite3.SQLITE_LOCKED: "the store is locked by another process",
+    sqlite3.SQLITE_READONLY: "the store's file can only be read",
+    sqlite3.SQLITE_IOERR: "the store's disk fails",
+    sqlite3.SQLITE_CORRUPT: "the store's file is damaged: move it away to begin a new one",
+    sqlite3.SQLITE_NOTADB: "the store's file is damaged or no SQLite file: move it away to begin a new one",
+    sqlite3.SQLITE_FULL: "the store is full",
+    sqlite3.SQLITE_CANTOPEN: "the store's file cannot be opened",
+}
+_ANSWERS = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
+"""Failures that cost no time and leave the rest usable: no reason to leave the store alone."""
+
+
+@define(kw_only=True)
+class Line:
+    """A connection that is opened when it is needed; one caller at a time has it."""
+
+    path: Path
+    timeout_s: float
+    _connection: aiosqlite.Connection | None = field(init=False, default=None)
+    _identity: tuple[int, int] | None = field(init=False, default=None)
+    _looked_at: float = field(init=False, default=0.0)
+    _endings: set[asyncio.Future[Any]] = field(init=False, factory=set)
+    _lock: asyncio.Lock = field(init=False, factory=asyncio.Lock)
+    _pause: Pause = field(init=False, factory=Pause)
+    _write_pause: Pause = field(init=False, factory=Pause)
+
+    @asynccontextmanager
+    async def use(self, limit_s: float) -> AsyncIterator[aiosqlite.Connection]:
+        """The connection, for as long as the block takes; raises `StoreError` for whatever goes wrong in it."""
+        self._pause.check()
+        try:
+            async with asyncio.timeout(limit_s), self._lock:
+                try:
+                    yield await self._opened()
+                except BaseException:
+                    self._give_up()
+                    raise
+        except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
+            code = _code(error)
+            if code == sqlite3.SQLITE_BUSY:
+                self._write_pause.failed()
+            elif code not in _ANSWERS and not isinstance(error, OverflowError):
+                self._pause.failed()
+            raise _translated(error, code) from error
+        self._pause.succeeded()
+
+    @asynccontextmanager
+    async def transaction(self, limit_s: float) -> AsyncIterator[aiosqlite.Connection]:
+        """The same, with the right to write; all that the block does stays, or nothing of it."""
+        self._write_pause.check()
+        async with self.use(limit_s) as connection:
+            await connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            await connection.execute("COMMIT")
+        self._write_pause.succeeded()
+
+    async def close(self) -> None:
+        """Close the connection, waiting a moment for what it is doing."""
+        self._give_up()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MIGRATION_S):
+                while self._endings:  # one that was being opened is closed as soon as it is open
+                    await asyncio.wait(self._endings)
+
+    def _give_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._stop(connection)
+
+    def _stop(self, connection: aiosqlite.Connection) -> None:
+        ending = connection.stop()
+        if ending is not None:
+            self._endings.add(ending)
+            ending.add_done_callback(self._ended)
+
+    async def _connected(self) -> aiosqlite.Connection:
+        """A new connection. Who waits for it no longer leaves it to be closed: aiosqlite would lose it, open."""
+        connection = aiosqlite.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+        opening = asyncio.gather(connection)
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._endings.add(opening)
+            opening.add_done_callback(lambda _: self._stop(connection))
+            opening.add_done_callback(self._ended)
+            raise
+        return connection
+
+    def _ended(self, ending: asyncio.Future[Any]) -> None:
+        self._endings.discard(ending)
+        if not ending.cancelled():
+            ending.exception()  # closing may fail as well, and nothing follows from it
+
+    async def _opened(self) -> aiosqlite.Connection:
+        if self._connection is not None and not await self._is_there():
+            self._give_up()
+        if self._connection is None:
+            if len(self._endings) >= _MAX_ENDINGS:  # each holds a thread until the disk answers
+                raise TimeoutError
+            self._identity = await asyncio.to_thread(_create, self.path)
+            self._looked_at = time.monotonic()
+            self._connection = await self._connected()
+            await _prepare(self._connection, self.timeout_s)
+        return self._connection
+
+    async def _is_there(self) -> bool:
+        """Whether the path still leads to the file that is open."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_AGAIN_S:
+            return True
+        self._looked_at = now
+        try:
+            return self._identity == await asyncio.to_thread(_identity, self.path)
+        except OSError:
+            return False
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def _create(path: Path) -> tuple[int, int]:
+    """A new file is for its owner alone; SQLite gives its journal the same mode.
+
+    A file that is there is not opened here: closing it again would drop every lock that this process has on it.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    return _identity(path)
+
+
+async def _prepare(connection: aiosqlite.Connection, timeout_s: float) -> None:
+    """Set up the connection and bring the file to this version's schema; of several processes one does it."""
+    deadline = time.monotonic() + _MIGRATION_S
+    while True:
+        try:
+            await _set(connection, _PRAGMAS)
+            if await _version(connection) != len(_MIGRATIONS):
+                await _set(connection, _FILE_PRAGMAS)
+                await _migrate(connection)
+            return
+        except sqlite3.OperationalError as error:  # changing the journal's mode does not wait for others by itself
+            if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() + timeout_s > deadline:
+                raise
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _set(connection: aiosqlite.Connection, pragmas: Iterable[str]) -> None:
+    for pragma in pragmas:
+        await connection.execute_fetchall(f"PRAGMA {pragma}")
+
+
+async def _migrate(connection: aiosqlite.Connection) -> None:
+    await connection.execute("BEGIN EXCLUSIVE")
+    try:
+        version = await _version(connection)  # another process may just have done it
+        if version > len(_MIGRATIONS):
+            raise StoreError(
+                f"the store was written by a newer version (schema {version}; this one knows {len(_MIGRATIONS)})"
+            )
+        for statements in _MIGRATIONS[version:]:
+            for statement in statements:
+                await connection.execute(statement)
+        await connection.execute(f"PRAGMA user_version={len(_MIGRATIONS)}")
+    except BaseException:
+        await connection.execute("ROLLBACK")
+        raise
+    await connection.execute("COMMIT")
+
+
+async def _version(connection: aiosqlite.Connection) -> int:
+    [[version]] = await connection.execute_fetchall("PRAGMA user_version")
+    return int(version)
+
+
+def _code(error: Exception) -> int:
+    """SQLite's own code, without what is only detail."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _translated(error: Exception, code: int) -> StoreError:
+    if code == sqlite3.SQLITE_TOOBIG or isinstance(error, OverflowError):
+        return BadRecord("a record is too large for the store")
+    if isinstance(error, TimeoutError):
+        return StoreError("the store did not answer in time")
+    if code in _WORDS:
+        return StoreError(_WORDS[code])
+    if isinstance(error, OSError):
+        return StoreError(f"the store's file cannot be opened: {error.strerror or 'the system refused'}")
+    return StoreError("the store failed")

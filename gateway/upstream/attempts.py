@@ -1,0 +1,143 @@
+"""Asking the model server: the breaker before each attempt, at most one repetition, an error for all but 2xx."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from multidict import CIMultiDict
+from yarl import URL
+
+from gateway.core.errors import (
+    GatewayError,
+    UpstreamDisconnected,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
+from gateway.request.headers import bearer_token, request_headers
+from gateway.request.state import Turn
+from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
+
+__all__ = ["open_reply", "upstream_headers"]
+
+GATEWAY_STATUSES = frozenset({502, 503, 504, 529})
+"""These speak of the server, not of the request: one bad prompt answered with 500 must not shut others out."""
+
+Refused = Callable[[UpstreamReply], Awaitable[UpstreamError]]
+
+log = structlog.get_logger("toolgate")
+
+
+def upstream_headers(turn: Turn) -> CIMultiDict[str]:
+    """The headers of a request that goes upstream for this client."""
+    upstream = turn.upstream
+    # Another kind of server wants the client's own key under another name.
+    translates = upstream.forwards_credentials and not upstream.is_openai
+    key = bearer_token(turn.http.headers) if translates else upstream.api_key
+    return request_headers(
+        turn.http.headers,
+        id=turn.id,
+        credentials=upstream.kind.credentials(key, upstream.cookies),
+        forward_credentials=upstream.forwards_credentials and not translates,
+    )
+
+
+async def open_reply(
+    turn: Turn,
+    method: str,
+    url: URL,
+    *,
+    headers: CIMultiDict[str],
+    body: Any = None,
+    relayed: bool = False,
+    repeatable: bool = True,
+    refused: Refused | None = None,
+) -> UpstreamReply:
+    """An answer of status 2xx, its body unread; raises what the last attempt came to.
+
+    `relayed`: the body is left as it is encoded, and an error status is the client's to see. `refused` says of an
+    error status what it means, where that is not told in OpenAI's words.
+    """
+    settings = turn.configuration.settings
+    call = UpstreamCall(
+        method=method,
+        url=url,
+        headers=headers,
+        body=body,
+        connect_timeout_s=turn.upstream.connect_timeout_s,
+        first_byte_timeout_s=turn.upstream.first_byte_timeout_s,
+        max_reply_bytes=None if relayed else settings.max_reply_bytes,
+        decode=not relayed,
+    )
+    try:
+        return await _attempt(turn, call, keep_errors=relayed, refused=refused)
+    except GatewayError as error:
+        wait_s = turn.shared.retry.wait_s(error, attempt=1, jitter=turn.shared.jitter()) if repeatable else None
+        if wait_s is None or not turn.shared.budget.take(turn.shared.admission.active):
+            raise
+        reason = error.code
+    try:
+        await _pause(turn, wait_s)
+        turn.retries += 1
+        log.info("request_retried", reason=reason, wait_s=round(wait_s, 3))
+        turn.shared.telemetry.count(
+            "toolgate_upstream_retries_total", {"upstream": turn.upstream.name, "reason": reason}
+        )
+        return await _attempt(turn, call, keep_errors=relayed, refused=refused)
+    finally:
+        turn.shared.budget.give_back()
+
+
+async def _attempt(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None) -> UpstreamReply:
+    breaker = turn.shared.breaker(turn.upstream.name)
+    patience = turn.patience
+    probe = breaker.admit(patience.now())
+    healthy: bool | None = None
+    turn.upstream_started = patience.now()
+    try:
+        reply = await _sent(turn, call, keep_errors=keep_errors, refused=refused)
+        healthy = reply.status not in GATEWAY_STATUSES
+        return reply
+    except UpstreamError as error:
+        healthy = not _speaks_of_server(error)
+        raise
+    finally:
+        breaker.report(patience.now(), probe=probe, healthy=healthy)
+        _measure(turn)
+
+
+def _measure(turn: Turn) -> None:
+    telemetry = turn.shared.telemetry
+    upstream = turn.upstream.name
+    is_open = turn.shared.breaker(upstream).state != "closed"
+    telemetry.count("toolgate_upstream_requests_total", {"upstream": upstream, "code": turn.upstream_code})
+    telemetry.set("toolgate_upstream_breaker_open", {"upstream": upstream}, float(is_open))
+
+
+async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None) -> UpstreamReply:
+    key_is_ours = not turn.upstream.forwards_credentials
+    turn.upstream_status = None
+    reply = await turn.shared.client.send(call, turn.patience)
+    turn.upstream_status = reply.status
+    if 200 <= reply.status < 300:
+        return reply
+    if keep_errors and reply.status >= 400 and not (key_is_ours and reply.status in (401, 403)):
+        return reply
+    with reply:
+        if refused is not None and reply.status >= 400:
+            raise await refused(reply)
+        raise await rejection(reply, patience=turn.patience, mask=turn.upstream.masked, key_is_ours=key_is_ours)
+
+
+def _speaks_of_server(error: UpstreamError) -> bool:
+    if isinstance(error, UpstreamRejected):
+        return error.upstream_status in GATEWAY_STATUSES
+    return isinstance(error, UpstreamRefused | UpstreamDisconnected | UpstreamTimeout)
+
+
+async def _pause(turn: Turn, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await turn.patience.within(turn.patience.now() + seconds, asyncio.get_running_loop().create_future())

@@ -1,0 +1,308 @@
+"""The client of the model server: deadlines, no redirects, byte caps, and every library fault translated once."""
+
+import errno
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from attrs import field, frozen
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from gateway.core.errors import (
+    GatewayError,
+    NoCapacity,
+    UpstreamBadReply,
+    UpstreamDisconnected,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
+from gateway.kinds.shared.faults import waiting_time
+from gateway.request.deadline import Patience
+from gateway.upstream.plain import KEEPALIVE_S, Connections
+
+__all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
+
+MAX_ERROR_BYTES = 1 << 20
+ERROR_BODY_TIMEOUT_S = 10.0
+PIECE_BYTES = 256 << 10
+
+
+@frozen(kw_only=True)
+class UpstreamCall:
+    """One request to the model server and the time it is given."""
+
+    method: str
+    url: URL
+    headers: CIMultiDict[str]
+    body: Any = None
+    """Bytes, an asynchronous iterable of them, or nothing."""
+    connect_timeout_s: float
+    first_byte_timeout_s: float
+    max_reply_bytes: int | None
+    decode: bool = True
+    """Undo a content encoding; a relay leaves it as it is."""
+
+
+class UpstreamReply:
+    """An answer whose headers are there: read it to its end, or close it."""
+
+    __slots__ = ("_content", "_let_go", "_limit", "_patience", "_read", "headers", "status")
+
+    def __init__(
+        self,
+        status: int,
+        headers: CIMultiDictProxy[str],
+        content: aiohttp.StreamReader,
+        *,
+        let_go: Callable[[], None],
+        patience: Patience,
+        max_bytes: int | None,
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        self._content = content
+        self._let_go = let_go
+        self._patience = patience
+        self._limit = max_bytes
+        self._read = 0
+
+    @property
+    def content_type(self) -> str:
+        """The media type in lower case; empty when none is given."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def bytes_read(self) -> int:
+        """Decoded bytes so far."""
+        return self._read
+
+    async def read(self, due: float) -> bytes:
+        """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
+        try:
+            data = await self._patience.within(due, self._content.readany())
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise _of_body(error) from error
+        self._read += len(data)
+        if self._limit is not None and self._read > self._limit:
+            raise UpstreamBadReply("the model server's answer is too large")
+        return data
+
+    async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
+        """The whole body; raises `UpstreamTimeout` when it stops coming."""
+        return await gathered(self.read, self._patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
+
+    def close(self) -> None:
+        """Let go of the connection: it is kept for the next call only when the body was read to its end."""
+        self._let_go()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+async def gathered(
+    read: Callable[[float], Awaitable[bytes]], patience: Patience, *, first_due: float, idle_s: float, total_due: float
+) -> bytes:
+    """Everything that `read` gives until its end; raises `UpstreamTimeout` when it stops coming."""
+    pieces: list[bytes] = []
+    due = min(first_due, total_due)
+    while True:
+        try:
+            data = await read(due)
+        except TimeoutError:
+            raise UpstreamTimeout("the model server took too long to answer") from None
+        if not data:
+            return b"".join(pieces)
+        pieces.append(data)
+        due = min(patience.now() + idle_s, total_due)
+
+
+@frozen
+class UpstreamClient:
+    """One connection pool for the plain calls, and another for those that need more."""
+
+    session: aiohttp.ClientSession = field(repr=False)
+    plain: Connections | None = field(factory=Connections.where_possible, repr=False)
+    """None where this version of the library has not what it takes."""
+
+    @classmethod
+    def create(cls) -> "UpstreamClient":
+        """A client on the running loop; `close` it."""
+        # aiohttp's own limit of 100 connections would hold the 101st stream back without a word.
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=10)
+        return cls(
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=None),
+                skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
+            )
+        )
+
+    async def send(self, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+        """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
+        if self.plain is not None and _is_plain(call):
+            asking = _plain(self.plain, call, patience)
+        else:
+            asking = _full(self.session, call, patience)
+        try:
+            return await patience.within(patience.now() + call.first_byte_timeout_s, asking)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise UpstreamTimeout("connecting to the model server took too long") from error
+        except TimeoutError as error:
+            raise UpstreamTimeout("the model server did not begin to answer in time") from error
+        except (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError) as error:
+            raise _of_head(error) from error
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self.plain is not None:
+            self.plain.close()
+        await self.session.close()
+
+
+async def rejection(
+    reply: UpstreamReply, *, patience: Patience, mask: Callable[[bytes], bytes], key_is_ours: bool
+) -> UpstreamError:
+    """The error that an answer other than 2xx stands for; its JSON body is kept, the gateway's own secrets masked."""
+    status = reply.status
+    if status < 400:
+        return UpstreamBadReply(f"the model server answered with status {status}")
+    if status in (401, 403) and key_is_ours:
+        return UpstreamRejected("the model server refused the gateway's own key", status=status)
+    payload = _json_object(await error_body(reply, patience))
+    return UpstreamRejected(
+        f"the model server answered with status {status}",
+        status=status,
+        payload=mask(payload) if payload is not None else None,
+        retry_after_s=waiting_time(reply.headers, time.time()),
+    )
+
+
+async def _plain(connections: Connections, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+    opened = await connections.post(
+        call.url, call.headers.items(), call.body, connect_timeout_s=call.connect_timeout_s, decode=call.decode
+    )
+    return UpstreamReply(
+        opened.message.code,
+        opened.message.headers,
+        opened.body,
+        let_go=opened.close,
+        patience=patience,
+        max_bytes=call.max_reply_bytes,
+    )
+
+
+async def _full(session: aiohttp.ClientSession, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+    headers, data = _framed(call)
+    response = await session.request(
+        call.method,
+        call.url,
+        headers=headers,
+        data=data,
+        allow_redirects=False,
+        auto_decompress=call.decode,
+        timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
+    )
+    return UpstreamReply(
+        response.status,
+        response.headers,
+        response.content,
+        let_go=response.close,
+        patience=patience,
+        max_bytes=call.max_reply_bytes,
+    )
+
+
+def _is_plain(call: UpstreamCall) -> bool:
+    """Whether a call needs nothing but a connection."""
+    return (
+        call.method == "POST"
+        and isinstance(call.body, bytes)
+        and len(call.body) <= PIECE_BYTES
+        and call.url.scheme == "http"
+        and call.url.raw_user is None
+        and call.url.raw_password is None
+    )
+
+
+def _framed(call: UpstreamCall) -> tuple[CIMultiDict[str], Any]:
+    """A large body goes in pieces of known length, so that it is written as the server takes it."""
+    if not isinstance(call.body, bytes) or len(call.body) <= PIECE_BYTES:
+        return call.headers, call.body
+    headers = call.headers.copy()
+    headers["Content-Length"] = str(len(call.body))
+    return headers, _pieces(call.body)
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        yield body[start : start + PIECE_BYTES]
+
+
+async def error_body(reply: UpstreamReply, patience: Patience) -> bytes:
+    """The body of an error, empty when it is too large, too slow or cut."""
+    due = patience.now() + ERROR_BODY_TIMEOUT_S
+    pieces: list[bytes] = []
+    while reply.bytes_read <= MAX_ERROR_BYTES:
+        try:
+            data = await reply.read(due)
+        except (UpstreamError, TimeoutError):
+            return b""
+        if not data:
+            return b"".join(pieces)
+        pieces.append(data)
+    return b""
+
+
+def _json_object(body: bytes) -> bytes | None:
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return body if isinstance(value, dict) else None
+
+
+def _of_head(error: Exception) -> GatewayError:
+    """A fault before the answer's headers; one of the client's own, met while its body went up, stays what it is."""
+    for cause in _causes(error):
+        if isinstance(cause, GatewayError):
+            return cause
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return NoCapacity("no free connection to the model server", retry_after_s=1.0)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return UpstreamRefused("the model server cannot be reached")
+    if isinstance(
+        error, aiohttp.ClientResponseError | aiohttp.InvalidURL | aiohttp.http_exceptions.HttpProcessingError
+    ):
+        return UpstreamBadReply("the model server's answer is not valid HTTP")
+    return UpstreamDisconnected("the model server closed the connection without an answer")
+
+
+def _of_body(error: Exception) -> UpstreamError:
+    """A fault within the answer's body."""
+    if _is_garbled(error):
+        return UpstreamBadReply("the model server's answer cannot be decoded")
+    return UpstreamDisconnected("the model server closed the connection within its answer")
+
+
+def _is_garbled(error: BaseException) -> bool:
+    return any(isinstance(cause, aiohttp.http_exceptions.ContentEncodingError) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    for _ in range(8):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__

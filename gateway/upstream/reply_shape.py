@@ -1,0 +1,77 @@
+"""What a chat answer looks like before it is read: announced or not, streamed or whole."""
+
+from typing import Literal
+
+from gateway.core.errors import UpstreamBadReply, UpstreamTimeout
+from gateway.request.state import Turn
+from gateway.upstream.translated import ChatReply
+from gateway.wire.chat_reshape import body_to_stream, stream_to_body
+
+__all__ = ["stream_opening", "whole_body"]
+
+Shape = Literal["json", "sse", "other"]
+
+STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+MAX_PEEK_BYTES = 64 << 10
+BOM = b"\xef\xbb\xbf"
+
+
+async def whole_body(turn: Turn, reply: ChatReply) -> bytes:
+    """A whole answer, gathered when it came as a stream after all; raises `UpstreamBadReply` for what is neither."""
+    body = await _read_all(turn, reply)
+    match _shape(body):
+        case "sse":
+            return stream_to_body(body)
+        case "other":
+            raise UpstreamBadReply("the model server's answer is not JSON")
+        case "json":
+            return body
+
+
+async def stream_opening(turn: Turn, reply: ChatReply) -> bytes:
+    """The beginning of a stream that was not announced as one; a JSON answer becomes a whole stream."""
+    head = await _peek(turn, reply)
+    match _shape(head):
+        case "sse":
+            return head
+        case "json":
+            return body_to_stream(head + await _read_all(turn, reply))
+        case "other":
+            raise UpstreamBadReply("the model server's answer is not an event stream")
+
+
+async def _read_all(turn: Turn, reply: ChatReply) -> bytes:
+    body = await reply.read_all(**turn.deadlines)
+    if turn.upstream_first is None:
+        turn.upstream_first = turn.patience.now()
+    return body
+
+
+async def _peek(turn: Turn, reply: ChatReply) -> bytes:
+    """As much of an answer as tells what it is."""
+    due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+    head = b""
+    while len(head) < MAX_PEEK_BYTES and _is_open(_start(head)):
+        try:
+            piece = await reply.read(due)
+        except TimeoutError:
+            raise UpstreamTimeout("the model server did not begin to answer in time") from None
+        if not piece:
+            break
+        head += piece
+    return head
+
+
+def _start(body: bytes) -> bytes:
+    return body.removeprefix(BOM).lstrip()[:8]
+
+
+def _is_open(start: bytes) -> bool:
+    return any(known.startswith(start) and known != start for known in STREAM_STARTS)
+
+
+def _shape(body: bytes) -> Shape:
+    start = _start(body)
+    if start.startswith(STREAM_STARTS):
+        return "sse"
+    return "json" if start.startswith(b"{") else "other"

@@ -1,0 +1,345 @@
+"""Chat with a model server of any kind: what comes back looks like an OpenAI server's answer.
+
+For the kind `openai` that is the answer itself. Any other kind has a dialogue: what to ask, what to ask next, and what
+its answers mean; this module sends and receives for it.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any, Self
+
+import msgspec
+import structlog
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from gateway.answer.schema_check import Fitting, misfits
+from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
+from gateway.kinds.lowering.refusals import lowered
+from gateway.kinds.shared.faults import waiting_time
+from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
+from gateway.request.headers import credential
+from gateway.request.state import Turn
+from gateway.upstream.attempts import open_reply, upstream_headers
+from gateway.upstream.client import UpstreamReply, error_body, gathered
+from gateway.wire.chat_request import ChatRequest
+from gateway.wire.chat_reshape import body_to_stream, stream_to_body
+from gateway.wire.sse import DONE, encode
+from strategies.base import Prepared
+
+__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "note_misfits", "open_chat", "settle"]
+
+MAX_FAULTS = 16
+MAX_FAULT_CHARS = 200
+MAX_STEPS = 4
+"""Requests that one dialogue may need; more would be a loop."""
+SCOPE_BYTES = 16
+FIRST_EVENT_S = 5.0
+"""How long the first event of a stream that may turn out void is waited for, while a status is still free."""
+ERROR_EVENT = b'data: {"error":'
+END = encode(DONE)
+
+log = structlog.get_logger("toolgate")
+
+
+def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
+    """The headers of a chat request that goes upstream for this client."""
+    headers = upstream_headers(turn)
+    headers["Content-Type"] = "application/json"
+    headers["Accept"] = "text/event-stream" if stream else "application/json"
+    headers["Accept-Encoding"] = "identity"
+    return headers
+
+
+async def open_chat(
+    turn: Turn, body: bytes, *, stream: bool, original: ChatRequest | None = None, repeatable: bool = True
+) -> "ChatReply":
+    """An answer to the request that `body` is, its head read; `original` is the client's own request."""
+    if turn.upstream.down_level:
+        body = lowered(body, turn.upstream.down_level)
+        turn.delivered = [] if turn.delivered is None else turn.delivered
+    headers = chat_headers(turn, stream=stream)
+    if turn.upstream.is_openai:
+        return await open_reply(turn, "POST", turn.upstream.chat_url, headers=headers, body=body, repeatable=repeatable)
+    return await _converse(turn, await _begun(turn, body, original), headers, repeatable=repeatable)
+
+
+async def settle(turn: Turn, reply: "ChatReply", body: bytes | None = None) -> None:
+    """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
+    if isinstance(reply, TranslatedReply):
+        await reply.settle(body)
+
+
+def note_misfits(turn: Turn, prepared: Prepared) -> None:
+    """Take down structured calls that the client was given and that do not fit the schemas it declared."""
+    message = _delivered(turn) if isinstance(prepared.repair, Fitting) else None
+    found = misfits(prepared, message) if message is not None else []
+    if found:
+        labels = {"upstream": turn.upstream.name}
+        turn.shared.telemetry.count("toolgate_native_misfits_total", labels, len(found))
+        told = [{"tool": name, "fault": fault[:MAX_FAULT_CHARS]} for name, fault in found[:MAX_FAULTS]]
+        log.warning("native_calls_misfit", upstream=turn.upstream.name, model=turn.model, calls=len(found), faults=told)
+
+
+class TranslatedReply:
+    """The answer of a dialogue, with the surface of an upstream's own reply."""
+
+    __slots__ = (
+        "_body",
+        "_dialogue",
+        "_end",
+        "_ended",
+        "_first",
+        "_headers",
+        "_inner",
+        "_is_settled",
+        "_reads",
+        "_turn",
+        "_whole",
+    )
+
+    def __init__(
+        self,
+        turn: Turn,
+        dialogue: Dialogue,
+        inner: UpstreamReply,
+        *,
+        headers: CIMultiDict[str],
+        whole: bytes | None = None,
+    ) -> None:
+        self._turn = turn
+        self._dialogue = dialogue
+        self._inner = inner
+        self._headers = headers
+        self._body = whole
+        self._whole = whole is not None
+        self._reads = 0
+        self._first = b""
+        """What came before the answer was handed on."""
+        self._end = b""
+        """The last event, held until what the next request needs is kept: it may come on the heels of this one."""
+        self._ended = False
+        self._is_settled = False
+
+    @property
+    def status(self) -> int:
+        return 200
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        return self._inner.headers
+
+    @property
+    def content_type(self) -> str:
+        return "application/json" if self._whole else "text/event-stream"
+
+    @property
+    def bytes_read(self) -> int:
+        return self._inner.bytes_read
+
+    async def begin(self) -> None:
+        """Wait for the first event, if it may say that there must be another answer instead of this one."""
+        turn = self._turn
+        first_due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+        due = min(turn.patience.now() + FIRST_EVENT_S, first_due)
+        with suppress(TimeoutError):
+            while self._dialogue.may_be_void and not (self._first or self._ended):
+                self._first = await self._more(due)
+
+    async def read(self, due: float) -> bytes:
+        """What has come, in OpenAI's form; `b""` at the clean end."""
+        if self._whole:
+            body, self._body = self._body, b""
+            return body or b""
+        out, self._first = self._first, b""
+        while not (out or self._end or self._ended):
+            out = await self._more(due)
+        if out.endswith(END):
+            out, self._end = out.removesuffix(END), END
+        if out:
+            return self._masked(out)
+        end, self._end = self._end, b""
+        if end:
+            await self.settle()
+        return end
+
+    async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
+        """The whole answer."""
+        patience = self._turn.patience
+        return await gathered(self.read, patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
+
+    async def settle(self, body: bytes | None = None) -> None:
+        """Keep what the dialogue wants kept, once; `body` is what the client is about to be given whole."""
+        facts = self._turn.facts
+        if self._is_settled or (facts is not None and facts.repaired):
+            return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
+        delivered = _delivered(self._turn, body)
+        if delivered is None:
+            return
+        self._is_settled = True
+        try:
+            for memory in self._dialogue.remember(delivered):
+                await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
+        except Exception:  # the answer is there: that the next one lacks its past is the smaller harm
+            log.exception("conversation_not_kept", upstream=self._turn.upstream.name)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._inner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def _more(self, due: float) -> bytes:
+        """What the next bytes of the upstream come to; nothing where they say nothing yet."""
+        data = await self._inner.read(due)
+        self._ended = not data
+        out = self._dialogue.feed(data) if data else self._dialogue.finish()
+        again = self._dialogue.again
+        return out if again is None else await self._restart(again)
+
+    async def _restart(self, ask: HttpAsk) -> bytes:
+        """What was fed is void, and none of it was given out: ask as the dialogue says instead."""
+        self._inner.close()
+        self._reads += 1
+        if self._reads > MAX_STEPS:
+            raise _endless()
+        other = await _converse(self._turn, self._dialogue, self._headers, first=ask, repeatable=False)
+        self._inner, self._ended = other._inner, other._whole
+        return body_to_stream(other._body or b"") if other._whole else b""
+
+    def _masked(self, out: bytes) -> bytes:
+        """An error that ends the stream is in the server's own words, which may repeat what it was sent."""
+        at = out.rfind(ERROR_EVENT)
+        if at < 0 or (at and out[at - 1 : at] != b"\n"):
+            return out
+        return out[:at] + self._turn.upstream.masked(out[at:])
+
+
+ChatReply = UpstreamReply | TranslatedReply
+
+
+class _GoOn(Exception):
+    """An answer that is no fault: the dialogue has more to ask."""
+
+    def __init__(self, ask: HttpAsk) -> None:
+        super().__init__()
+        self.ask = ask
+
+
+async def _begun(turn: Turn, raw: bytes, original: ChatRequest | None) -> Dialogue:
+    kind = turn.upstream.kind
+    body = original.body if original is not None and raw is original.raw else msgspec.json.decode(raw)
+    scope = _scope(turn)
+    client = original.body if original is not None else None
+    known = await turn.shared.sessions.recall(*kind.keys(client or body, scope=scope))
+    situation = Situation(
+        now=turn.shared.wall(),
+        make_id=turn.make_call_id,
+        answer_id=f"chatcmpl-{turn.id.removeprefix('req_')}",
+        scope=scope,
+        max_event_bytes=turn.configuration.settings.max_event_bytes,
+    )
+    return kind.begin(body, raw, situation=situation, known=known, original=client)
+
+
+async def _converse(
+    turn: Turn,
+    dialogue: Dialogue,
+    headers: CIMultiDict[str],
+    *,
+    repeatable: bool,
+    first: HttpAsk | None = None,
+) -> TranslatedReply:
+    ask = first or dialogue.ask
+    for _ in range(MAX_STEPS):
+        try:
+            inner = await _sent(turn, dialogue, ask, headers, repeatable=repeatable)
+        except _GoOn as more:
+            ask = more.ask
+            continue
+        if ask.streams and inner.content_type == "text/event-stream":
+            return await _begun_reply(TranslatedReply(turn, dialogue, inner, headers=headers))
+        with inner:
+            body = await inner.read_all(**turn.deadlines)
+        outcome = dialogue.answered(inner.status, inner.headers, body)
+        if isinstance(outcome, HttpAsk):
+            ask = outcome
+        elif outcome.status >= 400:
+            raise _refusal(turn, outcome, inner.headers)
+        else:
+            return TranslatedReply(turn, dialogue, inner, headers=headers, whole=outcome.body)
+    raise _endless()
+
+
+async def _begun_reply(reply: TranslatedReply) -> TranslatedReply:
+    try:
+        await reply.begin()
+    except BaseException:
+        reply.close()
+        raise
+    return reply
+
+
+async def _sent(
+    turn: Turn, dialogue: Dialogue, ask: HttpAsk, headers: CIMultiDict[str], *, repeatable: bool
+) -> UpstreamReply:
+    async def refused(reply: UpstreamReply) -> UpstreamError:
+        outcome = dialogue.answered(reply.status, reply.headers, await error_body(reply, turn.patience))
+        if isinstance(outcome, HttpAsk):
+            raise _GoOn(outcome)
+        return _refusal(turn, outcome, reply.headers)
+
+    sent = headers.copy()
+    sent.update(ask.headers)
+    return await open_reply(
+        turn,
+        ask.method,
+        turn.upstream.url(ask),
+        headers=sent,
+        body=ask.body or None,
+        repeatable=repeatable,
+        refused=refused,
+    )
+
+
+def _refusal(turn: Turn, outcome: Reply, headers: Mapping[str, str]) -> UpstreamError:
+    told = waiting_time(headers, turn.shared.wall())
+    key_is_ours = not turn.upstream.forwards_credentials
+    if outcome.status in (401, 403) and key_is_ours:
+        return UpstreamRejected("the model server refused the gateway's own key", status=outcome.status)
+    return UpstreamRejected(
+        f"the model server answered with status {outcome.status}",
+        status=outcome.status,
+        payload=turn.upstream.masked(outcome.body),
+        retry_after_s=outcome.retry_after_s if told is None else told,
+    )
+
+
+def _endless() -> UpstreamBadReply:
+    return UpstreamBadReply("the model server's conversation does not come to an answer")
+
+
+def _scope(turn: Turn) -> str:
+    """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
+    token = credential(turn.http.headers) or ""
+    named = "\0".join((turn.upstream.name, str(turn.upstream.base_url), token))
+    return blake2b(
+        named.encode("utf-8", "surrogateescape"), key=turn.shared.secret, digest_size=SCOPE_BYTES
+    ).hexdigest()
+
+
+def _delivered(turn: Turn, body: bytes | None = None) -> Mapping[str, Any] | None:
+    """The message that the client was given, once it was given all of it."""
+    if body is None and turn.delivered is None:
+        return None
+    data = b"".join(turn.delivered or ()) if body is None else body
+    try:
+        answer = msgspec.json.decode(stream_to_body(data) if turn.stream else data)
+        message = answer["choices"][0]["message"]
+    except (GatewayError, ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return message if isinstance(message, dict) else None

@@ -1,0 +1,209 @@
+"""The OpenAI chat wire: requests in, answers and chunks through. Unknown fields are kept and passed on."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+from attrs import evolve, frozen
+
+from gateway.core.errors import InvalidRequest
+from gateway.core.tools import Tool, ToolSet
+from gateway.wire.json_scan import JsonScanner
+
+__all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_request", "texts_of"]
+
+TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+"""The fields of a request that offer tools."""
+READ_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n", "user", *TOOL_FIELDS})
+"""The fields that decide what becomes of a request here."""
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_BLANKS = rb"[ \t\n\r]*+"
+_NAME = re.compile(_BLANKS + rb"[{,]" + _BLANKS + rb'"([^"\\]*+)"' + _BLANKS + rb":" + _BLANKS)
+_END = re.compile(_BLANKS + rb"\}" + _BLANKS)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HALF = re.compile("[\ud800-\udfff]")
+_MAX_DEPTH = 500
+"""Of a text with half a character: how deep Python's own parser goes differs from version to version."""
+
+
+@frozen(kw_only=True)
+class ChatRequest:
+    """One chat completion request; `raw` is what the client sent, `body` the same decoded.
+
+    Half a character, as a text that was cut leaves it, is U+FFFD in `body` and stays what it is in `raw`.
+    """
+
+    raw: bytes
+    body: dict[str, Any]
+    model: str
+    stream: bool
+    messages: list[dict[str, Any]]
+    tools: ToolSet
+    tool_choice: Any = None
+    parallel: bool | None = None
+
+    @property
+    def wants_tools(self) -> bool:
+        """Tools are declared and not switched off by `tool_choice`."""
+        return len(self.tools) > 0 and self.tool_choice != "none"
+
+    def replace(self, **fields: Any) -> bytes:
+        """The request with these top-level fields changed; `None` removes one."""
+        body = {**self.body, **fields}
+        return msgspec.json.encode(
+            {key: value for key, value in body.items() if value is not None or key not in fields}
+        )
+
+    def renamed(self, model: str) -> "ChatRequest":
+        """The request as if the client had asked for this model."""
+        body = {**self.body, "model": _model(model)}
+        return evolve(self, raw=msgspec.json.encode(body), body=body, model=model)
+
+
+def parse_request(raw: bytes) -> ChatRequest:
+    """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
+    body = _decode(raw)
+    _refuse_doubled(raw)
+    model = _model(body.get("model"))
+    stream = body.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise InvalidRequest("stream must be true or false", param="stream")
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidRequest("messages must be a non-empty list", param="messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InvalidRequest("each message must be an object with a role", param=f"messages[{index}]")
+    parallel = body.get("parallel_tool_calls")
+    if parallel is not None and not isinstance(parallel, bool):
+        raise InvalidRequest("parallel_tool_calls must be true or false", param="parallel_tool_calls")
+    return ChatRequest(
+        raw=raw,
+        body=body,
+        model=model,
+        stream=bool(stream),
+        messages=cast("list[dict[str, Any]]", messages),
+        tools=ToolSet(_tools(body.get("tools"))),
+        tool_choice=_tool_choice(body.get("tool_choice")),
+        parallel=parallel,
+    )
+
+
+def _decode(raw: bytes) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(raw)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        body = _decode_halves(raw)
+        if body is None:
+            raise InvalidRequest("the body is not valid JSON") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return body
+
+
+def _refuse_doubled(raw: bytes) -> None:
+    """A model server may go by the first of two fields with one name, where we go by the last."""
+    if _has_each_once(raw):
+        return
+    outermost: list[tuple[str, Any]] = []
+
+    def ended(pairs: list[tuple[str, Any]]) -> None:
+        """Called for each object when it ends, for the outermost one last."""
+        nonlocal outermost
+        outermost = pairs
+
+    try:
+        json.loads(raw, object_pairs_hook=ended, parse_int=str, parse_float=str, strict=False)
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    names = [name for name, _ in outermost]
+    for name in READ_FIELDS.intersection(names):
+        if names.count(name) > 1:
+            raise InvalidRequest(f"{name} is there more than once", param=name)
+
+
+def _has_each_once(raw: bytes) -> bool:
+    """The text is made of the members that were decoded from it and of nothing else; names with escapes apart."""
+    try:
+        members = _MEMBERS.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    place = 0
+    for name, value in members.items():
+        before = _NAME.match(raw, place)
+        if before is None or before[1] != name.encode() or not raw.startswith(bytes(value), before.end()):
+            return False
+        place = before.end() + len(bytes(value))
+    return not members or _END.fullmatch(raw, place) is not None
+
+
+def _decode_halves(raw: bytes) -> Any:
+    """The value of a text with escapes of half a character and no other fault, else `None`."""
+    try:
+        JsonScanner(_MAX_DEPTH).feed(raw.decode().lstrip())
+        text = json.dumps(json.loads(raw), ensure_ascii=False)
+        return msgspec.json.decode(_HALF.sub("\ufffd", text)) if _HALF.search(text) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _model(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidRequest("model must be a non-empty string", param="model")
+    if _CONTROL.search(value):
+        raise InvalidRequest("model must not hold control characters", param="model")
+    return value
+
+
+def _tools(value: Any) -> list[Tool]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidRequest("tools must be a list", param="tools")
+    for index, entry in enumerate(value):
+        if not isinstance(entry, dict):
+            raise InvalidRequest("each tool must be an object", param=f"tools[{index}]")
+    return [tool for tool in map(declared_tool, value) if tool is not None]
+
+
+def declared_tool(entry: object) -> Tool | None:
+    """The function that an entry of `tools` declares; None for one without a name."""
+    function = entry.get("function") if isinstance(entry, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+        return None
+    parameters, description = function.get("parameters"), function.get("description")
+    return Tool(
+        name=function["name"],
+        description=description if isinstance(description, str) else "",
+        parameters=parameters if isinstance(parameters, dict) else {},
+        only_reads=_is_read_only(function) or _is_read_only(entry),
+    )
+
+
+def _is_read_only(declared: object) -> bool:
+    """Whether a declaration says that its tool changes nothing."""
+    annotations = declared.get("annotations") if isinstance(declared, dict) else None
+    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
+
+
+def texts_of(content: object) -> Iterator[str]:
+    """The texts of a message's content, whether it is one or comes in parts."""
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            yield text
+
+
+def is_system(message: Mapping[str, Any]) -> bool:
+    """Whether a message instructs."""
+    return message.get("role") in ("system", "developer")
+
+
+def _tool_choice(value: Any) -> Any:
+    if value is None or isinstance(value, str | dict):
+        return value
+    raise InvalidRequest("tool_choice must be a string or an object", param="tool_choice")

@@ -1,0 +1,335 @@
+"""Asking again for a call that was plainly meant but cannot be used: when that is due, what is said, how it is sent.
+
+An attempt counts where the opener of a declared tool, in a dialect of strong evidence, led to a call whose end, values
+or types are wrong. Doubt about whether it was a call at all (data in prose, a fence, a quotation, a weak score without
+a mend) never asks: the second answer would be the action that the first one was not.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from json import dumps
+from typing import Any
+
+from attrs import Factory, field, frozen
+
+from gateway.core.events import Note
+from gateway.core.tools import Tool, ToolSet
+from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
+from strategies.base import Attempt
+from strategies.dialects.rows import BY_ID
+from strategies.grammar.provenance import Provenance
+from strategies.schema.structured import arguments_of, call_id, function_name, function_of
+from strategies.schema.tool_schema import schema_of
+from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.writing.samples import sample_arguments
+
+__all__ = ["UNKNOWN_TOOL", "UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
+
+_FORCING = ("required", "any")
+
+_STRONG = frozenset("ABC")
+UNTRANSLATABLE = "the arguments cannot be carried out: "
+"""How the reason of a call that was refused by a tool mapping begins; the rest is for the model."""
+
+UNKNOWN_TOOL = "unknown_tool"
+"""Why a call is asked for again whose tool nobody declared."""
+
+_FINAL = frozenset({"cut", "too_large", "opener inside a value"})
+"""Attempts that were broken off by what nobody can mend, or that hold more than one."""
+_WEAK_FORMS = ("in_prose", "shell", "shell_lines", "bare", "fence")
+_SCHEMA_FAULT = re.compile(r"`|missing required argument|the arguments ")
+_MEND = re.compile(r"[a-z_]+ -[0-9]+")
+_HEAD = 400
+"""Where in a candidate its tool is named."""
+_COPIED = (120, 32)
+"""A candidate whose beginning the client has sent is a quotation, however its writer went on."""
+_MAX_PARAMETERS = 64
+_MAX_NAMED = 50
+"""Tools that are named to a model which called one that does not exist."""
+_NOT_CLOSED = ("missing_braces", "missing_brackets", "missing_quote", "truncated")
+
+
+@frozen(kw_only=True)
+class Demand:
+    """Whether a call must come, and of which tool."""
+
+    required: bool = False
+    name: str | None = None
+
+
+def demanded(choice: object) -> Demand:
+    """What a request's `tool_choice` demands."""
+    if isinstance(choice, str):
+        return Demand(required=choice in _FORCING)
+    if not isinstance(choice, dict):
+        return Demand()
+    allowed = choice.get("allowed_tools")
+    if isinstance(allowed, dict):
+        return Demand(required=allowed.get("mode") in _FORCING)
+    name = function_name(choice)
+    return Demand(required=name is not None, name=name)
+
+
+@frozen(kw_only=True)
+class Repairs:
+    """Asks the same model for one request's call again."""
+
+    request: ChatRequest
+    tools: ToolSet
+    messages: Sequence[dict[str, Any]]
+    """The conversation as it went upstream."""
+    demand: Demand = Demand()
+    renderer: Renderer | None = None
+    """What wrote the tools into the prompt; without one the model has them as native tools."""
+    translated_name: str | None = None
+    """What the demanded call is for the client, where the model was shown another tool in the place of its own."""
+    _provenance: Provenance = field(
+        init=False, eq=False, default=Factory(lambda self: Provenance(self.request.messages), takes_self=True)
+    )
+
+    @property
+    def required(self) -> bool:
+        """An answer without a call cannot be used."""
+        return self.demand.required
+
+    def satisfies(self, name: str) -> bool:
+        """Whether a call of this tool is one that the request asks for."""
+        return self.demand.name is None or name == (self.translated_name or self.demand.name)
+
+    def is_attempt(self, note: Note) -> bool:
+        """Whether what stayed text was plainly meant as a call of a declared tool, and was no quotation."""
+        verdict = note.verdict
+        if not note.seen or not verdict.name or not verdict.reasons or not self._is_strong(verdict.dialect):
+            return False
+        is_repairable = _is_repairable(verdict.reasons) if verdict.score else verdict.reasons[-1] not in _FINAL
+        tool = self.tool_of(note) if is_repairable else None
+        return tool is not None and not self._is_copied(note, tool)
+
+    def is_usable(self, name: object, arguments: object) -> bool:
+        """Whether a structured call names a declared tool and has an object for arguments."""
+        return isinstance(name, str) and name in self.tools and arguments_of(arguments) is not None
+
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+        """Whether a call's arguments are those of the example, and not what the model had meant before."""
+        tool = self.tools.get(name)
+        if tool is None or not any(tool in self._shown(attempt) for attempt in attempts):
+            return False
+        shown, given = sample_arguments(tool), arguments_of(arguments)
+        if given is None or any(key not in shown or shown[key] != given[key] for key in given):
+            return False
+        said = "".join(attempt.content + dumps(attempt.calls, default=str) for attempt in attempts)
+        return any(isinstance(value, str) and value not in said for value in given.values())
+
+    def reason(self, attempt: Attempt) -> str:
+        """In a few words, without anything the model wrote, why it is asked again."""
+        if attempt.refusals:
+            return "untranslatable"
+        if attempt.calls:
+            return "bad_arguments"
+        if not attempt.notes:
+            return "required_call_missing"
+        reason = attempt.notes[0].verdict.reasons[-1]
+        return "untranslatable" if reason.startswith(UNTRANSLATABLE) else reason
+
+    def body(self, attempts: Sequence[Attempt]) -> bytes:
+        """The request that asks again, behind everything that was answered so far."""
+        messages = [*self.messages]
+        for attempt in attempts:
+            messages.extend(self._correction(attempt))
+        own = {} if self.renderer is None else dict.fromkeys(TOOL_FIELDS)
+        return self.request.replace(messages=messages, stream=False, stream_options=None, **own)
+
+    def tool_of(self, note: Note) -> Tool | None:
+        """The declared tool that a candidate names."""
+        tool = self.tools.get(note.verdict.name)
+        if tool is not None:
+            return tool
+        names = sorted(self.tools.names, key=len, reverse=True)
+        named = re.search(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])", note.seen[:_HEAD])
+        return self.tools.get(named[0]) if names and named else None
+
+    def _is_strong(self, dialect: str) -> bool:
+        row = BY_ID.get(dialect)
+        return (row is not None and row.level in _STRONG) or (self.renderer is not None and dialect == self.renderer.id)
+
+    def _is_copied(self, note: Note, tool: Tool) -> bool:
+        seen = note.seen.strip()
+        heads = (seen, *(seen[:size] for size in _COPIED))
+        return any(self._provenance.quotes(head, tool.name, {"": None}) for head in heads)
+
+    # What is said
+
+    def _correction(self, attempt: Attempt) -> Iterator[dict[str, Any]]:
+        if attempt.calls:
+            yield {
+                "role": "assistant",
+                "content": attempt.content or None,
+                "tool_calls": [_readable(call, at) for at, call in enumerate(attempt.calls)],
+            }
+            for at, call in enumerate(attempt.calls):
+                yield {"role": "tool", "tool_call_id": call_id(call, at), "content": self._on_call(call, at, attempt)}
+            return
+        if attempt.content.strip():
+            yield {"role": "assistant", "content": attempt.content}
+        yield {"role": "user", "content": self._on_attempt(attempt)}
+
+    def _shown(self, attempt: Attempt) -> list[Tool]:
+        """The tools whose form is shown after this attempt."""
+        names = [function_name(call) for call in attempt.calls]
+        if not names and _is_unknown(attempt):
+            return []
+        if not names:
+            meant = self.tool_of(attempt.notes[0]) if attempt.notes else None
+            names = [meant.name if meant is not None else self.demand.name or next(iter(self.tools.names), None)]
+        return [tool for name in names if name is not None and (tool := self.tools.get(name)) is not None]
+
+    def _on_attempt(self, attempt: Attempt) -> str:
+        if _is_unknown(attempt):
+            return self._on_unknown()
+        note = attempt.notes[0] if attempt.notes else None
+        tool = self.tool_of(note) if note is not None else None
+        if note is None or tool is None:
+            return self._on_missing(next(iter(self._shown(attempt)), None))
+        said = f"Your last message was meant as a call of the tool `{tool.name}`, but it could not be used"
+        return f"{said}: {fault_of(note, tool)}. {self._again(tool)}"
+
+    def _on_missing(self, tool: Tool | None) -> str:
+        said = "Your last message holds no call that can be used, but a call"
+        if tool is None:
+            return f"{said} of one of the tools is required now."
+        if self.demand.name is not None:
+            return f"{said} of the tool `{tool.name}` is required now. {self._again(tool)}"
+        form = self._form(tool)
+        return f"{said} of one of the tools is required now. This is how `{tool.name}` is called:\n\n{form}"
+
+    def _on_unknown(self) -> str:
+        names = [*self.tools.names]
+        told = ", ".join(f"`{name}`" for name in names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
+        said = f"Your last message calls a tool that does not exist. The tools are {told}."
+        return f"{said} Write the whole call again, of the one among them that you meant."
+
+    def _on_call(self, call: Mapping[str, Any], at: int, attempt: Attempt) -> str:
+        refusal = attempt.refusals.get(call_id(call, at))
+        if refusal:
+            return f"Error: {refusal}"
+        if arguments_of(function_of(call).get("arguments")) is None:
+            return self._on_arguments(call)
+        return "Not done, as another call of the same message could not be."
+
+    def _on_arguments(self, call: Mapping[str, Any]) -> str:
+        said = "The tool was not run: the arguments of the call are not a JSON object."
+        tool = self.tools.get(function_name(call) or "")
+        return f"{said} {self._again(tool)}" if tool else f"{said} Call it again with valid arguments."
+
+    def _again(self, tool: Tool) -> str:
+        if self.renderer is None:
+            return f"Call `{tool.name}` again, with arguments of your own in this form:\n\n{self._form(tool)}"
+        return f"Write the whole call now, in exactly this form with your own values:\n\n{self._form(tool)}"
+
+    def _form(self, tool: Tool) -> str:
+        """The right form of a call."""
+        arguments = sample_arguments(tool)
+        if self.renderer is None:
+            return dumps(arguments, ensure_ascii=False)
+        try:
+            return self.renderer.call(tool.name, arguments, tool)
+        except CannotExpress as error:
+            return error.nearest or ""
+
+
+def repairs(
+    request: ChatRequest,
+    *,
+    messages: Sequence[dict[str, Any]] | None = None,
+    tools: ToolSet | None = None,
+    demand: Demand | None = None,
+    renderer: Renderer | None = None,
+) -> Repairs | None:
+    """How this request is asked again, as it came or as a `renderer` wrote it; never for several choices."""
+    offered = request.tools if tools is None else tools
+    if not offered or request.body.get("n") not in (None, 1):
+        return None
+    return Repairs(
+        request=request,
+        tools=offered,
+        messages=request.messages if messages is None else messages,
+        demand=demanded(request.tool_choice) if demand is None else demand,
+        renderer=renderer,
+    )
+
+
+def _is_unknown(attempt: Attempt) -> bool:
+    """Whether the attempt named a tool that does not exist."""
+    return any(note.verdict.reasons == (UNKNOWN_TOOL,) for note in attempt.notes)
+
+
+def _is_repairable(reasons: Sequence[str]) -> bool:
+    """Whether a complete candidate was refused for its arguments or for how it was written, not for what it is."""
+    last = reasons[-1]
+    if last.startswith("confidence "):
+        return not reasons[0].startswith(_WEAK_FORMS) and any(_MEND.fullmatch(reason) for reason in reasons)
+    return _SCHEMA_FAULT.match(last) is not None
+
+
+# --- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+def fault_of(note: Note, tool: Tool) -> str:
+    """What is wrong with a candidate, in words that its writer can act on."""
+    reasons = note.verdict.reasons
+    last = reasons[-1]
+    if _SCHEMA_FAULT.match(last):
+        return last
+    if last.startswith("JSON: "):
+        return f"its JSON is not valid ({last.removeprefix('JSON: ')})"
+    if "JSON" in last or any(reason.startswith(_NOT_CLOSED) for reason in reasons):
+        return "its JSON is not complete"
+    unclosed = _unclosed(note, tool)
+    if unclosed:
+        return f"`{unclosed}` was not closed"
+    if any(reason.startswith("call_closer") for reason in reasons):
+        return "its closing tag is missing or wrong"
+    if last.startswith("confidence "):
+        return "it is not written exactly in the required form"
+    return f"it is not written in the required form ({last})"
+
+
+def _unclosed(note: Note, tool: Tool) -> str | None:
+    """The last parameter's tag that nothing closes."""
+    seen = note.seen
+    if note.size > len(seen):
+        return None
+    opened: list[tuple[int, str]] = []
+    for name in list(schema_of(tool).properties)[:_MAX_PARAMETERS]:
+        for opening, closing in (
+            (f"<{name}>", f"</{name}>"),
+            (f"<parameter={name}>", "</parameter>"),
+            (f'<parameter name="{name}">', "</parameter>"),
+        ):
+            at = seen.rfind(opening)
+            if at >= 0 and closing not in seen[at : _next_parameter(seen, at + len(opening), closing)]:
+                opened.append((at, opening))
+    return max(opened)[1] if opened else None
+
+
+def _next_parameter(seen: str, start: int, closing: str) -> int:
+    """Where a closing tag that many parameters share can no longer be this one's."""
+    following = seen.find("<parameter", start) if closing == "</parameter>" else -1
+    return len(seen) if following < 0 else following
+
+
+# --- structured calls ------------------------------------------------------------------------------------------------
+
+
+def _readable(call: Mapping[str, Any], at: int) -> dict[str, Any]:
+    """A call with arguments that a server's template can decode: what is no object is shown under one name."""
+    arguments = function_of(call).get("arguments")
+    shown = arguments if isinstance(arguments, str) else dumps(arguments)
+    return {
+        "id": call_id(call, at),
+        "type": "function",
+        "function": {
+            "name": function_name(call) or "",
+            "arguments": dumps({"arguments": shown}) if arguments_of(shown) is None else shown,
+        },
+    }

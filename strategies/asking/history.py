@@ -1,0 +1,267 @@
+"""A conversation with structured tool calls, rewritten as the text that the model's dialect is made of.
+
+An assistant's calls become their own syntax in its text, and the results that answer them become one user message.
+What the client wrote is not touched: user and system text stays as it is, a result's content too but for our own
+headings in it. Results are checked as they come: what is certain is mended, every other fault is named at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from json import dumps
+from typing import Any
+
+from attrs import define, field, frozen
+
+from gateway.core.errors import InvalidToolResults
+from gateway.core.tools import ToolSet
+from strategies.schema.structured import arguments_of
+from strategies.writing.renderer import CannotExpress, Renderer
+
+__all__ = ["History", "render_history"]
+
+_MAX_QUOTED = 80
+_RESULT_ROLES = ("tool", "function")
+_NAMELESS = "unknown_tool"
+
+
+@frozen
+class History:
+    """The messages to send; `rendered` says whether any of them held tool calls or results."""
+
+    messages: list[dict[str, Any]]
+    rendered: bool
+    warnings: tuple[str, ...] = ()
+
+
+@frozen
+class _Call:
+    """A call of the past: what its result is shown under, and where it stood among the calls of its message."""
+
+    name: str
+    order: int = 0
+
+
+@define
+class _Result:
+    """A tool's result, waiting for those beside it."""
+
+    name: str
+    call_id: str
+    text: str
+    parts: list[dict[str, Any]]
+    order: int
+
+
+def render_history(messages: Sequence[dict[str, Any]], *, renderer: Renderer, tools: ToolSet, fmt: str) -> History:
+    """The same conversation as text; raises `InvalidToolResults` that names every fault of the tool results."""
+    rewriting = _Rewriting(renderer=renderer, tools=tools, fmt=fmt)
+    for index, message in enumerate(messages):
+        rewriting.take(index, message)
+    return rewriting.finish()
+
+
+@define
+class _Rewriting:
+    renderer: Renderer
+    tools: ToolSet
+    fmt: str
+    _messages: list[dict[str, Any]] = field(factory=list, init=False)
+    _results: list[_Result] = field(factory=list, init=False)
+    _calls: dict[str, _Call] = field(factory=dict, init=False)
+    _open: dict[str, _Call] = field(factory=dict, init=False)
+    """Calls of the last assistant message that no result has answered."""
+    _functions: dict[str, _Call] = field(factory=dict, init=False)
+    _faults: list[tuple[str, str]] = field(factory=list, init=False)
+    _warnings: list[str] = field(factory=list, init=False)
+    _rendered: bool = field(default=False, init=False)
+
+    def take(self, index: int, message: dict[str, Any]) -> None:
+        if message["role"] in _RESULT_ROLES:
+            self._rendered = True
+            self._take_result(index, message)
+            return
+        self._flush()
+        if message["role"] == "assistant" and ("tool_calls" in message or "function_call" in message):
+            self._messages.append(self._assistant(index, message))
+        else:
+            self._messages.append(_flattened(message))
+
+    def finish(self) -> History:
+        self._flush()
+        if self._faults:
+            text = "; ".join(f"{place}: {fault}" for place, fault in self._faults)
+            raise InvalidToolResults(f"the tool results cannot be used: {text}", param=self._faults[0][0])
+        return History(self._messages, self._rendered, tuple(self._warnings))
+
+    # --- calls ---
+
+    def _assistant(self, index: int, message: dict[str, Any]) -> dict[str, Any]:
+        self._open = {}
+        kept = {key: value for key, value in message.items() if key not in ("tool_calls", "function_call")}
+        rendered = self._structured(index, message.get("tool_calls"))
+        old = message.get("function_call")
+        if isinstance(old, dict):
+            name = _name_of(old)
+            self._functions[name] = _Call(name)
+            rendered.append(self._call(index, name, old.get("arguments")))
+        if not rendered:
+            return _flattened(kept)
+        self._rendered = True
+        return {**kept, "content": _with_calls(kept.get("content"), self.renderer.calls(rendered))}
+
+    def _structured(self, index: int, calls: object) -> list[str]:
+        rendered: list[str] = []
+        for order, call in enumerate(calls if isinstance(calls, list) else []):
+            if not isinstance(call, dict):
+                self._warnings.append(f"messages[{index}].tool_calls[{order}] is no object and was left out")
+                continue
+            name, arguments = _name_and_arguments(call)
+            given = call.get("id")
+            call_id = given if isinstance(given, str) and given else f"call_{index}_{order}"
+            self._calls[call_id] = self._open[call_id] = _Call(name, order)
+            rendered.append(self._call(index, name, arguments))
+        return rendered
+
+    def _call(self, index: int, name: str, arguments: object) -> str:
+        try:
+            return self.renderer.call(name, _decoded(arguments), self.tools.get(name))
+        except CannotExpress as error:
+            self._warnings.append(f"messages[{index}]: a call is shown in its nearest form: {error.reason}")
+            return error.nearest or f"{name}: {_as_text(arguments)}"
+
+    # --- results ---
+
+    def _take_result(self, index: int, message: Mapping[str, Any]) -> None:
+        place = f"messages[{index}]"
+        found = self._answered(place, message) if message["role"] == "tool" else self._old_answered(place, message)
+        content = message.get("content")
+        if content is None:
+            self._faults.append((f"{place}.content", "content is missing"))
+        elif not isinstance(content, str | list):
+            self._faults.append((f"{place}.content", "content is neither text nor a list of parts"))
+        elif found is not None:
+            call_id, call = found
+            text, parts = _split(content)
+            self._results.append(_Result(call.name, call_id, text, parts, call.order))
+
+    def _answered(self, place: str, message: Mapping[str, Any]) -> tuple[str, _Call] | None:
+        """The call that a result belongs to; an id that is not there is certain when only one call waits."""
+        call_id = message.get("tool_call_id")
+        if not isinstance(call_id, str) or not call_id:
+            call_id = self._certain_id(message.get("name"))
+            if call_id is None:
+                self._faults.append((f"{place}.tool_call_id", "tool_call_id is missing"))
+                return None
+            self._warnings.append(f"{place}: the missing tool_call_id was the only call without a result")
+        call = self._calls.get(call_id)
+        if call is None:
+            fault = f"no earlier assistant message holds the call {_quoted(call_id)}"
+            self._faults.append((f"{place}.tool_call_id", fault))
+            return None
+        self._open.pop(call_id, None)
+        return call_id, call
+
+    def _certain_id(self, name: object) -> str | None:
+        waiting = [call_id for call_id, call in self._open.items() if not isinstance(name, str) or call.name == name]
+        return waiting[0] if len(waiting) == 1 else None
+
+    def _old_answered(self, place: str, message: Mapping[str, Any]) -> tuple[str, _Call] | None:
+        name = message.get("name")
+        call = self._functions.get(name) if isinstance(name, str) else None
+        if call is None:
+            fault = f"no earlier assistant message calls the function {_quoted(name)}"
+            self._faults.append((f"{place}.name", fault))
+            return None
+        return "", call
+
+    def _flush(self) -> None:
+        """Results that stand side by side become one user message, in the order of their calls."""
+        if not self._results:
+            return
+        pieces: list[dict[str, Any]] = []
+        for result in sorted(self._results, key=lambda result: result.order):
+            text = self.renderer.result(result.name, result.call_id, result.text, self.fmt)
+            if pieces and pieces[-1].get("type") == "text":
+                pieces[-1] = _text_part(pieces[-1]["text"] + self.renderer.result_separator + text)
+            else:
+                pieces.append(_text_part(text))
+            pieces.extend(result.parts)
+        plain = len(pieces) == 1
+        self._messages.append({"role": "user", "content": pieces[0]["text"] if plain else pieces})
+        self._results = []
+
+
+def _name_and_arguments(call: Mapping[str, Any]) -> tuple[str, object]:
+    function = call.get("function")
+    if isinstance(function, dict):
+        return _name_of(function), function.get("arguments")
+    custom = call.get("custom")
+    if isinstance(custom, dict):
+        return _name_of(custom), {"input": custom.get("input", "")}
+    return _NAMELESS, None
+
+
+def _name_of(function: Mapping[str, Any]) -> str:
+    name = function.get("name")
+    return name if isinstance(name, str) and name.strip() else _NAMELESS
+
+
+def _decoded(arguments: object) -> dict[str, Any]:
+    """The call's arguments; what is no JSON object is shown as it was, under one name."""
+    given = {} if arguments is None else arguments_of(arguments)
+    return {"arguments": arguments} if given is None else given
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return dumps(value, ensure_ascii=False)
+    except (RecursionError, TypeError, ValueError):
+        return "..."
+
+
+def _quoted(value: object) -> str:
+    text = _as_text(value)
+    shown = text if len(text) <= _MAX_QUOTED else text[:_MAX_QUOTED] + "..."
+    return dumps(shown, ensure_ascii=False)
+
+
+# --- content ---------------------------------------------------------------------------------------------------------
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _split(content: str | list[Any]) -> tuple[str, list[dict[str, Any]]]:
+    """The text of all text parts, a line each, and the parts that are something else."""
+    if isinstance(content, str):
+        return content, []
+    texts: list[str] = []
+    others: list[dict[str, Any]] = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) else part
+        if isinstance(text, str):
+            texts.append(text)
+        elif isinstance(part, dict):
+            others.append(part)
+        else:
+            texts.append(_as_text(part))
+    return "\n".join(texts), others
+
+
+def _flattened(message: dict[str, Any]) -> dict[str, Any]:
+    """Plain text parts as one text; a part that says anything more is left as it is, and so are all beside it."""
+    content = message.get("content")
+    if not isinstance(content, list) or not content:
+        return message
+    if all(isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "text" for part in content):
+        return {**message, "content": _split(content)[0]}
+    return message
+
+
+def _with_calls(content: object, calls: str) -> str | list[dict[str, Any]]:
+    """An assistant's own words, then its calls."""
+    text, others = _split(content) if isinstance(content, str | list) else ("", [])
+    said = f"{text}\n{calls}" if text.strip() else calls
+    return [*others, _text_part(said)] if others else said

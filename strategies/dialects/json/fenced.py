@@ -1,0 +1,257 @@
+"""JSON that stands for calls without any marker: in a code fence, as the whole message, as its last block.
+
+    calls = value { [ "," | ";" ] value }
+    value = object | list of objects, in the shapes of `strategies.objects`
+
+A value ends where its braces end; only where they do not make a value, the text up to the fence's end or the end of
+the answer goes through the ladder of mends. Bounds: the first key decides at once whether an object can be a call at
+all, so documents are held for one key; a list must begin with an object.
+"""
+
+import re
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from attrs import evolve
+
+from strategies.grammar.bare_data import checked, ends_message, glance, in_prose, is_on, may_stand
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.fences import read_rest
+from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafts_of
+from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, Parsed, parse
+from strategies.writing.block_renderer import BlockRenderer, listed
+from strategies.writing.token_renderer import json_text, named_object
+
+__all__ = ["JSON_BARE", "JSON_FENCE", "XLAM"]
+
+_TOOL_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tools", "function", "function_call"})
+_CARRIERS = ("", "json", "jsonc", "json5", "python", *sorted(_TOOL_FENCES))
+_LABELS = ("Tool call:", "Tool Call:", "tool call:", "tool_call:", "Function call:", "function_call:", "Tool:")
+_GLUED = ("json{", "json[", "JSON{", "json\n{", "json\n[")
+_ENTITIES = (("&quot;", '"'), ("&#34;", '"'), ("&#39;", "'"), ("&apos;", "'"), ("&lt;", "<"), ("&gt;", ">"))
+_MENDING, _ESCAPED = "mending", "escaped"
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker.rstrip("{["))
+    yield from cur.ws()
+    if opening.hint is None:
+        if (yield from glance(cur, context)) == "&quot;":
+            raise Reject("escaped", again=True, hint=_ESCAPED)
+        values = yield from _values(cur)
+    else:
+        values = yield from _mended(cur, context, opening)
+    form = "bare"
+    if opening.fence is not None:
+        form = "tool_fence" if opening.fence.info in _TOOL_FENCES else "fence"
+    found = [draft for parsed in values for draft in _drafts(parsed, context, form, opening)]
+    checked(found, context)
+    end = cur.offset
+    if opening.fence is None and not (yield from ends_message(cur)):
+        found = in_prose(found, end)
+    yield from found
+
+
+def _values(cur: Cursor) -> Steps:
+    """All values that stand side by side here."""
+    found: list[Parsed] = []
+    while True:
+        pieces: list[str] = []
+        if not (yield from cur.json(pieces.append)):
+            if cur.cut:
+                raise Reject("cut", attempted=True)
+            raise Reject("JSON is not closed", again=True, hint=_MENDING)
+        text = "".join(pieces)
+        try:
+            parsed = parse(text, closed=True)
+        except JsonFault:
+            raise Reject("JSON", again=True, hint=_MENDING) from None
+        found.append(parsed)
+        surplus = yield from read_surplus(cur)
+        found[-1] = evolve(parsed, steps=(*parsed.steps, *surplus))
+        if not (yield from _goes_on(cur)):
+            return found
+
+
+def _goes_on(cur: Cursor) -> Steps:
+    """Move to the next value, if one follows."""
+    yield from _comments(cur)
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if (yield from cur.lits((",", ";"))):
+        yield from cur.ws()
+    goes_on = (yield from cur.peek(1)) == "{"
+    if not goes_on:
+        cur.back(start)
+    cur.anchor = None
+    return goes_on
+
+
+_COMMENTS = {"//": "\n", "<!--": "-->", "/*": "*/"}
+
+
+def _comments(cur: Cursor) -> Steps:
+    """Skip comments behind a value; their text is markup of the call."""
+    while True:
+        start = cur.offset
+        cur.anchor = start
+        yield from cur.ws()
+        opener = yield from cur.lits(tuple(_COMMENTS))
+        if opener is None:
+            cur.back(start)
+        cur.anchor = None
+        if opener is None:
+            return
+        closer = _COMMENTS[opener]
+        if (yield from cur.until(closer, _ignored)):
+            cur.pos += len(closer) if closer != "\n" else 0
+        elif closer != "\n":
+            raise Reject("comment never ends")
+
+
+def _ignored(_text: str) -> None:
+    pass
+
+
+def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
+    """Everything up to the end of the fence or of the answer, through the whole ladder."""
+    pieces: list[str] = []
+    if opening.fence is not None:
+        closed = yield from read_rest(cur, opening.fence, pieces.append)
+    else:
+        closed = False
+        while not (yield from cur.at_end()):
+            pieces.append(cur.text[cur.pos :])
+            cur.pos = len(cur.text)
+    if cur.cut and not closed:
+        raise Reject("cut", attempted=True)
+    text = "".join(pieces).rstrip()
+    steps: tuple[str, ...] = ()
+    if opening.hint == _ESCAPED:
+        text, steps = _unescaped(text), ("html_escaped",)
+    try:
+        parsed = _ladder(text, context)
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=_names_tool(text, context)) from None
+    if text[parsed.end :].strip():
+        raise Reject("text after the object", attempted=True)
+    if closed and lacks_frame_only(text, 1):
+        parsed = evolve(parsed, steps=tuple(FRAME.get(step, step) for step in parsed.steps))
+    return [Parsed(parsed.value, parsed.end, (*steps, *parsed.steps))]
+
+
+def _ladder(text: str, context: Context) -> Parsed:
+    """The value; unescaped quotes are delimited by the parameters of the tool that it names."""
+    match = _NAMED.search(text)
+    found = context.resolve(match.group(1), aliases=False) if match else None
+    if found is None:
+        return parse(text, closed=True)
+    schema = context.schema(found[0])
+    known = (*schema.properties, *NAME_KEYS, *CONTAINER_KEYS)
+    return parse(text, closed=True, body_keys=schema.body_keys, known_keys=known)
+
+
+_NAMED = re.compile(rf"""["'](?:{"|".join(NAME_KEYS)}|action)["']\s*+:\s*+["']([\w.:/-]{{1,128}})["']""")
+
+
+def _names_tool(text: str, context: Context) -> bool:
+    match = _NAMED.search(text)
+    return match is not None and context.resolve(match.group(1), aliases=False) is not None
+
+
+def _unescaped(text: str) -> str:
+    for entity, char in _ENTITIES:
+        text = text.replace(entity, char)
+    return text.replace("&amp;", "&")
+
+
+def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> list[Draft]:
+    value = parsed.value
+    _refuse_records(value, whole=opening.starts_message or opening.fence is not None)
+    if isinstance(value, dict):
+        value = _adapted(value, context)
+    return drafts_of(value, context, form=form, steps=parsed.steps, aliases=False, bare=True)
+
+
+def _refuse_records(value: Any, *, whole: bool) -> None:
+    """A name alone is no evidence: it needs a container of arguments, or another word for name than `name`."""
+    entries = value if isinstance(value, list) else [value]
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise Reject("no object")
+        if any(key in entry for key in CONTAINER_KEYS):
+            continue
+        others = [key for key in NAME_KEYS if key != "name" and isinstance(entry.get(key), str)]
+        if isinstance(entry.get("name"), str) and not others:
+            raise Reject("a name without arguments")
+        if others and len(entry) == 1 and not whole:
+            raise Reject("a name without arguments")
+
+
+def _adapted(value: dict[str, Any], context: Context) -> dict[str, Any]:
+    """`{"action": N, "action_input": text}`: the text is the tool's one required parameter."""
+    name, given = value.get("action"), value.get("action_input")
+    if not isinstance(name, str) or not isinstance(given, str) or given.lstrip()[:1] == "{":
+        return value
+    found = context.resolve(name, aliases=False)
+    schema = context.schema(found[0]) if found else None
+    if schema is None or len(schema.required) != 1:
+        return value
+    (key,) = schema.required
+    return {**value, "action_input": {key: given}} if schema.prop(key).is_string else value
+
+
+def _fenced(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"```json\n{named_object(name, json_text(dict(arguments)))}\n```"
+
+
+def _listed(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"[{named_object(name, json_text(dict(arguments)))}]"
+
+
+JSON_FENCE = Dialect(
+    id="json_fence",
+    family="json",
+    level="D",
+    line_openers=lambda context: ("{", "[") if is_on(context, "json_fence") else (),
+    may_open=lambda _context, opening: opening.fence is not None,
+    parse=_parse,
+    models=("qwen2.5-coder*", "llama-3.2*"),
+    carriers=_CARRIERS,
+    renderer=BlockRenderer(id="json_fence", form=_fenced, shown='```json\n{"name": "NAME", "arguments": {...}}\n```'),
+    example='```json\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n```',
+)
+
+JSON_BARE = Dialect(
+    id="json_bare",
+    family="json",
+    level="D",
+    line_openers=lambda context: ("{", *_GLUED, *_LABELS) if is_on(context, "json_bare") else (),
+    may_open=lambda _context, opening: opening.fence is None and may_stand(opening),
+    parse=_parse,
+    models=("llama-3*",),
+    carriers=(),
+    example='{"name": "read", "arguments": {"filePath": "src/app.py"}}',
+)
+
+XLAM = Dialect(
+    id="xlam",
+    family="json",
+    level="D",
+    line_openers=lambda context: ("[",) if is_on(context, "xlam") else (),
+    may_open=lambda _context, opening: opening.fence is None and may_stand(opening),
+    parse=_parse,
+    models=("xlam*",),
+    carriers=(),
+    renderer=BlockRenderer(
+        id="xlam",
+        form=_listed,
+        shown='[{"name": "NAME", "arguments": {...}}]',
+        join=listed,
+    ),
+    example='[{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
+)

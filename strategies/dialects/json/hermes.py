@@ -1,0 +1,268 @@
+"""Hermes: one JSON object, or a list of them, inside `<tool_call>`.
+
+    call   = "<tool_call>" ws ( object | array ) ws "</tool_call>"
+    object = JSON with a name and an argument container, in any order
+
+The object's brace decides where it ends, never the textual closer, so a closer inside a string is data; only JSON
+that is broken is read up to the closer and mended. Also read: other wrappers, a lost opener, the name as an attribute
+or as the key, flat arguments, arguments as a string, code beside the object, several objects in one tag, a closer that
+is wrong, begun or missing at the end. Text behind the object means that this is no call. Depth and length are bounded
+by the cursor and the reader.
+"""
+
+import re
+from collections.abc import Generator, Iterable
+from typing import Any
+
+from attrs import evolve
+
+from strategies.grammar.bare_data import glance
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_calls import drafts_of
+from strategies.grammar.json_payload import read_surplus
+from strategies.grammar.lexicon import LEFTOVERS
+from strategies.schema.tool_schema import ToolSchema
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, parse
+from strategies.writing.renderer import Hermes
+
+__all__ = ["HERMES", "UNOPENED"]
+
+_WRAPPERS = (
+    "tool_call",
+    "function_call",
+    "tool",
+    "tools",
+    "response",
+    "json",
+    "xml",
+    "JSON",
+    "tool_use",
+    "toolcall",
+    "TOOLCALL",
+    "action",
+)
+_WRONG_CLOSERS = (
+    "</think>",
+    "</tool_response>",
+    *(f"</{wrapper}>" for wrapper in _WRAPPERS),
+    *LEFTOVERS,
+)
+_SEPARATORS = (",", ";")
+_CALL_KEYS = frozenset({"name", "arguments", "parameters"})
+_NAME_RUN = re.compile(r"[A-Za-z0-9_.:/-]*")
+_BLANK_RUN = re.compile(r"[ \t\r\n\u00a0\ufeff]*")
+_MENTIONED = re.compile(
+    r"""["'](?:name|tool|tool_name|function|function_name)["']\s{0,8}:\s{0,8}["']([\w.:/-]{1,64})["']"""
+)
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    wrapper = opening.marker.strip("<> ")
+    name = None if opening.marker.endswith(">") else (yield from _name_attribute(cur))
+    yield from cur.match(_BLANK_RUN)
+    if (yield from cur.peek(1)) not in ("{", "["):
+        raise Reject("no JSON inside")
+    closer = f"</{wrapper}>"
+    found = yield from _values(cur, context, name, closer)
+    mends = yield from _end(cur, closer)
+    yield from _with(found, mends)
+
+
+def _parse_unopened(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """`{"name": ...}` and then `</tool_call>`: the opener was lost."""
+    yield from glance(cur, context, aliases=True)
+    pieces: list[str] = []
+    if not (yield from cur.json(pieces.append)):
+        raise Reject("JSON is not closed")
+    yield from cur.ws()
+    if not (yield from cur.lit("</tool_call>")):
+        raise Reject("no call")
+    value, steps = _parsed("".join(pieces), context)
+    yield from _with(drafts_of(value, context, form="hermes", steps=steps), ("call_opener_missing",))
+
+
+def _values(cur: Cursor, context: Context, name: str | None, closer: str) -> Steps:
+    """The calls of one tag: an object, a list, or several objects with or without separators."""
+    found: list[Draft] = []
+    while True:
+        found += yield from _value(cur, context, name, closer, is_first=not found)
+        yield from cur.ws()
+        if (yield from cur.lits(_SEPARATORS)):
+            yield from cur.ws()
+        if (yield from cur.peek(1)) != "{":
+            return found
+
+
+def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_first: bool) -> Steps:
+    """One object or list; where its braces do not parse, what stands before the closer."""
+    pieces: list[str] = []
+    cur.anchor = start = cur.offset
+    steps: tuple[str, ...] = ()
+    value: Any = None
+    is_whole = yield from cur.json(pieces.append)
+    if is_whole:
+        try:
+            value, steps = _parsed("".join(pieces), context)
+        except Reject:
+            value = None
+    if value is None:
+        if not is_first:
+            raise Reject("JSON", attempted=True)
+        cur.back(start)
+        value, steps = yield from _mended(cur, context, closer, is_whole=is_whole)
+    cur.anchor = None
+    steps = (*steps, *(yield from read_surplus(cur)))
+    if (yield from _comment(cur)):
+        steps = (*steps, "comment")
+    code = yield from _code(cur)
+    return drafts_of(value, context, form="hermes", steps=steps, name=name, code=code)
+
+
+def _comment(cur: Cursor) -> Steps:
+    """An HTML comment behind the object."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = yield from cur.lit("<!--")
+    if not found:
+        cur.back(start)
+    cur.anchor = None
+    if found and not (yield from cur.until("-->", _ignore)):
+        raise Reject("comment never ends", attempted=True)
+    if found:
+        cur.pos += len("-->")
+    return found
+
+
+def _ignore(_: str) -> None:
+    """A comment is dropped."""
+
+
+def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> Steps:
+    """JSON that is broken: everything up to the closer, through the whole ladder."""
+    pieces: list[str] = []
+    if not (yield from cur.until(closer, pieces.append)):
+        raise Reject("JSON is not closed", attempted=True, inside=True)
+    try:
+        return _parsed("".join(pieces), context)
+    except Reject as refusal:
+        raise Reject(refusal.reason, attempted=True, inside=not is_whole) from None
+
+
+def _parsed(text: str, context: Context) -> tuple[Any, tuple[str, ...]]:
+    schemas = _schemas(text, context)
+    bodies = {key for schema in schemas for key in schema.body_keys}
+    keys = {key for schema in schemas for key in schema.properties}
+    try:
+        parsed = parse(text, closed=True, body_keys=sorted(bodies), known_keys=sorted(keys | _CALL_KEYS))
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    if text[parsed.end :].strip():
+        raise Reject("text after the object", attempted=True)
+    return parsed.value, parsed.steps
+
+
+def _schemas(text: str, context: Context) -> Iterable[ToolSchema]:
+    """The schema of the tool that the text names first, else of all tools."""
+    mentioned = _MENTIONED.search(text)
+    found = context.resolve(mentioned[1]) if mentioned else None
+    return [context.schema(tool) for tool in ((found[0],) if found else context.tools)]
+
+
+def _code(cur: Cursor) -> Steps:
+    """`<code>` behind the object (code interpreters): belongs into the arguments."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if not (yield from cur.lit("<code>")):
+        cur.back(start)
+        cur.anchor = None
+        return None
+    cur.anchor = None
+    pieces: list[str] = []
+    if not (yield from cur.until("</code>", pieces.append)):
+        raise Reject("code is not closed", attempted=True)
+    cur.pos += len("</code>")
+    return "".join(pieces).strip("\n")
+
+
+def _end(cur: Cursor, closer: str) -> Steps:
+    """The closer, or what stands in its place; returns the mends."""
+    yield from cur.ws()
+    if (yield from cur.lit(closer)):
+        return ()
+    if (yield from cur.at_end()):
+        if cur.cut:
+            raise Reject("cut", attempted=True)
+        return ("call_closer_missing",)
+    if (yield from cur.lits(_WRONG_CLOSERS)):
+        return ("call_closer_wrong",)
+    for opener in ("<tool_call>", closer.replace("/", "")):
+        if (yield from cur.starts(opener)):
+            yield from _lone_opener(cur, opener)
+            return ("call_closer_wrong",)
+    if not cur.cut and (yield from _begun(cur, closer)):
+        return ("call_closer_wrong",)
+    raise Reject("text after the object", attempted=True)
+
+
+def _begun(cur: Cursor, closer: str) -> Steps:
+    """The answer ends inside the closer."""
+    rest = yield from cur.peek(len(closer))
+    if len(rest) < 2 or len(rest) == len(closer) or not closer.startswith(rest):
+        return False
+    cur.pos += len(rest)
+    return True
+
+
+def _lone_opener(cur: Cursor, opener: str) -> Steps:
+    """An opener in place of the closer: consumed at the end of the answer, else it opens the next call."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(opener)
+    yield from cur.ws()
+    if not (yield from cur.at_end()):
+        cur.back(start)
+    cur.anchor = None
+
+
+def _with(found: list[Draft], mends: tuple[str, ...]) -> Generator[Draft, None, None]:
+    for draft in found:
+        yield evolve(draft, mends=(*draft.mends, *mends)) if mends else draft
+
+
+def _name_attribute(cur: Cursor) -> Steps:
+    """`<tool_call name="read">`."""
+    yield from cur.ws()
+    if not (yield from cur.lit("name=")):
+        raise Reject("no name")
+    quote = yield from cur.lits(('"', "'"))
+    name: Any = yield from cur.match(_NAME_RUN, 64)
+    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")) or not name:
+        raise Reject("no name")
+    return name
+
+
+HERMES = Dialect(
+    id="hermes",
+    family="tool_call",
+    level="B",
+    openers=lambda _context: (*(f"<{wrapper}>" for wrapper in _WRAPPERS), "<tool_call "),
+    parse=_parse,
+    results=("<tool_response>",),
+    models=("qwen2.5*", "qwen3*", "qwq*", "hermes*", "granite-4*", "ernie*", "mimo*", "jan*"),
+    renderer=Hermes(),
+    example='<tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
+)
+UNOPENED = Dialect(
+    id="hermes_unopened",
+    family="tool_call",
+    level="B",
+    line_openers=lambda _context: ("{",),
+    parse=_parse_unopened,
+    models=HERMES.models,
+    example='{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
+)

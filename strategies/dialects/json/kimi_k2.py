@@ -1,0 +1,126 @@
+"""Kimi K2: JSON behind an id that names the tool. Kimi K3: typed arguments between tokens.
+
+    section  = "<|tool_calls_section_begin|>" { call } "<|tool_calls_section_end|>"                      (K2)
+    call     = "<|tool_call_begin|>" ID "<|tool_call_argument_begin|>" JSON "<|tool_call_end|>"
+    ID       = [ "functions." ] NAME ":" INDEX
+
+    tools    = "<|open|>tools<|sep|>" { call } "<|close|>tools<|sep|>"                                   (K3)
+    call     = "<|open|>call tool=" Q " index=" Q "<|sep|>" { argument } "<|close|>call<|sep|>"
+    argument = "<|open|>argument key=" Q " type=" Q "<|sep|>" RAW "<|close|>argument<|sep|>"
+
+K2's JSON ends by its braces. Ids that sanitising clients have damaged are read by the declared names, longest first;
+a bare counter only where one tool alone fits the arguments. K3's closer counts where an argument, the call's closer or
+the end follows it; else it is content. Strings flow as they come.
+"""
+
+import re
+from collections.abc import Generator
+
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import STOPS, Payload, named_drafts, read_arguments, read_end, with_mends
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.writing.token_renderer import JsonRenderer
+
+__all__ = ["KIMI_K2"]
+
+_SECTION = ("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>")
+_SECTION_END = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
+_CALL = "<|tool_call_begin|>"
+_ARGUMENTS = "<|tool_call_argument_begin|>"
+_CALL_END = ("<|tool_call_end|>",)
+_ID = re.compile(r"[^<{]*")
+_CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
+_PREFIX = re.compile(r"functions[._]?")
+_COUNTER = re.compile(r"[:_.]?[0-9]*")
+
+
+def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    if opening.marker in _SECTION:
+        yield from cur.ws()
+        if not (yield from cur.lit(_CALL)):
+            raise Reject("no call in the section")
+    while True:
+        yield from (yield from _call(cur, context, opening))
+        yield from cur.ws()
+        if not (yield from cur.lit(_CALL)):
+            yield from cur.lits(_SECTION_END)
+            return
+
+
+def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
+    """One call behind its opening token."""
+    written = (yield from cur.match(_ID, 256)).strip()
+    marked = yield from cur.lit(_ARGUMENTS)
+    yield from cur.ws()
+    first = yield from cur.peek(1)
+    if not written or (not marked and first != "{"):
+        raise Reject("no id")
+    name = _meant(written, context, None)
+    found = context.resolve(name) if name else None
+    payload = yield from read_arguments(
+        cur, context, opening, (*_CALL_END, *_SECTION_END, *STOPS), tool=found[0] if found else None
+    )
+    payload = payload or Payload(value=None)
+    name = name or _meant(written, context, payload.value)
+    if name is None:
+        raise Reject("the id names no tool", attempted=True)
+    drafts = named_drafts(context, name, payload)
+    return with_mends(drafts, (yield from read_end(cur, _CALL_END)))
+
+
+def _meant(written: str, context: Context, arguments: object) -> str | None:
+    """The tool that an id names; a damaged id only where that is a declared one."""
+    whole = written.rpartition(":")[0].rstrip()
+    if context.find(whole):
+        return whole
+    canonical = _CANONICAL.fullmatch(written)
+    if canonical and context.resolve(canonical.group(1)):
+        return canonical.group(1)
+    for bare in dict.fromkeys((written, _PREFIX.sub("", written, count=1))):
+        for name in sorted(context.tools.names, key=len, reverse=True):
+            if bare.startswith(name) and _COUNTER.fullmatch(bare, len(name)):
+                return name
+    if canonical:
+        return canonical.group(1)
+    if written.isdigit() and isinstance(arguments, dict):
+        return _only_fitting(context, arguments)
+    return None
+
+
+def _only_fitting(context: Context, arguments: dict[str, object]) -> str | None:
+    """The one tool that these arguments can be for."""
+    schemas = [(tool.name, context.schema(tool)) for tool in context.tools]
+    found = [
+        name
+        for name, schema in schemas
+        if arguments.keys() <= schema.properties.keys() and schema.required <= arguments.keys()
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _k2_body(name: str, arguments: str) -> str:
+    return f"{_CALL}functions.{name}:0{_ARGUMENTS}{arguments}{_CALL_END[0]}"
+
+
+KIMI_K2 = Dialect(
+    id="kimi_k2",
+    family="kimi",
+    level="A",
+    openers=lambda _context: (*_SECTION, _CALL),
+    parse=_parse,
+    results=("## Return of functions.",),
+    models=("kimi-k2*", "moonshot*"),
+    renderer=JsonRenderer(
+        id="kimi_k2",
+        body=_k2_body,
+        opening=_SECTION[0],
+        closing=_SECTION_END[0],
+        answer=lambda name, call_id, content: f"## Return of {call_id or name}\n{content}",
+        tokens=("<|tool_call", "<|im_"),
+    ),
+    example=(
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>"
+        '{"filePath": "src/app.py"}<|tool_call_end|><|tool_calls_section_end|>'
+    ),
+)

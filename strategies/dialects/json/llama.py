@@ -1,0 +1,74 @@
+"""Llama 3.1, 3.2, 3.3 and 4: JSON objects, a built-in's call, or code behind `<|python_tag|>`.
+
+    calls = "<|python_tag|>" ws object { ws [ ";" | "," ] ws object }
+          | "<|python_tag|>" NAME ".call(" keywords ")"
+          | "<|python_tag|>" CODE
+
+What follows decides. Objects end by their braces; only the final brace may be missing. Code is a call where the request
+declares a tool that runs it, and ends with the message. Bare objects without the tag are read as any other bare JSON.
+"""
+
+import re
+from collections.abc import Generator
+
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import STOPS, Payload, code_draft, named_drafts, read_objects
+from strategies.text.cursor import Cursor, Reject
+from strategies.text.python_text import PythonFault, parse_calls
+from strategies.writing.token_renderer import JsonRenderer, named_object
+
+__all__ = ["LLAMA_JSON"]
+
+_TAG = "<|python_tag|>"
+_END = re.compile("|".join(map(re.escape, (_TAG, *STOPS))))
+_LONGEST = max(map(len, (_TAG, *STOPS)))
+_BUILT_IN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\.call\(")
+
+
+def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    if (yield from cur.peek(1)) in ("{", "["):
+        yield from read_objects(cur, context, opening, (), stops=(_TAG, *STOPS))
+        return
+    pieces: list[str] = []
+    ended = yield from cur.until_match(_END, _LONGEST - 1, pieces.append)
+    if not ended and cur.cut:
+        raise Reject("cut", attempted=True)
+    code = "".join(pieces).strip()
+    if not _BUILT_IN.match(code):
+        yield code_draft(context, code)
+        return
+    for name, arguments in _built_in(code):
+        yield from named_drafts(context, name, Payload(value=arguments))
+
+
+def _built_in(code: str) -> list[tuple[str, dict[str, object]]]:
+    """`brave_search.call(query="...")`: the name is what the call is made on."""
+    try:
+        found = parse_calls(code)
+    except PythonFault as fault:
+        raise Reject(fault.reason, attempted=True) from None
+    if not all(name.endswith(".call") for name, _ in found):
+        raise Reject("not a built-in's call")
+    return [(name.removesuffix(".call"), arguments) for name, arguments in found]
+
+
+LLAMA_JSON = Dialect(
+    id="llama3_json",
+    family="llama",
+    level="A",
+    openers=lambda _context: (_TAG,),
+    parse=_parse,
+    results=("<|start_header_id|>ipython", "<|start_header_id|>tool"),
+    models=("llama-3*", "llama3*", "llama-4*", "meta-llama-3*"),
+    carriers=("", "json", "python", "tool_call", "tool_code", "tool", "tools", "function"),
+    renderer=JsonRenderer(
+        id="llama3_json",
+        body=lambda name, arguments: named_object(name, arguments, "parameters"),
+        opening=_TAG,
+        between="; ",
+        tokens=("<|python_tag|>", "<|eot_id|>", "<|eom_id|>", "<|start_header_id|>"),
+    ),
+    example='<|python_tag|>{"name": "read", "parameters": {"filePath": "src/app.py"}}',
+)

@@ -1,0 +1,314 @@
+"""Families whose markup is one pair of tokens around JSON or around Python calls.
+
+    Nemotron-Nano  "<TOOLCALL>" list "</TOOLCALL>"
+    Apertus        "<|tools_prefix|>" "[" { NAME: arguments } "]" "<|tools_suffix|>"
+    LongCat        "<longcat_tool_call>" object "</longcat_tool_call>"
+    GigaChat 3     "function call<|role_sep|>" object | "<|function_call|>" object
+    Inkling        "<|message_model|>" [ NAME ] "<|content_invoke_tool_json|>" object "<|end_message|>"
+    LFM2           "<|tool_call_start|>" ( list | object | python list | python call ) "<|tool_call_end|>"
+    Olmo 3         "<function_calls>" python call { newline python call } "</function_calls>"
+    SmolLM3        "<code>" python call { newline python call } "</code>"
+
+JSON ends by its braces and Python by its brackets, so a closing token inside a string is data; what does not read that
+way is read up to the closing token. Closers may be missing at the end of the answer.
+"""
+
+import re
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+from strategies.dialects.lines.python import call_drafts
+from strategies.grammar.bare_data import checked
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import STOPS, marked_json, read_end, read_objects, with_mends
+from strategies.grammar.literal import inside_word
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.python_text import PythonFault, bracketed, read_calls
+from strategies.writing.token_renderer import JsonRenderer, json_text, named_object
+
+__all__ = ["APERTUS", "GIGACHAT", "INKLING", "LFM2", "LONGCAT", "NEMOTRON_NANO", "OLMO3", "SMOLLM3"]
+
+
+# Around JSON
+
+
+def _named_by_key(value: Any) -> Any:
+    """Each entry is a name with its arguments."""
+    entries = value if isinstance(value, list) else [value]
+    found: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, dict) and entry and all(isinstance(held, dict) for held in entry.values()):
+            found += ({"name": name, "arguments": arguments} for name, arguments in entry.items())
+        else:
+            found.append(entry)
+    return found
+
+
+def _parse_gigachat(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    if opening.marker == _MESSAGE:
+        yield from cur.ws()
+        if (yield from cur.lits(_CALL_ROLES)) is None:
+            raise Reject("no call")
+    yield from cur.ws()
+    yield from read_objects(cur, context, opening, (), stops=(_MESSAGE, *STOPS))
+
+
+def _parse_inkling(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    if opening.marker == _MODEL:
+        pieces: list[str] = []
+        yield from _header(cur, pieces)
+    yield from cur.ws()
+    yield from read_objects(cur, context, opening, (_END_MESSAGE,), stops=(_MODEL, _INVOKE, *STOPS))
+
+
+def _header(cur: Cursor, pieces: list[str]) -> Steps:
+    """The header's name is not looked at: the one in the object counts."""
+    while (yield from cur.peek(1)) not in ("<", "\n", "") and len(pieces) < 128:
+        pieces.append(cur.text[cur.pos])
+        cur.pos += 1
+    if not (yield from cur.lit(_INVOKE)):
+        raise Reject("no call")
+
+
+_MESSAGE = "<|message_sep|>"
+_CALL_ROLES = ("function call<|role_sep|>", "function call <|role_sep|>", "<|function_call|>")
+_MODEL, _INVOKE, _END_MESSAGE = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
+
+NEMOTRON_NANO = Dialect(
+    id="nemotron_nano",
+    family="nemotron_nano",
+    level="A",
+    openers=lambda _context: ("<TOOLCALL>",),
+    parse=marked_json(("</TOOLCALL>",)),
+    results=("<TOOL_RESPONSE>",),
+    models=("nvidia-nemotron-nano*", "nemotron-nano*"),
+    renderer=JsonRenderer(
+        id="nemotron_nano",
+        opening="<TOOLCALL>[",
+        closing="]</TOOLCALL>",
+        between=", ",
+        answer=lambda name, call_id, content: f"<TOOL_RESPONSE>[{json_text(content)}]</TOOL_RESPONSE>",
+        tokens=("<TOOL", "</TOOL"),
+    ),
+    example='<TOOLCALL>[{"name": "read", "arguments": {"filePath": "src/app.py"}}]</TOOLCALL>',
+)
+APERTUS = Dialect(
+    id="apertus",
+    family="apertus",
+    level="A",
+    openers=lambda _context: ("<|tools_prefix|>",),
+    parse=marked_json(("<|tools_suffix|>",), shape=_named_by_key),
+    models=("apertus*",),
+    renderer=JsonRenderer(
+        id="apertus",
+        body=lambda name, arguments: f"{{{json_text(name)}: {arguments}}}",
+        opening="<|tools_prefix|>[",
+        closing="]<|tools_suffix|>",
+        between=", ",
+        tokens=("<|tools_", "<|inner_"),
+    ),
+    example='<|tools_prefix|>[{"read": {"filePath": "src/app.py"}}]<|tools_suffix|>',
+)
+LONGCAT = Dialect(
+    id="longcat",
+    family="longcat",
+    level="A",
+    openers=lambda _context: ("<longcat_tool_call>",),
+    parse=marked_json(("</longcat_tool_call>",)),
+    models=("longcat*",),
+    renderer=JsonRenderer(
+        id="longcat",
+        body=lambda name, arguments: f"<longcat_tool_call>\n{named_object(name, arguments)}\n</longcat_tool_call>",
+        between="\n",
+        tokens=("<longcat_",),
+    ),
+    example='<longcat_tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</longcat_tool_call>',
+)
+GIGACHAT = Dialect(
+    id="gigachat",
+    family="gigachat",
+    level="A",
+    openers=lambda _context: (_MESSAGE, *_CALL_ROLES),
+    may_open=lambda _context, opening: not inside_word(opening),
+    parse=_parse_gigachat,
+    results=("function result<|role_sep|>",),
+    models=("gigachat*",),
+    renderer=JsonRenderer(
+        id="gigachat",
+        body=lambda name, arguments: f"<|function_call|>{named_object(name, arguments)}",
+        tokens=("<|function_call|>", "<|role_sep|>", _MESSAGE),
+    ),
+    example='<|function_call|>{"name": "read", "arguments": {"filePath": "src/app.py"}}',
+)
+INKLING = Dialect(
+    id="inkling",
+    family="inkling",
+    level="A",
+    openers=lambda _context: (_INVOKE, _MODEL),
+    parse=_parse_inkling,
+    models=("inkling*",),
+    renderer=JsonRenderer(
+        id="inkling",
+        body=lambda name, arguments: f"{_MODEL}{name}{_INVOKE}{named_object(name, arguments, 'args')}{_END_MESSAGE}",
+        tokens=("<|message_", "<|content_", _END_MESSAGE),
+    ),
+    example='<|content_invoke_tool_json|>{"name": "read", "args": {"filePath": "src/app.py"}}<|end_message|>',
+)
+
+
+# Around Python calls
+
+_AS_TEXT = "as text"
+
+
+def _parse_lfm2(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    if (yield from _is_json(cur)):
+        yield from read_objects(cur, context, opening, _LFM2_END)
+    else:
+        if (yield from cur.peek(1)) != "[":
+            yield from _glance(cur, context)
+        yield from _python(cur, context, opening, _LFM2_END, "special")
+
+
+def _is_json(cur: Cursor) -> Steps:
+    """An object, or a list of them."""
+    cur.anchor = start = cur.offset
+    if (yield from cur.lit("[")):
+        yield from cur.ws()
+    found = (yield from cur.peek(1)) == "{"
+    cur.back(start)
+    cur.anchor = None
+    return found
+
+
+def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str, ...], form: str) -> Steps:
+    """Python calls up to the closer: by their brackets, or else whatever stands before it."""
+    pieces: list[str] = []
+    if opening.hint == _AS_TEXT:
+        if not (yield from cur.until(closers[0], pieces.append)):
+            raise Reject("calls are not closed", attempted=True)
+    else:
+        yield from _by_brackets(cur, closers, pieces)
+    try:
+        calls = read_calls("".join(pieces))
+    except PythonFault as fault:
+        again = opening.hint is None and not cur.cut
+        raise Reject(fault.reason, again=again, hint=_AS_TEXT, attempted=True) from None
+    drafts = call_drafts(calls, context, form=form)
+    yield from with_mends(drafts, (yield from read_end(cur, closers)))
+
+
+def _by_brackets(cur: Cursor, closers: tuple[str, ...], pieces: list[str]) -> Steps:
+    """Expressions, one after the other, until a closer follows or the answer ends."""
+    while True:
+        try:
+            whole = yield from bracketed(cur, pieces.append)
+        except Reject as refusal:
+            raise Reject(refusal.reason, again=not cur.cut, hint=_AS_TEXT, attempted=True) from None
+        if not whole:
+            raise Reject("brackets are not closed", again=not cur.cut, hint=_AS_TEXT, attempted=True)
+        cur.anchor = start = cur.offset
+        blanks: int = yield from cur.ws()
+        separated = (yield from cur.peek(1)) in (",", ";")
+        ends = not separated and ((yield from cur.at_end()) or (yield from cur.peek(1)) in ("<", "]", "}", ")"))
+        cur.back(start)
+        cur.anchor = None
+        if ends or not (blanks or separated):
+            return
+
+
+def _parse_lines(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments, *, closer: str, form: str, ends_line: bool = False
+) -> Generator[Draft | None, None, None]:
+    """Calls on lines between tags: all of declared tools, or none of it is a call.
+
+    `ends_line`: the tags mean something else in running text, so no words go on behind them.
+    """
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    yield from _glance(cur, context)
+    found: list[Draft] = []
+    steps = _python(cur, context, opening, (closer,), form)
+    for draft in steps:
+        if draft is None:
+            yield None
+        else:
+            found.append(draft)
+    if ends_line and not (yield from _line_ends(cur)):
+        raise Reject("words behind it")
+    yield from checked(found, context)
+
+
+def _line_ends(cur: Cursor) -> Steps:
+    """Whether nothing but a token follows on this line; it is not consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_BLANKS, 64)
+    beside: str = yield from cur.peek(2)
+    cur.back(start)
+    cur.anchor = None
+    return beside[:1] in ("", "\n", "\r") or beside == "<|"
+
+
+_BLANKS = re.compile(r"[ \t]*")
+
+
+def _glance(cur: Cursor, context: Context) -> Steps:
+    """Between tags that mean something else as well, the call of a declared tool comes first."""
+    cur.anchor = start = cur.offset
+    yield from cur.lit("[")
+    yield from cur.ws()
+    name: str = yield from cur.match(_CALLEE, 128)
+    if not name or not (yield from cur.starts("(")) or not context.resolve(name):
+        raise Reject("no call inside")
+    cur.back(start)
+    cur.anchor = None
+
+
+_CALLEE = re.compile(r"[\w.:/-]*")
+_LFM2_END = ("<|tool_call_end|>",)
+
+
+LFM2 = Dialect(
+    id="lfm2",
+    family="lfm2",
+    level="A",
+    openers=lambda _context: ("<|tool_call_start|>",),
+    parse=_parse_lfm2,
+    results=("<|tool_response_start|>",),
+    models=("lfm2*",),
+    renderer=JsonRenderer(
+        id="lfm2",
+        opening="<|tool_call_start|>[",
+        closing="]<|tool_call_end|>",
+        between=", ",
+        tokens=("<|tool_call_", "<|tool_response_"),
+    ),
+    example='<|tool_call_start|>[read(filePath="src/app.py")]<|tool_call_end|>',
+)
+OLMO3 = Dialect(
+    id="olmo3",
+    family="olmo3",
+    level="B",
+    openers=lambda _context: ("<function_calls>",),
+    parse=partial(_parse_lines, closer="</function_calls>", form="hermes"),
+    models=("olmo-3*", "olmo3*"),
+    example='<function_calls>\nread(filePath="src/app.py")\n</function_calls>',
+)
+SMOLLM3 = Dialect(
+    id="smollm3",
+    family="smollm3",
+    level="C",
+    openers=lambda _context: ("<code>",),
+    parse=partial(_parse_lines, closer="</code>", form="pythonic", ends_line=True),
+    models=("smollm3*",),
+    example='<code>\nread(filePath="src/app.py")\n</code>',
+)

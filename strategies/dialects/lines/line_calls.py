@@ -1,0 +1,208 @@
+"""Calls that are lines of their own: Functionary 3.2, Continue and gptme.
+
+    Functionary  [ ">>>" ] NAME newline object | ">>>python" newline CODE
+    Continue     "TOOL_NAME:" NAME newline { "BEGIN_ARG:" KEY newline RAW newline "END_ARG" newline }
+    gptme        "@" NAME "(" ID "):" ws object
+
+All of them need a declared tool. Functionary's first `>>>` belongs to the prompt, so a message may begin with a name;
+its object must then be all of the message. Continue's values are text as it is, up to an `END_ARG` behind which another
+argument, another call or the end follows. Objects end by their braces.
+"""
+
+import re
+from collections.abc import Generator
+from typing import Any
+
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
+from strategies.schema.tool_schema import ToolSchema
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.writing.token_renderer import JsonRenderer
+
+__all__ = ["CONTINUE", "FUNCTIONARY", "GPTME"]
+
+_MARK = ">>>"
+_BLANK = re.compile(r"[ \t]*")
+_REST = re.compile(r"[^\n]*")
+_CODE_END = re.compile("|".join(map(re.escape, (f"\n{_MARK}", *STOPS))))
+_LONGEST = max(map(len, STOPS))
+
+
+def _functionary_openers(context: Context) -> tuple[str, ...]:
+    names = context.tools.names
+    ends = [f"{name}{end}" for name in names for end in ("\n", "\r\n")]
+    return (*(f"{_MARK}{name}" for name in names), f"{_MARK}python", *ends)
+
+
+def _parse_functionary(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    marked = opening.marker.startswith(_MARK)
+    name = opening.marker.removeprefix(_MARK).strip()
+    if marked:
+        yield from cur.match(_BLANK, 16)
+        if not (yield from cur.lits(("\n", "\r\n"))):
+            raise Reject("another name")
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "{":
+        if not marked or name != "python":
+            raise Reject("no arguments")
+        yield (yield from _code(cur, context))
+        return
+    payload = yield from read_json(cur, context, opening, (f"\n{_MARK}", *STOPS), tool=context.find(name))
+    drafts = named_drafts(context, name, payload, form="function")
+    if marked:
+        yield from refuse_torn(cur, opening)
+    else:
+        yield from _require_end(cur)
+    yield from drafts
+
+
+def _require_end(cur: Cursor) -> Steps:
+    """The message ends here, or another call follows."""
+    yield from cur.ws()
+    if (yield from cur.at_end()) or (yield from cur.starts(_MARK)):
+        return
+    for stop in STOPS:
+        if (yield from cur.starts(stop)):
+            return
+    raise Reject("text after the object", attempted=True)
+
+
+def _code(cur: Cursor, context: Context) -> Steps:
+    """Code up to the next call or the end of the message."""
+    pieces: list[str] = []
+    ended = yield from cur.until_match(_CODE_END, _LONGEST - 1, pieces.append)
+    if not ended and cur.cut:
+        raise Reject("cut", attempted=True)
+    return code_draft(context, "".join(pieces).rstrip())
+
+
+def _parse_continue(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    found = context.resolve((yield from cur.match(_REST, 256)).strip())
+    if found is None:
+        raise Reject("unknown_tool")
+    tool, mends = found
+    values, more, fault = yield from _arguments(cur, context.schema(tool))
+    yield Draft(name=tool.name, tool=tool, arguments=values, form="tag", mends=(*mends, *more), fault=fault)
+
+
+def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
+    """All the arguments, with what was mended and what cannot be right in them."""
+    values: dict[str, Any] = {}
+    mends: list[str] = []
+    fault: str | None = None
+    while (yield from _argument_begins(cur)):
+        key: str = (yield from cur.match(_REST, 256)).strip()
+        if not key or key in values:
+            raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
+        text = yield from _argument(cur)
+        read = schema.from_text(key, text)
+        values[key] = read.value
+        if any(other in schema.properties and other not in values for other in _BEGINS.findall(text)):
+            raise Reject("value not closed", attempted=True)
+        mends += read.mends
+        fault = fault or read.fault
+    if not (yield from _call_ends(cur)):
+        raise Reject("call not closed", attempted=True)
+    return values, mends, fault
+
+
+def _argument_begins(cur: Cursor) -> Steps:
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = yield from cur.lit("BEGIN_ARG:")
+    if not found:
+        cur.back(start)
+    cur.anchor = None
+    return found
+
+
+def _call_ends(cur: Cursor) -> Steps:
+    """Whether a fence's line, another call or the end follows; nothing of it is consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    ends = (yield from cur.starts("```")) or (yield from cur.starts("TOOL_NAME:"))
+    ends = ends or (not cur.cut and (yield from cur.at_end()))
+    cur.back(start)
+    cur.anchor = None
+    return ends
+
+
+def _argument(cur: Cursor) -> Steps:
+    """One value, from the end of its key's line to the `END_ARG` that ends it."""
+    pieces: list[str] = []
+    while True:
+        if not (yield from cur.until(_END_ARG, pieces.append)):
+            raise Reject("value not closed", attempted=True)
+        cur.anchor = start = cur.offset
+        cur.pos += len(_END_ARG)
+        ends = yield from _argument_begins(cur)
+        cur.anchor = start
+        ends = ends or (yield from _call_ends(cur))
+        cur.back(start)
+        cur.anchor = None
+        cur.pos += len(_END_ARG)
+        if ends:
+            return "".join(pieces).removesuffix("\r").removeprefix("\r").removeprefix("\n")
+        pieces.append(_END_ARG)
+
+
+_END_ARG = "\nEND_ARG"
+_BEGINS = re.compile(r"^BEGIN_ARG:[ \t]*+(\S++)", re.MULTILINE)
+
+
+def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.match(_ID, 64)
+    if not (yield from cur.lit("):")):
+        raise Reject("no call")
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "{":
+        raise Reject("no arguments")
+    name = opening.marker[1:-1]
+    payload = yield from read_json(cur, context, opening, STOPS, tool=context.find(name))
+    yield from refuse_torn(cur, opening)
+    yield from named_drafts(context, name, payload, form="function")
+
+
+_ID = re.compile(r"[^()\s]*")
+
+FUNCTIONARY = Dialect(
+    id="functionary",
+    family="functionary",
+    level="C",
+    line_openers=_functionary_openers,
+    parse=_parse_functionary,
+    may_open=lambda _context, opening: opening.marker.startswith(_MARK) or opening.starts_message,
+    models=("functionary*",),
+    carriers=(),
+    renderer=JsonRenderer(
+        id="functionary", body=lambda name, arguments: f"{_MARK}{name}\n{arguments}", between="\n", tokens=(_MARK,)
+    ),
+    example='>>>read\n{"filePath": "src/app.py"}',
+)
+CONTINUE = Dialect(
+    id="continue",
+    family="continue",
+    level="C",
+    line_openers=lambda _context: ("TOOL_NAME:",),
+    parse=_parse_continue,
+    may_open=lambda _context, opening: opening.fence is not None or opening.starts_message,
+    carriers=("tool", ""),
+    example="```tool\nTOOL_NAME: read\nBEGIN_ARG: filePath\nsrc/app.py\nEND_ARG\n```",
+)
+GPTME = Dialect(
+    id="gptme",
+    family="gptme",
+    level="C",
+    line_openers=lambda context: tuple(f"@{name}(" for name in context.tools.names),
+    parse=_parse_gptme,
+    carriers=(),
+    renderer=JsonRenderer(id="gptme", body=lambda name, arguments: f"@{name}(call-0): {arguments}", between="\n"),
+    example='@read(call-1): {"filePath": "src/app.py"}',
+)

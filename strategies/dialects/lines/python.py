@@ -1,0 +1,357 @@
+"""Calls written as Python: a list as the message, calls on lines, and the `tool_code` of Gemini and Gemma.
+
+    pythonic  = "[" call { "," call } "]" | call { ( newline | ";" | "," ) call }
+    tagged    = "<|python_start|>" pythonic [ "<|python_end|>" ]
+    tool_code = a fence of that name, or "<tool_code>" ... "</tool_code>", holding nothing but calls
+
+Where an expression ends its brackets say, so a fence or a tag inside a string is data. Whatever is not a call with
+plain values makes the whole text code, and code is never run. Bounds: a bracket or a name that no declared call follows
+is refused at once; the parser is linear and of bounded depth.
+"""
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from strategies.grammar.bare_data import checked, ends_message, in_prose, is_on, may_stand
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.fences import closes_here
+from strategies.grammar.inline import leads_to_call
+from strategies.grammar.json_calls import drafts_of
+from strategies.grammar.json_payload import with_mends
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.python_text import PythonCall, PythonFault, bracketed, read_calls
+from strategies.writing.block_renderer import BlockRenderer, listed, python_call
+from strategies.writing.renderer import CannotExpress
+
+__all__ = ["PYTHONIC", "PYTHON_TAGGED", "TOOL_CODE", "call_drafts"]
+
+_START, _END = "<|python_start|>", "<|python_end|>"
+_TAG, _TAG_END = "<tool_code>", "</tool_code>"
+_CALLEE = re.compile(r"[\w.:/-]*")
+_HEAD = re.compile(r"[\w.:/= \t-]*")
+_LIST = re.compile(r"\[[\w.:/-]+\(")
+_CODE = re.compile(
+    r"\s*+(?:[\w.]++(?:\(.*\)\s*;?|\s*(?:\+|-)?=(?!=)\s*\S.*)|import\s+[\w., ]+|from\s+[\w.]+\s+import\s.*"
+    r"|@\w.*|(?:for .+ in |(?:while|if|elif|with|def|class|async) |try|else|except\b|finally).*:)\s*"
+)
+"""A line of Python: a call, an assignment, an import, a decorator, the head of a block."""
+_PREFIXES = ("functions.", "tools.")
+_OWN_PREFIX = "default_api."
+
+
+def call_drafts(
+    calls: Sequence[PythonCall], context: Context, *, form: str, aliases: bool = True, positions: bool = True
+) -> list[Draft]:
+    """What these calls mean; raises `Reject` where one of them means nothing."""
+    found: list[Draft] = []
+    for call in calls:
+        arguments = call.arguments
+        if call.positional:
+            arguments = {**arguments, **_placed(call, context, aliases=aliases, positions=positions)}
+        value = {"name": _own_name(call.name, context), "arguments": arguments}
+        found += drafts_of(value, context, form=form, steps=call.mends, aliases=aliases)
+    return found
+
+
+def _own_name(name: str, context: Context) -> str:
+    """The name without the prefix of `tool_code`, unless a tool is called so as a whole."""
+    return name if context.find(name) else name.removeprefix(_OWN_PREFIX)
+
+
+def _placed(call: PythonCall, context: Context, *, aliases: bool, positions: bool) -> dict[str, object]:
+    """The one positional argument is the one required parameter."""
+    resolved = context.resolve(_own_name(call.name, context), aliases=aliases) if positions else None
+    required = context.schema(resolved[0]).required if resolved else frozenset()
+    if len(call.positional) != 1 or len(required) != 1 or required & call.arguments.keys():
+        raise Reject("positional argument")
+    (key,) = required
+    return {key: call.positional[0]}
+
+
+def _read(text: str, *, constructors: bool = False) -> list[PythonCall]:
+    try:
+        return read_calls(text, constructors=constructors)
+    except PythonFault as fault:
+        raise Reject(fault.reason) from None
+
+
+# Without markers
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    form = "pythonic" if opening.fence is None else "fence"
+    pieces: list[str] = []
+    in_list = opening.marker[0] == "["
+    if in_list:
+        yield from _glance(cur, context)
+    if opening.marker[0] in "\"'":
+        yield from _quoted(cur, pieces)
+    else:
+        yield from _expressions(cur, pieces)
+    calls = _read("".join(pieces))
+    if not in_list and any(_is_member(call.name, context) for call in calls):
+        raise Reject("a method, not a tool")
+    found = call_drafts(calls, context, form=form, aliases=False, positions=in_list)
+    checked(found, context)
+    end = cur.offset
+    if opening.fence is None and not (yield from ends_message(cur)):
+        leads = _leads(found, opening) and _begins_sentence((yield from cur.peek(1)))
+        found = [evolve(draft, end=end) for draft in found] if leads else in_prose(found, end)
+    yield from found
+
+
+def _is_member(name: str, context: Context) -> bool:
+    """Whether, in a line of its own, this is more likely a method of some module than a tool of some server."""
+    prefix = next(filter(name.startswith, (*_PREFIXES, _OWN_PREFIX)), "")
+    return context.find(name) is None and _SEPARATED.search(name.removeprefix(prefix)) is not None
+
+
+_SEPARATED = re.compile(r"[.:/]")
+
+
+def _leads(drafts: Sequence[Draft], opening: Opening) -> bool:
+    """Whether a list of calls with arguments opens the message, so that a sentence behind it is another matter."""
+    return opening.marker[0] == "[" and opening.starts_message and all(draft.arguments for draft in drafts)
+
+
+def _begins_sentence(sign: str) -> bool:
+    """Whether this is a letter that does not go on with a sentence."""
+    return sign.isalpha() and not sign.islower()
+
+
+def _glance(cur: Cursor, context: Context) -> Steps:
+    """A list of calls begins with the call of a declared tool; anything else is refused at once."""
+    cur.anchor = start = cur.offset
+    cur.pos += 1
+    yield from cur.ws()
+    name: str = yield from cur.match(_CALLEE, 128)
+    if not name or not (yield from cur.starts("(")) or not context.resolve(name, aliases=False):
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+
+
+def _quoted(cur: Cursor, pieces: list[str]) -> Steps:
+    """A call in quotes ends at the quote behind its brackets."""
+    quote = cur.text[cur.pos]
+    pieces.append(quote)
+    cur.pos += 1
+    yield from _expressions(cur, pieces)
+    if not (yield from cur.lit(quote)):
+        raise Reject("quote is not closed")
+    pieces.append(quote)
+
+
+def _expressions(cur: Cursor, pieces: list[str]) -> Steps:
+    """A list or a call, and those that follow it, with what separates them."""
+    while True:
+        if not (yield from bracketed(cur, pieces.append)):
+            if cur.cut or not pieces[0].lstrip().startswith("["):
+                raise Reject("brackets are not closed", attempted=True)
+            return
+        cur.anchor = start = cur.offset
+        blanks = yield from cur.match(_SEPARATORS, 256)
+        goes_on = bool(blanks) and (yield from cur.match(_CALLEE, 128)) and (yield from cur.starts("("))
+        cur.back(start)
+        cur.anchor = None
+        if not goes_on:
+            return
+        pieces.append(blanks)
+        cur.pos += len(blanks)
+
+
+_SEPARATORS = re.compile(r"[ \t\r\n;,]*")
+
+
+def _openers(context: Context) -> tuple[str, ...]:
+    if not is_on(context, "pythonic"):
+        return ()
+    names = [f"{name}(" for name in context.tools.names]
+    names += [f"{prefix}{name}" for name in names for prefix in _PREFIXES]
+    return ("[", *names, *(f"{start}{name}" for name in names for start in ("print(", '"', "'")))
+
+
+def _inline_openers(context: Context) -> tuple[str, ...]:
+    """A list that begins with the call of a declared tool may stand behind a colon, too."""
+    return tuple(f"[{name}(" for name in context.tools.names) if is_on(context, "pythonic") else ()
+
+
+def _may_open(_context: Context, opening: Opening) -> bool:
+    if _stands(opening):
+        return True
+    is_led_in = opening.marker[0] == "[" and opening.line.rstrip().endswith((":", "："))
+    return is_led_in and not _LIST.search(opening.before) and leads_to_call(opening)
+
+
+def _stands(opening: Opening) -> bool:
+    return may_stand(opening) and not _goes_on_code(opening)
+
+
+def _goes_on_code(opening: Opening) -> bool:
+    """Whether the line right above is Python that was no call: then this one is a part of that code."""
+    lines = opening.before.rstrip(" \t").rsplit("\n", 2)
+    return opening.fence is None and len(lines) > 1 and not lines[-1] and _CODE.fullmatch(lines[-2]) is not None
+
+
+def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
+    text = python_call(name, arguments)
+    if name.startswith(_OWN_PREFIX):
+        raise CannotExpress("the name would be read as another", text)
+    return text
+
+
+PYTHONIC = Dialect(
+    id="pythonic",
+    family="python",
+    level="D",
+    openers=_inline_openers,
+    line_openers=_openers,
+    may_open=_may_open,
+    parse=_parse,
+    renderer=BlockRenderer(
+        id="pythonic",
+        form=_unprefixed,
+        wrap=lambda text: f"[{text}]",
+        shown="[NAME(key=value, ...)]",
+        join=listed,
+    ),
+    models=("llama-3.2*", "llama-4*", "toolace*", "gemma-3*", "olmo-3*", "lfm2*"),
+    carriers=("", "python", "py", "python3", "json", "tool_call", "tool", "tools", "function"),
+    example='[read(filePath="src/app.py")]',
+)
+
+
+# Behind the markers of Llama 4
+
+
+def _parse_tagged(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    pieces: list[str] = []
+    head: str = yield from cur.match(_HEAD, 256)
+    if (yield from cur.peek(1)) not in ("[", "("):
+        raise Reject("no call")
+    pieces.append(head)
+    yield from _expressions(cur, pieces)
+    drafts = call_drafts(_read("".join(pieces)), context, form="special")
+    end = cur.offset
+    cur.anchor = end
+    yield from cur.ws()
+    if not (yield from cur.lit(_END)):
+        cur.back(end)
+    cur.anchor = None
+    yield from drafts
+
+
+PYTHON_TAGGED = Dialect(
+    id="pythonic_tagged",
+    family="python",
+    level="A",
+    openers=lambda _context: (_START,),
+    parse=_parse_tagged,
+    models=("llama-4*",),
+    example='<|python_start|>[read(filePath="src/app.py")]<|python_end|>',
+)
+
+
+# tool_code
+
+
+def _parse_tool_code(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    bare = opening.fence is None and opening.marker != _TAG
+    if opening.marker == _TAG:
+        cur.pos += len(_TAG)
+    pieces: list[str] = []
+    mends = yield from _statements(cur, opening, pieces, bare=bare)
+    calls = _read("".join(pieces), constructors=True)
+    found = call_drafts(calls, context, form="pythonic" if bare else "tool_fence", aliases=False)
+    checked(found, context)
+    end = cur.offset
+    if bare and not (yield from ends_message(cur)):
+        found = in_prose(found, end)
+    yield from with_mends(found, mends)
+
+
+def _statements(cur: Cursor, opening: Opening, pieces: list[str], *, bare: bool) -> Steps:
+    """All statements up to the end of the fence, of the tag, or of the calls; returns the mends."""
+    while True:
+        if not bare:
+            pieces.append((yield from cur.match(_SEPARATORS, 256)))
+            yield from _comments(cur)
+            if opening.fence is not None and (yield from closes_here(cur, opening.fence)):
+                return ()
+            if opening.marker == _TAG and (yield from cur.lit(_TAG_END)):
+                return ()
+            if (yield from cur.at_end()):
+                if cur.cut:
+                    raise Reject("cut", attempted=True)
+                return ("call_closer_missing",) if opening.marker == _TAG else ()
+        head: str = yield from cur.match(_HEAD, 256)
+        if (yield from cur.peek(1)) not in ("(", "["):
+            raise Reject("not a call")
+        pieces.append(head)
+        if not (yield from bracketed(cur, pieces.append)):
+            raise Reject("brackets are not closed", attempted=True)
+        if bare and not (yield from _another(cur)):
+            return ()
+        if bare:
+            pieces.append("\n")
+
+
+def _another(cur: Cursor) -> Steps:
+    """Move to the next bare call, if one follows."""
+    cur.anchor = start = cur.offset
+    yield from cur.match(_SEPARATORS, 256)
+    for marker in _BARE:
+        if (yield from cur.starts(marker)):
+            cur.anchor = None
+            return True
+    cur.back(start)
+    cur.anchor = None
+    return False
+
+
+def _comments(cur: Cursor) -> Steps:
+    while (yield from cur.starts("#")):
+        yield from cur.until("\n", _ignored)
+        yield from cur.ws()
+
+
+def _ignored(_text: str) -> None:
+    pass
+
+
+_BARE = ("print(default_api.", "default_api.")
+
+
+TOOL_CODE = Dialect(
+    id="tool_code",
+    family="python",
+    level="D",
+    openers=lambda context: (_TAG,) if is_on(context, "tool_code") else (),
+    line_openers=lambda context: _BARE if is_on(context, "tool_code") else (),
+    bodies=lambda context: ("tool_code",) if is_on(context, "tool_code") else (),
+    may_open=lambda _context, opening: opening.marker in (_TAG, "") or _stands(opening),
+    parse=_parse_tool_code,
+    results=("```tool_output", "<tool_output>"),
+    models=("gemini*", "gemma*"),
+    renderer=BlockRenderer(
+        id="tool_code",
+        form=_unprefixed,
+        wrap=lambda text: f"```tool_code\nprint({_OWN_PREFIX}{text})\n```",
+        shown="```tool_code\nprint(default_api.NAME(key=value, ...))\n```",
+        answer=lambda _name, content: f"```tool_output\n{content}\n```",
+        marks=(re.compile("^(\u200b*```)", re.MULTILINE),),
+    ),
+    carriers=("tool_code", "", "python"),
+    example='```tool_code\nprint(default_api.read(filePath="src/app.py"))\n```',
+)

@@ -1,0 +1,251 @@
+"""ReAct: an action and its input on lines of their own.
+
+    call  = "Action:" NAME newline "Action Input:" input
+    input = JSON object | a code fence | text to the next keyword at a line start, or to the end
+
+Keywords may be bold, numbered or in another case; both may stand on one line. Also read: a Python call or a JSON object
+behind `Action:`, `Input:` alone, no input for a tool that needs none. A call counts where an observation, a thought, an
+answer, another action or the end follows; everything from an observation on is invented. The name must be declared.
+"""
+
+import re
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from attrs import evolve
+
+from gateway.core.tools import Tool
+from strategies.dialects.lines.python import call_drafts
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
+from strategies.grammar.fences import read_line, read_rest
+from strategies.grammar.json_calls import CONTAINER_KEYS, drafts_of
+from strategies.grammar.json_payload import read_json, read_surplus
+from strategies.grammar.lexicon import LEFTOVERS
+from strategies.grammar.literal import is_announced_example
+from strategies.schema.tool_schema import ToolSchema
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.python_text import PythonFault, bracketed, read_calls
+from strategies.text.tolerant_json import JsonFault, parse
+from strategies.writing.block_renderer import BlockRenderer
+from strategies.writing.renderer import CannotExpress
+from strategies.writing.token_renderer import json_text
+
+__all__ = ["REACT", "text_arguments"]
+
+_OPENERS = ("Action:", "action:", "ACTION:", "Action：", "**Action:**", "**Action**:", "Action ", "**Action ")
+_RESULTS = ("Observation:", "observation:", "OBSERVATION:", "**Observation:**", "**Observation**:", "Observation：")
+_HEADING = re.compile(r"[0-9]{0,3}[ ]?(?:\*\*)?[:：](?:\*\*)?\Z")
+_HEADING_RUN = re.compile(r"[0-9 *:：]*")
+_BLANKS = re.compile(r"[ \t]*")
+_NAME = re.compile(r"[\w.:/-]*")
+_DECORATION = re.compile(r"[`*\"']*")
+_NO_SPACE = re.compile(r"[*`,.; \t]*")
+_INPUTS = ("Action Input", "action input", "ACTION INPUT", "Action input", "Input", "Arguments")
+_STOP = re.compile(
+    r"\n {0,3}(?:(?:\*\*)?(?:observation|thought|action(?: input)?|final answer)(?: [0-9]{1,3})?(?:\*\*)?[:：]|```)",
+    re.IGNORECASE,
+)
+_STOP_SIZE = 40
+_STOPS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:", "\n```")
+_NEXT = re.compile(
+    r"(?:\*\*)?(?:observation|thought|action|final answer)(?: ?[0-9]{1,3})?(?:\*\*)?[:：]", re.IGNORECASE
+)
+_LONGEST_NEXT = 24
+_SOLE = ("command", "query", "path")
+_NOTHING = frozenset({"", "none", "null", "n/a", "{}", "nothing"})
+_PAIRS = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\"'\[{\d-]")
+_CYCLE = re.compile(r"\s*(?:thought|question)\s*[0-9]{0,3}\s*[:：][^\n]*\Z", re.IGNORECASE)
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    if is_announced_example(_CYCLE.sub("", opening.before.rstrip())):
+        raise Reject("announced as an example")
+    cur.pos += len(opening.marker)
+    if opening.marker.endswith(" ") and not _HEADING.match((yield from cur.match(_HEADING_RUN, 12)).rstrip()):
+        raise Reject("no action")
+    yield from cur.match(_BLANKS, 64)
+    if (yield from cur.peek(1)) == "{":
+        drafts = yield from _object(cur, context, opening)
+    else:
+        yield from cur.match(_DECORATION, 4)
+        name: str = yield from cur.match(_NAME, 128)
+        found = context.resolve(name) if name else None
+        if found is None:
+            raise Reject("unknown_tool")
+        if (yield from cur.starts("(")):
+            drafts = yield from _python(cur, context, name)
+        else:
+            given, steps = yield from _input(cur, context, opening, found[0])
+            drafts = drafts_of({"name": name, "arguments": given}, context, form="react", steps=steps)
+    end = cur.offset
+    if not (yield from _may_end(cur, opening)):
+        raise Reject("text behind the action", attempted=True)
+    for draft in drafts:
+        yield draft if draft.end is not None else _ending(draft, end)
+
+
+def _ending(draft: Draft, end: int) -> Draft:
+    return evolve(draft, end=end)
+
+
+def _object(cur: Cursor, context: Context, opening: Opening) -> Steps:
+    """`Action: {"action": N, "action_input": A}`."""
+    payload = yield from read_json(cur, context, opening, _STOPS)
+    value = payload.value
+    if isinstance(value, dict) and isinstance(value.get("action_input"), str):
+        found = context.resolve(str(value.get("action")))
+        if found is not None:
+            given = text_arguments(value["action_input"], context.schema(found[0]))
+            value = {**value, "action_input": given}
+    if isinstance(value, dict) and not any(key in value for key in CONTAINER_KEYS):
+        raise Reject("no arguments", attempted=True)
+    return drafts_of(value, context, form="react", steps=payload.steps)
+
+
+def _python(cur: Cursor, context: Context, name: str) -> Steps:
+    """`Action: read(filePath="/a")`."""
+    pieces = [name]
+    if not (yield from bracketed(cur, pieces.append)):
+        raise Reject("brackets are not closed", attempted=True)
+    yield from cur.match(_DECORATION, 4)
+    try:
+        calls = read_calls("".join(pieces))
+    except PythonFault as fault:
+        raise Reject(fault.reason, attempted=True) from None
+    return call_drafts(calls, context, form="react")
+
+
+def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
+    """What follows the name: the arguments, and the mends they needed."""
+    yield from cur.match(_NO_SPACE, 16)
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if not (yield from _input_heading(cur)):
+        cur.back(start)
+        cur.anchor = None
+        if context.schema(tool).required or (cur.cut and (yield from cur.at_end())):
+            raise Reject("no input", attempted=True)
+        return {}, ()
+    cur.anchor = None
+    yield from cur.match(_BLANKS, 256)
+    if (yield from cur.starts("\n")):
+        cur.pos += 1
+        yield from cur.match(_BLANKS, 256)
+        if _NEXT.match((yield from cur.peek(_LONGEST_NEXT))):
+            return text_arguments("", context.schema(tool)), ()
+    first = yield from cur.peek(1)
+    if first == "{":
+        payload = yield from read_json(cur, context, opening, _STOPS, tool=tool)
+        return payload.value, (*payload.steps, *(yield from read_surplus(cur)))
+    if first == "`" and (yield from cur.starts("```")):
+        return (yield from _fenced(cur, context.schema(tool)))
+    pieces: list[str] = []
+    stopped = yield from cur.until_match(_STOP, _STOP_SIZE, pieces.append)
+    if not stopped and cur.cut:
+        raise Reject("cut", attempted=True)
+    return text_arguments("".join(pieces), context.schema(tool)), ()
+
+
+def _input_heading(cur: Cursor) -> Steps:
+    yield from cur.match(_DECORATION, 4)
+    if not (yield from cur.lits(_INPUTS)):
+        return False
+    return _HEADING.match((yield from cur.match(_HEADING_RUN, 12)).strip(" *")) is not None
+
+
+def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
+    """A fence holds the JSON, or the text of the one parameter."""
+    run: str = yield from cur.match(_BACKTICKS, 64)
+    line: list[str] = []
+    pieces: list[str] = []
+    if not (yield from read_line(cur, line.append)):
+        raise Reject("fence is not closed", attempted=True)
+    fence = Fence(mark="`", size=len(run), info="")
+    closed = yield from read_rest(cur, fence, pieces.append)
+    if not closed:
+        raise Reject("fence is not closed", attempted=True)
+    yield from cur.match(_BACKTICKS, 256)
+    text = "".join(pieces)
+    if text.lstrip().startswith("{"):
+        try:
+            parsed = parse(text, closed=True)
+        except JsonFault:
+            raise Reject("JSON", attempted=True) from None
+        if text[parsed.end :].strip():
+            raise Reject("text after the object", attempted=True)
+        return parsed.value, parsed.steps
+    return {_sole(schema): text.removesuffix("\n")}, ()
+
+
+_BACKTICKS = re.compile(r"`*")
+
+
+def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:
+    """The arguments that a plain text stands for; raises `Reject` where there is no telling."""
+    text = text.strip()
+    if text.lower() in _NOTHING and not schema.required:
+        return {}
+    pairs = _PAIRS.match(text)
+    if pairs is not None and pairs.group(1) in schema.properties:
+        try:
+            return read_calls(f"f({text})")[0].arguments
+        except PythonFault as fault:
+            raise Reject(fault.reason, attempted=True) from None
+    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1]:
+        text = text[1:-1]
+    if not text:
+        raise Reject("no input", attempted=True)
+    return {_sole(schema): text}
+
+
+def _sole(schema: ToolSchema) -> str:
+    """The parameter that an input without names is for."""
+    if len(schema.required) == 1:
+        (key,) = schema.required
+    else:
+        key = next((name for name in _SOLE if name in schema.properties and not schema.required), "")
+    if not key or not schema.prop(key).is_string:
+        raise Reject("input without names", attempted=True)
+    return key
+
+
+def _may_end(cur: Cursor, opening: Opening) -> Steps:
+    """Whether what follows can follow a call; it is to be given back."""
+    cur.floor = cur.offset
+    while True:
+        yield from cur.ws()
+        if (yield from cur.at_end()) or opening.fence is not None:
+            return True
+        if not (yield from cur.lits((*LEFTOVERS, "```"))):
+            break
+    head: str = yield from cur.peek(_LONGEST_NEXT)
+    return _NEXT.match(head) is not None
+
+
+def _written(name: str, arguments: Mapping[str, Any]) -> str:
+    text = f"Action: {name}\nAction Input: {json_text(dict(arguments))}"
+    if not _NAME.fullmatch(name):
+        raise CannotExpress("the name cannot be written", text)
+    return text
+
+
+REACT = Dialect(
+    id="react",
+    family="react",
+    level="C",
+    line_openers=lambda _context: _OPENERS,
+    parse=_parse,
+    results=_RESULTS,
+    renderer=BlockRenderer(
+        id="react",
+        form=_written,
+        shown="Thought: what to do next\nAction: NAME\nAction Input: {...}",
+        answer=lambda _name, content: f"Observation: {content}",
+        marks=(re.compile("^(\u200b*(?:Observation|Action|Thought|Final Answer)\\b)", re.MULTILINE),),
+        markerless=False,
+    ),
+    carriers=("", "text", "plaintext", "react"),
+    example='Thought: I must see the file.\nAction: read\nAction Input: {"filePath": "src/app.py"}',
+)

@@ -1,0 +1,111 @@
+"""Every dialect: one module per family, one row per dialect. The order is the order in which they are tried."""
+
+from strategies.dialects.json.command_r import COMMAND_R, COMMAND_R_ACTION
+from strategies.dialects.json.fenced import JSON_BARE, JSON_FENCE, XLAM
+from strategies.dialects.json.granite import GRANITE, GRANITE_FC
+from strategies.dialects.json.hermes import HERMES, UNOPENED
+from strategies.dialects.json.internlm import INTERNLM
+from strategies.dialects.json.kimi_k2 import KIMI_K2
+from strategies.dialects.json.llama import LLAMA_JSON
+from strategies.dialects.json.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
+from strategies.dialects.json.phi import PHI
+from strategies.dialects.json.qwen_agent import QWEN_AGENT
+from strategies.dialects.json.token_pairs import (
+    APERTUS,
+    GIGACHAT,
+    INKLING,
+    LFM2,
+    LONGCAT,
+    NEMOTRON_NANO,
+    OLMO3,
+    SMOLLM3,
+)
+from strategies.dialects.lines.line_calls import CONTINUE, FUNCTIONARY, GPTME
+from strategies.dialects.lines.patch import APPLY_PATCH
+from strategies.dialects.lines.python import PYTHON_TAGGED, PYTHONIC, TOOL_CODE
+from strategies.dialects.lines.react import REACT
+from strategies.dialects.lines.shell import SHELL
+from strategies.dialects.tags.dsml import DSML
+from strategies.dialects.tags.glm import GLM, GLM_BARE
+from strategies.dialects.tags.hunyuan import HUNYUAN, HY3
+from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS
+from strategies.dialects.tags.llama_tag import LLAMA3_TAG
+from strategies.dialects.tags.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
+from strategies.dialects.tags.muse import MUSE
+from strategies.dialects.tags.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
+from strategies.dialects.tags.step3 import STEP3
+from strategies.dialects.tokens.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
+from strategies.dialects.tokens.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPPED
+from strategies.dialects.tokens.harmony import HARMONY, HARMONY_STRIPPED
+from strategies.dialects.tokens.kimi_k3 import KIMI_K3
+from strategies.dialects.tool_tags.tag import GENERIC, PREFIXED, WRAPPED
+from strategies.grammar.dialect import Dialect
+
+__all__ = ["BY_ID", "TABLE"]
+
+TABLE: tuple[Dialect, ...] = (
+    NEMOTRON_NANO,
+    HERMES,
+    UNOPENED,
+    QWEN3_CODER,
+    SEED_OSS,
+    BARE_FUNCTION,
+    LLAMA3_TAG,
+    GLM,
+    GLM_BARE,
+    HUNYUAN,
+    HY3,
+    MINIMAX_M1,
+    MINIMAX_M2,
+    MINIMAX_M3,
+    CLAUDE_INVOKE,
+    BARE_INVOKE,
+    DOTS,
+    DSML,
+    STEP3,
+    GENERIC,
+    WRAPPED,
+    PREFIXED,
+    DEEPSEEK,
+    DEEPSEEK_V31,
+    STRIPPED,
+    KIMI_K2,
+    MISTRAL,
+    MISTRAL_OLD,
+    MISTRAL_STRIPPED,
+    GRANITE,
+    GRANITE_FC,
+    PHI,
+    INTERNLM,
+    COMMAND_R,
+    COMMAND_R_ACTION,
+    PYTHON_TAGGED,
+    REACT,
+    QWEN_AGENT,
+    JSON_FENCE,
+    JSON_BARE,
+    XLAM,
+    PYTHONIC,
+    TOOL_CODE,
+    APPLY_PATCH,
+    SHELL,
+    FUNCTION_GEMMA,
+    GEMMA,
+    GEMMA_STRIPPED,
+    HARMONY,
+    HARMONY_STRIPPED,
+    LLAMA_JSON,
+    KIMI_K3,
+    APERTUS,
+    GIGACHAT,
+    INKLING,
+    LFM2,
+    LONGCAT,
+    OLMO3,
+    SMOLLM3,
+    CONTINUE,
+    FUNCTIONARY,
+    GPTME,
+    MUSE,
+)
+BY_ID = {dialect.id: dialect for dialect in TABLE}

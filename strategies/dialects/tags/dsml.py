@@ -1,0 +1,103 @@
+"""DeepSeek V3.2 and V4: invoke blocks whose every tag carries the DSML token.
+
+    block  = "<" T W ">" ws { invoke ws } "</" T W ">"                      W = function_calls | tool_calls
+    invoke = "<" T 'invoke name="' NAME '"' ( "/>" | ">" ws ( { param ws } | object ) "</" T "invoke>" )
+    param  = "<" T 'parameter name="' KEY '" string="' ( "true" | "false" ) '">' RAW "</" T "parameter>"
+    T      = the word DSML between fullwidth bars
+
+Values are verbatim; `string="true"` makes them text where the schema allows it, `"false"` JSON. Bars may be doubled, of
+another kind, missing on one side or surrounded by spaces, in tags only. Also read: no block, a block that never ends,
+what `parameter_calls` mends. Bounds: an opener that is no such tag is refused at once.
+"""
+
+import re
+from collections.abc import Generator
+
+from strategies.dialects.tags.form import QUOTED, Call, Form, Typed
+from strategies.dialects.tags.invoke import read_invoke
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.text.cursor import Cursor, Reject
+from strategies.writing.element_renderer import ParameterRenderer
+
+__all__ = ["DSML"]
+
+_T = r"\s?[|｜‖]{0,2}\s?DSML\s?[|｜‖]{0,2}\s?"
+_STRING = re.compile(r"""string\s*=\s*["']?(true|false)""")
+_BLOCK_OPEN = re.compile(rf"<{_T}(?:function_calls|tool_calls)\s*>\Z")
+
+
+def _typed(call: Call, tag: str, key: str, text: str) -> Typed | None:
+    """What the tag says: text, or JSON that fits; None where the schema has to say."""
+    said = _STRING.search(tag)
+    is_text = said is not None and said.group(1) == "true"
+    if said is None or (is_text and key in _CONTAINERS):
+        return None
+    told = call.schema.from_told(key, text, is_text=is_text)
+    return None if told is None else Typed(told.value, told.mends)
+
+
+_CONTAINERS = frozenset({"arguments", "input"})
+FORM = Form(
+    call=re.compile(rf"<{_T}invoke\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+    closer="</｜DSML｜invoke>",
+    call_close=re.compile(rf"</{_T}invoke\s*>\Z"),
+    param=re.compile(
+        rf"<{_T}parameter\s+name\s*=\s*{QUOTED.format('key')}"
+        r"""(?:\s+string\s*=\s*["']?(?:true|false)["']?)?\s*(?P<empty>/?)>\Z"""
+    ),
+    close=re.compile(rf"</{_T}parameter\s*>\Z"),
+    section_open=_BLOCK_OPEN,
+    section_close=re.compile(rf"</{_T}(?:function_calls|tool_calls)\s*>\Z"),
+    wrong_close=re.compile(r"</(?:invoke|function_calls|tool_calls)>\Z"),
+    edges="none",
+    cdata_closers=("</｜DSML｜parameter>",),
+    takes_section=True,
+    property_tags=False,
+    typed=_typed,
+)
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    tag = yield from cur.tag()
+    if tag is None:
+        raise Reject("no tag")
+    if _BLOCK_OPEN.match(tag):
+        cur.pos += len(tag)
+    yield from read_invoke(cur, context, opening, arguments, FORM, undeclared=True)
+
+
+DSML = Dialect(
+    id="dsml",
+    family="dsml",
+    level="A",
+    openers=lambda _context: tuple(
+        f"<{space}{bars}{gap}DSML"
+        for bars in ("｜", "|", "‖", "｜｜", "||", "‖‖", "")
+        for space, gap in (("", ""), (" ", ""), ("", " "))
+    ),
+    parse=_parse,
+    results=("<function_results>", "<｜DSML｜function_results>"),
+    models=("deepseek-v3.2*", "deepseek-v4*"),
+    renderer=ParameterRenderer(
+        id="dsml",
+        marker="<｜DSML",
+        parse=_parse,
+        opening="<｜DSML｜function_calls>\n",
+        closing="\n</｜DSML｜function_calls>",
+        call_open=lambda name: f'<｜DSML｜invoke name="{name}">\n',
+        call_close="</｜DSML｜invoke>",
+        param=lambda key, value, text: (
+            f'<｜DSML｜parameter name="{key}" string="{str(isinstance(value, str)).lower()}">'
+            f"{text}</｜DSML｜parameter>\n"
+        ),
+        answer=lambda _name, _call_id, content: f"<function_results>\n<result>{content}</result>\n</function_results>",
+        tokens=("<｜DSML｜", "</｜DSML｜", "<function_results>", "</function_results>", "</result>"),
+    ),
+    example=(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read">\n'
+        '<｜DSML｜parameter name="filePath" string="true">src/app.py</｜DSML｜parameter>\n'
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+    ),
+)

@@ -1,0 +1,527 @@
+"""Calls whose parameters are elements with a name and raw text: what the function, invoke and DSML forms share.
+
+    call  = CALL ws { param ws } CLOSE
+    param = PARAM RAW "</" ... ">"
+
+A `Form` says how the tags of one dialect are written; `Call` is one call while it is read, `read_call` reads it from
+behind its opener. Values end as `strategies.rawvalue` says. Also read here: parameters as tags named after the schema's
+properties, a name in place of an attribute, self-closing parameters, JSON as the body, wrong and missing closers.
+Bounds: a call whose opener is not followed by a parameter or a closer is refused at once.
+"""
+
+import re
+from collections.abc import Callable, Generator
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from gateway.core.tools import Tool
+from strategies.grammar.closers import CALL_END, PARAMETER_END, Kind
+from strategies.grammar.dialect import Arguments, Context, Draft
+from strategies.grammar.json_bodies import json_arguments
+from strategies.grammar.raw_value import (
+    MEND_OF_END,
+    Sink,
+    Way,
+    doubt,
+    last_tag,
+    read_cdata,
+    read_value,
+    refusal,
+    settle_end,
+    trimmed,
+    unwrap_cdata,
+)
+from strategies.schema.names import resolve_parameter
+from strategies.schema.tool_schema import ToolSchema, schema_of
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import dumps
+
+__all__ = [
+    "NAME",
+    "NEVER",
+    "QUOTED",
+    "Call",
+    "Form",
+    "Typed",
+    "begin_call",
+    "draft_of",
+    "group",
+    "read_call",
+    "read_call_end",
+    "read_parameter",
+    "read_parameters",
+    "show_value",
+]
+
+NAME = r"[A-Za-z_][\w.:/-]{0,127}"
+_BARE = r"""[^\s"'<>=/](?:[^\s"'<>=]{{0,126}}[^\s"'<>=/])?"""
+QUOTED = (
+    rf"""(?:"\s*(?P<{{0}}>[^"<>]{{{{1,128}}}}?)\s*"|'\s*(?P<{{0}}1>[^'<>]{{{{1,128}}}}?)\s*'|(?P<{{0}}2>{_BARE}))"""
+)
+"""A name in quotes or bare; the groups are the given name, and the same with 1 and 2."""
+NEVER = re.compile(r"(?!)")
+_PLAIN_TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})\s*(/?)>\Z")
+_PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
+_NAMED_AS_TEXT = "<parameter>"
+_KEY_RUN = re.compile(r"[\w.:-]*")
+_VALUE_OPEN, _VALUE_CLOSE = "<value>", "</value>"
+_NOISE = frozenset({"</think>"})
+
+
+@frozen(kw_only=True)
+class Form:
+    """How the tags of one dialect are written."""
+
+    call: re.Pattern[str]
+    """An opener of a call; its name in one of the groups `name`, `name1`, `name2`."""
+    closer: str
+    """The call's closer, as it should be."""
+    call_close: re.Pattern[str]
+    param: re.Pattern[str]
+    """An opener of a parameter: groups `key`, `key1`, `key2`, and `empty` where it closes itself."""
+    close: re.Pattern[str]
+    loose: re.Pattern[str] = NEVER
+    """What is seen in place of a parameter's closer."""
+    section_open: re.Pattern[str] = NEVER
+    section_close: re.Pattern[str] = NEVER
+    wrong_close: re.Pattern[str] = NEVER
+    """What is seen in place of a call's closer."""
+    edges: Literal["lines", "pair", "none", "all"] = "lines"
+    """The white space that is markup: a line break each side; only both together; none; all."""
+    stub: str = ""
+    cdata_closers: tuple[str, ...] = ("</parameter>", "</param>", "</arg>", "</argument>")
+    takes_section: bool = False
+    """The section's closer behind a call is read with it, as it can be written in many ways."""
+    property_tags: bool = True
+    """Parameters may be tags named after the schema's properties."""
+    typed: Callable[["Call", str, str, str], "Typed | None"] = lambda _call, _tag, _key, _text: None
+    """What the parameter's own tag says about the type of its value."""
+
+
+@frozen
+class Typed:
+    """A value whose type its tag has told."""
+
+    value: object
+    mends: tuple[str, ...] = ()
+
+
+@define
+class Call:
+    """One call while it is read; knows what tags mean inside its values."""
+
+    form: Form
+    name: str
+    tool: Tool | None
+    schema: ToolSchema
+    mends: list[str] = field(factory=list)
+    values: dict[str, object] = field(factory=dict)
+    texts: dict[str, list[str]] = field(factory=dict)
+    faults: dict[str, str | None] = field(factory=dict)
+    last_body: str | None = None
+    own_tags: bool = False
+    """Parameters of this call are written as tags of their own."""
+    in_lines: bool = True
+    """A line break stands behind its opener, so there is one behind each of its closers."""
+    last_tag: str = ""
+    """What its last value ends with, if that is a tag."""
+    is_closed: bool = False
+    """Its closer was read with those of its last value."""
+    written: str = ""
+    """The tag of the parameter under way, where it is one of its own."""
+    stub: str = ""
+    distinct: bool = True
+    ends: tuple[str, ...] = ("</tool_call>", "<tool_call>", "</function>", "</invoke>", "</function_calls>")
+    name_run: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, form: Form, context: Context, name: str) -> "Call":
+        """The call of the tool that this name means; `tool` is None where it means none."""
+        found = context.resolve(name)
+        if found is None:
+            return cls(form, name, None, schema_of(Tool(name=name)), stub=form.stub)
+        tool, mends = found
+        return cls(form, tool.name, tool, context.schema(tool), mends=list(mends), stub=form.stub)
+
+    def kind(self, tag: str, key: str) -> tuple[Kind, str]:
+        form = self.form
+        if tag.startswith("</"):
+            return (self._kind_of_closer(tag, key), key)
+        found = form.param.match(tag)
+        if found:
+            return "param", self.parameter(group(found, "key"))
+        if form.call.match(tag):
+            return "call_open", ""
+        if form.section_open.match(tag):
+            return "section_open", ""
+        plain = _PLAIN_TAG.match(tag) if self.own_tags else None
+        if plain and plain.group(2) in self.schema.properties:
+            return "param", plain.group(2)
+        return ("section_close" if form.section_close.match(tag) else "other"), ""
+
+    def _kind_of_closer(self, tag: str, key: str) -> Kind:
+        form = self.form
+        if self.written:
+            if tag == f"</{self.written}>":
+                return "close"
+        elif form.close.match(tag):
+            return "close"
+        if form.call_close.match(tag):
+            return "call_close"
+        if form.section_close.match(tag):
+            return "section_close"
+        if form.wrong_close.match(tag):
+            return "stray_close"
+        if tag in _NOISE:
+            return "noise"
+        if tag == form.stub or form.loose.match(tag):
+            return "loose"
+        if tag == f"</{key}>" or PARAMETER_END.match(tag):
+            return "foreign"
+        return "stray_close" if CALL_END.match(tag) else "other"
+
+    def parameter(self, name: str) -> str:
+        """The schema's name of a parameter written as `name`."""
+        return name if name in self.schema.properties else resolve_parameter(name, self.schema, self.texts)[0]
+
+    def may_follow(self, name: str) -> bool:
+        if not name:
+            return True
+        if name in self.schema.properties:
+            return name not in self.texts or "array" in self.schema.prop(name).types
+        return not self.schema.properties and name not in self.texts
+
+    def declares(self, name: str) -> bool:
+        return True
+
+    def counts(self, name: str) -> bool:
+        return self.own_tags and name in self.schema.properties
+
+    def is_prototype(self, key: str) -> bool:
+        """Whether a key that nobody declared would reach into every object of a client in JavaScript."""
+        return key in _PROTOTYPE_KEYS and key not in self.schema.properties
+
+    def store(self, key: str, text: str, typed: Typed | None = None) -> None:
+        """Keep a value; given again it joins a list, or the last that is not empty counts."""
+        if self.is_prototype(key):
+            self.mends.append("prototype_key")
+            return
+        texts = self.texts.setdefault(key, [])
+        prop = self.schema.prop(key)
+        if typed is not None and not texts:
+            texts.append(text)
+            self.values[key] = typed.value
+            self.mends += typed.mends
+            return
+        if texts and "array" not in prop.types:
+            self.mends.append("parameter_repeated" if text == texts[0] else "parameter_chosen")
+            if prop.body:
+                return
+            texts[:] = [text if text.strip() else texts[0]]
+        else:
+            texts.append(text)
+        found = self.schema.from_text(key, texts[0]) if len(texts) == 1 else self.schema.from_texts(key, texts)
+        if found.fault and '\\"' in text and len(texts) == 1:
+            unescaped = self.schema.from_text(key, f'"{text.strip()}"')
+            found = found if unescaped.fault else unescaped
+        self.mends += ("python_value" if mend == "python_literal" else mend for mend in found.mends)
+        self.faults[key] = found.fault
+        self.values[key] = found.value
+
+
+def group(match: re.Match[str], name: str) -> str:
+    """The name a tag carries, whichever way it was quoted."""
+    groups = match.groupdict()
+    found: str = groups.get(name) or groups.get(name + "1") or groups.get(name + "2") or ""
+    return found.strip()
+
+
+def begin_call(call: Call, arguments: Arguments) -> None:
+    """The commit point, for a call whose name needed no mend."""
+    if not call.mends:
+        arguments.begin(call.name)
+
+
+def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Generator[Draft | None, None, None]:
+    """The call behind its opener: its parameters or JSON body, its closer; yields its draft."""
+    way = Way.of(hint)
+    call.in_lines = (yield from cur.ws()) > 0
+    first = yield from cur.peek(1)
+    if first == "{":
+        yield from json_arguments(cur, call, call.form.closer, hint)
+        yield from read_call_end(cur, call, way)
+        yield draft_of(call)
+        return
+    if first != "<" or not (yield from _opens_well(cur, call)):
+        raise Reject("no parameter")
+    if not (yield from _holds_container(cur, call)):
+        begin_call(call, arguments)
+    yield from read_parameters(cur, call, way, arguments)
+    yield draft_of(call, (yield from read_call_end(cur, call, way)))
+
+
+def draft_of(call: Call, end: int | None = None) -> Draft:
+    """The call as it was read."""
+    values = call.values
+    if len(values) == 1 and call.tool is not None:
+        values = _unwrapped(call, values)
+    return Draft(
+        name=call.name,
+        tool=call.tool,
+        arguments=values,
+        form="function",
+        mends=tuple(dict.fromkeys(call.mends)),
+        fault=next(filter(None, call.faults.values()), None),
+        end=end,
+    )
+
+
+def _unwrapped(call: Call, values: dict[str, object]) -> dict[str, object]:
+    """The arguments inside a sole parameter that only holds them: `arguments`, `input`."""
+    ((key, value),) = values.items()
+    if key in call.schema.properties or key not in _CONTAINERS or not isinstance(value, str | dict):
+        return values
+    opened = call.schema.open_container(value)
+    if opened is None or not all(name in call.schema.properties for name in opened.arguments):
+        return values
+    adapted = call.schema.from_json(opened.arguments)
+    call.mends += ["wrapped", *opened.mends, *adapted.mends]
+    return adapted.arguments
+
+
+_CONTAINERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
+
+
+def _holds_container(cur: Cursor, call: Call) -> Steps:
+    """Whether the first parameter may only hold the arguments, so that it must be seen whole."""
+    found = call.form.param.match((yield from cur.tag()) or "")
+    return found is not None and group(found, "key") in _CONTAINERS - call.schema.properties.keys()
+
+
+def _opens_well(cur: Cursor, call: Call) -> Steps:
+    """Whether what follows the opener can be the inside of a call."""
+    tag = yield from cur.tag()
+    if tag is None:
+        return False
+    kind, _ = call.kind(tag, "")
+    if kind in ("param", "call_close", "section_close", "stray_close", "noise") or tag == _NAMED_AS_TEXT:
+        return True
+    plain = _PLAIN_TAG.match(tag)
+    call.own_tags = bool(
+        call.form.property_tags
+        and plain
+        and not plain.group(1)
+        and call.parameter(plain.group(2)) in call.schema.properties
+    )
+    call.distinct = not call.own_tags
+    return call.own_tags
+
+
+def read_parameters(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps:
+    """All parameters, up to whatever is not one."""
+    while (yield from _parameter(cur, call, way, arguments)):
+        pass
+
+
+def _parameter(cur: Cursor, call: Call, way: Way, arguments: Arguments) -> Steps:
+    """One parameter; False where none stands."""
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "<":
+        return False
+    tag = yield from cur.tag()
+    if tag is None:
+        return False
+    if tag in _NOISE:
+        cur.pos += len(tag)
+        return True
+    found = call.form.param.match(tag)
+    plain = None if found else _PLAIN_TAG.match(tag)
+    call.written = ""
+    if found:
+        written, empty = group(found, "key"), bool(found.groupdict().get("empty"))
+    elif tag == _NAMED_AS_TEXT and (yield from _named_as_text(cur, call, arguments)):
+        return True
+    elif plain and not plain.group(1) and call.own_tags and call.parameter(plain.group(2)) in call.schema.properties:
+        call.written = written = plain.group(2)
+        empty = bool(plain.group(3))
+    else:
+        return False
+    key, mends = resolve_parameter(written, call.schema, call.texts)
+    call.mends += mends
+    cur.pos += len(tag)
+    if empty:
+        if arguments.live and key in call.texts:
+            raise Reject("parameter given twice")
+        call.store(key, "")
+        show_value(call, key, arguments)
+    else:
+        yield from read_parameter(cur, call, key, tag, way, arguments, shown=not mends)
+    return True
+
+
+def read_parameter(
+    cur: Cursor, call: Call, key: str, tag: str, way: Way, arguments: Arguments, *, shown: bool
+) -> Steps:
+    """The value of one parameter, behind its opener `tag`; `shown` if it may flow under this name."""
+    prop = call.schema.prop(key)
+    edges = call.form.edges
+    proto = call.is_prototype(key)
+    typed = call.form.typed(call, tag, key, "") is not None
+    sink = Sink(
+        arguments,
+        key,
+        body=edges != "all",
+        flows=(prop.flows or typed) and shown and key not in call.texts and not proto,
+        trim=edges != "none",
+        paired=edges == "pair",
+        entities=False,
+    )
+    closers = (f"</{call.written}>",) if call.written else call.form.cdata_closers
+    cdata = yield from read_cdata(cur, sink, closers)
+    how = "closed" if cdata else (yield from read_value(cur, call, key, body=prop.body, way=way, sink=sink))
+    call.last_body = key if prop.body and not cdata else None
+    if how != "closed":
+        call.mends.append("document_closed_by_next" if how == "by_next" and prop.body else MEND_OF_END[how])
+    call.is_closed = how == "swapped"
+    call.last_tag = last_tag(sink.raw)
+    inner = unwrap_cdata(sink.raw) if cdata else None
+    text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
+    if how in _UNCLOSED:
+        text = yield from _unclosed(cur, call, text, sink.raw, how, body=prop.body)
+    repeated = key in call.texts
+    call.store(key, text, call.form.typed(call, tag, key, text))
+    if arguments.live and not proto:
+        if repeated:
+            raise Reject("parameter given twice")
+        sink.close(call.values[key])
+
+
+_UNCLOSED = frozenset({"by_next", "by_call", "by_end"})
+
+
+def _unclosed(cur: Cursor, call: Call, text: str, raw: str, how: str, *, body: bool) -> Steps:
+    """A value whose closer is missing: of the white space behind it, what stands around closers is no part of it.
+
+    A document keeps its own line break at the end; with several, or a wrap of line breaks, there is no telling.
+    """
+    edges = call.form.edges
+    if edges == "all" or (body and how == "by_next"):
+        return text
+    if not body:
+        return trimmed(text.rstrip(), body=True)
+    if (edges == "pair" and raw[:1] in ("\n", "\r")) or (edges == "lines" and _BREAKS.search(raw)):
+        yield from doubt(cur)
+    return raw.removesuffix("\n").removesuffix("\r") if edges != "lines" and call.in_lines else text
+
+
+_BREAKS = re.compile(r"\n\r?\n\Z")
+
+
+def _bare(text: str, *, raw: bool) -> str:
+    """The value without an element around all of it that only says that it is one."""
+    core = text.strip()
+    if raw or not core.startswith(_VALUE_OPEN) or not core.endswith(_VALUE_CLOSE):
+        return text
+    return core[len(_VALUE_OPEN) : -len(_VALUE_CLOSE)]
+
+
+def show_value(call: Call, key: str, arguments: Arguments) -> None:
+    """Pass on a value that came at once, where the call has begun."""
+    if arguments.live and key in call.values:
+        arguments.key(key)
+        arguments.piece(dumps(call.values[key]))
+
+
+def _named_as_text(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
+    """`<parameter>K</parameter> V`: the name as the element's text, the value behind it up to the next one."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(_NAMED_AS_TEXT)
+    yield from cur.ws()
+    written = yield from cur.match(_KEY_RUN, 64)
+    yield from cur.ws()
+    closed = yield from cur.lit("</parameter>")
+    key = call.parameter(written)
+    if not closed or key not in call.schema.properties or key in call.texts:
+        cur.back(start)
+        cur.anchor = None
+        return False
+    cur.anchor = None
+    pieces: list[str] = []
+    while True:
+        if not (yield from cur.until("<", pieces.append)):
+            raise Reject("value not closed", attempted=True)
+        tag = yield from cur.tag()
+        if tag == _NAMED_AS_TEXT or (tag and call.kind(tag, key)[0] in ("call_close", "section_close", "stray_close")):
+            break
+        size = len(tag) if tag else 1
+        pieces.append(cur.text[cur.pos : cur.pos + size])
+        cur.pos += size
+    text = "".join(pieces).strip()
+    if text.endswith("</parameter>"):
+        text = text[: -len("</parameter>")].strip()
+    call.mends.append("names_as_text")
+    call.store(key, text)
+    show_value(call, key, arguments)
+    return True
+
+
+def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
+    """The call's own closer, what stands in its place, or the end of the answer; returns where the call ends."""
+    form = call.form
+    yield from cur.ws()
+    if call.is_closed:
+        return (yield from _settled(cur, call, way, closed=True))
+    if (yield from cur.at_stub(call.ends)):
+        if cur.cut:
+            raise Reject("cut", attempted=True)
+        cur.pos = len(cur.text)
+        yield from _miss_closer(cur, call)
+        return None
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag is None:
+        raise (yield from refusal(cur, call, "text between parameters"))
+    closed = True
+    if form.call_close.match(tag):
+        cur.pos += len(tag)
+    elif form.section_close.match(tag):
+        cur.pos += len(tag)
+        yield from _miss_closer(cur, call)
+    elif form.wrong_close.match(tag) or CALL_END.match(tag):
+        cur.pos += len(tag)
+        call.mends.append("call_closer_wrong")
+    elif form.call.match(tag) or form.section_open.match(tag):
+        yield from _miss_closer(cur, call)
+        closed = False
+    else:
+        raise (yield from refusal(cur, call, "not closed"))
+    return (yield from _settled(cur, call, way, closed=closed))
+
+
+def _miss_closer(cur: Cursor, call: Call) -> Steps:
+    """The call's closer is missing; where its last value ends with one, there is no telling which."""
+    if call.form.call_close.match(call.last_tag):
+        yield from doubt(cur)
+    call.mends.append("call_closer_missing")
+
+
+def _settled(cur: Cursor, call: Call, way: Way, *, closed: bool) -> Steps:
+    """Where the call ends, behind its closer."""
+    if closed and call.form.takes_section:
+        yield from _section_close(cur, call.form)
+    end = cur.offset
+    if call.last_body is None:
+        return None
+    yield from settle_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts), closed=closed)
+    return end
+
+
+def _section_close(cur: Cursor, form: Form) -> Steps:
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag and form.section_close.match(tag):
+        cur.pos += len(tag)
+    else:
+        cur.back(start)
+    cur.anchor = None

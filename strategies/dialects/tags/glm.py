@@ -1,0 +1,268 @@
+"""GLM 4.5 and later, Laguna, Ling: keys and values as sibling tags behind a bare name.
+
+    call = "<tool_call>" NAME { ws pair } ws "</tool_call>"
+    pair = "<arg_key>" KEY "</arg_key>" ws "<arg_value>" RAW "</arg_value>"
+
+Values are verbatim. Every tag may carry a suffix behind a colon, and `<tool_sep>` may follow the name (Hy3). Also read:
+tags that were lost or doubled, a key without a value, a stray closer behind the name, JSON in place of the pairs, a
+missing closer. Bounds: a name that is not followed by one of these tags or by JSON is refused at once.
+"""
+
+import re
+from collections.abc import Generator
+
+from attrs import evolve
+
+from strategies.dialects.tags.form import NEVER, Call, Form, Typed, begin_call, draft_of, read_call_end, read_parameter
+from strategies.grammar.closers import CALL_END, PARAMETER_END
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_bodies import json_arguments
+from strategies.grammar.raw_value import Way, doubt
+from strategies.schema.names import resolve_parameter
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, loads_strict
+from strategies.writing.element_renderer import ParameterRenderer
+
+__all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
+
+_SUFFIX = r"(?::[^<>]{1,40})?>\Z"
+_NAME_RUN = re.compile(r"[\w.:/-]*")
+_KEY_RUN = re.compile(r"[^<>\r\n]*")
+_SEPARATOR = re.compile(rf"<tool_sep{_SUFFIX}")
+_KEY_OPEN = re.compile(rf"<arg_key{_SUFFIX}")
+_KEY_CLOSE = re.compile(rf"</arg_key{_SUFFIX}")
+_VALUE_OPEN = re.compile(rf"<arg_value{_SUFFIX}")
+_VALUE_CLOSE = re.compile(rf"</arg_value{_SUFFIX}")
+
+
+def _typed(call: Call, _tag: str, key: str, text: str) -> Typed | None:
+    """A value of a parameter whose type nobody knows: JSON if it is an object or a list."""
+    prop = call.schema.properties.get(key)
+    if prop is not None and prop.document.types(prop.schema):
+        return None
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = loads_strict(text.strip())
+    except JsonFault:
+        return None
+    return Typed(value) if isinstance(value, dict | list) else None
+
+
+FORM = Form(
+    call=re.compile(rf"<tool_call{_SUFFIX}"),
+    closer="</tool_call>",
+    call_close=re.compile(rf"</tool_call{_SUFFIX}"),
+    param=re.compile(rf"<(?:arg_key|tool_sep){_SUFFIX}"),
+    close=_VALUE_CLOSE,
+    section_open=re.compile(rf"<tool_calls{_SUFFIX}"),
+    section_close=re.compile(rf"</tool_calls{_SUFFIX}"),
+    wrong_close=NEVER,
+    edges="none",
+    cdata_closers=("</arg_value>",),
+    takes_section=True,
+    typed=_typed,
+)
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    tag = yield from cur.tag()
+    if tag is None or not FORM.call.match(tag):
+        raise Reject("no call")
+    cur.pos += len(tag)
+    yield from read_pairs(cur, context, opening, arguments, prompted=context.prompted == GLM.id)
+
+
+def read_pairs(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments, *, prompted: bool
+) -> Generator[Draft | None, None, None]:
+    """The call behind its opener: the name, the pairs, the closer."""
+    yield from cur.ws()
+    name = yield from cur.match(_NAME_RUN, 128)
+    if not name:
+        raise Reject("no name")
+    call, key = yield from _named(cur, context, name)
+    call.name_run = _NAME_RUN
+    if call.tool is None and not prompted:
+        raise Reject("unknown tool")
+    call.in_lines = (yield from cur.ws()) > 0
+    yield from _gap(cur)
+    if (yield from cur.peek(1)) == "{":
+        yield from json_arguments(cur, call, FORM.closer, opening.hint)
+    else:
+        yield from _pairs(cur, call, key, Way.of(opening.hint), arguments)
+    yield draft_of(call, (yield from read_call_end(cur, call, Way.of(opening.hint))))
+
+
+def _named(cur: Cursor, context: Context, name: str) -> Steps:
+    """The call, and the first key where its opener was lost: the name runs into it, or it stands on the next line."""
+    call = Call.of(FORM, context, name)
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    key = yield from cur.match(_KEY_RUN, 128)
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    is_lost = tag is not None and _KEY_CLOSE.match(tag)
+    if not is_lost:
+        cur.back(start)
+    cur.anchor = None
+    if not is_lost:
+        return call, ""
+    if key.strip():
+        call.mends.append("key_tag")
+        return call, key.strip()
+    found = [
+        (tool.name, name[len(tool.name) :])
+        for tool in context.tools
+        if name.startswith(tool.name) and name[len(tool.name) :] in context.schema(tool).properties
+    ]
+    if len(found) != 1:
+        raise Reject("no name")
+    call = Call.of(FORM, context, found[0][0])
+    call.mends.append("key_tag")
+    return call, found[0][1]
+
+
+def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) -> Steps:
+    """All pairs; `key` is the first one's, if it is already read."""
+    yield from _skip(cur, _SEPARATOR, spaces=False)
+    call.in_lines = (yield from cur.ws()) > 0 or call.in_lines
+    yield from _gap(cur)
+    if not key and (yield from _skip(cur, _VALUE_CLOSE)):
+        call.mends.append("stray_closer")
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if not key and (tag is None or not any(end.match(tag) for end in (_KEY_OPEN, FORM.call_close, FORM.call))):
+        raise Reject("no pair")
+    if key or (tag and _KEY_OPEN.match(tag)) or not call.schema.required:
+        begin_call(call, arguments)
+    while True:
+        opened = 0 if key else (yield from _skip(cur, _KEY_OPEN))
+        if not key and not opened:
+            return
+        if opened > 1:
+            call.mends.append("doubled_tag")
+        key = key or (yield from _key(cur))
+        yield from _end_key(cur, call, key)
+        yield from _pair(cur, call, key, way, arguments)
+        key = ""
+        yield from cur.ws()
+
+
+def _key(cur: Cursor) -> Steps:
+    key = (yield from cur.match(_KEY_RUN, 128)).strip()
+    if not key or (yield from cur.peek(1)) not in ("<", "\r", "\n"):
+        raise Reject("no key", attempted=True)
+    return key
+
+
+def _end_key(cur: Cursor, call: Call, key: str) -> Steps:
+    """The key's closer, which may be doubled, missing or of another kind where the value opens behind it."""
+    own = others = 0
+    while True:
+        yield from _gap(cur)
+        tag = ((yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None) or ""
+        if _KEY_CLOSE.match(tag):
+            own += 1
+        elif _is_closer(tag) or tag == f"</{key}>":
+            others += 1
+        else:
+            break
+        cur.pos += len(tag)
+    if not _VALUE_OPEN.match(tag) and (own != 1 or others):
+        yield from doubt(cur)
+    if others:
+        call.mends.append("closer_foreign")
+    elif own != 1:
+        call.mends.append("doubled_tag" if own else "key_tag")
+
+
+def _is_closer(tag: str) -> bool:
+    return any(end.match(tag) for end in (PARAMETER_END, CALL_END, _VALUE_CLOSE, FORM.call_close, FORM.section_close))
+
+
+def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments) -> Steps:
+    """The value that belongs to a key; a key directly before the next one has none."""
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag is not None and _KEY_OPEN.match(tag):
+        call.mends.append("key_without_value")
+        return
+    opened = yield from _skip(cur, _VALUE_OPEN, spaces=False)
+    if opened != 1:
+        call.mends.append("value_tag")
+    key, mends = resolve_parameter(written, call.schema, call.texts)
+    call.mends += mends
+    yield from read_parameter(cur, call, key, "", way, arguments, shown=not mends)
+    if opened != 1 and any("<arg_value" in text for text in call.texts.get(key, ())):
+        yield from doubt(cur)
+
+
+def _parse_bare(
+    cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """A declared name on a line of its own and its object, with nothing behind it."""
+    cur.pos += len(opening.marker)
+    call = Call.of(FORM, context, opening.marker.strip())
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "{":
+        raise Reject("no object")
+    yield from json_arguments(cur, call, "\n\n", opening.hint)
+    yield from cur.ws()
+    if not (yield from cur.at_end()) or cur.cut:
+        raise Reject("text after the object")
+    if any(key not in call.schema.properties for key in call.values):
+        raise Reject("no arguments of this tool")
+    yield evolve(draft_of(call), form="bare" if opening.starts_message else "in_prose")
+
+
+def _skip(cur: Cursor, pattern: re.Pattern[str], *, spaces: bool = True) -> Steps:
+    """Consume tags that the pattern matches, and white space behind each; returns how many."""
+    count = 0
+    while (yield from cur.peek(1)) == "<":
+        tag = yield from cur.tag()
+        if tag is None or not pattern.match(tag) or (count and not spaces):
+            break
+        cur.pos += len(tag)
+        count += 1
+        if spaces:
+            yield from _gap(cur)
+    return count
+
+
+def _gap(cur: Cursor) -> Steps:
+    """White space between tags; an escaped line break counts as one."""
+    yield from cur.ws()
+    while (yield from cur.lit("\\n")):
+        yield from cur.ws()
+
+
+GLM = Dialect(
+    id="glm",
+    family="tool_call",
+    level="B",
+    openers=lambda _context: ("<tool_call>", "<tool_call:"),
+    parse=_parse,
+    results=("<tool_response>", "<|observation|>"),
+    models=("glm-4*", "glm-5*", "*laguna*", "ling-*", "ring-*"),
+    renderer=ParameterRenderer(
+        id="glm",
+        marker="<tool_call>",
+        parse=_parse,
+        call_open=lambda name: f"<tool_call>{name}\n",
+        call_close="</tool_call>",
+        param=lambda key, _value, text: f"<arg_key>{key}</arg_key>\n<arg_value>{text}</arg_value>\n",
+        answer=lambda _name, _call_id, content: f"<tool_response>\n{content}\n</tool_response>",
+        tokens=("<tool_response>", "</tool_response>", "<|observation|>", "<|user|>", "<|assistant|>"),
+    ),
+    example="<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</tool_call>",
+)
+GLM_BARE = Dialect(
+    id="glm_bare",
+    family="tool_call",
+    level="D",
+    line_openers=lambda context: tuple(f"{name}\n" for name in context.tools.names),
+    parse=_parse_bare,
+    models=("glm-4-*", "glm-4"),
+    carriers=(),
+    example='read\n{"filePath": "src/app.py"}',
+)

@@ -1,0 +1,208 @@
+"""Claude's calls in text, and the families that learned them: `<invoke name="N">` with named parameters.
+
+    block  = [ "<" P "function_calls>" ws ] invoke { ws invoke } [ ws "</" P "function_calls>" ]
+    invoke = "<" P 'invoke name="' NAME '">' ws { param ws } "</" P "invoke>" | "<" P 'invoke name="' NAME '"/>'
+    param  = "<" P 'parameter name="' KEY '"' { attribute } ">" RAW "</" P "parameter>"
+    P      = "" | one namespace prefix with its colon
+
+Values are verbatim, but for one line break on each side where both are there. Also read: the first form with the name
+and every parameter as an element of its own, and what `parameter_calls` mends. Without the block the name must be a
+declared tool's, at the start of a line or behind a sentence. MiniMax M2 and dots write the same inside blocks of
+their own. Bounds: an opener without a name and a parameter or closer behind it is refused at once.
+"""
+
+import re
+from collections.abc import Generator
+
+from attrs import evolve
+
+from strategies.dialects.tags.form import (
+    QUOTED,
+    Call,
+    Form,
+    begin_call,
+    draft_of,
+    group,
+    read_call,
+    read_call_end,
+    read_parameters,
+)
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.inline import in_line
+from strategies.grammar.json_payload import marked_json
+from strategies.grammar.raw_value import Way
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.writing.element_renderer import ParameterRenderer
+
+__all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "invoke_open", "invoke_param", "read_invoke"]
+
+_PREFIX = "antml:"
+_P = r"(?:[A-Za-z][\w.-]{0,30}:)?"
+_ATTRIBUTES = r"""(?:\s+[\w:-]{1,40}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*"""
+_BLOCKS = "function_calls|tool_calls?|dots_function_call"
+INVOKE = Form(
+    call=re.compile(rf"<{_P}invoke\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+    closer="</invoke>",
+    call_close=re.compile(rf"</{_P}invoke>\Z"),
+    param=re.compile(rf"<{_P}parameter(?:\s+name)?\s*=\s*{QUOTED.format('key')}{_ATTRIBUTES}\s*(?P<empty>/?)>\Z"),
+    close=re.compile(rf"</{_P}parameter>\Z"),
+    loose=re.compile(rf"</\s*{_P}param[^<>]{{0,60}}>\Z"),
+    stub="</parameter",
+    section_open=re.compile(rf"<{_P}(?:{_BLOCKS})>\Z"),
+    section_close=re.compile(rf"</{_P}(?:{_BLOCKS})>\Z"),
+    wrong_close=re.compile(r"</(?:function|tool|tool_use)>\Z"),
+    edges="pair",
+    cdata_closers=("</parameter>", f"</{_PREFIX}parameter>", "</steptml:parameter>"),
+)
+_LEGACY = evolve(
+    INVOKE,
+    section_close=re.compile(r"</(?:parameters|function_calls)>\Z"),
+)
+_NAME_RUN = re.compile(r"[\w.:/-]*")
+
+
+def read_invoke(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments, form: Form, *, undeclared: bool
+) -> Generator[Draft | None, None, None]:
+    """One call from its opener on; `undeclared` lets pass names that nobody declared."""
+    yield from cur.ws()
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    if tag == "<invoke>":
+        cur.pos += len(tag)
+        yield from _legacy(cur, context, opening, arguments)
+        return
+    found = form.call.match(tag) if tag else None
+    if found is None:
+        raise Reject("no invoke")
+    cur.pos += len(found.group())
+    call = Call.of(form, context, group(found, "name"))
+    if call.tool is None and not undeclared:
+        raise Reject("unknown tool")
+    if found.group("empty"):
+        begin_call(call, arguments)
+        yield draft_of(call)
+        return
+    yield from read_call(cur, call, opening.hint, arguments)
+
+
+def _legacy(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """`<invoke><tool_name>N</tool_name><parameters><k>v</k></parameters></invoke>`."""
+    yield from cur.ws()
+    if not (yield from cur.lit("<tool_name>")):
+        raise Reject("no name")
+    yield from cur.ws()
+    name = yield from cur.match(_NAME_RUN, 128)
+    yield from cur.ws()
+    if not (yield from cur.lit("</tool_name>")):
+        raise Reject("no name")
+    call = Call.of(_LEGACY, context, name)
+    if call.tool is None:
+        raise Reject("unknown tool")
+    call.own_tags, call.distinct = True, False
+    yield from cur.ws()
+    if not (yield from cur.lit("<parameters>")) and not (yield from cur.starts("</invoke>")):
+        raise Reject("no parameters")
+    begin_call(call, arguments)
+    way = Way.of(opening.hint)
+    yield from read_parameters(cur, call, way, arguments)
+    yield from cur.lit("</parameters>")
+    yield draft_of(call, (yield from read_call_end(cur, call, way)))
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    undeclared = context.prompted == CLAUDE_INVOKE.id
+    yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=undeclared)
+
+
+def _parse_bare(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=False)
+
+
+_DOTS_JSON = marked_json(("</dots_function_call>",), form="invoke")
+
+
+def _parse_dots(cur: Cursor, context: Context, opening: Opening, arguments: Arguments) -> Steps:
+    cur.anchor = start = cur.offset
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    is_json = (yield from cur.peek(1)) in ("{", "[")
+    if is_json:
+        cur.back(start)
+    cur.anchor = None
+    if is_json:
+        yield from _DOTS_JSON(cur, context, opening, arguments)
+    else:
+        yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=context.prompted == DOTS.id)
+
+
+def invoke_open(name: str) -> str:
+    """The opener of a call on a line of its own."""
+    return f'<invoke name="{name}">\n'
+
+
+def invoke_param(key: str, _value: object, text: str) -> str:
+    """One parameter on a line of its own."""
+    wrap = "\n" if text[:1] in ("\n", "\r") and text[-1:] == "\n" else ""
+    return f'<parameter name="{key}">{wrap}{text}{wrap}</parameter>\n'
+
+
+def _result(name: str, _call_id: str, content: str) -> str:
+    inner = f"<result>\n<name>{name}</name>\n<output>{content}</output>\n</result>"
+    return f"<function_results>\n{inner}\n</function_results>"
+
+
+_RESULTS = ("<function_results>",)
+CLAUDE_INVOKE = Dialect(
+    id="claude_invoke",
+    family="invoke",
+    level="B",
+    openers=lambda _context: ("<function_calls>", f"<{_PREFIX}function_calls>"),
+    parse=_parse,
+    results=_RESULTS,
+    models=("claude-2*", "claude-instant*"),
+    renderer=ParameterRenderer(
+        id="claude_invoke",
+        marker="<function_calls>",
+        parse=_parse,
+        opening="<function_calls>\n",
+        closing="\n</function_calls>",
+        call_open=invoke_open,
+        call_close="</invoke>",
+        param=invoke_param,
+        answer=_result,
+        tokens=("<function_results>", "</function_results>", "</output>", "</result>"),
+    ),
+    example=(
+        '<function_calls>\n<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>\n'
+        "</function_calls>"
+    ),
+)
+BARE_INVOKE = Dialect(
+    id="bare_invoke",
+    family="invoke",
+    level="C",
+    openers=lambda _context: ("<invoke ", f"<{_PREFIX}invoke "),
+    parse=in_line(_parse_bare),
+    inline=True,
+    results=(*_RESULTS, "<response>"),
+    example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',
+)
+DOTS = Dialect(
+    id="dots",
+    family="invoke",
+    level="B",
+    openers=lambda _context: ("<dots_function_call>",),
+    parse=_parse_dots,
+    models=("dots*",),
+    example=(
+        '<dots_function_call><invoke name="read"><parameter name="filePath">a.py</parameter></invoke>'
+        "</dots_function_call>"
+    ),
+)

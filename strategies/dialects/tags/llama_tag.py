@@ -1,0 +1,69 @@
+"""Llama 3 with custom tools, Functionary 3.1: `<function=NAME>` with a JSON object inside.
+
+    call = "<function=" NAME ">" ws object ws [ "</function>" ]
+
+The braces say where the object ends. Also read: the name as an attribute, quotes and braces around the tag's inside, a
+lost `>`, `<function>` as the closer, a `>` behind the object. Bounds: those of the cursor; without `{` it is no call.
+"""
+
+import re
+from collections.abc import Generator
+
+from strategies.dialects.tags.form import Call, draft_of, group, read_call_end
+from strategies.dialects.tags.qwen3_coder import FUNCTION
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_bodies import json_arguments
+from strategies.grammar.raw_value import Way
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.writing.token_renderer import JsonRenderer
+
+__all__ = ["LLAMA3_TAG"]
+
+_NOISY = re.compile(r"""<\{\s*["']function=(?P<name>[\w.:/-]{1,128})["']\s*\}>\Z""")
+_NAME_RUN = re.compile(r"[\w.:/-]*")
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    call = yield from _head(cur, context)
+    yield from cur.ws()
+    if (yield from cur.peek(1)) != "{":
+        raise Reject("no JSON inside")
+    yield from json_arguments(cur, call, FUNCTION.closer, opening.hint)
+    yield from cur.ws()
+    if (yield from cur.lit(">")):
+        call.mends.append("stray_closer")
+    yield draft_of(call, (yield from read_call_end(cur, call, Way())))
+
+
+def _head(cur: Cursor, context: Context) -> Steps:
+    tag = yield from cur.tag()
+    found = (FUNCTION.call.match(tag) or _NOISY.match(tag)) if tag else None
+    if found:
+        cur.pos += len(tag)
+        name = group(found, "name")
+    elif (yield from cur.lit("<function=")):
+        name = yield from cur.match(_NAME_RUN, 128)
+    else:
+        raise Reject("no function")
+    call = Call.of(FUNCTION, context, name)
+    if call.tool is None:
+        raise Reject("unknown tool")
+    if not found or _NOISY.match(tag):
+        call.mends.append("function_tag")
+    return call
+
+
+LLAMA3_TAG = Dialect(
+    id="llama3_tag",
+    family="tool_call",
+    level="C",
+    openers=lambda _context: ("<function=", "<function ", '<{"function='),
+    parse=_parse,
+    models=("llama-3*", "llama3*", "*functionary*"),
+    renderer=JsonRenderer(
+        id="llama3_tag", body=lambda name, arguments: f"<function={name}>{arguments}</function>", between="\n"
+    ),
+    example='<function=read>{"filePath": "src/app.py"}</function>',
+)

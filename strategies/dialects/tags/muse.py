@@ -1,0 +1,74 @@
+"""Muse Glimmer: invoke tags with their own prefix in messages that are headed by their recipient.
+
+    message = "<|start|>assistant to=" NAME "<|message|>" block [ "<|eom|>" ]
+    block   = "<atem:function_calls>" { '<atem:invoke name="N">' { param } "</atem:invoke>" } "</atem:function_calls>"
+    param   = '<atem:parameter name="K">' RAW "</atem:parameter>"
+
+Only a message to a tool holds calls, and only at the begin of the answer or behind another message: markup in a
+message to the user or to the model itself is text. Values are text as it is. A tool's name may be doubled by its
+namespace. Bounds: those of `harmony` for the header and of `invoke` for the block.
+"""
+
+import re
+from collections.abc import Generator
+
+from attrs import evolve
+
+from strategies.dialects.tags.form import Call, group, read_call
+from strategies.dialects.tags.invoke import INVOKE
+from strategies.dialects.tokens.harmony import Header, read_header
+from strategies.grammar.closers import CLOSER_AT_END
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.text.cursor import Cursor, Reject
+
+__all__ = ["MUSE"]
+
+_FORM = evolve(
+    INVOKE,
+    closer="</atem:invoke>",
+    section_close=re.compile(r"</atem:function_calls>\Z"),
+    edges="none",
+    cdata_closers=("</atem:parameter>",),
+)
+_NOT_TOOLS = frozenset({"user", "self", "assistant", "all", "system"})
+_BLOCK, _BLOCK_END = "<atem:function_calls>", "</atem:function_calls>"
+_ENDS = ("<|eom|>", "<|end|>", "<|eot|>")
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    header: Header = yield from read_header(cur, opening.marker)
+    if not header.recipient or header.recipient in _NOT_TOOLS:
+        raise Reject("no call")
+    yield from cur.ws()
+    if not (yield from cur.lit(_BLOCK)):
+        raise Reject("no call")
+    yield from cur.ws()
+    tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    found = _FORM.call.match(tag) if tag else None
+    if found is None or found.group("empty"):
+        raise Reject("no invoke")
+    cur.pos += len(found.group())
+    yield from read_call(cur, Call.of(_FORM, context, group(found, "name")), opening.hint, arguments)
+
+
+def _may_open(_context: Context, opening: Opening) -> bool:
+    before = opening.before.rstrip()
+    return not before or before.endswith((*_ENDS, _BLOCK_END)) or CLOSER_AT_END.search(before) is not None
+
+
+MUSE = Dialect(
+    id="muse_glimmer",
+    family="muse",
+    level="A",
+    openers=lambda _context: ("<|start|>assistant",),
+    may_open=_may_open,
+    parse=_parse,
+    models=("muse*",),
+    example=(
+        '<|start|>assistant to=read<|message|><atem:function_calls>\n<atem:invoke name="read">\n'
+        '<atem:parameter name="filePath">src/app.py</atem:parameter>\n</atem:invoke>\n</atem:function_calls>'
+    ),
+)

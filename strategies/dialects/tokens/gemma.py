@@ -1,0 +1,469 @@
+"""FunctionGemma and Gemma 4: `call:NAME{key:value}` between tokens, with literals of their own.
+
+    call   = ( "<|tool_call>" | "<start_function_call>" ) "call:" NAME object ( "<tool_call|>" | "<end_function_call>" )
+    object = "{" [ KEY is value { "," KEY is value } ] "}"
+    is     = ":" | "="
+    value  = Q RAW Q | string | object | "[" [ value { "," value } ] "]" | number | "true" | "false" | "null" | WORD
+    string = JSON's, or Python's between single quotes
+    Q      = "<|"|>" (Gemma 4) | "<escape>" (FunctionGemma)
+
+What stands between two `Q` is text as it is; a bare word that is no literal is text too, and so is any literal where
+the parameter can only be a string. Quotes and marks around a value are no part of it, and where one of them is lost the
+call is refused. Text at the top level flows as it comes. Nesting is bounded, so the recursion is. Without the tokens
+(`call:NAME{...}` at a line start) a bare value ends where a known parameter or the end follows; what stands between
+quotes, of whichever kind, does not hold them.
+"""
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from gateway.core.tools import Tool
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import read_end
+from strategies.grammar.raw_value import Sink
+from strategies.schema.tool_schema import Prop, ToolSchema
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+from strategies.writing.renderer import CannotExpress, without_tokens
+from strategies.writing.token_renderer import family_section, json_text, reads_back
+
+__all__ = ["FUNCTION_GEMMA", "GEMMA", "GEMMA_STRIPPED"]
+
+_CLOSERS = ("<tool_call|>", "<end_function_call>")
+_QUOTES = ('<|"|>', "<escape>")
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
+_KEY = re.compile(r"[^:=,{}\[\]<\"'\n]*")
+_IS = (":", "=")
+_SINGLE = re.compile(r"[\\']")
+_MARKS = ("<escape>", '<|"', '"|>', '|"|')
+_WORD = re.compile(r"[^,{}\[\]<]*")
+_LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_TYPED = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"})
+_MAX_DEPTH = 64
+_MAX_WORD = 4096
+
+
+def _parse(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    if not (yield from cur.lit("call:")):
+        raise Reject("no call")
+    yield from cur.ws()
+    name: str = yield from cur.match(_NAME, 128)
+    yield from cur.ws()
+    if not name or not (yield from cur.lit("{")):
+        raise Reject("no arguments")
+    found = context.resolve(name)
+    tool, mends = found if found else (None, ())
+    name = tool.name if tool else name
+    arguments.begin(name)
+    schema = context.schema(tool) if tool else ToolSchema(Tool(name=name))
+    call = _Call(schema=schema, arguments=arguments, mends=[*mends])
+    yield from _top(cur, call)
+    yield from _refuse_mark(cur)
+    call.mends += yield from read_end(cur, _CLOSERS)
+    yield call.draft(name, tool)
+
+
+def _refuse_mark(cur: Cursor) -> Steps:
+    """Behind the object stands no mark, unless one in it was lost and took what followed into its value."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if (yield from cur.lits(_QUOTES)):
+        raise Reject("value not closed", attempted=True)
+    cur.back(start)
+    cur.anchor = None
+
+
+@define
+class _Call:
+    """The arguments read so far; each is given as soon as it is known."""
+
+    schema: ToolSchema
+    arguments: Arguments
+    mends: list[str]
+    values: dict[str, Any] = field(factory=dict)
+
+    def sink(self, key: str) -> Sink:
+        flows = self.schema.prop(key).flows and key in self.schema.from_json({key: ""}).arguments
+        return Sink(self.arguments, key, body=False, flows=flows, trim=False, entities=False)
+
+    def store(self, key: str, value: Any, sink: Sink) -> None:
+        """Keep a value in the type that the schema asks for, as far as that is certain."""
+        adapted = self.schema.from_json({key: value})
+        self.mends += adapted.mends
+        if key not in adapted.arguments:
+            return
+        value = adapted.arguments[key]
+        self.values[key] = value
+        sink.close(value)
+
+    def draft(self, name: str, tool: Tool | None, form: str = "special") -> Draft:
+        return Draft(name=name, tool=tool, arguments=self.values, form=form, mends=tuple(self.mends))
+
+
+def _top(cur: Cursor, call: _Call) -> Steps:
+    """The members of the outermost object, behind its brace."""
+    yield from cur.ws()
+    seen: set[str] = set()
+    while not (yield from cur.lit("}")):
+        key = yield from _key(cur)
+        if key in seen:
+            raise Reject(f"`{key}` is given twice", attempted=True)
+        seen.add(key)
+        sink = call.sink(key)
+        quote = yield from cur.lits(_QUOTES)
+        if quote:
+            yield from _quoted(cur, quote, sink)
+            call.store(key, sink.value(), sink)
+        else:
+            call.store(key, (yield from _plain(cur, call.schema, key)), sink)
+        yield from _next(cur, "}")
+
+
+def _plain(cur: Cursor, schema: ToolSchema, key: str) -> Steps:
+    """A value that does not stand between quotes."""
+    return (yield from _value(cur, schema.prop(key), 1))
+
+
+def _key(cur: Cursor) -> Steps:
+    """A key, bare or quoted, and its colon."""
+    key = yield from _name_of_key(cur)
+    if not key:
+        raise Reject("no key", attempted=True)
+    yield from cur.ws()
+    if not (yield from cur.lits(_IS)):
+        raise Reject("no value", attempted=True)
+    yield from cur.ws()
+    return key
+
+
+def _name_of_key(cur: Cursor) -> Steps:
+    """The key that stands here; empty where none does."""
+    quote = yield from cur.lits((*_QUOTES, '"', "'"))
+    key = (yield from cur.match(_KEY, 128)).strip()
+    return key if not quote or (yield from cur.lit(quote)) else ""
+
+
+def _next(cur: Cursor, closer: str) -> Steps:
+    """What separates two members; the closer stays."""
+    yield from cur.ws()
+    if (yield from cur.lit(",")):
+        yield from cur.ws()
+    elif not (yield from cur.starts(closer)):
+        raise Reject("value not closed", attempted=True)
+
+
+def _quoted(cur: Cursor, quote: str, sink: Sink) -> Steps:
+    if not (yield from cur.until(quote, sink)):
+        raise Reject("value not closed", attempted=True)
+    cur.pos += len(quote)
+
+
+def _word(cur: Cursor) -> Steps:
+    word = (yield from cur.match(_WORD, _MAX_WORD)).strip()
+    if len(word) >= _MAX_WORD:
+        raise Reject("value not closed", attempted=True)
+    return _bare_text(word)
+
+
+def _bare_text(text: str) -> str:
+    """A text that stood between no quotes, if it holds nothing that is left of some."""
+    if not text.strip():
+        raise Reject("no value", attempted=True)
+    if any(mark in text for mark in _MARKS) or text.count('"') % 2 or _has_lone_quote(text.strip()):
+        raise Reject("value not closed", attempted=True)
+    return text
+
+
+def _has_lone_quote(text: str) -> bool:
+    """Whether a single quote at an end has none to belong to: one within a word is an apostrophe."""
+    if text.endswith("'"):
+        before = text.rfind("'", 0, -1)
+        if text.count("'") % 2 or text[before - 1 : before].isalnum():
+            return True
+    if text.startswith("'"):
+        behind = text.find("'", 1) + 1
+        return text.count("'") % 2 > 0 or text[behind : behind + 1].isalnum()
+    return False
+
+
+def _literal(word: str, prop: Prop) -> Any:
+    """A number, a boolean or null; text where the schema asks for it, and any other word."""
+    if not _LITERAL.fullmatch(word) or (prop.only_string and prop.schema.keys() & _TYPED):
+        return word
+    try:
+        return loads_strict(word)
+    except JsonFault:
+        return word
+
+
+def _value(cur: Cursor, prop: Prop, depth: int) -> Steps:
+    """A value of any kind."""
+    if depth > _MAX_DEPTH:
+        raise Reject("nested_too_deep")
+    quote = yield from cur.lits(_QUOTES)
+    if quote:
+        pieces: list[str] = []
+        if not (yield from cur.until(quote, pieces.append)):
+            raise Reject("value not closed", attempted=True)
+        cur.pos += len(quote)
+        return "".join(pieces)
+    first = yield from cur.peek(1)
+    if first == '"':
+        return (yield from _json_string(cur))
+    if first == "'":
+        return (yield from _python_string(cur))
+    if first == "{":
+        cur.pos += 1
+        return (yield from _object(cur, prop, depth))
+    if first == "[":
+        cur.pos += 1
+        return (yield from _array(cur, prop, depth))
+    return _literal((yield from _word(cur)), prop)
+
+
+def _json_string(cur: Cursor) -> Steps:
+    pieces: list[str] = []
+    if not (yield from cur.json(pieces.append)):
+        raise Reject("value not closed", attempted=True)
+    return _string_of("".join(pieces))
+
+
+def _python_string(cur: Cursor) -> Steps:
+    pieces = ["'"]
+    cur.pos += 1
+    while (yield from cur.until_match(_SINGLE, 0, pieces.append)):
+        if (yield from cur.lit("'")):
+            return _string_of("".join([*pieces, "'"]))
+        pair = yield from cur.peek(2)
+        pieces.append(pair)
+        cur.pos += len(pair)
+    raise Reject("value not closed", attempted=True)
+
+
+def _string_of(text: str) -> Any:
+    """What a quoted text stands for."""
+    try:
+        parsed = parse(text)
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    if text[parsed.end :] or any(mark in parsed.value for mark in _MARKS):
+        raise Reject("value not closed", attempted=True)
+    return parsed.value
+
+
+def _object(cur: Cursor, prop: Prop, depth: int) -> Steps:
+    found: dict[str, Any] = {}
+    yield from cur.ws()
+    while not (yield from cur.lit("}")):
+        key = yield from _key(cur)
+        if key in found:
+            raise Reject(f"`{key}` is given twice", attempted=True)
+        found[key] = yield from _value(cur, _member(prop, key), depth + 1)
+        yield from _next(cur, "}")
+    return found
+
+
+def _member(prop: Prop, key: str) -> Prop:
+    """What an object of this kind may hold under this key."""
+    document = prop.document
+    return document.prop(key, document.every_property(document.view(prop.schema)).get(key, {}))
+
+
+def _array(cur: Cursor, prop: Prop, depth: int) -> Steps:
+    found: list[Any] = []
+    yield from cur.ws()
+    while not (yield from cur.lit("]")):
+        found.append((yield from _value(cur, prop.item(len(found)), depth + 1)))
+        yield from _next(cur, "]")
+    return found
+
+
+def _parse_stripped(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    """`call:NAME{key:text,...}` from which the server took the quotes as well."""
+    cur.pos += len(opening.marker)
+    name: str = yield from cur.match(_NAME, 128)
+    if not (yield from cur.lit("{")):
+        raise Reject("no call")
+    found = context.resolve(name, aliases=False)
+    if found is None:
+        raise Reject("unknown_tool")
+    tool, mends = found
+    call = _Call(schema=context.schema(tool), arguments=Arguments(None), mends=[*mends])
+    yield from cur.ws()
+    while not (yield from cur.lit("}")):
+        key = yield from _key(cur)
+        if key in call.values or key not in call.schema.properties:
+            raise Reject("not a parameter of this tool", attempted=True)
+        yield from _bare(cur, call, key)
+        if (yield from cur.lit(",")):
+            yield from cur.ws()
+    yield from _refuse_mark(cur)
+    yield call.draft(name, tool, "function")
+
+
+def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
+    """A value up to the next parameter, or to the brace behind which the line or the answer ends."""
+    sink = call.sink(key)
+    prop = call.schema.prop(key)
+    if not prop.is_string and (yield from cur.peek(1)) in ("{", "["):
+        call.store(key, (yield from _value(cur, prop, 1)), sink)
+        yield from _next(cur, "}")
+        return
+    quote = yield from cur.lits(_QUOTES)
+    if quote:
+        yield from _quoted(cur, quote, sink)
+        call.store(key, sink.value(), sink)
+        yield from _next(cur, "}")
+        return
+    while (yield from cur.until_match(_STOP, 0, sink)):
+        if (yield from _is_end(cur, call, key, body=prop.body)):
+            call.store(key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
+            return
+        sink(cur.text[cur.pos])
+        cur.pos += 1
+    raise Reject("value not closed", attempted=True)
+
+
+def _unquoted(text: str, prop: Prop) -> Any:
+    """What a bare text stands for; quotes around all of it are none of the text."""
+    quoted = text.strip()
+    if len(quoted) > 1 and quoted[0] == quoted[-1] and quoted[0] in "\"'":
+        return _string_of(quoted)
+    return _literal(_bare_text(text), prop)
+
+
+_STOP = re.compile(r"[,}]")
+_LINE = re.compile(r"[ \t]*")
+
+
+def _is_end(cur: Cursor, call: _Call, key: str, *, body: bool) -> Steps:
+    """Whether a comma is followed by another parameter, or a brace by the end."""
+    closer = cur.text[cur.pos]
+    cur.anchor = start = cur.offset
+    cur.pos += 1
+    if closer == ",":
+        yield from cur.ws()
+        name = yield from _name_of_key(cur)
+        ends = name in call.schema.properties and name != key and name not in call.values
+        yield from cur.match(_LINE, 64)
+        ends = ends and (yield from cur.peek(1)) in _IS
+    else:
+        yield from cur.match(_LINE, 64)
+        ends = not body and (yield from cur.peek(1)) in ("\n", "\r")
+        yield from cur.ws()
+        ends = ends or (not cur.cut and (yield from cur.at_end())) or (yield from cur.starts("call:"))
+    cur.back(start)
+    cur.anchor = None
+    return ends
+
+
+@frozen(kw_only=True)
+class _Writer:
+    """One of the two spellings."""
+
+    id: str
+    opening: str
+    closing: str
+    quote: str
+    response: tuple[str, str]
+    result_separator: str = ""
+
+    def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        form = f"{self.opening}call:NAME{{key:{self.quote}text{self.quote},number:5,flag:true}}{self.closing}"
+        return family_section(tools, form, self.call, parallel=parallel)
+
+    def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
+        json_text(dict(arguments))
+        text = f"{self.opening}call:{name}{self._value(dict(arguments))}{self.closing}"
+        fault = None if _NAME.fullmatch(name) else "the name cannot be written"
+        fault = fault or self._fault(arguments) or reads_back(name, arguments, tool)
+        if fault is not None:
+            raise CannotExpress(fault, text)
+        return text
+
+    def calls(self, rendered: Sequence[str]) -> str:
+        return "".join(rendered)
+
+    def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
+        opening, closing = self.response
+        text = without_tokens(content, (opening, closing, self.quote))
+        return f"{opening}response:{name}{{value:{self.quote}{text}{self.quote}}}{closing}"
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, str):
+            return f"{self.quote}{value}{self.quote}"
+        if isinstance(value, dict):
+            members = (f"{key}:{self._value(held)}" for key, held in value.items())
+            return "{" + ",".join(members) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(self._value, value)) + "]"
+        return json_text(value)
+
+    def _fault(self, value: Any) -> str | None:
+        """What cannot stand between the quotes, or before a colon."""
+        left = [value]
+        while left:
+            held = left.pop()
+            if isinstance(held, str) and self.quote in held:
+                return "a text holds the quotes that would end it"
+            if isinstance(held, Mapping):
+                if not all(isinstance(key, str) and _KEY.fullmatch(key) and key.strip() == key != "" for key in held):
+                    return "a key cannot be written"
+                left += held.values()
+            elif isinstance(held, list | tuple):
+                left += held
+        return None
+
+
+GEMMA = Dialect(
+    id="gemma4",
+    family="gemma",
+    level="A",
+    openers=lambda _context: ("<|tool_call>",),
+    parse=_parse,
+    results=("<|tool_response>",),
+    models=("gemma-4*", "gemma4*"),
+    renderer=_Writer(
+        id="gemma4",
+        opening="<|tool_call>",
+        closing="<tool_call|>",
+        quote='<|"|>',
+        response=("<|tool_response>", "<tool_response|>"),
+    ),
+    example='<|tool_call>call:read{filePath:<|"|>src/app.py<|"|>,limit:20}<tool_call|>',
+)
+FUNCTION_GEMMA = Dialect(
+    id="functiongemma",
+    family="gemma",
+    level="A",
+    openers=lambda _context: ("<start_function_call>",),
+    parse=_parse,
+    results=("<start_function_response>",),
+    models=("functiongemma*",),
+    renderer=_Writer(
+        id="functiongemma",
+        opening="<start_function_call>",
+        closing="<end_function_call>",
+        quote="<escape>",
+        response=("<start_function_response>", "<end_function_response>"),
+    ),
+    example="<start_function_call>call:read{filePath:<escape>src/app.py<escape>}<end_function_call>",
+)
+GEMMA_STRIPPED = Dialect(
+    id="gemma_stripped",
+    family="gemma",
+    level="C",
+    line_openers=lambda _context: ("call:",),
+    parse=_parse_stripped,
+    carriers=("", "tool_call", "tool_code", "tool", "tools", "function"),
+    example="call:read{filePath:src/app.py}",
+)

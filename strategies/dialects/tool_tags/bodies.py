@@ -1,0 +1,258 @@
+"""What may stand between a tool's tags in place of parameters: JSON, YAML, the sole value; and attributes.
+
+Each reader looks at the first characters only before it says no, so that a tag that is just a word in prose is given
+back at once.
+"""
+
+import re
+
+from strategies.dialects.tool_tags.call import TagCall, tag_parts
+from strategies.grammar.bare_data import ends_message
+from strategies.grammar.dialect import Opening
+from strategies.grammar.json_payload import read_surplus
+from strategies.grammar.raw_value import decode_entities
+from strategies.schema.names import resolve_parameter
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, parse
+from strategies.text.yaml_lines import NoMapping, read_mapping
+
+__all__ = [
+    "read_attributes",
+    "read_json_body",
+    "read_name_attribute",
+    "read_sole_value",
+    "read_unclosed_tag",
+    "read_words",
+    "read_yaml_body",
+]
+
+_NAME_RUN = re.compile(r"[A-Za-z0-9_.:-]*")
+_PATH_NAME = re.compile(r"path|file|dir|folder", re.IGNORECASE)
+_WORDS = re.compile(r"\A[^/\\]*\s[^/\\]*\Z")
+_SOLE_RUN = re.compile(r"[^<\n]*")
+_SPACES = re.compile(r" *")
+_BLANKS = re.compile(r"[ \t]*")
+_KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
+_SOLE_BOUND = 1024
+_FOR_PEOPLE = frozenset({"answer", "message", "question", "response", "result", "summary", "text", "thought"})
+_COMMON_WORDS = frozenset("read write edit list task patch grep glob bash question skill".split())
+_COMPOUND = re.compile(r"[a-z][_-][A-Za-z]|[a-z][A-Z]")
+_WORDS_RUN = re.compile(r"[^<]*")
+_WORDS_BOUND = 1 << 14
+_KEY_BOUND = 128
+
+
+def read_attributes(cur: Cursor, call: TagCall) -> Steps:
+    """Attributes of the tool's tag as parameters; True when the tag closes itself."""
+    while True:
+        spaces = yield from cur.ws()
+        if (yield from cur.lit("/>")):
+            return True
+        if (yield from cur.lit(">")):
+            return False
+        name = yield from cur.match(_NAME_RUN, 64)
+        if not name or not spaces or not (yield from cur.lit("=")):
+            raise Reject("another tag")
+        key, mends = resolve_parameter(name, call.schema, call.texts)
+        if key not in call.schema.properties:
+            raise Reject("no parameter of this tool")
+        quote = yield from cur.lits(('"', "'"))
+        pieces: list[str] = []
+        if quote is None or not (yield from cur.until(quote, pieces.append)):
+            raise Reject("attribute not closed")
+        cur.pos += 1
+        call.mends += mends
+        call.store(key, "".join(pieces))
+
+
+def read_name_attribute(cur: Cursor) -> Steps:
+    """The tool that ` name="read_file">` names."""
+    yield from cur.ws()
+    if not (yield from cur.lit("name=")):
+        raise Reject("no name")
+    quote = yield from cur.lits(('"', "'"))
+    name: str = yield from cur.match(_NAME_RUN, 64)
+    if (quote and not (yield from cur.lit(quote))) or not (yield from cur.lit(">")):
+        raise Reject("no name")
+    return name
+
+
+def read_json_body(cur: Cursor, call: TagCall) -> Steps:
+    """`<read_file>{"path": "a"}</read_file>`: an object whose keys are parameters."""
+    pieces: list[str] = []
+    if not (yield from cur.json(pieces.append)):
+        raise Reject("value not closed", attempted=True)
+    call.mends += yield from read_surplus(cur)
+    keys = tuple(call.schema.properties)
+    try:
+        parsed = parse("".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
+    except JsonFault as fault:
+        raise Reject(fault.reason, attempted=True) from None
+    found = call.schema.open_container(parsed.value)
+    if found is None or not all(call.is_parameter(key) for key in found.arguments):
+        raise Reject("no parameter of this tool")
+    adapted = call.schema.from_json({call.parameter(key): value for key, value in found.arguments.items()})
+    call.mends += (*parsed.steps, *found.mends, *adapted.mends)
+    call.take(adapted.arguments)
+
+
+def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
+    """`<read_file>a.py</read_file>`: the only required parameter, a string of one line that is no document.
+
+    Tags of common words may be anybody's markup; of them a parameter's own tag is asked for.
+    """
+    if call.tag in _COMMON_WORDS:
+        raise Reject("no parameter")
+    names = [name for name in call.schema.required if call.schema.prop(name).only_string]
+    if len(call.schema.required) != 1 or not names or call.schema.prop(names[0]).body:
+        raise Reject("no parameter")
+    text = yield from cur.match(_SOLE_RUN, _SOLE_BOUND)
+    if not text.strip() or not (yield from cur.starts(f"</{call.tag}>")):
+        raise Reject("no parameter")
+    if _PATH_NAME.search(names[0]) and _WORDS.search(text.strip()):
+        raise Reject("words where a path belongs")
+    call.store(names[0], text.strip())
+
+
+def read_words(cur: Cursor, call: TagCall, opening: Opening) -> Steps:
+    """`<send_message>It is done.</send_message>`: words for a person, in a call that is all of the answer's end.
+
+    False where the tool has no such parameter; a tag that is one common word is never taken for such a call.
+    """
+    key = _words_of(call)
+    if not key or not opening.starts_line or not _COMPOUND.search(call.tag):
+        return False
+    text = yield from cur.match(_WORDS_RUN, _WORDS_BOUND)
+    if not text.strip() or not (yield from cur.lit(f"</{call.tag}>")):
+        raise Reject("no parameter")
+    call.end = cur.offset
+    if not (yield from ends_message(cur)):
+        raise Reject("no parameter")
+    call.mends.append("sole_words")
+    call.store(key, decode_entities(key, text.strip(), call.values.get))
+    return True
+
+
+def _words_of(call: TagCall) -> str:
+    """The one text that the tool takes, if that is what a person reads."""
+    schema = call.schema
+    names = [name for name, prop in schema.properties.items() if prop.is_string]
+    if schema.required:
+        names = [*schema.required] if len(schema.required) == 1 else []
+    is_one = len(names) == 1 and names[0] in _FOR_PEOPLE and schema.prop(names[0]).only_string
+    return names[0] if is_one else ""
+
+
+def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
+    """Lines of `key: value` up to the call's closer at the keys' own indentation; False where none begin here.
+
+    The cursor stands at the beginning of a line and, if this is no such body, does again.
+    """
+    cur.anchor = start = cur.offset
+    indent = len((yield from cur.match(_SPACES, _KEY_BOUND)))
+    begins = yield from _begins_mapping(cur, call)
+    cur.back(start)
+    cur.anchor = None
+    if not begins:
+        return False
+    pieces: list[str] = []
+    closed = yield from _until_closer(cur, f"</{call.tag}>", indent, pieces)
+    text = "".join(pieces)
+    if not closed and (cur.cut or not text.endswith("\n")):
+        raise Reject("value not closed", attempted=True)
+    last = _take_mapping(call, text)
+    if not closed and call.schema.prop(call.parameter(last)).body:
+        raise Reject("value not closed", attempted=True)
+    return True
+
+
+def _begins_mapping(cur: Cursor, call: TagCall) -> Steps:
+    """Whether a line `key: value` of a parameter begins here; moves on."""
+    key = (yield from cur.match(_KEY_RUN, _KEY_BOUND)).strip("\"'")
+    is_line = (yield from cur.lit(":")) and (yield from cur.peek(1)) in ("", " ", "\r", "\n")
+    return bool(key) and is_line and (call.is_parameter(key) or _is_prompted(call))
+
+
+def _take_mapping(call: TagCall, text: str) -> str:
+    """Keep the parameters that the text maps to values; returns the last one's name."""
+    try:
+        found = read_mapping(text)
+    except NoMapping:
+        raise Reject("no parameter") from None
+    if not all(call.is_parameter(key) or _is_prompted(call) for key in found):
+        raise Reject("no parameter of this tool")
+    for name, value in found.items():
+        _take_yaml(call, call.parameter(name), value)
+    return list(found)[-1]
+
+
+def read_unclosed_tag(cur: Cursor, call: TagCall) -> Steps:
+    """Lines of `key: value` or child tags inside the tool's own tag, up to a line `/>`; False where none begin here.
+
+    The cursor stands behind the tag's name and, if this is no such tag, does again.
+    """
+    cur.anchor = start = cur.offset
+    begins = False
+    yield from cur.match(_BLANKS, _KEY_BOUND)
+    if (yield from cur.lit("\r\n")) or (yield from cur.lit("\n")):
+        indent = len((yield from cur.match(_SPACES, _KEY_BOUND)))
+        in_tags = (yield from cur.peek(1)) == "<"
+        if in_tags:
+            parts = tag_parts((yield from cur.tag()) or "")
+            begins = parts is not None and not parts[0] and call.is_parameter(parts[1])
+        else:
+            begins = yield from _begins_mapping(cur, call)
+    cur.back(start)
+    cur.anchor = None
+    if not begins:
+        return False
+    yield from cur.match(_BLANKS, _KEY_BOUND)
+    cur.pos += 2 if (yield from cur.starts("\r\n")) else 1
+    pieces: list[str] = []
+    if not (yield from _until_closer(cur, "/>", indent, pieces)):
+        raise Reject("not closed", attempted=True)
+    cur.pos += 2
+    call.mends.append("call_opener_broken")
+    text = "".join(pieces)
+    if not in_tags:
+        _take_mapping(call, text)
+        return True
+    found = call.schema.from_tags(text)
+    if found is None:
+        raise Reject("no parameter of this tool", attempted=True)
+    call.mends += found.mends
+    call.take(found.arguments)
+    return True
+
+
+def _is_prompted(call: TagCall) -> bool:
+    return call.context.prompted == "generic_xml" and not call.schema.properties
+
+
+def _take_yaml(call: TagCall, key: str, value: object) -> None:
+    if isinstance(value, str):
+        call.store(key, value)
+    elif value is None and call.schema.prop(key).only_string:
+        call.store(key, "")
+    else:
+        adapted = call.schema.from_json({key: value})
+        call.mends += adapted.mends
+        call.take(adapted.arguments)
+
+
+def _until_closer(cur: Cursor, closer: str, indent: int, pieces: list[str]) -> Steps:
+    """Everything up to the closer that stands first on its line, no deeper than `indent`; False at the end."""
+    line = ""
+
+    def take(text: str) -> None:
+        nonlocal line
+        pieces.append(text)
+        behind = text.rsplit("\n", 1)
+        line = (behind[1] if len(behind) > 1 else line + text)[: indent + 1]
+
+    while (yield from cur.until(closer, take)):
+        if len(line) <= indent and not line.strip(" "):
+            return True
+        take(closer)
+        cur.pos += len(closer)
+    return False

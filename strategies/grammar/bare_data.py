@@ -1,0 +1,220 @@
+"""What a call without any marker of its own must satisfy: it has to be the point of the message, not a part of it.
+
+The name is declared, the arguments fit, nothing in them is a placeholder, no lead-in announces an example, and nothing
+but end tokens follows. A grammar that finds text behind its calls gives them the form of calls inside prose.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from attrs import evolve
+
+from strategies.grammar.dialect import Context, Draft, Opening
+from strategies.grammar.json_calls import CONTAINER_KEYS, EXTRAS, NAME_KEYS
+from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
+from strategies.grammar.literal import is_announced_example
+from strategies.text.cursor import Cursor, Reject, Steps
+
+__all__ = ["checked", "ends_message", "glance", "in_prose", "is_on", "may_stand"]
+
+_TRAILERS = (*LEFTOVERS, "```", "~~~")
+_INSIDE = frozenset("[{(,=+&|\\")
+_KEY = re.compile(r"""["'\w]["']\s*+:\Z""")
+_BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
+"""A marker of another dialect: what it refused is not bare."""
+_DROPPED = frozenset({"prototype_key", "unknown_argument"})
+"""Mends that leave an argument out."""
+_HEADS = (*REASONING_ENDS, "<|end_header_id|>")
+"""What the message itself may begin behind."""
+_DOTS = frozenset({"...", "…", "<...>", "[...]"})
+_PLACEHOLDER = re.compile(
+    r"<(?:your|the|some|my|path|file|dir|folder|name|command|pattern|query|value|content|text|string|url|args?|tool"
+    r"|insert|replace)(?:[ _/-][a-z]++)*+>|\{\{[^{}]*\}\}"
+    r"|(?:\./|/)?(?:absolute/)?path/to/(?:the/|your/)?file(?:\.\w+)?",
+    re.IGNORECASE,
+)
+_MAX_PLACEHOLDER = 80
+_FIRST_KEYS = frozenset(
+    {
+        *NAME_KEYS,
+        *CONTAINER_KEYS,
+        *("tool_call", "function_call", "tool_calls", "function_calls", "calls"),
+        *EXTRAS,
+        *("action", "command"),
+    }
+)
+_HARD_BLANKS = re.compile(r"[\s\ufeff]*")
+_QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
+_WORD = re.compile(r"[\w.+-]*")
+_PLAIN = re.compile(r'[^"\\]*')
+_KEY_RUN = re.compile(r"[\w.-]*")
+_NAME_RUN = re.compile(r"[\w.:/ -]*")
+
+
+def is_on(context: Context, dialect: str) -> bool:
+    """Whether bare data is looked at: it can be switched off where the model was not asked for it."""
+    return context.options.recovery_json or not context.restricted or context.prompted == dialect
+
+
+def may_stand(opening: Opening) -> bool:
+    """Whether bare data at this place may be a call: on a line of its own, not inside data, not an example."""
+    if opening.fence is not None:
+        return True
+    if not opening.starts_line and not opening.starts_message:
+        return False
+    before = opening.before.rstrip()
+    if not before:
+        return True
+    if before[-1] in _INSIDE or (before[-1] == ":" and _KEY.search(before[-40:])):
+        return False
+    if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(_HEADS):
+        return False
+    return not is_announced_example(before)
+
+
+def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
+    """Refuse JSON at once that cannot be a call: by its first keys, or by the name that it gives.
+
+    Returns the quotation mark of the first key; nothing is consumed.
+    """
+    cur.anchor = start = cur.offset
+    in_list = yield from cur.lit("[")
+    yield from _blanks(cur)
+    if not (yield from cur.lit("{")):
+        raise Reject("no object")
+    yield from _blanks(cur)
+    quote: str | None = yield from cur.lits(tuple(_QUOTES))
+    keys = _FIRST_KEYS.union(context.tools.names)
+    key: str = yield from _one_of(cur, keys)
+    if key:
+        if quote and not (yield from cur.lit(_QUOTES[quote])):
+            raise Reject("no call")
+        yield from _blanks(cur)
+        if not (yield from cur.lit(":")):
+            raise Reject("no call")
+        if key in NAME_KEYS and quote == '"' and not in_list:
+            yield from _glance_at_name(cur, context, aliases=aliases)
+        elif key in EXTRAS and quote == '"':
+            yield from _glance_behind(cur, context, keys)
+    elif not (yield from cur.starts("/")):
+        raise Reject("no call")
+    cur.back(start)
+    cur.anchor = None
+    return quote
+
+
+def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
+    """One of the keys, or nothing where there is none; refuses another as soon as it can become none of them."""
+    while True:
+        match = _KEY_RUN.match(cur.text, cur.pos, cur.pos + 64)
+        key = match.group() if match else ""
+        is_whole = cur.eof or cur.pos + len(key) < len(cur.text) or len(key) == 64
+        if key and not (key in keys if is_whole else any(known.startswith(key) for known in keys)):
+            raise Reject("no call")
+        if is_whole:
+            cur.pos += len(key)
+            return key
+        yield
+
+
+def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str]) -> Steps:
+    """Look on behind an `id`, a `type` or a thought, as any record may begin with one: a key that is none of a call's
+    and no tool's parameter settles it. Other values than words and numbers are not looked behind."""
+    keys = keys.union(*(context.schema(tool).properties for tool in context.tools))
+    for _ in range(len(EXTRAS)):
+        yield from cur.ws()
+        if (yield from cur.lit('"')):
+            yield from _string(cur)
+        elif not (yield from cur.match(_WORD, 64)):
+            return
+        yield from cur.ws()
+        if not (yield from cur.lit(",")):
+            return
+        yield from cur.ws()
+        if not (yield from cur.lit('"')):
+            return
+        key = yield from _one_of(cur, keys)
+        if key not in EXTRAS or not (yield from cur.lit('":')):
+            return
+
+
+def _string(cur: Cursor) -> Steps:
+    """Skip the rest of a JSON string."""
+    while True:
+        if (yield from cur.lit("\\")):
+            yield from cur.peek(1)
+            cur.pos = min(cur.pos + 1, len(cur.text))
+        elif not (yield from cur.match(_PLAIN, 256)):
+            yield from cur.lit('"')
+            return
+
+
+def _blanks(cur: Cursor) -> Steps:
+    """Skip white space, and what is none in JSON but is taken for some."""
+    yield from cur.ws()
+    yield from cur.match(_HARD_BLANKS, 64)
+
+
+def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
+    """`"name": "Alice"` is settled before anything more of it is held."""
+    yield from cur.ws()
+    if not (yield from cur.lit('"')):
+        return
+    name: str = yield from cur.match(_NAME_RUN, 128)
+    ended = yield from cur.starts('"')
+    if ended and not name.endswith("multi_tool_use.parallel") and not context.resolve(name, aliases=aliases):
+        raise Reject("unknown_tool")
+
+
+def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
+    """The drafts, if every one of them is a call by itself; else `Reject`."""
+    found = list(drafts)
+    for draft in found:
+        if draft.tool is None:
+            raise Reject("unknown_tool")
+        schema = context.schema(draft.tool)
+        if not _DROPPED.isdisjoint(draft.mends) or not all(map(schema.takes, draft.arguments)):
+            raise Reject("an argument that the schema does not know", attempted=True)
+        fault = draft.fault or schema.check(schema.fill_nullable(draft.arguments).arguments)
+        if fault is not None:
+            raise Reject(fault, attempted=True)
+        if any(_is_placeholder(text) for text in _texts(draft.arguments)):
+            raise Reject("placeholder")
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in the arguments, without recursion."""
+    left = [value]
+    while left:
+        held = left.pop()
+        if isinstance(held, str):
+            yield held
+        elif isinstance(held, dict):
+            left += held.values()
+        elif isinstance(held, list):
+            left += held
+
+
+def _is_placeholder(text: str) -> bool:
+    if len(text) > _MAX_PLACEHOLDER:
+        return False
+    text = text.strip()
+    return text in _DOTS or _PLACEHOLDER.fullmatch(text) is not None
+
+
+def ends_message(cur: Cursor) -> Steps:
+    """Whether nothing but end tokens and white space follows; what is read on the way is to be given back."""
+    cur.floor = cur.offset
+    while True:
+        yield from cur.ws()
+        if (yield from cur.at_end()):
+            return True
+        if not (yield from cur.lits(_TRAILERS)):
+            return False
+
+
+def in_prose(drafts: Iterable[Draft], end: int) -> list[Draft]:
+    """The drafts as calls with text behind them; only an operator who accepts little takes those."""
+    return [evolve(draft, form="in_prose", end=end) for draft in drafts]

@@ -1,0 +1,148 @@
+"""Evidence in, score and reasons out, in whole hundredths."""
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from gateway.core.events import Verdict
+from strategies.grammar.dialect import Context, Draft
+from strategies.schema.tool_schema import ToolSchema
+from strategies.text.tolerant_json import CHOSEN
+
+__all__ = ["ANNOUNCED", "FORMS", "PROVENANCE", "UNDECLARED", "Judged", "cost", "judge"]
+
+ANNOUNCED = "announced_example"
+"""The mend of a call that the words before it announce as an example."""
+UNDECLARED = "undeclared"
+"""What is said of a call of a tool that the request did not offer, in a form that leaves no doubt that it is a call."""
+PROVENANCE = "provenance"
+"""The reason of a call that was only copied from what the client sent."""
+
+FORMS = {
+    "prompted": 99,
+    "special": 99,
+    "tag": 97,
+    "hermes": 97,
+    "function": 97,
+    "invoke": 97,
+    "tool_fence": 95,
+    "fence": 92,
+    "bare": 92,
+    "pythonic": 95,
+    "react": 92,
+    "shell": 80,
+    "in_prose": 70,
+    "shell_lines": 70,
+}
+"""Base value of each form of a call."""
+
+_FAMILY = 1
+"""What it counts that the model's family writes this dialect by training."""
+
+_CHOSEN = 7
+"""For a mend that had to choose. The contract starts at 8, which no form but the prompted one survives at the default
+threshold; on the labelled answers 7 recovers what was meant and makes no call of any text that is none."""
+_COSTS = {
+    ANNOUNCED: 12,
+    "value_closed_by_call": 12,
+    "document_closed_by_next": 12,
+    "value_closed_by_next": 5,
+    "value_closed_by_end": 5,
+    "closer_foreign": 5,
+    "in_line_of_words": 5,
+    "sole_words": 5,
+    "unknown_argument": 3,
+    "known_tool_only": 1,
+    "call_closer_missing": 2,
+    "call_closer_wrong": 2,
+    "value_closer_wrong": 2,
+    "parameter_chosen": 8,
+    "typed_string": 0,
+    "null_dropped": 0,
+}
+"""What these mends take off, any other 2; what only brings a value to its declared type takes nothing."""
+
+
+_SHELL_FORMS = frozenset({"shell", "shell_lines"})
+"""Forms that the operator switched on, with a threshold of their own."""
+_IN_PLACE = frozenset({"in_prose", "shell_lines"})
+"""Where a call stands makes it weak, whoever asked for its form."""
+
+
+@frozen(kw_only=True)
+class Judged:
+    """The judge's word on one draft; `arguments` are final when it was accepted."""
+
+    verdict: Verdict
+    arguments: dict[str, object]
+
+
+def cost(mend: str) -> int:
+    """What one mend takes off the score."""
+    if mend in _COSTS:
+        return _COSTS[mend]
+    return _CHOSEN if mend in CHOSEN else 2
+
+
+def judge(draft: Draft, context: Context, dialect: str) -> Judged:
+    """Accept or refuse a draft."""
+    tool = draft.tool
+    options = context.options
+    reasons: list[str] = []
+    score = base(draft.form, context, dialect, reasons)
+    arguments: dict[str, object] = draft.arguments
+    mends: Sequence[str] = draft.mends
+    refusal = draft.fault
+    if tool is not None:
+        schema = context.schema(tool)
+        filled = schema.fill_nullable(draft.arguments)
+        arguments = filled.arguments
+        reasons.extend(filled.mends)
+        unknown = [key for key in arguments if _is_unknown(schema, key)]
+        arguments = {key: value for key, value in arguments.items() if schema.takes(key)}
+        mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
+        refusal = refusal or schema.check(arguments)
+    else:
+        reasons.append(UNDECLARED)
+    for mend in mends:
+        taken = cost(mend)
+        score -= taken
+        reasons.append(f"{mend} -{taken}" if taken else mend)
+    name = tool.name if tool else draft.name
+    if refusal is None and not context.may_recover(name):
+        refusal = "tool not in RECOVERY_TOOLS"
+    if refusal is None and dialect in options.dialects_off:
+        refusal = "slice_off"
+    threshold = options.confidence_shell if draft.form in _SHELL_FORMS else options.min_confidence
+    if refusal is None and score < threshold:
+        refusal = f"confidence {score / 100:.2f} is below {threshold / 100:.2f}"
+    if refusal is not None:
+        reasons.append(refusal)
+    verdict = Verdict(dialect=dialect, name=name, score=max(score, 0), accepted=refusal is None, reasons=tuple(reasons))
+    return Judged(verdict=verdict, arguments=arguments)
+
+
+def _is_unknown(schema: ToolSchema, key: str) -> bool:
+    """Whether the schema says what parameters there are, and this is none of them."""
+    if schema.declares(key):
+        return False
+    return bool(schema.properties) or not schema.takes(key)
+
+
+def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:
+    """The base value of a form; the prompted dialect and the model family's own count highest."""
+    options = context.options
+    if context.prompted == dialect and form not in _IN_PLACE:
+        form = "prompted"
+    elif form == "tool_fence":
+        reasons.append(f"{form} {options.confidence_json_block}")
+        return options.confidence_json_block
+    elif form == "shell":
+        reasons.append(f"{form} {options.confidence_shell}")
+        return options.confidence_shell
+    score = FORMS[form]
+    reasons.append(f"{form} {score}")
+    if dialect in context.family and score < FORMS["special"]:
+        score += _FAMILY
+        reasons.append(f"family +{_FAMILY}")
+    return score

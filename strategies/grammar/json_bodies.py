@@ -1,0 +1,51 @@
+"""A JSON object as the body of a call whose name stands elsewhere: read, mended, brought to the tool's schema."""
+
+from typing import Protocol
+
+from strategies.grammar.json_payload import read_surplus
+from strategies.schema.names import resolve_parameter
+from strategies.schema.tool_schema import ToolSchema
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, Parsed, parse
+
+__all__ = ["LOOSELY", "Target", "json_arguments"]
+
+LOOSELY = "loosely"
+"""The hint of a pass that reads broken JSON up to the closer, not by its braces."""
+
+
+class Target(Protocol):
+    """The call that takes the arguments."""
+
+    mends: list[str]
+    values: dict[str, object]
+    schema: ToolSchema
+
+
+def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Steps:
+    """Read the object the cursor stands on into `call`; its braces say where it ends, in a second pass the closer."""
+    pieces: list[str] = []
+    loosely = hint == LOOSELY
+    complete = yield from (cur.until(closer, pieces.append) if loosely else cur.json(pieces.append))
+    text = "".join(pieces)
+    call.mends += yield from read_surplus(cur)
+    schema = call.schema
+    parsed = _parsed(text, schema) if complete else None
+    opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None
+    if parsed is None or opened is None:
+        raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
+    renamed: dict[str, object] = {}
+    for key, value in opened.arguments.items():
+        target, mends = resolve_parameter(key, schema, opened.arguments.keys() | renamed.keys())
+        renamed[target] = value
+        call.mends += mends
+    adapted = schema.from_json(renamed)
+    call.values.update(adapted.arguments)
+    call.mends += (*parsed.steps, *opened.mends, *adapted.mends)
+
+
+def _parsed(text: str, schema: ToolSchema) -> Parsed | None:
+    try:
+        return parse(text, closed=True, body_keys=schema.body_keys, known_keys=tuple(schema.properties))
+    except JsonFault:
+        return None

@@ -1,0 +1,197 @@
+"""A JSON value that stands for calls: every shape in which a name and its arguments are written.
+
+Keys count only at the object's own level, so a `name` among the arguments is an argument. A schema that is echoed back
+is not a call, nor is an object whose name nobody declared.
+"""
+
+import re
+from typing import Any
+
+from gateway.core.tools import Tool
+from strategies.grammar.dialect import Context, Draft
+from strategies.schema.names import resolve_parameter
+from strategies.schema.tool_schema import ToolSchema
+from strategies.text.cursor import Reject
+
+__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafts_of"]
+
+NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name")
+CONTAINER_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input")
+_WRAPPER_KEYS = ("function", "tool_call", "function_call")
+_LIST_KEYS = ("tool_calls", "function_calls", "calls")
+EXTRAS = frozenset(
+    {
+        *("thought", "thoughts", "thinking", "reasoning", "reason", "rationale", "explanation"),
+        *("id", "type", "call_id", "tool_call_id", "index"),
+    }
+)
+_NAME = re.compile(r"\s*[^\s<>(){}\[\]=\"'`|｜]{1,256}\s*")
+"""What may be the name of a tool that nobody declared: markup is none."""
+_MESSAGE = (("role", "assistant"), ("content", None), ("content", ""))
+"""What a message says besides its calls when it says nothing."""
+_PARALLEL = "multi_tool_use.parallel"
+
+
+def drafts_of(
+    value: Any,
+    context: Context,
+    *,
+    form: str,
+    steps: tuple[str, ...] = (),
+    name: str | None = None,
+    code: str | None = None,
+    aliases: bool = True,
+    bare: bool = False,
+) -> list[Draft]:
+    """The calls that `value` stands for; raises `Reject` where it stands for none.
+
+    `bare`: nothing but its members says that it is a call, so there may be no others.
+    """
+    objects = _objects(value)
+    if not objects:
+        raise Reject("no object")
+    if bare and any(map(_is_record, objects)):
+        raise Reject("more than a call")
+    return [_draft(found, context, form, steps, name, code, aliases) for found in objects]
+
+
+def _is_record(value: dict[str, Any]) -> bool:
+    """Whether an object with arguments says more than a call does: its result, its version, what it is for."""
+    containers = [key for key in CONTAINER_KEYS if key in value]
+    rest = value.keys() - EXTRAS - {_name_of(value)[1], *containers[:1]}
+    return bool(containers and rest)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list, of a `tool_calls` member, of a parallel call, or the one that is there."""
+    if isinstance(value, list):
+        if not all(isinstance(entry, dict) for entry in value):
+            raise Reject("no object")
+        return [found for entry in value for found in _objects(entry)]
+    if not isinstance(value, dict):
+        return []
+    said = {key: held for key, held in value.items() if (key, held) not in _MESSAGE}
+    if len(said) == 1:
+        ((key, inner),) = said.items()
+        if key in _LIST_KEYS and isinstance(inner, list):
+            return _objects(inner)
+        if key in _WRAPPER_KEYS and isinstance(inner, dict) and _name_of(inner)[0]:
+            return [inner]
+    inner = value.get("function")
+    if isinstance(inner, dict) and _name_of(inner)[0]:
+        return [inner]
+    named, _ = _name_of(value)
+    if named and named.endswith(_PARALLEL):
+        held = value.get("parameters") or value.get("arguments")
+        uses = held.get("tool_uses") if isinstance(held, dict) else None
+        return _objects(uses) if isinstance(uses, list) else []
+    return [value]
+
+
+def _name_of(value: dict[str, Any]) -> tuple[str | None, str]:
+    for key in NAME_KEYS:
+        if isinstance(value.get(key), str):
+            return value[key], key
+    if isinstance(value.get("action"), str) and "action_input" in value:
+        return value["action"], "action"
+    if isinstance(value.get("command"), str) and isinstance(value.get("args"), dict):
+        return value["command"], "command"
+    return None, ""
+
+
+def _draft(
+    value: dict[str, Any],
+    context: Context,
+    form: str,
+    steps: tuple[str, ...],
+    name: str | None,
+    code: str | None,
+    aliases: bool,
+) -> Draft:
+    key = ""
+    if name is None:
+        name, key = _name_of(value)
+    if name is None:
+        name, value = _name_as_key(value, context)
+    elif not key:
+        value = {"arguments": value} if not any(entry in value for entry in CONTAINER_KEYS) else value
+    found = context.resolve(name, aliases=aliases)
+    container = next((entry for entry in CONTAINER_KEYS if entry in value), None)
+    if container is not None and _is_schema(value[container]):
+        raise Reject("a schema, not a call")
+    if found is None:
+        return _undeclared(name, value, key, container, form, steps)
+    tool, mends = found
+    schema = context.schema(tool)
+    raw = _flat(value, key, schema, tool) if container is None else value[container]
+    opened = schema.open_container(raw)
+    if opened is None:
+        raise Reject("arguments are not an object", attempted=True)
+    renamed, rename_mends = _renamed(opened.arguments, schema)
+    if code is not None:
+        renamed = {**renamed, "code": code}
+    adapted = schema.from_json(renamed)
+    return Draft(
+        name=tool.name,
+        tool=tool,
+        arguments=adapted.arguments,
+        form=form,
+        mends=(*steps, *mends, *opened.mends, *rename_mends, *adapted.mends),
+    )
+
+
+def _undeclared(
+    name: str, value: dict[str, Any], key: str, container: str | None, form: str, steps: tuple[str, ...]
+) -> Draft:
+    """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
+    if not _NAME.fullmatch(name):
+        raise Reject("no name")
+    if container is None and value.keys() - EXTRAS - {key}:
+        raise Reject("no arguments")
+    opened = ToolSchema(Tool(name=name)).open_container(value[container] if container else None)
+    if opened is None:
+        raise Reject("arguments are not an object")
+    return Draft(name=name, tool=None, arguments=opened.arguments, form=form, mends=(*steps, *opened.mends))
+
+
+def _name_as_key(value: dict[str, Any], context: Context) -> tuple[str, dict[str, Any]]:
+    """`{"read": {"filePath": "/a"}}`."""
+    if len(value) == 1:
+        ((name, arguments),) = value.items()
+        if isinstance(arguments, dict) and context.find(name) is not None:
+            return name, {"arguments": arguments}
+    raise Reject("no name")
+
+
+def _flat(value: dict[str, Any], key: str, schema: ToolSchema, tool: Tool) -> dict[str, Any]:
+    """Arguments beside the name, if all of them are the tool's and the name is not."""
+    rest = {entry: held for entry, held in value.items() if entry != key}
+    rest = {
+        entry: held
+        for entry, held in rest.items()
+        if entry in schema.properties or entry not in EXTRAS or not isinstance(held, str)
+    }
+    if not rest:
+        return {}
+    if key in schema.properties or not all(entry in schema.properties for entry in rest):
+        raise Reject(f"no arguments for {tool.name}", attempted=True)
+    return rest
+
+
+def _renamed(arguments: dict[str, Any], schema: ToolSchema) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Arguments under the schema's own names."""
+    renamed: dict[str, Any] = {}
+    mends: list[str] = []
+    for key, value in arguments.items():
+        target, found = resolve_parameter(key, schema, arguments.keys() | renamed.keys())
+        renamed[target] = value
+        mends += found
+    return renamed, tuple(mends)
+
+
+def _is_schema(container: Any) -> bool:
+    return (
+        isinstance(container, dict)
+        and container.get("type") == "object"
+        and isinstance(container.get("properties"), dict)
+    )

@@ -1,0 +1,227 @@
+"""Where markup is only being talked about: code fences, quotations, lead-ins that announce an example."""
+
+import re
+
+from strategies.grammar.dialect import Opening
+from strategies.grammar.lexicon import END_TOKENS, line_of
+
+__all__ = [
+    "FenceMark",
+    "closes_fence",
+    "inside_word",
+    "is_announced_example",
+    "is_quoted",
+    "last_sentence",
+    "may_open_fence",
+    "opens_fence",
+    "stands_in_words",
+]
+
+_QUOTES = "\"'“”‘’«»„「『`"
+_OPENING_QUOTES = ("«", "„")
+_OPENED_BY = {"“": "”„", "„": "", "«": "»", "「": "", "『": ""}
+"""Marks that open a quotation, unless as many of those beside them show that they close one."""
+_THIN_SPACES = " \u00a0\u202f"
+_TAGS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>)+\Z")
+"""Openers of a wrapper: what they stand in, the call inside stands in."""
+_WRAPPERS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>\s*)+\Z")
+_STRAIGHT = ('"', "'", "`")
+_BEFORE_QUOTES = "([{:=,"
+"""What stands before a quotation mark that opens; before one that closes there are words."""
+_BLOCKQUOTE = re.compile(r" {0,3}>[> \t]*")
+_AHEAD = r"(?:(?:function|tools|\]<\]minimax\[>\[)?<[^/<>\n][^<>\n]{0,100}>\s*)"
+_MARKERS = re.compile(_AHEAD + r"+\Z")
+_SHOWING = re.compile(
+    r"(?:<!--|<(?:pre|code|samp|kbd|blockquote|q|examples?|documentation)(?:\s[^<>\n]{0,80})?>)\s*"
+    rf"{_AHEAD}*\Z",
+    re.IGNORECASE,
+)
+"""A comment or an element in which markup is shown, and the openers that go ahead."""
+_SENTENCE_ENDS = frozenset(".:;!?。：；！？…)]}")
+_TAG_END = re.compile(r"<[^<>\n]{1,100}>\Z")
+_FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
+_CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
+_CLOSER_RUN = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
+_CLOSER_BEGUN = re.compile(r"[ \t]*+(?:`++|~++)?[ \t\r]*+\Z")
+_LIST_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\Z")
+_ENDS = ".!?。！？\n"
+_EXAMPLE = (
+    r"(?:examples?|beispiel\w*|ejemplos?|exemples?|exemplos?|esempi\w?|пример\w*|например|приклад\w*|наприклад"
+    r"|przykład\w*|příklad\w*|například|voorbeeld\w*|bijvoorbeeld|exempel\w*|eksempel\w*|örne[kğ]\w*|contoh\w*|ví dụ)"
+)
+"""What an example is called, in languages that put spaces between words."""
+_EXAMPLE_SIGN = (
+    r"(?:例如|比如|示例|例子|範例|范例|举例|舉例|例えば|たとえば|예를 들|예시|예제|उदाहरण|مثال|مثلا"
+    r"|(?<![比惯慣条條事案])例(?:です|だ)?\Z)"
+)
+"""The same in others."""
+_LOOKS = (
+    r"(?:(?:sieht|sähe|würde|könnte)\b.{0,80}\bso (?:aus|aussehen)|ressembl\w+ à|se ve(?:ría)? así|sería así"
+    r"|seria assim|ficaria assim|sarebbe così|выгляд\w+ (?:бы )?(?:так|следующим образом)"
+    r"|wygląda\w* (?:tak|następująco))"
+)
+_ANNOUNCED = re.compile(
+    r"\b(?:for instance|such as|(?:would|will|might|could) look like"
+    r"|looks? like (?:the following|(?:this|so|that)(?=\W*+\Z| (?:when|in|for|if|with|once|as)\b))"
+    r"|looks? like\Z|schema|response is|syntax|format|template"
+    r"|sample|illustrat\w+|hypothetical\w*|etwa so|(?:every|each|any) (?:\w+ )?(?:call|request|message)"
+    r" (?:is|has|holds|consists|contains|must|should|can|may|takes|needs|uses|looks)"
+    r"|you(?:['’]d| (?:would|can|could|might|should))? (?:write|call|send|type|invoke|run)"
+    rf"|{_EXAMPLE}|{_LOOKS})\b"
+    rf"|{_EXAMPLE_SIGN}|格式|像这样|长这样|(?:次|以下|この)のようになります|다음과 같습니다",
+    re.IGNORECASE,
+)
+_QUOTING = re.compile(
+    r"(?:\b(?:wrote|writes?|said|says?|replied|replies|answered|answers|responded|responds|printed|prints|logged|emitted"
+    r"|returned|returns|showed|shows?|contained|contains?|schrieb|schreibt|sagte|sagt|antwortete?|meldete?|zeigte?"
+    r"|enthielt|enthält|a écrit|a répondu|a affiché|affiche|contient|a renvoyé|renvoie|escribió|dijo|dice|respondió"
+    r"|mostró|muestra|contiene|devolvió|devuelve|escreveu|disse|diz|respondeu|mostrou|mostra|contém|retornou|ha scritto"
+    r"|ha risposto|ha restituito|написал\w?|сказал\w?|ответил\w?|показал\w?|показывает|содержит|вернул\w?|вывел\w?)"
+    r"(?: (?:this|that|the following|back|exactly))?|写道|说道|回复了|返回了|输出了|显示|書いた|書きました|答えた"
+    r"|答えました|返した|返しました|出力した|出力しました|表示された|表示されました)\W*+\Z",
+    re.IGNORECASE,
+)
+"""How a sentence ends that says what somebody else wrote."""
+_ACTING = re.compile(r"\b(?:i|we|let|ich|wir|je|nous|vou|voy|vado|я|мы)\b|[我咱]", re.IGNORECASE)
+"""Somebody who speaks of what they do themselves."""
+_OUTRIGHT = re.compile(
+    r"\A\W*+(?:(?:here(?:['’]s| is| are)|this is|that is|below is|hier(?: ist)?|voici|aquí(?: está| hay)?|aqui está"
+    r"|ecco|вот)\s)?\W*+(?:(?:an?|another|one|some|ein(?:e|en)?|une?|uno?|uma?|een|ett)\s)?"
+    r"(?:(?:quick|short|simple|minimal|typical|basic|complete|possible|valid)\s)?"
+    rf"{_EXAMPLE}\b(?:\W*+\Z|\s(?:calls?|usage|of|for|how|de|d['’]|für|eine[sr]?|di|вызова)\b)"
+    rf"|\b(?:for|by way of|zum|par|por|ad|per|na|till) {_EXAMPLE}\W*+\Z|\b(?:for instance|such as)\W*+\Z"
+    r"|\A\W*+(?:(?:下面|以下|这|這)(?:就?是|は))?(?:一?[个個])?(?:简单的?)?"
+    r"(?:例如|比如|示例|例子|举个例子|舉個例子|举例|舉例|例えば|たとえば|例|예를 들어|예시)(?:です)?\W*+\Z"
+    rf"|\b(?:would|might|could) look like(?: this| so| that)?\W*+\Z|\blooks? like (?:this|so|that)\W*+\Z"
+    rf"|\b{_LOOKS}\W*+\Z|\A\W*+usage\W*+\Z",
+    re.IGNORECASE,
+)
+"""A sentence that says of what follows that it is an example, and has nothing else to say."""
+_SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
+_BEHIND_COLON = " \t\r\n*_"
+_LEAD_IN = 240
+
+
+FenceMark = tuple[str, int, int]
+"""The character of a code fence, how many there are, and the column where it opens."""
+
+
+def may_open_fence(line: str) -> bool:
+    """Whether a code fence may open behind this text on its line: indentation and list markers."""
+    return _FENCE_INDENT.match(line) is not None
+
+
+def opens_fence(info: str, mark: str) -> str | None:
+    """The info word of a fence line, lower-cased; None when the line opens no fence."""
+    if mark == "`" and "`" in info:
+        return None
+    words = info.split(None, 1)
+    return words[0].lower() if words else ""
+
+
+def closes_fence(line: str, fence: FenceMark, *, partial: bool = False) -> bool:
+    """Whether a line closes the fence (`partial`: may still become one that does)."""
+    mark, size, column = fence
+    line, is_partial = _without_end_tokens(line) if mark in line else (line, False)
+    if partial:
+        return _CLOSER_BEGUN.match(line) is not None and (not line.strip() or mark in line)
+    match = None if is_partial else _CLOSER.match(line)
+    if match is None:
+        return False
+    indent, run = match.groups()
+    return run[0] == mark and len(run) >= size and len(indent) <= column + 3
+
+
+def _without_end_tokens(line: str) -> tuple[str, bool]:
+    """The line of a fence without the tokens behind it, and whether the last of them has only begun."""
+    run = _CLOSER_RUN.match(line)
+    if run is None:
+        return line, False
+    rest = line[run.end() :].strip()
+    while rest:
+        token = next((token for token in END_TOKENS if rest.startswith(token)), None)
+        if token is None:
+            is_begun = any(token.startswith(rest) for token in END_TOKENS)
+            return (run.group(), True) if is_begun else (line, False)
+        rest = rest[len(token) :].strip()
+    return run.group(), False
+
+
+def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
+    """Whether an opener of this evidence level stands in a quotation, or in running text unless `inline` allows it."""
+    if _opens_quotation(opening.before):
+        return True
+    if level == "A":
+        return False
+    line = opening.line
+    if line.lstrip().startswith((">", "|")):
+        return True
+    ahead = opening.before
+    if ahead.endswith(">"):
+        ahead = _TAGS.sub("", ahead[-_LEAD_IN:])
+    last = ahead[-1:]
+    if last and (last in _QUOTES or (last in _THIN_SPACES and ahead.rstrip(_THIN_SPACES)[-1:] in _OPENING_QUOTES)):
+        return True
+    if level not in "CD":
+        return False
+    return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
+
+
+def inside_word(opening: Opening) -> bool:
+    """Whether an opener of letters goes on with a word: a part of a word opens nothing."""
+    last = opening.before[-1:]
+    return opening.marker[:1].isalpha() and last.isascii() and last.isalnum()
+
+
+def _opens_quotation(before: str) -> bool:
+    """Whether a quotation begins here, or before the openers that go ahead; one that has ended may precede a call."""
+    ends = before.rstrip()
+    if ends.endswith((">", "<!--")) and _SHOWING.search(before):
+        return True
+    if ends.endswith(">"):
+        before = _MARKERS.sub("", before)
+    line = line_of(before)
+    if _BLOCKQUOTE.fullmatch(line):
+        return True
+    told = line.rstrip(_THIN_SPACES)
+    last = told[-1:]
+    if last in _OPENED_BY and (told == line or last in _OPENING_QUOTES):
+        return told.count(last) > sum(map(told.count, _OPENED_BY[last]))
+    return line.endswith(_STRAIGHT) and (line[-2:-1].isspace() or line[-2:-1] in _BEFORE_QUOTES)
+
+
+def stands_in_words(opening: Opening) -> bool:
+    """Whether an opener stands in a line of words that does not end a sentence before it."""
+    told = opening.line.rstrip()
+    if told.endswith(">"):
+        return _TAG_END.search(told) is None
+    plain = told.rstrip("*_ ")
+    return bool(told) and plain[-1:] not in _SENTENCE_ENDS
+
+
+def is_announced_example(before: str) -> bool:
+    """Whether the last sentence before a block announces an example, a quotation or a schema."""
+    sentence = _announcing(before)
+    if _ANNOUNCED.search(sentence):
+        return True
+    quotes = before.rstrip(_BEHIND_COLON).endswith((":", "：")) and _QUOTING.search(sentence)
+    return bool(quotes) and _ACTING.search(sentence) is None
+
+
+def _announcing(before: str) -> str:
+    """The last sentence, without the signs that end it; short forms of "for example" are written out."""
+    text = before.rstrip()[-_LEAD_IN:].rstrip(":：.。")
+    if "." in text:
+        text = _SHORT_FORMS.sub("such as", text).rstrip()
+    return last_sentence(text)
+
+
+def says_example(before: str) -> bool:
+    """Whether the last sentence before markup says outright that it is an example, not what its writer does."""
+    sentence = _announcing(_WRAPPERS.sub("", before[-_LEAD_IN:]))
+    return _OUTRIGHT.search(sentence) is not None and _ACTING.search(sentence) is None
+
+
+def last_sentence(text: str) -> str:
+    """What stands behind the last end of a sentence."""
+    return text[max(map(text.rfind, _ENDS)) + 1 :]

@@ -1,0 +1,301 @@
+"""One candidate: text behind a marker, read by the dialects that share the marker, one after the other.
+
+A dialect is asked with more lenient attempts while it wants them, then the next one is. Reading again costs the text
+once more, so the reader keeps a budget. In `incremental` mode a call that has begun can only end or break.
+"""
+
+from collections.abc import Generator
+from functools import cached_property
+from sys import maxsize
+
+from attrs import evolve
+
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
+from strategies.grammar.confidence import ANNOUNCED, PROVENANCE, base, judge
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.literal import says_example
+from strategies.text.cursor import CUT, Cursor, Reject
+from strategies.text.pieces import Pieces
+from strategies.text.tolerant_json import dumps
+
+__all__ = ["Candidate"]
+
+_LONG = 1 << 15
+"""A longer text is read again in another turn."""
+_SHOWN = 1 << 16
+"""How much of a refused candidate is shown to whoever wants to know what was wrong with it."""
+
+
+class Candidate:
+    """Reads one candidate; `events` fill up while it does, and when it is over `rest` goes back to the reader."""
+
+    def __init__(self, rows: tuple[Dialect, ...], opening: Opening, context: Context, *, live: bool) -> None:
+        self.events: list[Event] = []
+        self.rest = ""
+        self.blind = 0
+        """How many characters of `rest` may not begin a candidate again."""
+        self.work = 0
+        """Characters read in vain."""
+        self.accounted = 0
+        """Characters that events account for."""
+        self._rows = rows
+        self._row = 0
+        self._opening = opening
+        self._context = context
+        self._live = live
+        self._limit = context.options.limits.max_call_bytes
+        self._refusals: list[Note] = []
+        self._is_data = False
+        """A dialect found that the answer ends inside a value."""
+        self._drafts = 0
+        self._has_call = False
+        """One of them became a call."""
+        self._pieces = Pieces()
+        self._size = 0
+        self._later = ""
+        """Text that has come while it rested, beyond what one call may hold."""
+        self._rests = False
+        """The text is about to be read again."""
+        self._start()
+
+    @property
+    def held(self) -> int:
+        return self._size
+
+    @property
+    def paused(self) -> bool:
+        """It is not over and waits for no text: it has only done as much as one turn allows."""
+        return self._rests or self._cursor.paused
+
+    @property
+    def cut(self) -> bool:
+        """The answer was cut inside what was plainly meant as a call."""
+        return self._is_data and self._cursor.cut
+
+    @cached_property
+    def is_example(self) -> bool:
+        """The words before it say outright that it is an example, or it goes on with one."""
+        return self._opening.behind_example or says_example(self._opening.lead)
+
+    @property
+    def showed(self) -> bool:
+        """It held a call that is an example."""
+        return self._drafts > 0 and self.is_example
+
+    def feed(self, text: str, *, eof: bool, cut: bool) -> bool:
+        """Read on; True when the candidate is over."""
+        text, self._later = self._later + text, ""
+        self._rests = False
+        while True:
+            part, text = self._admit(text)
+            self._cursor.push(part)
+            self._cursor.eof = eof and not text
+            self._cursor.cut = cut
+            over = self._run()
+            if over:
+                self.rest += text
+                return True
+            if self.paused:
+                self._later = text
+                return False
+            if self._size + self._used > self._limit:
+                self._give_up("too_large", blind=maxsize)
+                self.rest += text
+                return True
+            if not text:
+                return False
+
+    def _admit(self, text: str) -> tuple[str, str]:
+        room = self._limit + 1 - self._size - self._used
+        part, text = text[:room], text[room:]
+        if part:
+            self._pieces.add(part)
+            self._size += len(part)
+        return part, text
+
+    def _start(self) -> None:
+        """Hand the candidate to the dialect whose turn it is."""
+        self._cursor = Cursor()
+        self._arguments = Arguments(self._emit_live if self._live else None)
+        self._emitted: list[str] = []
+        self._flowed = Pieces()
+        """The text of the call under way that events account for already."""
+        self._used = 0
+        """How many bytes of it there are."""
+        self._began = ""
+        self._shown = False
+        self._ended = False
+        self._steps: Generator[Draft | None, None, None] = self._rows[self._row].parse(
+            self._cursor, self._context, self._opening, self._arguments
+        )
+
+    def _run(self) -> bool:
+        while True:
+            try:
+                for draft in self._steps:
+                    if draft is None:
+                        if not self._cursor.paused:
+                            self._flow()
+                        return False
+                    self._settle(draft)
+                self._end()
+                return True
+            except Reject as refusal:
+                if self._refused(refusal):
+                    return True
+                if self._size > _LONG:
+                    self._rests = True
+                    return False
+
+    def _settle(self, draft: Draft) -> None:
+        """A call is complete: judge it, then pass it on or give its text back."""
+        dialect = self._rows[self._row]
+        if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
+            raise Reject("unknown_tool")
+        if dialect.level != "A" and self.is_example:
+            draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
+        judged = judge(draft, self._context, dialect.id)
+        verdict = judged.verdict
+        if self._began:
+            self._close_live(draft, judged.arguments)
+        raw = self._consume(draft.end)
+        if verdict.accepted and self._context.quoted(self._flowed.text() + raw, verdict.name, judged.arguments):
+            verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, PROVENANCE))
+        is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
+        if verdict.accepted and is_long:
+            verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, "too_large"))
+        self._flowed = Pieces()
+        self._used = 0
+        self._drafts += 1
+        self._has_call = self._has_call or verdict.accepted
+        self._ended = draft.end is not None
+        end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
+        if self._began:
+            self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
+        elif verdict.accepted:
+            start = Start("", verdict.name, dialect.id, is_declared=draft.tool is not None)
+            self.events += (start, Args("", end.arguments), end)
+        else:
+            self.events += (self._shown_note(verdict, raw), Text(raw))
+        self._began, self._shown = "", False
+        self._arguments.restart()
+
+    def _end(self) -> None:
+        """The dialect is through: what it used beyond its calls is markup, if there are any."""
+        used = "" if self._ended else self._consume()
+        if used:
+            self.events.append(Drop(used, "markup") if self._has_call else Text(used))
+        self.rest = self._pieces.text()
+
+    def _refused(self, refusal: Reject) -> bool:
+        """The dialect says no: ask again, ask the next one, or give up (True)."""
+        self.work += self._cursor.offset
+        self._refusals.append(self._note(refusal.reason, refusal.attempted))
+        is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
+        self._is_data = self._is_data or refusal.inside or is_cut
+        if self._began:
+            self._break(refusal.reason)
+            self.rest = self._pieces.text()
+            return True
+        if refusal.reason == CUT:
+            self._give_up("", blind=self._size)
+            return True
+        if refusal.again and not self._drafts:
+            self._opening = self._opening.again(refusal.hint)
+        elif self._row + 1 < len(self._rows) and not self._drafts:
+            self._row += 1
+            self._opening = self._opening.again(None)
+        else:
+            self._give_up("", blind=self._size if self._is_data else 0 if self._drafts else 1)
+            return True
+        eof, cut = self._cursor.eof, self._cursor.cut
+        self._start()
+        self._cursor.push(self._pieces.text())
+        self._cursor.eof, self._cursor.cut = eof, cut
+        return False
+
+    def _give_up(self, reason: str, *, blind: int) -> None:
+        if self._began:
+            self._break(reason)
+        else:
+            self.events += self._refusals
+            if reason:
+                self.events.append(self._note(reason, attempted=True))
+            self.blind = blind
+        self.rest = self._pieces.text()
+
+    def _note(self, reason: str, attempted: bool) -> Note:
+        name = self._opening.marker if attempted else ""
+        verdict = Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,))
+        return self._shown_note(verdict, self._pieces.text()) if attempted else Note(verdict)
+
+    def _shown_note(self, verdict: Verdict, raw: str) -> Note:
+        """A note that shows its candidate, unless it is an example, or in a code fence may just as well be one."""
+        is_shown = self._opening.fence is None and not self.is_example
+        return Note(verdict, seen=raw[:_SHOWN] if is_shown else "", size=len(raw))
+
+    @property
+    def consumed(self) -> int:
+        """How far the dialect had read, beyond what events account for."""
+        return self._size - self._cursor.pending
+
+    def _consume(self, end: int | None = None) -> str:
+        """The text the dialect has used since the last event, up to the offset `end`."""
+        text = self._pieces.text()
+        behind = self._cursor.pending + (0 if end is None else self._cursor.settled - end)
+        used = text[: len(text) - behind]
+        rest = text[len(used) :]
+        self._pieces = Pieces(rest)
+        self._size = len(rest)
+        self.accounted += len(used)
+        return used
+
+    # Incremental
+
+    def _emit_live(self, name: str, json: str | None) -> bool:
+        if json is not None:
+            self._emitted.append(json)
+            return True
+        dialect = self._rows[self._row]
+        if dialect.level != "A" and self.is_example:
+            return False
+        score = base("tag", self._context, dialect.id, [])
+        if score < self._context.options.min_confidence or not self._context.may_recover(name):
+            return False
+        if not self._context.flows(dialect.id, name) or dialect.id in self._context.options.dialects_off:
+            return False
+        self._began = name
+        tool = self._context.find(name)
+        schema = self._context.schema(tool) if tool else None
+        if schema is not None:
+            self._arguments.takes = schema.takes
+        return True
+
+    def _flow(self) -> None:
+        """Pass on what the dialect has emitted so far."""
+        if not self._began or (self._shown and not self._emitted):
+            return
+        raw = self._consume()
+        self._flowed.add(raw)
+        self._used += len(raw.encode("utf-8", "surrogatepass"))
+        if not self._shown:
+            is_declared = self._context.find(self._began) is not None
+            self.events.append(Start(raw, self._began, self._rows[self._row].id, is_declared=is_declared))
+            self._shown, raw = True, ""
+        if self._emitted:
+            self.events.append(Args(raw, "".join(self._emitted)))
+            self._emitted.clear()
+
+    def _break(self, reason: str) -> None:
+        """The call that has begun is none: all that was read of it is shown, then the failure."""
+        self._flow()
+        self.events.append(Broken(self._consume(), reason))
+        self.blind = maxsize
+
+    def _close_live(self, draft: Draft, arguments: dict[str, object]) -> None:
+        for key, value in arguments.items():
+            if key not in draft.arguments:
+                self._arguments.key(key)
+                self._arguments.piece(dumps(value))
+        self._arguments.close()
+        self._flow()

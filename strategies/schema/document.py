@@ -1,0 +1,387 @@
+"""A tool's declared schema as a document: what its parts say once references and combinations are resolved.
+
+Schemas are the client's and may be anything: references are followed within the document only, each part is looked at
+once, so cycles end, and what cannot be understood asks for nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from attrs import field, frozen
+
+from strategies.schema.patterns import pattern_of
+
+__all__ = [
+    "BODY_PARAMETERS",
+    "Document",
+    "Prop",
+    "Schema",
+    "branches",
+    "has_type",
+    "listed",
+    "properties",
+    "required",
+    "type_of",
+]
+
+BODY_PARAMETERS: frozenset[str] = frozenset(
+    {
+        "body",
+        "code",
+        "code_edit",
+        "command",
+        "content",
+        "diff",
+        "input",
+        "message",
+        "newString",
+        "new_str",
+        "new_string",
+        "oldString",
+        "old_str",
+        "old_string",
+        "patch",
+        "patchText",
+        "prompt",
+        "replace",
+        "result",
+        "search",
+        "text",
+    }
+)
+"""Parameters that hold code or documents: their text may look like anything, markup of calls included."""
+
+_STRING = frozenset({"string"})
+_ALIASES = {
+    "string": ("string", "str", "text", "varchar", "char", "enum", "uuid", "date", "datetime", "date-time", "time"),
+    "integer": ("long", "short", "bigint"),
+    "number": ("decimal",),
+    "null": ("null", "none"),
+    "object": ("object",),
+    "array": ("arr", "tuple", "set"),
+}
+_TYPE_OF_ALIAS = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
+_TYPE_OF_PREFIX = (
+    ("int", "integer"),
+    ("uint", "integer"),
+    ("float", "number"),
+    ("double", "number"),
+    ("num", "number"),
+    ("bool", "boolean"),
+    ("dict", "object"),
+    ("map", "object"),
+    ("list", "array"),
+    ("array", "array"),
+    ("str", "string"),
+)
+_UNIONS = ("anyOf", "oneOf")
+_MAX_PARTS = 64
+_MAX_PATTERNS = 32
+_MAX_VIEWS = 2_000
+_MAX_CACHED_NAME = 64
+
+Schema = Mapping[str, Any]
+
+
+@frozen(kw_only=True)
+class Prop:
+    """One parameter: the types it may have, and whether it holds code or documents."""
+
+    types: frozenset[str]
+    enum: tuple[Any, ...] | None = None
+    is_untyped: bool = False
+    """Declared, but without a word on what it may be."""
+    body: bool = False
+    schema: Schema = field(factory=dict, repr=False)
+    name: str = ""
+    document: "Document" = field(factory=lambda: Document({}), repr=False, eq=False)
+    """The whole schema, in which references are looked up."""
+
+    @property
+    def is_string(self) -> bool:
+        """A string is allowed."""
+        return "string" in self.types
+
+    @property
+    def only_string(self) -> bool:
+        """Nothing but a string is allowed, or nothing is said: then text stays text."""
+        return self.types == _STRING
+
+    @property
+    def may_be_null(self) -> bool:
+        """The word null alone means null: the schema allows it, or says nothing of a value that is no document."""
+        return "null" in self.types or (self.is_untyped and not self.body)
+
+    @property
+    def flows(self) -> bool:
+        """The text that comes is the value, so it can be shown before all of it is there."""
+        return self.only_string and not self.may_be_null
+
+    def item(self, index: int) -> "Prop":
+        """What the array's item at this index may be; it has no name of its own."""
+        return self.document.prop("", self.document.item(self.schema, index))
+
+
+class Document:
+    """One schema with its references followed and its combinations merged, each looked up once."""
+
+    __slots__ = ("_props", "_root", "_views")
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._props: dict[tuple[str, int], Prop] = {}
+        self._views: dict[int, tuple[Any, Schema, frozenset[str]]] = {}
+
+    def view(self, schema: Any) -> Schema:
+        """The schema with its reference followed and what `allOf` adds merged in."""
+        return self._entry(schema)[1]
+
+    def types(self, schema: Any) -> frozenset[str]:
+        """The JSON types that fit; empty when the schema does not say."""
+        return self._entry(schema)[2]
+
+    def prop(self, name: str, schema: Any) -> Prop:
+        """The parameter that this part of the document declares under that name."""
+        view, types = self._entry(schema)[1:]
+        found = self._props.get((name, id(view)))
+        if found is not None and found.schema is view:
+            return found
+        enum = listed(view)
+        prop = Prop(
+            types=types or _STRING,
+            enum=None if enum is None else tuple(enum),
+            is_untyped=isinstance(schema, Mapping) and not types and enum is None,
+            body=name in BODY_PARAMETERS,
+            schema=view,
+            name=name,
+            document=self,
+        )
+        if len(self._props) < _MAX_VIEWS and len(name) <= _MAX_CACHED_NAME:
+            self._props[name, id(view)] = prop
+        return prop
+
+    def member(self, view: Schema, key: str) -> Any:
+        """What the schema says of an object's member: a schema, `False` where it is ruled out, `None` for nothing."""
+        declared = properties(view)
+        if key in declared:
+            return declared[key]
+        found = self.patterned(view, key)
+        if found is not None:
+            return found
+        extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
+        return None if extra is False and _is_half_understood(view) else extra
+
+    def patterned(self, view: Schema, key: str) -> Any:
+        """What the patterns that the member's name matches say of it; `None` where there is none."""
+        found = None
+        for pattern, schema in _patterns(view):
+            known = pattern_of(pattern)
+            if known is not None and known.matches(key):
+                if schema is False:
+                    return False
+                found = schema if found is None else found
+        return found
+
+    def every_property(self, view: Schema) -> dict[str, Any]:
+        """The properties of a schema, those of its alternatives included."""
+        result: dict[str, Any] = {}
+        for branch in branches(view):
+            result.update(properties(self.view(branch)))
+        result.update(properties(view))
+        return result
+
+    def item(self, view: Schema, index: int) -> Any:
+        """The schema of an array's item."""
+        for key in ("prefixItems", "items"):
+            items = view.get(key)
+            if isinstance(items, list) and index < len(items):
+                return items[index]
+            if isinstance(items, Mapping):
+                return items
+        arrays = [branch for branch in branches(view) if "array" in self.types(branch)]
+        return self.view(arrays[0]).get("items") if arrays else None
+
+    def _entry(self, schema: Any) -> tuple[Any, Schema, frozenset[str]]:
+        entry = self._views.get(id(schema))
+        if entry is None or entry[0] is not schema:
+            if len(self._views) >= _MAX_VIEWS:
+                self._views.clear()
+                self._props.clear()
+            view = self._merged(schema)
+            entry = (schema, view, self._types(view))
+            self._views[id(schema)] = entry
+        return entry
+
+    def _merged(self, schema: Any) -> Schema:
+        if not isinstance(schema, Mapping):
+            return {}
+        if "$ref" not in schema and "allOf" not in schema:
+            return schema
+        result: dict[str, Any] = {}
+        for part in self._parts(schema):
+            _add(result, part)
+        return result
+
+    def _parts(self, schema: Schema) -> list[Schema]:
+        """The schema and all it refers to or combines, what it says itself last; each once, so cycles end."""
+        parts: list[Schema] = []
+        seen: set[int] = set()
+        left: list[Any] = [schema]
+        while left and len(parts) < _MAX_PARTS:
+            part = left.pop()
+            if not isinstance(part, Mapping) or id(part) in seen:
+                continue
+            seen.add(id(part))
+            parts.append(part)
+            combined = part.get("allOf")
+            left.extend(combined[:_MAX_PARTS] if isinstance(combined, list) else ())
+            if "$ref" in part:
+                left.append(_target(part["$ref"], self._root))
+        parts.reverse()
+        return parts
+
+    def _types(self, view: Schema) -> frozenset[str]:
+        """Own types and those of the alternatives, each alternative looked at once."""
+        types = _own_types(view)
+        left = branches(view)
+        seen = {id(view)}
+        union: set[str] = set()
+        while left:
+            branch = left.pop()
+            if id(branch) in seen or len(seen) > _MAX_PARTS:
+                continue
+            seen.add(id(branch))
+            inner = self._merged(branch)
+            own = _own_types(inner)
+            deeper = branches(inner)
+            if not own and not deeper:
+                return types
+            union |= own | ({"null"} if own and inner.get("nullable") is True else set())
+            left.extend(() if own else deeper)
+        narrowed = types & union or types or frozenset(union)
+        return narrowed | {"null"} if narrowed and view.get("nullable") is True else narrowed
+
+
+def _add(result: dict[str, Any], more: Schema) -> None:
+    for key, value in more.items():
+        known = result.get(key)
+        if key == "properties" and isinstance(value, Mapping) and isinstance(known, Mapping):
+            result[key] = {**known, **value}
+        elif key == "required" and isinstance(value, list) and isinstance(known, list):
+            result[key] = [*known, *value]
+        elif key not in ("$ref", "allOf"):
+            result[key] = value
+
+
+def _target(reference: Any, root: Schema) -> Any:
+    """What a local reference (`#/$defs/x`) points to; `None` for any other."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    node: Any = root
+    for step in reference[1:].split("/")[1:_MAX_PARTS]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping):
+            node = node.get(key)
+        elif isinstance(node, list) and key.isdecimal() and len(key) < 6 and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            return None
+    return node
+
+
+def branches(schema: Schema) -> list[Any]:
+    """The alternatives of a union, if the schema is one."""
+    for key in _UNIONS:
+        union = schema.get(key)
+        if isinstance(union, list) and union:
+            return union[:_MAX_PARTS]
+    return []
+
+
+def properties(schema: Schema) -> Mapping[str, Any]:
+    """The declared properties; none if there is no telling."""
+    declared = schema.get("properties")
+    return declared if isinstance(declared, Mapping) else {}
+
+
+def _patterns(schema: Schema) -> list[tuple[str, Any]]:
+    declared = schema.get("patternProperties")
+    if not isinstance(declared, Mapping):
+        return []
+    return [(name, inner) for name, inner in islice(declared.items(), _MAX_PATTERNS) if isinstance(name, str)]
+
+
+def _is_half_understood(schema: Schema) -> bool:
+    """Whether there is a pattern of which nobody can tell what names it matches."""
+    declared = schema.get("patternProperties")
+    too_many = isinstance(declared, Mapping) and len(declared) > _MAX_PATTERNS
+    return too_many or any(pattern_of(name) is None for name, _ in _patterns(schema))
+
+
+def required(schema: Schema) -> list[str]:
+    """The names of the properties that must be there."""
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _own_types(schema: Schema) -> frozenset[str]:
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return _named_types([declared])
+    if isinstance(declared, list):
+        return frozenset() if "any" in declared else _named_types(declared)
+    if isinstance(schema.get("enum"), list):
+        return frozenset(type_of(member) for member in schema["enum"])
+    if "const" in schema:
+        return frozenset({type_of(schema["const"])})
+    if "properties" in schema or isinstance(schema.get("additionalProperties"), Mapping):
+        return frozenset({"object"})
+    if "items" in schema or "prefixItems" in schema:
+        return frozenset({"array"})
+    return frozenset()
+
+
+def _named_types(names: Sequence[Any]) -> frozenset[str]:
+    return frozenset(found for name in names if isinstance(name, str) and (found := _named_type(name.lower())))
+
+
+def _named_type(name: str) -> str | None:
+    if name == "any":
+        return None
+    if name in _TYPE_OF_ALIAS:
+        return _TYPE_OF_ALIAS[name]
+    return next((found for prefix, found in _TYPE_OF_PREFIX if name.startswith(prefix)), "string")
+
+
+def type_of(value: Any) -> str:
+    """The JSON type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, Mapping):
+        return "object"
+    return "array" if isinstance(value, list | tuple) else "string"
+
+
+def has_type(value: Any, types: frozenset[str]) -> bool:
+    """The value is of one of the types; a whole number is an integer however it is written."""
+    found = type_of(value)
+    if found in types:
+        return True
+    if found == "integer":
+        return "number" in types
+    return found == "number" and "integer" in types and float(value).is_integer()
+
+
+def listed(view: Schema) -> list[Any] | None:
+    """The only values that fit, if the schema lists them."""
+    enum = view.get("enum")
+    if isinstance(enum, list):
+        return [*enum, None] if view.get("nullable") is True else enum
+    return [view["const"]] if "const" in view else None

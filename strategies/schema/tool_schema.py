@@ -1,0 +1,230 @@
+"""What a tool's declared schema says about its arguments: read, convert, check them.
+
+The facts come from `schema_document`, the values from `schema_values`; this module is what dialects and strategies use.
+"""
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+from weakref import finalize
+
+from attrs import frozen
+
+from gateway.core.tools import Tool
+from strategies.schema.document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
+from strategies.schema.values import Value, Walk, from_markup, judged, read_text, unique
+from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+
+__all__ = ["BODY_PARAMETERS", "Adapted", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
+
+_SEPARATORS = re.compile(r"[-_ ]++")
+_WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
+_BARE = frozenset({"code", "command", "input", "query"})
+_PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
+
+
+@frozen
+class Adapted:
+    """Arguments brought to their types as far as that is certain."""
+
+    arguments: dict[str, Any]
+    mends: tuple[str, ...] = ()
+
+
+def _unwrapped(schema: Schema) -> Schema:
+    """The schema inside an object that one widespread library wraps around it, where nothing stands beside it."""
+    inner = schema.get("jsonSchema")
+    return inner if isinstance(inner, Mapping) and not schema.get("properties") else schema
+
+
+def folded(name: str) -> str:
+    """The name without case and separators, which models mix up."""
+    return _SEPARATORS.sub("", name).casefold()
+
+
+class ToolSchema:
+    """The parameters of one tool: reading, converting and checking their values."""
+
+    __slots__ = ("_spelt", "_views", "body_keys", "document", "name", "properties", "required", "root")
+
+    def __init__(self, tool: Tool) -> None:
+        self.name = tool.name
+        self.root: Schema = _unwrapped(tool.parameters)
+        self.document = Document(self.root)
+        view = self.document.view(self.root)
+        self._views = (view, *map(self.document.view, branches(view)))
+        self.properties: Mapping[str, Prop] = MappingProxyType(
+            {name: self.document.prop(name, schema) for name, schema in self.document.every_property(view).items()}
+        )
+        self.required: frozenset[str] = frozenset(required(view))
+        self.body_keys: tuple[str, ...] = tuple(
+            name for name, prop in self.properties.items() if prop.body and prop.is_string
+        )
+        self._spelt: dict[str, list[str]] | None = None
+
+    @property
+    def spelt(self) -> Mapping[str, Sequence[str]]:
+        """The parameters by their names without case and separators."""
+        if self._spelt is None:
+            self._spelt = {}
+            for name in self.properties:
+                self._spelt.setdefault(folded(name), []).append(name)
+        return self._spelt
+
+    @property
+    def view(self) -> Schema:
+        """The whole schema with its reference followed and what `allOf` adds merged in."""
+        return self._views[0]
+
+    def prop(self, name: str) -> Prop:
+        """The parameter of this name; an undeclared one is a string unless the schema says otherwise."""
+        found = self.properties.get(name)
+        return found if found is not None else self.document.prop(name, self._member(name))
+
+    def declares(self, name: str) -> bool:
+        """Whether the schema names this parameter, itself or by a pattern."""
+        if name in self.properties:
+            return True
+        return any(self.document.patterned(view, name) not in (None, False) for view in self._views)
+
+    def takes(self, name: str) -> bool:
+        """Whether a parameter of this name may be given; a schema that says nothing of others takes them."""
+        return name in self.properties or self._member(name) is not False
+
+    def _member(self, name: str) -> Any:
+        """What the schema says of a parameter that it does not name; alternatives rule out what none of them takes."""
+        root, *alternatives = self._views
+        found = self.document.member(root, name)
+        if found is not None or not alternatives:
+            return found
+        others = [self.document.member(view, name) for view in alternatives]
+        return next((other for other in others if other is not False), False)
+
+    def from_text(self, name: str, text: str) -> Value:
+        """One parameter's raw text as the value its type asks for."""
+        prop = self.prop(name)
+        return judged(prop, read_text(prop, text), text)
+
+    def from_told(self, name: str, text: str, *, is_text: bool) -> Value | None:
+        """A raw text whose kind was written beside it, text or JSON; `None` where the schema rules that kind out."""
+        prop = self.prop(name)
+        if is_text:
+            found = read_text(prop, text).value
+            return Value(found if isinstance(found, str) else text) if prop.is_string else None
+        try:
+            value = loads_strict(text.strip())
+        except JsonFault:
+            return None
+        types = prop.document.types(prop.schema)
+        adapted = self.from_json({name: value})
+        found = adapted.arguments.get(name, value)
+        if types and not has_type(found if "number_as_text" in adapted.mends else value, types):
+            return None
+        return Value(found, adapted.mends) if name in adapted.arguments else None
+
+    def from_texts(self, name: str, texts: Sequence[str]) -> Value:
+        """The value of a parameter given several times, one item of its array each time."""
+        prop = self.prop(name)
+        whole = "\n".join(texts)
+        if "array" not in prop.types:
+            return Value(whole, (), f"`{name}` is given {len(texts)} times")
+        found = [
+            read_text(prop.item(index), text if prop.is_string else text.strip()) for index, text in enumerate(texts)
+        ]
+        mends = [mend for item in found for mend in item.mends]
+        return judged(prop, Value([item.value for item in found], unique(mends)), whole)
+
+    def from_tags(self, text: str) -> Adapted | None:
+        """All arguments as child tags; `None` if the text is no such markup."""
+        found = from_markup(self.document.prop("", self.root), text)
+        return Adapted(found.value, found.mends) if found is not None and isinstance(found.value, dict) else None
+
+    def from_json(self, arguments: Mapping[str, Any]) -> Adapted:
+        """Arguments with text turned into what the schema asks for where it excludes text, and numbers into text.
+
+        An optional argument that is null against its type is left out.
+        """
+        mends: list[str] = []
+        work = Walk(self.document, mends)
+        kept: dict[str, Any] = {}
+        for key, value in arguments.items():
+            if key in _PROTOTYPE_KEYS and key not in self.properties:
+                mends.append("prototype_key")
+            elif value is None and self._is_spare(key):
+                mends.append("null_dropped")
+            else:
+                kept[key] = work.adapt(value, self.prop(key).schema, 1)
+        return Adapted(kept, unique(mends))
+
+    def _is_spare(self, key: str) -> bool:
+        """An optional parameter that is given as null but cannot be null: it was meant to be absent."""
+        prop = self.properties.get(key)
+        if prop is None or key in self.required:
+            return False
+        types = self.document.types(prop.schema)
+        return bool(types) and "null" not in types
+
+    def fill_nullable(self, arguments: Mapping[str, Any]) -> Adapted:
+        """Arguments with `null` for each required one that is missing and may be null."""
+        filled = dict(arguments)
+        for name, prop in self.properties.items():
+            if name in self.required and name not in filled and "null" in prop.types:
+                filled[name] = None
+        return Adapted(filled, ("null_filled",) if len(filled) != len(arguments) else ())
+
+    def lacks(self, given: Container[str]) -> bool:
+        """Whether anything required is missing that may not be null."""
+        return any(name not in given and "null" not in self.prop(name).types for name in self.required)
+
+    def open_container(self, value: Any) -> Adapted | None:
+        """The arguments inside what stood where they belong: nothing, an object, its JSON as a string, a wrapper.
+
+        `None` when there is no telling. The values themselves are left to `from_json`.
+        """
+        if value is None:
+            return Adapted({})
+        if isinstance(value, str):
+            return self._from_string(value)
+        return self._unwrapped(value, ()) if isinstance(value, dict) else None
+
+    def check(self, arguments: Mapping[str, Any]) -> str | None:
+        """Why these arguments are not a call of this tool, in words; `None` if they are."""
+        return Walk(self.document, []).fault(dict(arguments), self.root, "", 0)
+
+    def _from_string(self, text: str) -> Adapted | None:
+        try:
+            parsed = parse(text, closed=True, body_keys=self.body_keys, known_keys=tuple(self.properties))
+        except JsonFault:
+            return self._bare(text)
+        if isinstance(parsed.value, dict) and not text[parsed.end :].strip():
+            return self._unwrapped(parsed.value, ("stringified", *parsed.steps))
+        return self._bare(text)
+
+    def _bare(self, text: str) -> Adapted | None:
+        """A text alone is the one required string of a tool that takes a command or a query."""
+        if len(self.required) != 1 or text.lstrip()[:1] in ("", "{", "["):
+            return None
+        (name,) = self.required
+        return Adapted({name: text}, ("bare_argument",)) if name in _BARE and self.prop(name).is_string else None
+
+    def _unwrapped(self, arguments: dict[str, Any], mends: tuple[str, ...]) -> Adapted:
+        if len(arguments) == 1:
+            ((key, inner),) = arguments.items()
+            if key in _WRAPPERS and key not in self.properties and isinstance(inner, dict):
+                if all(name in self.properties for name in inner):
+                    return Adapted(inner, (*mends, "wrapped"))
+        return Adapted(arguments, mends)
+
+
+_known: dict[int, ToolSchema] = {}
+"""By the identity of tools that live."""
+
+
+def schema_of(tool: Tool) -> ToolSchema:
+    """The schema of this tool, made once; it is kept as long as the tool is."""
+    schema = _known.get(id(tool))
+    if schema is None:
+        schema = _known[id(tool)] = ToolSchema(tool)
+        finalize(tool, _known.pop, id(tool)).atexit = False
+    return schema

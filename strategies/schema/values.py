@@ -1,0 +1,352 @@
+"""Values beside their schema: text to typed values, conversion where it is certain, and whether a value fits.
+
+A string parameter is never converted. Every other conversion is one that leaves no choice; what does not convert
+stays the text it was. Walks over values are bounded in depth and in work.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from strategies.schema.child_tags import NoMarkup, TagReader
+from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
+from strategies.text.tolerant_json import JsonFault, loads_strict, number_text, parse
+
+__all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "unique"]
+
+_WORD_OF_TYPE = {
+    "string": "a string",
+    "integer": "a number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "object": "an object",
+    "array": "an array",
+}
+_TYPE_ORDER = tuple(_WORD_OF_TYPE)
+_MAX_NESTING = 64
+_MAX_WORK = 20_000
+"""Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
+
+_LISTED = re.compile(r"\A[-*]|[,;|\n\r]|\band\b")
+"""What may part the items of a list that is written as words."""
+_ELEMENT = re.compile(r"<(item|value)>([^<>]{0,400})</\1>")
+"""An element that only says that it holds a value."""
+_MAX_DIGITS = 308
+"""Longer whole numbers are no numbers to clients that count in doubles."""
+_WHOLE = re.compile(r"[+-]?[0-9]++(?:\.0++)?")
+_DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
+
+
+@frozen
+class Value:
+    """A parameter's value; with a fault it is the text, which cannot fit."""
+
+    value: Any
+    mends: tuple[str, ...] = ()
+    fault: str | None = None
+
+
+def judged(prop: Prop, found: Value, text: str) -> Value:
+    """What was found if it fits, else the text and the fault."""
+    fault = Walk(prop.document, []).fault(found.value, prop.schema, prop.name, 0)
+    return found if fault is None else Value(text, (), fault)
+
+
+def read_text(prop: Prop, text: str) -> Value:
+    """The value that the text spells by the types allowed, else the text."""
+    if not prop.is_string:
+        return _convert(prop, text) or Value(text)
+    if prop.flows:
+        return Value(_enum_member(prop, text))
+    trimmed = text.strip()
+    if prop.may_be_null and trimmed.lower() == "null" and not _lists(prop, text):
+        return Value(None)
+    if trimmed[:1] in ("{", "["):
+        return _strict_container(prop, trimmed) or Value(text)
+    return Value(_enum_member(prop, text))
+
+
+def _lists(prop: Prop, text: str) -> bool:
+    return prop.enum is not None and (text in prop.enum or text.strip() in prop.enum)
+
+
+def _enum_member(prop: Prop, text: str) -> str:
+    """The enumerated word that the text is but for white space, else the text."""
+    return text.strip() if _lists(prop, text) and text not in (prop.enum or ()) else text
+
+
+def _strict_container(prop: Prop, text: str) -> Value | None:
+    if not prop.types & {"object", "array"}:
+        return None
+    try:
+        value = loads_strict(text)
+    except JsonFault:
+        return None
+    return _finished(prop, value, ()) if type_of(value) in prop.types else None
+
+
+def _convert(prop: Prop, text: str) -> Value | None:
+    """The one value of the types, none of them string, that the text spells."""
+    trimmed = text.strip()
+    value = _scalar(prop.types, trimmed)
+    if value is not _NOTHING:
+        return Value(value)
+    if prop.types & {"object", "array"}:
+        return _container(prop, trimmed) or _sole_item(prop, trimmed)
+    inner = _ELEMENT.fullmatch(trimmed)
+    value = _scalar(prop.types, inner[2].strip()) if inner else _NOTHING
+    return None if value is _NOTHING else Value(value, ("element_unwrapped",))
+
+
+_NOTHING = object()
+
+
+def _scalar(types: frozenset[str], text: str) -> Any:
+    if "null" in types and text.lower() in ("null", "none"):
+        return None
+    if types & {"integer", "number"}:
+        number = _number(types, text)
+        if number is not None:
+            return number
+    if "boolean" in types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return _NOTHING
+
+
+def _number(types: frozenset[str], text: str) -> int | float | None:
+    is_whole = _WHOLE.fullmatch(text) is not None
+    if is_whole and ("." not in text or "integer" in types):
+        digits = text.partition(".")[0]
+        return int(digits) if len(digits) <= _MAX_DIGITS else None
+    if "number" in types and _DECIMAL.fullmatch(text):
+        number = float(text)
+        return number if number - number == 0 else None
+    return None
+
+
+def _container(prop: Prop, text: str) -> Value | None:
+    """JSON first, mended if need be; then JSON inside a JSON string; then nested tags."""
+    try:
+        parsed = parse(text, closed=True)
+    except JsonFault:
+        return from_markup(prop, text)
+    if text[parsed.end :].strip():
+        return None
+    if isinstance(parsed.value, str):
+        return _unstrung(prop, parsed.value)
+    return _finished(prop, parsed.value, parsed.steps) if has_type(parsed.value, prop.types) else None
+
+
+def _sole_item(prop: Prop, text: str) -> Value | None:
+    """The one item of an array that is given as often as there are items, unless the text may itself be a list."""
+    item = prop.item(0) if prop.types == {"array"} else None
+    if item is None or not item.schema or "array" in item.types or not text or text[0] in "<[{":
+        return None
+    if item.is_string and _LISTED.search(text):
+        return None
+    found = read_text(item, text)
+    is_item = item.is_string or not isinstance(found.value, str)
+    return Value([found.value], (*found.mends, "item_unwrapped")) if is_item else None
+
+
+def _unstrung(prop: Prop, text: str) -> Value | None:
+    try:
+        parsed = parse(text, closed=True)
+    except JsonFault:
+        return None
+    if text[parsed.end :].strip() or not isinstance(parsed.value, dict | list):
+        return None
+    return _finished(prop, parsed.value, ("stringified", *parsed.steps)) if has_type(parsed.value, prop.types) else None
+
+
+def _finished(prop: Prop, value: Any, steps: tuple[str, ...]) -> Value:
+    mends = list(steps)
+    return Value(Walk(prop.document, mends).adapt(value, prop.schema, 0), unique(mends))
+
+
+def unique(mends: Sequence[str]) -> tuple[str, ...]:
+    """Each mend once, in order."""
+    return tuple(dict.fromkeys(mends))
+
+
+def from_markup(prop: Prop, text: str) -> Value | None:
+    """The array or object that nested child tags spell by the schema; `None` if `text` is no such markup."""
+    if prop.is_string:
+        return None
+    mends: list[str] = []
+    try:
+        value = TagReader(text, _read_leaf, mends).container(prop, "", 0)
+    except NoMarkup:
+        return None
+    return Value(value, unique(mends))
+
+
+def _read_leaf(prop: Prop, text: str) -> tuple[Any, tuple[str, ...]]:
+    found = read_text(prop, text)
+    return found.value, found.mends
+
+
+class Walk:
+    """One walk over a value beside its schema."""
+
+    __slots__ = ("_document", "_left", "_mends")
+
+    def __init__(self, document: Document, mends: list[str]) -> None:
+        self._document = document
+        self._mends = mends
+        self._left = _MAX_WORK
+
+    def _is_spent(self, depth: int) -> bool:
+        self._left -= 1
+        return self._left < 0 or depth > _MAX_NESTING
+
+    def adapt(self, value: Any, schema: Any, depth: int) -> Any:
+        """The value with each text and number converted whose schema excludes it, where that is certain."""
+        if self._is_spent(depth) or not isinstance(value, str | dict | list | int | float):
+            return value
+        if isinstance(value, int | float):
+            return self._adapt_number(value, schema)
+        view = self._document.view(schema)
+        if isinstance(value, str):
+            return self._adapt_text(value, view, depth)
+        union = branches(view)
+        if union:
+            return self._adapt_union(value, union, depth)
+        if isinstance(value, dict):
+            return self._adapt_members(value, view, depth)
+        return [self.adapt(item, self._document.item(view, index), depth + 1) for index, item in enumerate(value)]
+
+    def _adapt_members(self, value: dict[str, Any], view: Schema, depth: int) -> dict[str, Any]:
+        """The members converted, without those that the schema rules out."""
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            schema = self._document.member(view, key)
+            if schema is False:
+                self._mends.append("unknown_argument")
+            else:
+                found[key] = self.adapt(item, schema, depth + 1)
+        return found
+
+    def _adapt_number(self, value: int | float, schema: Any) -> int | float | str:
+        """A number where only text fits is the text that it was written as."""
+        types = self._document.types(schema)
+        if isinstance(value, bool) or "string" not in types or types & {"integer", "number"}:
+            return value
+        self._mends.append("number_as_text")
+        return number_text(value)
+
+    def _adapt_text(self, text: str, view: Schema, depth: int) -> Any:
+        prop = self._document.prop("", view)
+        if prop.is_string or depth >= _MAX_NESTING:
+            return text
+        found = _scalar(prop.types, text.strip())
+        if found is not _NOTHING:
+            self._mends.append("typed_string")
+            return found
+        return self._adapt_stringified(text, prop, depth)
+
+    def _adapt_stringified(self, text: str, prop: Prop, depth: int) -> Any:
+        if not prop.types & {"object", "array"}:
+            return text
+        try:
+            parsed = parse(text, closed=True)
+        except JsonFault:
+            return text
+        if text[parsed.end :].strip() or type_of(parsed.value) not in prop.types:
+            return text
+        self._mends.extend(("stringified", *parsed.steps))
+        return self.adapt(parsed.value, prop.schema, depth + 1)
+
+    def _adapt_union(self, value: Any, union: list[Any], depth: int) -> Any:
+        """By the first alternative under which the value fits, else unchanged."""
+        for branch in union:
+            mark = len(self._mends)
+            candidate = self.adapt(value, branch, depth + 1)
+            if self.fault(candidate, branch, "", depth) is None:
+                return candidate
+            del self._mends[mark:]
+        return value
+
+    def fault(self, value: Any, schema: Any, where: str, depth: int) -> str | None:
+        """Why the value cannot fit the schema; `where` is its path, empty for the arguments as a whole."""
+        if self._is_spent(depth) or not isinstance(schema, Mapping):
+            return None
+        view = self._document.view(schema)
+        types = self._document.types(schema)
+        if types and not has_type(value, types):
+            return f"{_path(where)} must be {_words(types, value)}"
+        members = listed(view)
+        if members is not None and not any(is_same(value, member) for member in members):
+            return f"{_path(where)} must be {_choices(members)}"
+        return self._union_fault(value, view, where, depth) or self._inner_fault(value, view, where, depth)
+
+    def _union_fault(self, value: Any, view: Schema, where: str, depth: int) -> str | None:
+        faults: list[str] = []
+        for branch in branches(view):
+            fault = self.fault(value, branch, where, depth + 1) or self._ruled_out(value, branch, where)
+            if fault is None:
+                return None
+            faults.append(fault)
+        return faults[0] if len(faults) == 1 else self._best(value, view, faults, where)
+
+    def _ruled_out(self, value: Any, branch: Any, where: str) -> str | None:
+        """Why a strict alternative does not take an object: it has a member that the alternative forbids."""
+        if not isinstance(value, dict) or not isinstance(branch, Mapping):
+            return None
+        view = self._document.view(branch)
+        extra = next((key for key in value if self._document.member(view, key) is False), None)
+        return None if extra is None else f"{_path(_joined(where, extra))} is not known"
+
+    def _best(self, value: Any, view: Schema, faults: list[str], where: str) -> str | None:
+        """The fault of the one alternative that has the value's type, else a general one."""
+        if not faults:
+            return None
+        fitting = [
+            fault
+            for fault, branch in zip(faults, branches(view), strict=False)
+            if not (types := self._document.types(branch)) or has_type(value, types)
+        ]
+        return fitting[0] if len(fitting) == 1 else f"{_path(where)} fits none of its alternatives"
+
+    def _inner_fault(self, value: Any, view: Schema, where: str, depth: int) -> str | None:
+        if isinstance(value, dict):
+            for name in required(view):
+                if name not in value:
+                    return f"missing required argument `{_joined(where, name)}`"
+            members = ((_joined(where, key), item, self._document.member(view, key)) for key, item in value.items())
+        elif isinstance(value, list):
+            members = (
+                (f"{where}[{index}]", item, self._document.item(view, index)) for index, item in enumerate(value)
+            )
+        else:
+            return None
+        for path, item, schema in members:
+            fault = self.fault(item, schema, path, depth + 1) if schema is not None else None
+            if fault is not None:
+                return fault
+        return None
+
+
+def is_same(left: Any, right: Any) -> bool:
+    """Equal as JSON: `true` is not 1."""
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _joined(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _path(where: str) -> str:
+    return f"`{where}`" if where else "the arguments"
+
+
+def _words(types: frozenset[str], value: Any) -> str:
+    words = " or ".join(dict.fromkeys(_WORD_OF_TYPE[name] for name in _TYPE_ORDER if name in types))
+    return words.replace("a number", "a whole number") if isinstance(value, float) else words
+
+
+def _choices(members: Sequence[Any]) -> str:
+    return "one of " + ", ".join(str(member) for member in members[:20])

@@ -1,0 +1,305 @@
+"""The cursor a dialect reads through: text that may still be arriving, seen as if it were all there.
+
+A dialect is a generator that calls the primitives below with `yield from`. Each primitive suspends while its answer
+could still change with more text, and only then; so no dialect ever sees where the text was cut, and reading whole or
+character by character gives the same result by construction. `until` and `json` hand finished text on and keep only
+what could begin the end marker; the window forgets what was consumed, unless an `anchor` holds it for a look-ahead.
+"""
+
+import re
+from collections.abc import Callable, Generator
+from typing import Any
+
+from gateway.wire.json_scan import JsonScanner, JsonTooDeep
+from strategies.text.pieces import Pieces
+
+__all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
+
+Steps = Generator[Any, None, Any]
+Sink = Callable[[str], object]
+
+CUT = "cut"
+"""The reason of a call that was complete but for its end, in an answer that was cut: nothing inside it is one."""
+_WS = re.compile(r"[ \t\r\n]*")
+_TAG_BOUND = 200
+_STUB_BOUND = 140
+_TURN = 1000
+"""How many primitives run before the others of the process have their turn."""
+
+
+class Reject(Exception):
+    """This text is no call of this dialect.
+
+    `again` asks for another pass over the text, which finds `hint` in its opening; `attempted` says that the text
+    plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        again: bool = False,
+        hint: object = None,
+        attempted: bool = False,
+        inside: bool = False,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.again = again
+        self.hint = hint
+        self.attempted = attempted
+        self.inside = inside
+
+
+def overlap(text: str, start: int, marker: str) -> int:
+    """How many characters at the end of `text` (from `start` on) are a proper prefix of `marker`."""
+    longest = min(len(marker) - 1, len(text) - start)
+    for size in range(longest, 0, -1):
+        if text.endswith(marker[:size]):
+            return size
+    return 0
+
+
+class Cursor:
+    """A window onto arriving text; `pos` counts in the window, `offset` from the candidate's first character."""
+
+    __slots__ = (
+        "_base",
+        "_behind",
+        "_behind_base",
+        "_left",
+        "anchor",
+        "cut",
+        "eof",
+        "floor",
+        "is_last",
+        "paused",
+        "pos",
+        "text",
+    )
+
+    def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False) -> None:
+        self.text = text
+        self.pos = 0
+        self.eof = eof
+        self.cut = cut
+        """The answer ended in its middle: an open call is never completed."""
+        self.anchor: int | None = None
+        """Text from here on is kept, so that the dialect may go back."""
+        self.floor: int | None = None
+        """The call ends here; what is read beyond is given back by the reader."""
+        self.is_last = False
+        """Nothing but white space was found behind the call's end."""
+        self.paused = False
+        """It has suspended only so that a long text is worked off in turns: it can go on without more text."""
+        self._left = _TURN
+        self._base = 0
+        self._behind: Pieces | None = None
+        """What an anchor keeps of the text in front of the window: joined when it is gone back to, not before."""
+        self._behind_base = 0
+
+    @property
+    def offset(self) -> int:
+        return self._base + self.pos
+
+    def push(self, text: str) -> None:
+        """More text has come."""
+        if self.pos:
+            self._leave(self.pos)
+        self.text = self.text + text if self.text else text
+
+    def _leave(self, size: int) -> None:
+        """Let the window begin behind its first `size` characters; an anchored look-ahead can still return to them."""
+        start = None if self.anchor is None else self.anchor - self._base
+        if start is None or start >= size:
+            self._behind = None
+        elif start >= 0 or self._behind is None:
+            start = max(start, 0)
+            self._behind = Pieces(self.text[start:size])
+            self._behind_base = self._base + start
+        else:
+            self._behind.add(self.text[:size])
+        self.text = self.text[size:]
+        self.pos -= size
+        self._base += size
+
+    def _rest(self) -> Steps:
+        """Suspend for a turn."""
+        self._left = _TURN
+        self.paused = True
+        yield
+        self.paused = False
+
+    @property
+    def settled(self) -> int:
+        """The offset behind which nothing will be read again."""
+        bounds = [bound for bound in (self.anchor, self.floor) if bound is not None]
+        return min(self.offset, *bounds) if bounds else self.offset
+
+    @property
+    def pending(self) -> int:
+        """How many characters at hand are not settled."""
+        return len(self.text) + self._base - self.settled
+
+    def back(self, offset: int) -> None:
+        """Return to an anchored offset."""
+        if offset < self._base and self._behind is not None:
+            self.text = self._behind.text() + self.text
+            self._base = self._behind_base
+            self._behind = None
+        self.pos = offset - self._base
+
+    def peek(self, size: int) -> Steps:
+        """The next `size` characters, fewer only at the end."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        while len(self.text) - self.pos < size and not self.eof:
+            yield
+        return self.text[self.pos : self.pos + size]
+
+    def at_end(self) -> Steps:
+        """Whether the answer ends here."""
+        while self.pos == len(self.text) and not self.eof:
+            yield
+        return self.pos == len(self.text)
+
+    def at_stub(self, markers: tuple[str, ...]) -> Steps:
+        """Whether the answer ends here, or within the first characters of one of `markers`."""
+        while True:
+            rest = self.text[self.pos : self.pos + _STUB_BOUND]
+            if rest and not any(len(rest) < len(marker) and marker.startswith(rest) for marker in markers):
+                return False
+            if self.eof:
+                return True
+            yield
+
+    def ws(self) -> Steps:
+        """Skip white space; returns how much."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        start = self.offset
+        while True:
+            match = _WS.match(self.text, self.pos)
+            self.pos = match.end() if match else self.pos
+            if self.pos < len(self.text) or self.eof:
+                return self.offset - start
+            yield
+
+    def starts(self, marker: str) -> Steps:
+        """Whether the text goes on with `marker`; suspends only while it still could."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        while True:
+            if self.text.startswith(marker, self.pos):
+                return True
+            have = len(self.text) - self.pos
+            if have >= len(marker) or self.eof or not marker.startswith(self.text[self.pos :]):
+                return False
+            yield
+
+    def lit(self, marker: str) -> Steps:
+        """Consume `marker` if the text goes on with it."""
+        if (yield from self.starts(marker)):
+            self.pos += len(marker)
+            return True
+        return False
+
+    def lits(self, markers: tuple[str, ...]) -> Steps:
+        """Consume the first of `markers` that the text goes on with, or return None."""
+        for marker in markers:
+            if (yield from self.lit(marker)):
+                return marker
+        return None
+
+    def match(self, pattern: re.Pattern[str], bound: int = 256) -> Steps:
+        """Consume what `pattern` (a run of one character class) matches, at most `bound` characters."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        while True:
+            match = pattern.match(self.text, self.pos, self.pos + bound)
+            end = match.end() if match else self.pos
+            if end < len(self.text) or self.eof or end - self.pos >= bound:
+                found = self.text[self.pos : end]
+                self.pos = end
+                return found
+            yield
+
+    def until(self, marker: str, sink: Sink) -> Steps:
+        """Hand text to `sink` up to `marker`, which stays; False when the answer ends first."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        while True:
+            end = self.text.find(marker, self.pos)
+            found = end >= 0
+            if not found:
+                end = len(self.text) if self.eof else len(self.text) - overlap(self.text, self.pos, marker)
+            if end > self.pos:
+                sink(self.text[self.pos : end])
+                self.pos = end
+            if found or self.eof:
+                return found
+            yield
+
+    def until_match(self, pattern: re.Pattern[str], tail: int, sink: Sink) -> Steps:
+        """Hand text to `sink` up to a match of `pattern`, whose matches are at most `tail` + 1 characters long."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        while True:
+            match = pattern.search(self.text, self.pos)
+            if match:
+                end = match.start()
+            else:
+                end = len(self.text) if self.eof else max(self.pos, len(self.text) - tail)
+            if end > self.pos:
+                sink(self.text[self.pos : end])
+                self.pos = end
+            if match or self.eof:
+                return match is not None
+            yield
+
+    def tag(self) -> Steps:
+        """The tag `<...>` that begins here, not consumed; None where none does (a bare `<`, a line end, too long)."""
+        self._left -= 1
+        if not self._left:
+            yield from self._rest()
+        yield from self.peek(1)
+        seen = self.pos + 1
+        while True:
+            base = self._base
+            match = _TAG_STOP.search(self.text, seen)
+            if match:
+                if match.group() == ">" and match.end() - self.pos <= _TAG_BOUND:
+                    return self.text[self.pos : match.end()]
+                return None
+            if self.eof or len(self.text) - self.pos > _TAG_BOUND:
+                return None
+            seen = len(self.text)
+            yield
+            seen -= self._base - base
+
+    def json(self, sink: Sink, max_depth: int = 64) -> Steps:
+        """Hand one JSON value to `sink`, brace to brace; False when the answer ends inside it."""
+        scanner = JsonScanner(max_depth)
+        while True:
+            try:
+                end = scanner.feed(self.text, self.pos)
+            except JsonTooDeep:
+                raise Reject("nested_too_deep") from None
+            if end >= 0:
+                sink(self.text[self.pos : end])
+                self.pos = end
+                return True
+            sink(self.text[self.pos :])
+            self.pos = len(self.text)
+            if self.eof:
+                return False
+            yield
+
+
+_TAG_STOP = re.compile(r"[<>\n]")

@@ -1,0 +1,603 @@
+"""JSON as models write it: strict first, then a ladder of mends, each named, none of them a guess about content.
+
+`parse` reads one value where it begins and says where it ends and what had to be mended. Valid JSON is read by the
+standard decoder alone. Anything else goes through one tolerant reader that walks the text once and notes each mend it
+needs; only an unescaped quote inside a value costs a second walk. A string that never closes is never closed for it,
+unknown text is never dropped, and nesting is bounded before anything recurses.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from gateway.wire.json_scan import JsonScanner, JsonTooDeep
+from strategies.text.escapes import Backslashes, HalfEscaped
+
+__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "number_text", "parse", "written"]
+
+CHOSEN: frozenset[str] = frozenset(
+    {"inner_quotes", "missing_braces"},
+)
+"""The steps that had to choose between readings; every other step is a plain mend."""
+
+_PLAIN_SPACE = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
+_PLAIN_DECODER = json.JSONDecoder()
+_QUOTE = re.compile(r'\\.|"', re.DOTALL)
+_NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?")
+_STRICT_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
+_PLAIN = r'(?:"[^"\\\x00-\x1f]*+"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)'
+_COMMA = r"[ \t\r\n]*+,[ \t\r\n]*+"
+_PLAIN_ITEMS = re.compile(rf"(?:{_PLAIN}{_COMMA})++")
+_PLAIN_MEMBERS = re.compile(rf'(?:"[^"\\\x00-\x1f]*+"[ \t\r\n]*+:[ \t\r\n]*+{_PLAIN}{_COMMA})++')
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
+_WORD = re.compile(r"[-+]?[A-Za-z_$][A-Za-z0-9_$]*+")
+_BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+(?=\s*+:)")
+_LITERAL_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")
+_ODD_SPACE = re.compile("[\ufeff\u00a0 \t\r\n]++")
+_LINE_COMMENTS = re.compile(r"(?://[^\r\n]*+[ \t\r\n]*+)++")
+_SURPLUS = re.compile(r"(?:[\s}\]]|<!--(?:(?!-->).)*+-->)++\Z", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE_SIGN = re.compile("[\ud800-\udfff]|\\\\[uU]")
+_NON_FINITE = {
+    "NaN": "NaN",
+    "Infinity": "Infinity",
+    "-Infinity": "-Infinity",
+    "+Infinity": "Infinity",
+}
+_MAX_COMPARED = 400
+"""Digits of a number that are compared with what would be written: more may be too many to write."""
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
+_SMART_QUOTES = {"“": "”", "”": "”", "„": "“", "‘": "’", "’": "’"}
+
+
+@frozen
+class Parsed:
+    """One value, the index behind it, and the mends it needed, in order of first need."""
+
+    value: Any
+    end: int
+    steps: tuple[str, ...]
+
+
+class JsonFault(ValueError):
+    """The text holds no value that could be read without guessing."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def parse(
+    text: str,
+    *,
+    start: int = 0,
+    closed: bool = False,
+    body_keys: Sequence[str] = (),
+    known_keys: Sequence[str] = (),
+    max_depth: int = 64,
+) -> Parsed:
+    """The value that begins at the first non-space from `start`; `closed` says that the model ended the text there.
+
+    `body_keys` are the string parameters that may hold code, `known_keys` all parameters: they delimit a value with
+    unescaped quotes.
+    """
+    start = _skip(_SPACE, text, start)
+    parsed = _decode(text, start, max_depth) or _mend(text, start, closed, body_keys, known_keys, max_depth)
+    if _SURROGATE_SIGN.search(text, start, parsed.end):
+        _refuse_surrogates(parsed.value)
+    if closed and parsed.end < len(text) and isinstance(parsed.value, dict | list):
+        return _without_surplus(text, parsed)
+    return parsed
+
+
+def loads_strict(text: str) -> Any:
+    """The value of a text that is exactly one valid JSON value, finite and within the depth bound."""
+    notes: list[str] = []
+    start = _skip(_SPACE, text, 0)
+    _refuse_depth(text, start, 64)
+    try:
+        value, end = _decoder(notes, strict=True).raw_decode(text, start)
+    except ValueError:
+        raise JsonFault("not valid JSON") from None
+    if _skip(_SPACE, text, end) != len(text):
+        raise JsonFault("text after the value")
+    if "non_finite" in notes or "huge_number" in notes:
+        raise JsonFault("number out of range")
+    if _SURROGATE_SIGN.search(text, start, end):
+        _refuse_surrogates(value)
+    return value
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON with non-ASCII unescaped; always valid: what JSON cannot say becomes a string or an escape."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        value = _sayable(value)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":")) if _SURROGATE.search(text) else text
+
+
+def _sayable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sayable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sayable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and value.bit_length() > 14_283:
+        return hex(value)
+    return value
+
+
+def _refuse_surrogates(value: Any) -> None:
+    if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise JsonFault("surrogate")
+
+
+def _refuse_depth(text: str, start: int, max_depth: int) -> None:
+    try:
+        JsonScanner(max_depth).feed(text, start)
+    except JsonTooDeep:
+        raise JsonFault("too deep") from None
+
+
+def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
+def _note(notes: list[str], step: str) -> None:
+    if step not in notes:
+        notes.append(step)
+
+
+# The first two steps: the standard decoder, then the same with raw control characters allowed in strings.
+
+
+def _decode(text: str, start: int, max_depth: int) -> Parsed | None:
+    _refuse_depth(text, start, max_depth)
+    for strict in (True, False):
+        notes: list[str] = [] if strict else ["control_chars"]
+        try:
+            value, end = _decoder(notes, strict=strict).raw_decode(text, start)
+        except ValueError:
+            continue
+        return Parsed(value, end, tuple(notes))
+    return None
+
+
+def _decoder(notes: list[str], *, strict: bool) -> json.JSONDecoder:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(items)
+        if len(result) != len(items):
+            _note(notes, "duplicate_keys")
+        return result
+
+    def constant(word: str) -> str:
+        _note(notes, "non_finite")
+        return word
+
+    return json.JSONDecoder(
+        strict=strict,
+        object_pairs_hook=pairs,
+        parse_constant=constant,
+        parse_float=lambda digits: _float(digits, notes),
+        parse_int=lambda digits: _int(digits, notes),
+    )
+
+
+class _WrittenFloat(float):
+    """A number that is usually written otherwise."""
+
+    __slots__ = ("digits",)
+    digits: str
+
+
+class _WrittenInt(int):
+    """A whole number that is usually written otherwise."""
+
+    digits: str
+
+
+def written(value: int | float, digits: str) -> int | float:
+    """The number, which remembers how it was written if that is not how it would be."""
+    if len(digits) < _MAX_COMPARED and repr(value) == digits:
+        return value
+    number = _WrittenFloat(value) if isinstance(value, float) else _WrittenInt(value)
+    number.digits = digits
+    return number
+
+
+def number_text(value: int | float) -> str:
+    """The number as it was written."""
+    return value.digits if isinstance(value, _WrittenInt | _WrittenFloat) else repr(value)
+
+
+def _float(digits: str, notes: list[str]) -> float | str:
+    value = float(digits)
+    if math.isfinite(value):
+        return written(value, digits)
+    _note(notes, "non_finite")
+    return digits
+
+
+def _int(digits: str, notes: list[str]) -> int | float | str:
+    try:
+        return written(int(digits), digits)
+    except ValueError:
+        _note(notes, "huge_number")
+        return digits
+
+
+def _without_surplus(text: str, parsed: Parsed) -> Parsed:
+    if _skip(_SPACE, text, parsed.end) == len(text):
+        return parsed
+    match = _SURPLUS.match(text, parsed.end)
+    if match is None:
+        return parsed
+    steps = list(parsed.steps)
+    if "<!--" in match.group():
+        _note(steps, "comment")
+    if "}" in match.group() or "]" in match.group():
+        _note(steps, "surplus_braces")
+    return Parsed(parsed.value, len(text), tuple(steps))
+
+
+# The rest of the ladder: one tolerant reader that notes what it needed.
+
+
+def _mend(
+    text: str,
+    start: int,
+    closed: bool,
+    body_keys: Sequence[str],
+    known_keys: Sequence[str],
+    max_depth: int,
+) -> Parsed:
+    reader = _Reader(text, start, closed=closed, max_depth=max_depth)
+    try:
+        return reader.read()
+    except JsonFault:
+        if len(body_keys) != 1:
+            raise
+    reader = _Reader(text, start, closed=closed, max_depth=max_depth)
+    reader.quote_loosely(body_keys[0], known_keys)
+    return reader.read()
+
+
+class _Reader:
+    """Walks the text once; each method reads one thing at the position and leaves it behind that thing."""
+
+    __slots__ = (
+        *("_at", "_backslashes", "_closed", "_decoder", "_loose_end", "_loose_key", "_max_depth", "_notes", "_open"),
+        "_text",
+    )
+
+    def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
+        self._text = text
+        self._at = start
+        self._closed = closed
+        self._open: list[str] = []
+        """The brackets that are open here."""
+        self._max_depth = max_depth
+        self._notes: list[str] = []
+        self._backslashes = Backslashes()
+        self._decoder = _decoder(self._notes, strict=True)
+        self._loose_key: str | None = None
+        self._loose_end: re.Pattern[str] | None = None
+
+    def quote_loosely(self, body_key: str, known_keys: Collection[str]) -> None:
+        """Let the value of `body_key` hold unescaped quotes, if it can be delimited in exactly one way."""
+        ends = [r"\s*+[}\]][\s}\]]*+\Z"] if self._closed else [r"\s*+\}[\s}\]]*+\Z"]
+        others = "|".join(re.escape(key) for key in known_keys if key != body_key)
+        if others:
+            ends.append(rf'\s*+,\s*+"(?:{others})"\s*+:')
+        self._loose_key = body_key
+        self._loose_end = re.compile("|".join(ends))
+
+    def read(self) -> Parsed:
+        self._space()
+        value = self._value()
+        if self._backslashes.are_mixed:
+            raise JsonFault(HalfEscaped().reason)
+        notes = [note for note in self._notes if note != "trailing_comma" or "python_literal" not in self._notes]
+        return Parsed(value, self._at, tuple(notes))
+
+    def _space(self) -> None:
+        text = self._text
+        while True:
+            following = text[self._at : self._at + 1]
+            if not following:
+                return
+            if following in _PLAIN_SPACE:
+                self._at = _skip(_SPACE, text, self._at)
+            elif following == "/":
+                self._comment()
+            elif following == "\\":
+                self._odd_space(_LITERAL_SPACE, "literal_newline")
+            elif following in ("\ufeff", "\u00a0"):
+                self._odd_space(_ODD_SPACE, "odd_space")
+            else:
+                return
+
+    def _odd_space(self, pattern: re.Pattern[str], step: str) -> None:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise JsonFault("stray backslash")
+        self._at = match.end()
+        _note(self._notes, step)
+
+    def _comment(self) -> None:
+        text = self._text
+        if text.startswith("//", self._at):
+            self._at = _skip(_LINE_COMMENTS, text, self._at)
+        elif text.startswith("/*", self._at):
+            end = text.find("*/", self._at + 2)
+            if end < 0:
+                raise JsonFault("comment never ends")
+            self._at = end + 2
+        else:
+            raise JsonFault("stray slash")
+        _note(self._notes, "comment")
+
+    def _value(self) -> Any:
+        char = self._text[self._at : self._at + 1]
+        if char == "{":
+            return self._nested(self._object)
+        if char == "[":
+            return self._nested(self._array)
+        if char and char in "\"'“”„‘’":
+            return self._string()
+        return self._number() if char and char in "-+.0123456789" else self._word()
+
+    def _nested(self, read: Callable[[], Any]) -> Any:
+        self._open.append(self._text[self._at])
+        if len(self._open) > self._max_depth:
+            raise JsonFault("too deep")
+        self._at += 1
+        self._space()
+        value = read()
+        self._open.pop()
+        return value
+
+    def _object(self) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        more = not self._ends("}")
+        while more:
+            for key, value in self._plain_members():
+                self._add(result, key, value)
+            if self._ends("}"):
+                _note(self._notes, "trailing_comma")
+                return result
+            key = self._key()
+            self._add(result, key, self._member(key))
+            more = self._goes_on("}")
+        return result
+
+    def _add(self, result: dict[str, Any], key: str, value: Any) -> None:
+        if key in result:
+            _note(self._notes, "duplicate_keys")
+        result[key] = value
+
+    def _array(self) -> list[Any]:
+        result: list[Any] = []
+        more = not self._ends("]")
+        while more:
+            result.extend(self._plain_items())
+            if self._ends("]"):
+                _note(self._notes, "trailing_comma")
+                return result
+            result.append(self._value())
+            more = self._goes_on("]")
+        return result
+
+    def _plain_items(self) -> list[Any]:
+        """The items ahead that need no mend, with their commas: read at the standard decoder's speed."""
+        return self._plain(_PLAIN_ITEMS, "[%s]") or []
+
+    def _plain_members(self) -> Iterable[tuple[str, Any]]:
+        """The same for the members of an object, unless one of them may hold unescaped quotes."""
+        found = self._plain(_PLAIN_MEMBERS, "{%s}") if self._loose_key is None else None
+        return found.items() if found else ()
+
+    def _plain(self, pattern: re.Pattern[str], frame: str) -> Any:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            return None
+        self._at = match.end()
+        found = self._decoder.decode(frame % match.group().rstrip(", \t\r\n"))
+        self._space()
+        return found
+
+    def _member(self, key: str) -> Any:
+        self._space()
+        if not self._text.startswith(":", self._at):
+            raise JsonFault("missing colon")
+        self._at += 1
+        self._space()
+        if key == self._loose_key and self._text.startswith('"', self._at):
+            return self._loose_string()
+        return self._value()
+
+    def _ends(self, closer: str) -> bool:
+        if self._text.startswith(closer, self._at):
+            self._at += 1
+            return True
+        return False
+
+    def _goes_on(self, closer: str) -> bool:
+        """Behind a member: whether another one follows."""
+        while True:
+            before = self._at
+            self._space()
+            if self._ends(closer):
+                return False
+            if self._text.startswith(",", self._at):
+                self._at += 1
+                self._space()
+                return True
+            if self._at == len(self._text):
+                return self._ends_unclosed()
+            if self._text[self._at] != "}" or "{" in self._open:
+                break
+            _note(self._notes, "surplus_braces")
+            self._at += 1
+        if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
+            _note(self._notes, "missing_comma")
+            return True
+        raise JsonFault("missing comma or closing brace")
+
+    def _ends_unclosed(self) -> bool:
+        if not self._closed or "surplus_braces" in self._notes:
+            raise JsonFault("never closed")
+        _note(self._notes, "missing_braces")
+        return False
+
+    def _key(self) -> str:
+        if self._text[self._at : self._at + 1] in ('"', "'", *_SMART_QUOTES):
+            return self._string()
+        match = _BARE_KEY.match(self._text, self._at)
+        if match is None:
+            raise JsonFault("not a key")
+        _note(self._notes, "unquoted_keys")
+        self._at = match.end()
+        return match.group()
+
+    def _string(self) -> str:
+        quote = self._text[self._at]
+        if self._text.startswith(quote * 3, self._at) and quote in "\"'":
+            return self._triple_string(quote * 3)
+        if quote == '"':
+            return self._json_text(self._matched(_JSON_STRING))
+        if quote == "'":
+            _note(self._notes, "python_literal")
+            return self._python_text(self._matched(_PYTHON_STRING))
+        return self._smart_string(_SMART_QUOTES[quote])
+
+    def _matched(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise JsonFault("string never closed")
+        self._at = match.end()
+        return match.group(1)
+
+    def _triple_string(self, quotes: str) -> str:
+        end = self._text.find(quotes, self._at + 3)
+        if end < 0:
+            raise JsonFault("string never closed")
+        body = self._text[self._at + 3 : end]
+        self._at = end + 3
+        _note(self._notes, "python_literal")
+        return self._python_text(body)
+
+    def _smart_string(self, closer: str) -> str:
+        end = self._text.find(closer, self._at + 1)
+        if end < 0:
+            raise JsonFault("string never closed")
+        body = self._text[self._at + 1 : end]
+        self._at = end + 1
+        _note(self._notes, "smart_quotes")
+        return self._json_text(_escape_quotes(body))
+
+    def _loose_string(self) -> str:
+        end = self._loose_quote(self._at + 1)
+        body = self._text[self._at + 1 : end]
+        self._at = end + 1
+        _note(self._notes, "inner_quotes")
+        return self._json_text(_escape_quotes(body))
+
+    def _loose_quote(self, position: int) -> int:
+        """The one quote from `position` on that can be the end of the value."""
+        pattern = self._loose_end
+        found = stranger = -1
+        for match in _QUOTE.finditer(self._text, position):
+            if match.group() != '"' or pattern is None:
+                continue
+            if not pattern.match(self._text, match.end()):
+                stranger = match.end() if _NEXT_MEMBER.match(self._text, match.end()) else stranger
+                continue
+            if found >= 0:
+                raise JsonFault("inner quotes can be read in several ways")
+            found = match.start()
+        if found < 0:
+            raise JsonFault("string never closed")
+        if stranger >= 0 and self._ends_in_members(stranger):
+            raise JsonFault("inner quotes can be read in several ways")
+        return found
+
+    def _ends_in_members(self, position: int) -> bool:
+        """Whether the text goes on with nothing but further members, whatever their names."""
+        members = "{" + self._text[position:].lstrip()[1:]
+        try:
+            _, end = _PLAIN_DECODER.raw_decode(members)
+        except (ValueError, RecursionError):
+            return False
+        return not members[end:].strip("}] \t\r\n")
+
+    def _json_text(self, body: str) -> str:
+        if _CONTROL.search(body):
+            _note(self._notes, "control_chars")
+        if "\\" not in body:
+            return body
+        try:
+            text, is_mended = self._backslashes.json_text(body, or_python="python_literal" in self._notes)
+        except HalfEscaped as doubt:
+            raise JsonFault(doubt.reason) from None
+        if is_mended:
+            _note(self._notes, "bad_escape")
+        return text
+
+    def _python_text(self, body: str) -> str:
+        try:
+            text, is_mended = self._backslashes.python_text(body) if "\\" in body else (body, False)
+        except HalfEscaped as doubt:
+            raise JsonFault(doubt.reason) from None
+        if is_mended:
+            _note(self._notes, "bad_escape")
+        return text
+
+    def _number(self) -> Any:
+        match = _NUMBER.match(self._text, self._at)
+        if match is None:
+            return self._word()
+        digits = match.group()
+        following = self._text[match.end() : match.end() + 1]
+        if _LEADING_ZERO.match(digits) or following.isalnum() or (following and following in "_."):
+            raise JsonFault("not a number")
+        self._at = match.end()
+        if not _STRICT_NUMBER.fullmatch(digits):
+            _note(self._notes, "python_literal")
+        return _int(digits, self._notes) if digits.lstrip("+-").isdigit() else _float(digits, self._notes)
+
+    def _word(self) -> Any:
+        match = _WORD.match(self._text, self._at)
+        word = match.group() if match else ""
+        self._at += len(word)
+        if word in _WORDS:
+            return _WORDS[word]
+        if word in _NON_FINITE:
+            _note(self._notes, "non_finite")
+            return _NON_FINITE[word]
+        if word in _PYTHON_WORDS:
+            _note(self._notes, "python_literal")
+            return _PYTHON_WORDS[word]
+        raise JsonFault("not a value" if self._at < len(self._text) or word else "value missing")
+
+
+def _escape_quotes(body: str) -> str:
+    """The body of a string with the quotes in it escaped: either all of them are, or none."""
+    found = {match.group() for match in _QUOTE.finditer(body)}
+    if {'"', '\\"'} <= found:
+        raise JsonFault("quotes are escaped and not escaped")
+    return _QUOTE.sub(lambda match: '\\"' if match.group() == '"' else match.group(), body)

@@ -1,0 +1,178 @@
+"""Tools in words: what each one does, which parameters it takes, and of what type they are.
+
+Everything in a tool definition is data. Three rules keep it so:
+
+- every line but the first of a description is indented, so that only our own lines begin in column 0;
+- a `<` that would open or close one of our own tags, or start the marker, becomes `&lt;` (in JSON `\\u003c`);
+- a name that is no plain identifier is shown as a JSON string on one line.
+
+Schemas are walked to a fixed depth and size, whatever `$ref` makes of them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from json import dumps
+from typing import Any
+
+from gateway.core.tools import Tool
+from strategies.schema.document import Document, Schema, branches, properties, required
+from strategies.schema.tool_schema import schema_of
+from strategies.writing.prompt import guarded
+
+__all__ = [
+    "forms",
+    "is_plain_name",
+    "json_lines",
+    "parameter_lines",
+    "tool_document",
+    "types",
+]
+
+_MAX_DEPTH = 12
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_MAX_LINES = 4000
+_MAX_CHARACTERS = 1 << 20
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_$.:@-]{1,80}\Z")
+_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
+
+
+def types(document: Document, schema: object) -> list[str]:
+    """The types that a part of the document allows, null the last; nothing when it does not say."""
+    allowed = document.types(schema)
+    return [name for name in _TYPES if name in allowed]
+
+
+def forms(document: Document, view: Schema) -> list[Schema]:
+    """The alternatives of a union."""
+    return [document.view(branch) for branch in branches(view)]
+
+
+class _Lines:
+    """Collects one tool's parameter lines, up to the bound."""
+
+    def __init__(self, document: Document, words: Sequence[str]) -> None:
+        self._document = document
+        self._words = words
+        self._characters_left = _MAX_CHARACTERS
+        self._required: dict[int, tuple[object, frozenset[str]]] = {}
+        self.lines: list[str] = []
+
+    @property
+    def full(self) -> bool:
+        return self._characters_left <= 0 or len(self.lines) >= _MAX_LINES
+
+    def fields(self, schema: Schema, depth: int) -> None:
+        needed = self._names(schema)
+        for name, raw in properties(schema).items():
+            if self.full:
+                return
+            need = "required" if name in needed else "optional"
+            self._entry(f"{guarded(_plain_name(name), self._words)}: ({need})", raw, depth)
+        others = schema.get("additionalProperties")
+        if isinstance(others, Mapping) and others:
+            self._entry("any other name: (optional)", others, depth)
+
+    def _names(self, schema: Mapping[str, Any]) -> frozenset[str]:
+        """The required names; one list may be reached by many references and is read once."""
+        listed = schema.get("required")
+        if id(listed) not in self._required:
+            self._required[id(listed)] = (listed, frozenset(required(schema)))
+        return self._required[id(listed)][1]
+
+    def _entry(self, label: str, raw: object, depth: int) -> None:
+        if self.full:
+            return
+        schema = self._document.view(raw)
+        line = f"{'  ' * depth}- {label} {self._type(schema)}{self._description(schema)}"
+        self._characters_left -= len(line)
+        self.lines.append(line)
+        if depth < _MAX_DEPTH:
+            self._inside(schema, depth + 1)
+
+    def _inside(self, schema: Mapping[str, Any], depth: int) -> None:
+        self.fields(schema, depth)
+        if isinstance(schema.get("items"), Mapping):
+            self._entry("each item:", schema["items"], depth)
+        for form in forms(self._document, schema):
+            if "properties" in form or "items" in form or "enum" in form or "const" in form:
+                self._entry("one form:", form, depth)
+
+    def _type(self, schema: Mapping[str, Any]) -> str:
+        names = types(self._document, schema)
+        return " or ".join(self._array(schema) if name == "array" else name for name in names) or "any"
+
+    def _array(self, schema: Mapping[str, Any]) -> str:
+        names = types(self._document, schema.get("items"))
+        return f"array of {' or '.join(names)}" if names else "array"
+
+    def _description(self, schema: Mapping[str, Any]) -> str:
+        text = schema.get("description")
+        words = _one_line(text) if isinstance(text, str) else ""
+        facts = "; ".join(_facts(schema))
+        told = f"{words} ({facts})" if words and facts else words or facts
+        return f" - {guarded(told, self._words)}" if told else ""
+
+
+def _facts(schema: Mapping[str, Any]) -> Iterator[str]:
+    enum = schema.get("enum")
+    if isinstance(enum, list) and enum:
+        yield f"one of: {', '.join(_data(value) for value in enum)}"
+    if "const" in schema:
+        yield f"always: {_data(schema['const'])}"
+    if "default" in schema:
+        yield f"default: {_data(schema['default'])}"
+
+
+def parameter_lines(tool: Tool, words: Sequence[str] = ()) -> list[str]:
+    """One line per parameter, `- name: (required|optional) type - description`, nested fields indented below it."""
+    schema = schema_of(tool)
+    found = _Lines(schema.document, words)
+    found.fields(schema.view, 0)
+    if found.full:
+        found.lines.append("- ... (more fields than can be listed here)")
+    return found.lines
+
+
+def is_plain_name(name: str) -> bool:
+    """The name holds nothing that could be taken for markup."""
+    return bool(_PLAIN_NAME.match(name))
+
+
+def tool_document(tool: Tool, usage: str, words: Sequence[str] = ()) -> str:
+    """One tool: name, description, parameters and an example of a call."""
+    lines = parameter_lines(tool, words)
+    description = guarded(_paragraphs(tool.description), words) or "none given"
+    parameters = "\n".join(["Parameters:", *lines]) if lines else "Parameters: none"
+    return f"## {tool.name}\nDescription: {description}\n{parameters}\nUsage:\n{usage}"
+
+
+def json_lines(tools: Iterable[Tool]) -> str:
+    """The tools as the model families know them from their templates: one JSON object per line."""
+    lines = []
+    for tool in tools:
+        function = {"name": tool.name, "description": tool.description, "parameters": dict(schema_of(tool).root)}
+        line = _data({"type": "function", "function": function})
+        lines.append(guarded(line, opening="\\u003c"))
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _paragraphs(text: str) -> str:
+    """Lines kept, all but the first indented: only our own markup begins in column 0."""
+    lines = [line.rstrip() for line in text.strip().splitlines()]
+    return "\n".join(f"  {line}" if line and index else line for index, line in enumerate(lines))
+
+
+def _plain_name(name: str) -> str:
+    return name if is_plain_name(name) else _data(name)
+
+
+def _data(value: object) -> str:
+    """A JSON value from a schema, on one line."""
+    try:
+        return dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
+    except (RecursionError, ValueError, TypeError):
+        return "..."

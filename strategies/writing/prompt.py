@@ -1,0 +1,137 @@
+"""The section of the system prompt that tells a model about its tools: the same bytes for the same tools.
+
+It stands behind the client's own system text: a separator, a hidden marker, then the rules and the tools as the
+dialect's renderer words them. What comes from a tool definition, or from a tool's result, is data: `guarded` and
+`shielded` keep it from being taken for our own markup.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import msgspec
+from attrs import field, frozen
+
+from gateway.core.tools import Tool
+from gateway.wire.chat_request import is_system, texts_of
+
+__all__ = [
+    "MARKER",
+    "SEPARATOR",
+    "DescribesTools",
+    "add_section",
+    "firm_instruction",
+    "guarded",
+    "holds_section",
+    "section",
+    "shielded",
+]
+
+MARKER = "<!-- toolgate:tools:5f1c9ad27e3b -->"
+"""Marks our section, so that a prompt which holds it is not given a second one."""
+
+SEPARATOR = "\n\n---\n\n"
+
+_OWN_WORDS = frozenset({"tools", "tool_call", "tool_response"})
+_ZERO_WIDTH_SPACE = "\u200b"
+_TAG = re.compile(r"<(?=[\s/]{0,4}([A-Za-z_][A-Za-z0-9_.:-]{0,79})|!--\s{0,4}toolgate:)")
+_MARKER_START = re.compile(f"<({_ZERO_WIDTH_SPACE}*!--\\s{{0,4}}toolgate:)")
+
+
+_MAX_KEPT = 1 << 20
+"""Sections are remembered, so none may be of more tools than any client has."""
+
+
+class DescribesTools(Protocol):
+    """The part of a renderer that words the section."""
+
+    @property
+    def id(self) -> str: ...
+
+    def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str: ...
+
+
+@frozen(kw_only=True)
+class _Ask:
+    """What the section depends on; the tools themselves are compared by their content."""
+
+    renderer: DescribesTools
+    parallel: bool
+    content: bytes
+    tools: tuple[Tool, ...] = field(eq=False)
+
+
+def section(renderer: DescribesTools, tools: Iterable[Tool], *, parallel: bool) -> str:
+    """The marked section for these tools; made once for the same content."""
+    chosen = tuple(tools)
+    content = msgspec.json.encode([(tool.name, tool.description, dict(tool.parameters)) for tool in chosen])
+    ask = _Ask(renderer=renderer, parallel=parallel, content=content, tools=chosen)
+    return _kept_section(ask) if len(content) <= _MAX_KEPT else _section(ask)
+
+
+def _section(ask: _Ask) -> str:
+    return f"{MARKER}\n{ask.renderer.tool_section(ask.tools, parallel=ask.parallel)}"
+
+
+_kept_section = lru_cache(maxsize=32)(_section)
+
+
+def firm_instruction(name: str | None) -> str:
+    """What is added when a call is required: of any tool, or of the named one."""
+    which = f"the tool `{name}`" if name else "one of the tools above"
+    return (
+        f"\n\nYou must call {which} now. An answer without that call is not accepted: "
+        "do not reply with text alone, and do not ask first."
+    )
+
+
+def holds_section(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """A system prompt of this conversation carries our section already: the marker on a line of its own."""
+    texts = (text for message in messages if is_system(message) for text in texts_of(message.get("content")))
+    return any(f"\n{MARKER}\n" in f"\n{text}" for text in texts if MARKER in text)
+
+
+def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """The messages with `text` behind the client's first system prompt, or in a new one where none leads."""
+    if not messages or not is_system(messages[0]):
+        return [{"role": "system", "content": text}, *messages]
+    first = messages[0]
+    content = first.get("content")
+    joined: Any
+    if isinstance(content, list) and content:
+        joined = [*content, {"type": "text", "text": SEPARATOR + text}]
+    elif isinstance(content, str) and content:
+        joined = content + SEPARATOR + text
+    else:
+        joined = text
+    return [{**first, "content": joined}, *messages[1:]]
+
+
+def guarded(text: str, words: Iterable[str] = (), *, opening: str = "&lt;") -> str:
+    """The text, unable to open or close one of our tags: the own ones and those named by `words`."""
+    if "<" not in text:
+        return text
+    closed = _OWN_WORDS.union(word.lower() for word in words)
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        return opening if name is None or name.rstrip(".:-").lower() in closed else "<"
+
+    return _TAG.sub(replace, text)
+
+
+def shielded(text: str, *patterns: re.Pattern[str]) -> str:
+    """The text with our section marker, and what else the patterns name, broken by a zero-width space.
+
+    A pattern's group 1 is what the space is put before; it lets any number of such spaces through, so that taking one
+    away again from each place gives the original.
+    """
+    for pattern in (_MARKER_START, *patterns):
+        text = pattern.sub(_break, text)
+    return text
+
+
+def _break(match: re.Match[str]) -> str:
+    start = match.start(1) - match.start()
+    return match[0][:start] + _ZERO_WIDTH_SPACE + match[0][start:]

@@ -1,0 +1,613 @@
+"""Requests to Anthropic's Messages, and what its answers and faults come to."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.core.errors import InvalidRequest, UpstreamBadReply
+from gateway.kinds.anthropic.ask import AnthropicOptions
+from gateway.kinds.anthropic.dialogue import AnthropicKind
+from gateway.kinds.shared.port import Dialogue, Reply, Situation
+from tests.support.anthropic_server import AnthropicServer, error_body
+from tests.support.kind_driver import Driver
+from tests.support.turns import PICTURE, READ, RUN, Call, Turn
+from tests.support.wire_server import sse
+
+USER = {"role": "user", "content": "hi"}
+CALL = {"id": "toolu_1", "type": "function", "function": {"name": "run", "arguments": '{"command": "ls"}'}}
+
+
+def begin(body: dict[str, Any], *, known: dict[str, bytes] | None = None, **options: Any) -> Dialogue:
+    kind = AnthropicKind(AnthropicOptions(**options))
+    situation = Situation(now=5.0, make_id=lambda _: "call_made", answer_id="chatcmpl-1")
+    return kind.begin({"model": "claude-sonnet-4-5", **body}, b"", situation=situation, known=known or {})
+
+
+def sent(*messages: Any, options: dict[str, Any] | None = None, **fields: Any) -> Any:
+    return json.loads(begin({"messages": list(messages) or [USER], **fields}, **options or {}).ask.body)
+
+
+def test_leading_system_text_is_the_system() -> None:
+    request = sent({"role": "system", "content": "A"}, {"role": "developer", "content": "B"}, USER)
+    assert [block["text"] for block in request["system"]] == ["A", "B"]
+    assert [message["role"] for message in request["messages"]] == ["user"]
+
+
+def test_later_system_text_joins_the_system() -> None:
+    request = sent(USER, {"role": "assistant", "content": "x"}, {"role": "system", "content": "late"}, USER)
+    assert [block["text"] for block in request["system"]] == ["late"]
+
+
+def test_later_system_text_stays_in_its_place_if_that_is_set() -> None:
+    request = sent(USER, {"role": "system", "content": "late"}, USER, options={"late_system": "inline"})
+    assert "system" not in request
+    assert [message["role"] for message in request["messages"]] == ["user", "system", "user"]
+
+
+def test_system_text_alone_is_what_the_user_says() -> None:
+    request = sent({"role": "system", "content": "Say hello."})
+    assert request["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Say hello."}]}]
+    assert "system" not in request
+
+
+def test_neighbours_of_one_role_are_merged() -> None:
+    request = sent(USER, {"role": "user", "content": "more"}, {"role": "assistant", "content": "a"})
+    assert [message["role"] for message in request["messages"]] == ["user", "assistant"]
+    assert len(request["messages"][0]["content"]) == 2
+
+
+def test_an_empty_conversation_is_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        sent({"role": "user", "content": "  \n"})
+
+
+def test_an_answer_that_would_be_first_follows_the_user() -> None:
+    request = sent({"role": "assistant", "content": "a"}, USER)
+    assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
+
+
+def test_an_answer_to_go_on_with_ends_without_white_space() -> None:
+    assert sent(USER, {"role": "assistant", "content": "{ \n"})["messages"][-1]["content"][0]["text"] == "{"
+
+
+def test_empty_text_is_left_out() -> None:
+    content = [{"type": "text", "text": ""}, {"type": "text", "text": " \n"}, {"type": "text", "text": "x"}]
+    request = sent({"role": "user", "content": content}, {"role": "assistant", "content": "", "tool_calls": [CALL]})
+    assert request["messages"][0]["content"] == [{"type": "text", "text": "x"}]
+    assert [block["type"] for block in request["messages"][1]["content"]] == ["tool_use"]
+
+
+def test_results_stand_before_what_the_user_says() -> None:
+    results = [
+        {"role": "user", "content": "stop"},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": "R"},
+    ]
+    request = sent(USER, {"role": "assistant", "content": None, "tool_calls": [CALL]}, *results)
+    assert [block["type"] for block in request["messages"][-1]["content"]] == ["tool_result", "text"]
+
+
+def test_a_result_may_hold_pictures() -> None:
+    content = [
+        {"type": "text", "text": "seen"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},
+    ]
+    request = sent(
+        USER,
+        {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": content},
+    )
+    result = request["messages"][-1]["content"][0]
+    assert [block["type"] for block in result["content"]] == ["text", "image"]
+    assert result["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": PICTURE}
+
+
+def test_pictures_by_address_and_documents_are_passed_on() -> None:
+    content = [
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "high"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
+        {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aMOp"}},
+        {"type": "file", "file": {"file_id": "file_1"}},
+    ]
+    blocks = sent({"role": "user", "content": content})["messages"][0]["content"]
+    assert blocks[0] == {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
+    assert blocks[1] == {"type": "document", "source": pdf, "title": "a.pdf"}
+    assert blocks[2]["source"] == {"type": "text", "media_type": "text/plain", "data": "hé"}
+    assert blocks[3] == {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64"}},
+        {"type": "video"},
+    ],
+)
+def test_a_part_that_cannot_be_sent_is_named(part: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        sent({"role": "user", "content": [part]})
+    assert raised.value.param is not None
+    assert raised.value.param.startswith("messages[0]")
+
+
+@pytest.mark.parametrize(
+    ("choice", "single", "wanted"),
+    [
+        (None, None, None),
+        ("auto", None, {"type": "auto"}),
+        ("required", None, {"type": "any"}),
+        ("none", False, {"type": "none"}),
+        (None, False, {"type": "auto", "disable_parallel_tool_use": True}),
+        ("required", False, {"type": "any", "disable_parallel_tool_use": True}),
+        ({"type": "function", "function": {"name": "run"}}, None, {"type": "tool", "name": "run"}),
+    ],
+)
+def test_the_choice_of_tools_is_told(choice: Any, single: bool | None, wanted: Any) -> None:
+    fields = {"tool_choice": choice, "parallel_tool_calls": single}
+    request = sent(tools=[RUN], **{key: value for key, value in fields.items() if value is not None})
+    assert request.get("tool_choice") == wanted
+
+
+def test_only_the_allowed_tools_are_told() -> None:
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "run"}}]}
+    request = sent(tools=[READ, RUN], tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert [tool["name"] for tool in request["tools"]] == ["run"]
+    assert request["tool_choice"] == {"type": "any"}
+
+
+def test_a_history_with_calls_has_its_tools_told() -> None:
+    request = sent(
+        USER, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "toolu_1", "content": "R"}
+    )
+    assert request["tools"] == [{"name": "run", "input_schema": {"type": "object"}}]
+    assert request["tool_choice"] == {"type": "none"}
+
+
+def test_ids_of_other_makers_stay_apart_in_letters_that_are_taken() -> None:
+    ids = ["call:1", "call.1", "call_1"]
+    calls = [{**CALL, "id": call_id} for call_id in ids]
+    results = [{"role": "tool", "tool_call_id": call_id, "content": call_id} for call_id in ids]
+    request = sent(USER, {"role": "assistant", "tool_calls": calls}, *results)
+    told = [block["id"] for block in request["messages"][1]["content"]]
+    assert len(set(told)) == 3
+    assert all(name.replace("_", "").replace("-", "").isalnum() for name in told)
+    assert [block["tool_use_id"] for block in request["messages"][2]["content"]] == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('{"a": 12345678901234567890123, "b": 1.0}', '{"a": 12345678901234567890123, "b": 1.0}'),
+        ("", "{}"),
+        ({"a": 1}, '{"a":1}'),
+        ('{"a": ', r'{"arguments":"{\"a\": "}'),
+        ("[1]", '{"arguments":"[1]"}'),
+        (None, "{}"),
+    ],
+)
+def test_arguments_of_a_history_are_an_object_with_its_numbers_as_they_were(arguments: Any, told: str) -> None:
+    call = {"id": "toolu_1", "function": {"name": "run", "arguments": arguments}}
+    body = begin({"messages": [USER, {"role": "assistant", "tool_calls": [call]}]}).ask.body.decode()
+    assert f'"input":{told}' in body
+
+
+@pytest.mark.parametrize(
+    ("model", "limit"),
+    [
+        ("claude-3-haiku-20240307", 4096),
+        ("claude-3-5-sonnet-20241022", 8192),
+        ("claude-sonnet-4-20250514", 32000),
+        ("x", 8192),
+    ],
+)
+def test_a_request_without_a_limit_gets_one_that_the_model_takes(model: str, limit: int) -> None:
+    assert sent(model=model)["max_tokens"] == limit
+
+
+def test_limits_of_the_request_and_of_the_settings_come_first() -> None:
+    assert sent(max_tokens=5)["max_tokens"] == 5
+    assert sent(max_completion_tokens=6, max_tokens=5)["max_tokens"] == 6
+    assert sent(options={"max_tokens": 77})["max_tokens"] == 77
+    with pytest.raises(InvalidRequest):
+        sent(max_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "thinking", "told_effort"),
+    [
+        ("claude-3-5-sonnet-20241022", "high", None, None),
+        ("claude-3-7-sonnet-20250219", "low", {"type": "enabled", "budget_tokens": 1024}, None),
+        ("claude-sonnet-4-5", "medium", {"type": "enabled", "budget_tokens": 8192}, None),
+        ("claude-haiku-4-5-20251001", "none", None, None),
+        ("claude-opus-4-6", "high", {"type": "adaptive"}, "high"),
+        ("claude-opus-4-8", "minimal", {"type": "adaptive"}, "low"),
+        ("claude-fable-5", "xhigh", {"type": "adaptive"}, "xhigh"),
+        ("claude-mythos-preview", "low", {"type": "adaptive"}, "low"),
+        ("kimi-k2", "low", {"type": "enabled", "budget_tokens": 1024}, None),
+    ],
+)
+def test_effort_is_told_in_the_form_of_the_model(
+    model: str, effort: str, thinking: dict[str, Any] | None, told_effort: str | None
+) -> None:
+    request = sent(model=model, reasoning_effort=effort)
+    assert request.get("thinking") == thinking
+    assert request.get("output_config", {}).get("effort") == told_effort
+
+
+def test_thoughts_fit_into_the_limit_or_are_left_out() -> None:
+    assert sent(reasoning_effort="high", max_tokens=4000)["thinking"]["budget_tokens"] == 2000
+    assert "thinking" not in sent(reasoning_effort="high", max_tokens=1500)
+
+
+def test_a_forced_call_goes_without_thinking() -> None:
+    assert "thinking" not in sent(reasoning_effort="high", tools=[RUN], tool_choice="required")
+
+
+def test_sampling_is_brought_into_range() -> None:
+    assert sent(temperature=1.7)["temperature"] == 1.0
+    both = sent(temperature=0.2, top_p=0.9)
+    assert both["temperature"] == 0.2
+    assert "top_p" not in both
+    assert "temperature" not in sent(temperature=0.2, reasoning_effort="low")
+    assert "temperature" not in sent(temperature=0.2, model="claude-opus-4-7")
+
+
+def test_stop_words_user_and_format_are_told() -> None:
+    schema = {"type": "object", "properties": {}}
+    request = sent(
+        stop=["END", "\n"],
+        user="u1",
+        response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}},
+    )
+    assert request["stop_sequences"] == ["END"]
+    assert request["metadata"] == {"user_id": "u1"}
+    assert request["output_config"]["format"] == {"type": "json_schema", "schema": schema}
+
+
+def test_more_than_one_choice_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        sent(n=2)
+    assert raised.value.param == "n"
+
+
+def test_marks_of_the_prompt_cache_are_kept() -> None:
+    mark = {"type": "ephemeral"}
+    request = sent({"role": "user", "content": [{"type": "text", "text": "x", "cache_control": mark}]})
+    assert request["messages"][0]["content"][0]["cache_control"] == mark
+    assert "cache_control" not in request
+
+
+def test_the_prompt_cache_is_asked_for_only_where_the_client_set_no_marks() -> None:
+    marked = {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]}
+    assert sent(options={"prompt_caching": True})["cache_control"] == {"type": "ephemeral"}
+    assert "cache_control" not in sent(marked, options={"prompt_caching": True})
+
+
+def driver(*turns: Turn, model: str = "claude-sonnet-4-5") -> Driver:
+    return Driver(kind=AnthropicKind(), server=AnthropicServer(list(turns)), key="sk-ant", model=model)
+
+
+THINKING = Turn(thought="hm", signature="SIG", text="I look.", calls=(Call("toolu_1", "run", {"command": "ls"}),))
+
+
+def second_request(client: Driver, answer: dict[str, Any]) -> Any:
+    body = {"model": client.model, "messages": [USER], "tools": [RUN], "reasoning_effort": "high"}
+    assert client.ask(body).status == 200
+    result = {"role": "tool", "tool_call_id": "toolu_1", "content": "R"}
+    got = client.ask({**body, "messages": [USER, answer, result]})
+    assert got.status == 200, got.body
+    return json.loads(client.asks[-1].body)
+
+
+def test_signed_thoughts_are_put_back_where_they_stood() -> None:
+    request = second_request(
+        driver(THINKING, Turn(text="done")), {"role": "assistant", "content": "I look.", "tool_calls": [CALL]}
+    )
+    content = request["messages"][1]["content"]
+    assert [block["type"] for block in content] == ["thinking", "text", "tool_use"]
+    assert content[0] == {"type": "thinking", "thinking": "hm", "signature": "SIG"}
+    assert request["thinking"]["type"] == "enabled"
+
+
+def test_thoughts_come_back_though_the_client_changed_the_text() -> None:
+    request = second_request(
+        driver(THINKING, Turn(text="done")), {"role": "assistant", "content": "I", "tool_calls": [CALL]}
+    )
+    assert [block["type"] for block in request["messages"][1]["content"]] == ["thinking", "text", "tool_use"]
+
+
+def test_manual_thinking_pauses_where_its_thoughts_are_lost() -> None:
+    client = driver(THINKING, Turn(text="done"))
+    calls = [{**CALL, "id": "call_from_elsewhere"}]
+    body = {"model": client.model, "messages": [USER], "tools": [RUN], "reasoning_effort": "high"}
+    client.ask(body)
+    result = {"role": "tool", "tool_call_id": "call_from_elsewhere", "content": "R"}
+    got = client.ask({**body, "messages": [USER, {"role": "assistant", "tool_calls": calls}, result]})
+    assert got.status == 200, got.body
+    assert "thinking" not in json.loads(client.asks[-1].body)
+
+
+def test_thoughts_of_another_model_are_not_put_back() -> None:
+    client = driver(THINKING, Turn(text="done"))
+    client.ask({"model": "claude-sonnet-4-5", "messages": [USER], "tools": [RUN], "reasoning_effort": "high"})
+    answer = {"role": "assistant", "content": "I look.", "tool_calls": [CALL]}
+    result = {"role": "tool", "tool_call_id": "toolu_1", "content": "R"}
+    got = client.ask({"model": "claude-opus-4-6", "messages": [USER, answer, result], "tools": [RUN]})
+    assert got.status == 200
+    assert b'"thinking"' not in client.asks[-1].body
+
+
+def test_thoughts_of_another_client_are_out_of_reach() -> None:
+    kind = AnthropicKind()
+    body = {"messages": [USER, {"role": "assistant", "tool_calls": [CALL]}]}
+    assert set(kind.keys(body, scope="a")).isdisjoint(kind.keys(body, scope="b"))
+
+
+def events(*events: dict[str, Any]) -> bytes:
+    return b"".join(sse(event, name=event["type"]) for event in events)
+
+
+START = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": {"input_tokens": 1}}}
+
+
+def streamed(*pieces: bytes, **fields: Any) -> str:
+    dialogue = begin({"messages": [USER], "stream": True, **fields})
+    return (b"".join(dialogue.feed(piece) for piece in pieces) + dialogue.finish()).decode()
+
+
+def test_interleaved_thoughts_keep_their_order() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "one", "signature": "S1"},
+        {"type": "text", "text": "a"},
+        {"type": "redacted_thinking", "data": "ENC"},
+        {"type": "tool_use", "id": "t1", "name": "run", "input": {}},
+        {"type": "thinking", "thinking": "two", "signature": "S2"},
+        {"type": "text", "text": "bc"},
+        {"type": "tool_use", "id": "t2", "name": "run", "input": {}},
+    ]
+    dialogue = begin({"messages": [USER]})
+    message = {"id": "msg_1", "type": "message", "model": "m", "content": blocks, "stop_reason": "tool_use"}
+    reply = dialogue.answered(200, {}, json.dumps(message).encode())
+    assert isinstance(reply, Reply)
+    answer = json.loads(reply.body)["choices"][0]["message"]
+    assert (answer["content"], answer["reasoning_content"]) == ("abc", "onetwo")
+    known = {memory.key: memory.value for memory in dialogue.remember()}
+    again = begin({"messages": [USER, answer], "reasoning_effort": "high"}, known=known)
+    assert json.loads(again.ask.body)["messages"][1]["content"] == blocks
+
+
+def test_an_error_within_the_stream_ends_it_without_done() -> None:
+    told = streamed(events(START, {**error_body("overloaded_error", "Overloaded"), "type": "error"}), events(START))
+    assert "[DONE]" not in told
+    assert json.loads(told.rstrip().rpartition("data: ")[2]) == {
+        "error": {"message": "Overloaded", "type": "server_error", "param": None, "code": "overloaded"}
+    }
+
+
+def test_a_stream_that_ends_too_early_says_no_done() -> None:
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "half"}}
+    told = streamed(events(START, block))
+    assert "half" in told
+    assert "[DONE]" not in told
+    assert '"finish_reason":"' not in told
+
+
+def test_nothing_follows_the_end_of_a_message() -> None:
+    end: list[dict[str, Any]] = [
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
+        {"type": "message_stop"},
+    ]
+    late = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "late"}}
+    assert streamed(events(START, *end, late)).endswith("data: [DONE]\n\n")
+
+
+def test_usage_is_told_only_if_asked_for() -> None:
+    end: list[dict[str, Any]] = [
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+        {"type": "message_stop"},
+    ]
+    assert "usage" not in streamed(events(START, *end))
+    assert '"completion_tokens":4' in streamed(events(START, *end), stream_options={"include_usage": True})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("read", "told"), [(70, 70), (0, 0), (None, None)])
+def test_what_was_read_from_the_cache_is_told_and_all_input_counts(
+    stream: bool, read: int | None, told: int | None
+) -> None:
+    usage = {"input_tokens": 5, "cache_creation_input_tokens": 200, "output_tokens": 4}
+    usage |= {} if read is None else {"cache_read_input_tokens": read}
+    if stream:
+        start = {"type": "message_start", "message": {"id": "msg_1", "model": "m", "usage": usage}}
+        end: list[dict[str, Any]] = [
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ]
+        written = streamed(events(start, *end), stream_options={"include_usage": True})
+        [got] = [json.loads(line.removeprefix("data: "))["usage"] for line in written.splitlines() if "usage" in line]
+    else:
+        message = {"content": [{"type": "text", "text": "x"}], "stop_reason": "end_turn", "usage": usage}
+        reply = begin({"messages": [USER]}).answered(200, {}, json.dumps(message).encode())
+        assert isinstance(reply, Reply)
+        got = json.loads(reply.body)["usage"]
+    assert got["prompt_tokens"] == 205 + (read or 0)
+    assert got["total_tokens"] == got["prompt_tokens"] + got["completion_tokens"]
+    assert got.get("prompt_tokens_details", {}).get("cached_tokens") == told
+
+
+def test_input_that_comes_with_its_block_is_taken() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "run", "input": {"a": 1.0}}
+    told = streamed(
+        events(START, {"type": "content_block_start", "index": 0, "content_block": block}),
+        events({"type": "content_block_stop", "index": 0}),
+    )
+    assert r'"arguments":"{\"a\":1.0}"' in told
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("pause_turn", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+        ("something_new", "stop"),
+        (None, "stop"),
+    ],
+)
+def test_stop_reasons_are_told_as_finish_reasons(reason: str | None, told: str) -> None:
+    message = {"content": [{"type": "text", "text": "x"}], "stop_reason": reason}
+    reply = begin({"messages": [USER]}).answered(200, {}, json.dumps(message).encode())
+    assert isinstance(reply, Reply)
+    assert json.loads(reply.body)["choices"][0]["finish_reason"] == told
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told_status", "code"),
+    [
+        (529, error_body("overloaded_error", "Overloaded"), 529, "overloaded"),
+        (429, error_body("rate_limit_error", "slow down"), 429, "rate_limit_exceeded"),
+        (401, error_body("authentication_error", "invalid x-api-key"), 401, "invalid_api_key"),
+        (404, error_body("not_found_error", "model: x"), 404, "model_not_found"),
+        (400, error_body("invalid_request_error", "bad"), 400, "invalid_request"),
+        (400, error_body("invalid_request_error", "prompt is too long: 2 > 1"), 400, "context_length_exceeded"),
+        (413, error_body("request_too_large", "too large"), 413, "request_too_large"),
+        (500, error_body("api_error", "oops"), 500, "server_error"),
+        (500, "<html>", 500, "server_error"),
+        (418, None, 418, "invalid_request"),
+        (301, None, 502, "server_error"),
+    ],
+)
+def test_errors_are_told_in_the_words_that_agents_know(status: int, body: Any, told_status: int, code: str) -> None:
+    reply = begin({"messages": [USER]}).answered(status, {}, json.dumps(body).encode())
+    assert isinstance(reply, Reply)
+    error = json.loads(reply.body)["error"]
+    assert (reply.status, error["code"]) == (told_status, code)
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"content": 1}', b'{"content": [1]}', b"\xff", b"[" * 9999])
+def test_an_answer_that_is_none_is_a_bad_reply(body: bytes) -> None:
+    reply = begin({"messages": [USER]}).answered(200, {}, body)
+    assert isinstance(reply, Reply)
+    assert reply.status == 502
+    assert json.loads(reply.body)["error"]["code"] == "upstream_bad_reply"
+
+
+def test_models_are_listed_in_openais_form() -> None:
+    listed = json.loads(AnthropicKind().models(b'{"data": [{"type": "model", "id": "claude-x"}, 1, {}]}'))
+    assert listed["data"] == [{"id": "claude-x", "object": "model", "created": 0, "owned_by": "anthropic"}]
+
+
+def test_the_key_and_the_version_go_into_headers() -> None:
+    assert dict(AnthropicKind().credentials("k")) == {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+    bearer = AnthropicKind(AnthropicOptions(auth="bearer")).credentials("k")
+    assert dict(bearer) == {"Authorization": "Bearer k", "anthropic-version": "2023-06-01"}
+    assert dict(AnthropicKind().credentials(None)) == {"anthropic-version": "2023-06-01"}
+
+
+def test_marks_of_the_prompt_cache_stay_with_tools_results_and_answers() -> None:
+    mark = {"type": "ephemeral"}
+    text = {"type": "text", "text": "x", "cache_control": mark}
+    picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    request = sent(
+        USER,
+        {"role": "assistant", "content": [text], "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": [text, picture]},
+        tools=[{**RUN, "cache_control": mark}],
+    )
+    result = request["messages"][-1]["content"][0]
+    assert result["cache_control"] == mark
+    assert all("cache_control" not in block for block in result["content"])
+    assert request["tools"][0]["cache_control"] == mark
+    assert request["messages"][1]["content"][0]["cache_control"] == mark
+
+
+def test_a_mark_stays_with_an_answer_whose_thoughts_come_back() -> None:
+    client = driver(THINKING, Turn(text="done"))
+    text = {"type": "text", "text": "I look.", "cache_control": {"type": "ephemeral"}}
+    request = second_request(client, {"role": "assistant", "content": [text], "tool_calls": [CALL]})
+    content = request["messages"][1]["content"]
+    assert [block["type"] for block in content] == ["thinking", "text", "tool_use"]
+    assert content[-1]["cache_control"] == {"type": "ephemeral"}
+
+
+def test_a_text_of_the_clients_own_stands_behind_the_thoughts() -> None:
+    turn = Turn(thought="hm", signature="SIG", calls=(Call("toolu_1", "run", {}),))
+    request = second_request(
+        driver(turn, Turn(text="done")), {"role": "assistant", "content": "mine", "tool_calls": [CALL]}
+    )
+    assert [block["type"] for block in request["messages"][1]["content"]] == ["thinking", "text", "tool_use"]
+
+
+def test_a_document_that_is_a_picture_is_told_as_one() -> None:
+    files = [
+        {"type": "file", "file": {"file_data": "data:image/jpg;base64,AAAA"}},
+        {"type": "file", "file": {"file_data": "data:text/plain,h%C3%A9"}},
+        {"type": "file", "file": {"file_data": "data:text/plain;base64,!"}},
+        "plain",
+    ]
+    blocks = sent({"role": "user", "content": files})["messages"][0]["content"]
+    assert blocks[0] == {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"}}
+    assert blocks[1]["source"]["data"] == "hé"
+    assert blocks[2]["source"]["data"] == ""
+    assert blocks[3] == {"type": "text", "text": "plain"}
+
+
+def test_service_tier_and_top_k_are_passed_on() -> None:
+    request = sent(service_tier="auto", top_k=5)
+    assert (request["service_tier"], request["top_k"]) == ("auto", 5)
+    assert not {"top_k", "temperature"} & set(sent(top_k=float("inf"), temperature=float("nan")))
+
+
+@pytest.mark.parametrize("messages", [None, {}, [{"role": "odd"}], [3]])
+def test_messages_of_no_known_shape_are_refused(messages: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        begin({"messages": messages})
+
+
+def test_blocks_that_only_the_server_knows_are_passed_over() -> None:
+    told = streamed(
+        events(START, {"type": "content_block_start", "index": 0, "content_block": {"type": "server_tool_use"}}),
+        events({"type": "content_block_stop", "index": 0}, {"type": "content_block_stop", "index": 7}),
+        events({"type": "content_block_start", "index": 1, "content_block": {"type": "thinking", "thinking": "hm"}}),
+        events({"type": "message_stop"}),
+    )
+    assert "error" not in told
+    assert '"reasoning_content":"hm"' in told
+    assert told.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("index", [None, "0", -1, True])
+def test_a_block_without_a_number_is_a_bad_reply(index: Any) -> None:
+    block = {"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": "x"}}
+    assert '"code":"upstream_bad_reply"' in streamed(events(START, block))
+
+
+def test_half_a_character_is_replaced() -> None:
+    told = streamed(
+        b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a\\ud83d"}}\n\n'
+    )
+    assert '"content":"a?"' in told
+
+
+def test_models_are_asked_for() -> None:
+    asked = AnthropicKind().models_ask()
+    assert (asked.method, asked.path) == ("GET", "/models")
+    with pytest.raises(UpstreamBadReply):
+        AnthropicKind().models(b"[]")
+
+
+def test_what_is_remembered_but_cannot_be_read_is_nothing() -> None:
+    body = {"model": "claude-opus-4-6", "messages": [USER, {"role": "assistant", "content": "x"}, USER]}
+    for value in (b"junk", b"[]", b'{"model": "claude-opus-4-6", "items": [3, ["r", 1], ["x", 2]]}'):
+        known = dict.fromkeys(AnthropicKind().keys(body), value)
+        assert json.loads(begin(body, known=known).ask.body)["messages"][1]["content"] == [
+            {"type": "text", "text": "x"}
+        ]

@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+
+from gateway.kinds.openai import OpenAiKind
+from gateway.request.headers import bearer_token, request_headers, request_id, response_headers, trace_id
+
+
+def upstream(client, *, api_key=None, forward=False):
+    credentials = OpenAiKind().credentials(api_key)
+    return request_headers(CIMultiDict(client), id="req_1", credentials=credentials, forward_credentials=forward)
+
+
+@pytest.mark.parametrize("given", ["abc", "req_0.1-x", "a" * 64])
+def test_a_safe_id_of_the_client_is_kept(given):
+    assert request_id(CIMultiDict({"x-request-id": given})) == given
+
+
+@pytest.mark.parametrize("given", ["", "a" * 65, "a b", "a\nb", "ä", "<x>", "a;b"])
+def test_an_unsafe_id_is_replaced(given):
+    made = request_id(CIMultiDict({"X-Request-Id": given}))
+    assert made.startswith("req_")
+    assert made != request_id(CIMultiDict({"X-Request-Id": given}))
+
+
+def test_a_well_formed_traceparent_names_its_trace():
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert trace_id(CIMultiDict(traceparent=f"00-{trace}-00f067aa0ba902b7-01")) == trace
+    for bad in ("", "00", f"00-{trace[:-1]}-x-01", f"00-{'0' * 32}-x-01", f"00-{trace.upper()}-00f067aa0ba902b7-01"):
+        assert trace_id(CIMultiDict(traceparent=bad)) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "token"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer  abc ", "abc"),
+        ("Basic abc", None),
+        ("Bearer", None),
+        ("Bearer  ", None),
+        ("", None),
+    ],
+)
+def test_the_bearer_token_is_found(value, token):
+    assert bearer_token(CIMultiDict(Authorization=value)) == token
+
+
+def test_a_clients_credentials_stay_here_unless_they_are_meant_for_the_upstream():
+    client = {"Authorization": "Bearer mine", "X-Api-Key": "mine", "api-key": "mine", "Cookie": "s=mine"}
+    assert "mine" not in str(upstream(client))
+    assert upstream(client, api_key="ours")["Authorization"] == "Bearer ours"
+    assert "mine" not in str(upstream(client, api_key="ours"))
+    forwarded = upstream(client, forward=True)
+    assert forwarded["Authorization"] == "Bearer mine"
+    assert forwarded["X-Api-Key"] == "mine"
+    assert "Cookie" not in forwarded
+
+
+def test_hop_by_hop_headers_and_those_that_connection_names_stay_here():
+    client = {
+        "Connection": "close, X-Odd",
+        "X-Odd": "1",
+        "Transfer-Encoding": "chunked",
+        "TE": "trailers",
+        "Upgrade": "websocket",
+        "Host": "gateway",
+        "Content-Length": "5",
+        "X-Forwarded-For": "10.0.0.1",
+        "User-Agent": "opencode/1",
+        "HTTP-Referer": "https://example.com",
+        "traceparent": "00-x",
+    }
+    sent = upstream(client)
+    assert {name.lower() for name in sent} == {"user-agent", "http-referer", "traceparent", "x-request-id"}
+    assert sent["X-Request-Id"] == "req_1"
+
+
+def test_what_an_upstream_says_of_itself_stays_behind():
+    came = CIMultiDict(
+        {
+            "Server": "uvicorn",
+            "Date": "x",
+            "Set-Cookie": "a=b",
+            "Content-Length": "3",
+            "Connection": "X-Private",
+            "X-Private": "1",
+            "X-Request-Id": "theirs",
+            "X-Toolgate-Arm": "forged",
+            "x-ratelimit-remaining-requests": "9",
+            "openai-processing-ms": "12",
+        }
+    )
+    assert {name.lower() for name in response_headers(came)} == {
+        "x-ratelimit-remaining-requests",
+        "openai-processing-ms",
+    }
+
+
+@given(st.text(max_size=30), st.text(min_size=1, max_size=10))
+def test_only_values_that_can_be_sent_are_passed_on(value, name):
+    for passed in (response_headers(CIMultiDict({name: value})), upstream({name: value})):
+        for each in passed.values():
+            assert not set(each) & set("\r\n\0")
+            each.encode()

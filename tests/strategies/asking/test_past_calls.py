@@ -1,0 +1,374 @@
+"""Conversations with a broken past, mended on their way up."""
+
+import json
+import re
+
+import msgspec
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.wire.chat_request import ChatRequest, parse_request
+from strategies.asking.past_calls import NOT_CARRIED_OUT, mend
+from strategies.base import Options
+from strategies.native import NativeStrategy
+from strategies.recovery import RecoveryStrategy
+from strategies.xml_prompt import XmlPromptStrategy
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "parameters": {"type": "object", "properties": {key: {"type": "string"}}, "required": [key]},
+        },
+    }
+    for name, key in (("read", "filePath"), ("bash", "command"))
+]
+USER = {"role": "user", "content": "go on"}
+
+
+def call(call_id, name="read", arguments='{"filePath": "/a"}', **more):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+def said(*calls, content=None):
+    return {"role": "assistant", "content": content, "tool_calls": list(calls)}
+
+
+def result(call_id, content="ok"):
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def request(*messages, model="deepseek-chat") -> ChatRequest:
+    return parse_request(msgspec.json.encode({"model": model, "messages": [USER, *messages], "tools": TOOLS}))
+
+
+def mended(*messages, model="deepseek-chat"):
+    return mend(request(*messages, model=model), Options()).messages[1:]
+
+
+GOOD = [
+    [USER],
+    [said(call("c1")), result("c1"), USER],
+    [
+        said(call("c1"), call("c2", "bash", '{"command": "ls"}')),
+        result("c1"),
+        result("c2"),
+        {"role": "assistant", "content": "x"},
+    ],
+    [said(call("c1", arguments="{}"), content="I look.")],
+    [{"role": "assistant", "content": "Use <tool_call> tags."}, USER],
+    [
+        {
+            "role": "assistant",
+            "content": 'See `<tool_call>{"name": "read", "arguments": {"filePath": "/a"}}</tool_call>`.',
+        }
+    ],
+    [{"role": "tool", "tool_call_id": "nobody", "content": "x"}, {"role": "tool", "content": "x"}],
+    [
+        said(call("c1", "unknown_tool"), {"id": "c2", "type": "custom", "custom": {"name": "x", "input": "y"}}),
+        result("c2"),
+    ],
+]
+
+
+@pytest.mark.parametrize("messages", GOOD)
+@pytest.mark.parametrize("strategy", [NativeStrategy, RecoveryStrategy])
+def test_what_is_not_certainly_wrong_goes_up_byte_for_byte(messages, strategy):
+    asked = request(*messages)
+    prepared = strategy().prepare(asked, Options())
+    assert prepared.body == asked.raw
+    assert prepared.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, {}),
+        ("", {}),
+        ({"filePath": "/a"}, {"filePath": "/a"}),
+        ("{'filePath': '/a'}", {"filePath": "/a"}),
+        ('{"filePath": "/a",}', {"filePath": "/a"}),
+        ('{"filePath": "/a', {"arguments": '{"filePath": "/a'}),
+        ("[1]", {"arguments": "[1]"}),
+        ('"text"', {"arguments": '"text"'}),
+        ("NaN", {"arguments": "NaN"}),
+        ([1], {"arguments": [1]}),
+        ("not JSON", {"arguments": "not JSON"}),
+        ("[" * 5000, {"arguments": "[" * 5000}),
+    ],
+)
+def test_arguments_become_a_json_object(given, expected):
+    turn = mended(said(call("c1", arguments=given)), result("c1"))[0]
+    assert json.loads(turn["tool_calls"][0]["function"]["arguments"]) == expected
+
+
+def test_a_missing_id_is_made_and_its_result_follows():
+    turn, answer, last = mended(
+        said(call(""), call(None, "bash")), result("", "one"), {"role": "tool", "content": "two"}
+    )
+    ids = [made["id"] for made in turn["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert all(re.fullmatch(r"call_[0-9a-f]{24}", made) for made in ids)
+    assert [(answer["tool_call_id"], answer["content"]), (last["tool_call_id"], last["content"])] == [
+        (ids[0], "one"),
+        (ids[1], "two"),
+    ]
+
+
+def test_an_id_that_comes_twice_is_told_apart_with_its_results():
+    turns = mended(said(call("call_0")), result("call_0", "one"), said(call("call_0")), result("call_0", "two"))
+    first, second = turns[0]["tool_calls"][0]["id"], turns[2]["tool_calls"][0]["id"]
+    assert first == "call_0"
+    assert second != first
+    assert [turns[1]["tool_call_id"], turns[3]["tool_call_id"]] == [first, second]
+    beside = mended(said(call("x"), call("x", "bash")), result("x", "one"), result("x", "two"))
+    ids = [made["id"] for made in beside[0]["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert [(message["tool_call_id"], message["content"]) for message in beside[1:]] == [
+        (ids[0], "one"),
+        (ids[1], "two"),
+    ]
+
+
+def test_a_result_belongs_to_the_newest_call_of_its_id():
+    turns = mended(said(call("x")), USER, said(call("x")), result("x"))
+    assert turns[3]["tool_call_id"] == turns[2]["tool_calls"][0]["id"]
+
+
+def test_results_stand_behind_their_calls_in_their_order():
+    turns = mended(said(call("a"), call("b", "bash")), USER, result("b"), result("a"), USER)
+    assert [message.get("tool_call_id", message["role"]) for message in turns] == [
+        "assistant",
+        "a",
+        "b",
+        "user",
+        "user",
+    ]
+
+
+def test_a_result_without_id_is_certain_when_one_call_waits():
+    assert mended(said(call("a")), {"role": "tool", "content": "x"})[1]["tool_call_id"] == "a"
+    assert "tool_call_id" not in mended(said(call("a"), call("b")), {"role": "tool", "content": "x"})[1]
+
+
+LEAKS = [
+    '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>',
+    "<tool_call>\n<function=read>\n<parameter=filePath>\n/a\n</parameter>\n</function>\n</tool_call>",
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"filePath": "/a"}'
+    "<|tool_call_end|><|tool_calls_section_end|>",
+]
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_call_that_was_left_as_text_shows_as_one_that_was_not_carried_out(leak):
+    turn, answer, user = mended({"role": "assistant", "content": f"I look.\n\n{leak}"}, USER)
+    assert turn["content"] == "I look."
+    (made,) = turn["tool_calls"]
+    assert made["function"] == {"name": "read", "arguments": '{"filePath":"/a"}'}
+    assert answer == {"role": "tool", "tool_call_id": made["id"], "content": NOT_CARRIED_OUT}
+    assert user == USER
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_a_structured_call_that_was_said_as_text_too_is_said_once(leak):
+    turns = mended(said(call("a"), content=f"I look.\n{leak}"), result("a"))
+    assert turns == [said(call("a"), content="I look."), result("a")]
+    other = said(call("a", arguments='{"filePath": "/other"}'), content=leak)
+    assert mended(other, result("a"))[0] == other
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LEAKS[0].replace('"read"', '"unknown"'),
+        LEAKS[0] + "\nThis is how it is written.",
+        f"```\n{LEAKS[0]}\n```\nas an example",
+        LEAKS[0][:30],
+    ],
+)
+def test_what_is_not_certainly_a_leaked_call_stays(content):
+    message = {"role": "assistant", "content": content}
+    assert mended(message, USER) == [message, USER]
+
+
+def test_kimi_gets_ids_that_count_the_calls_of_the_conversation():
+    turns = mended(
+        said(call("call_a"), call("functions_bash_7", "bash")),
+        result("call_a"),
+        result("functions_bash_7"),
+        said(call("call_c")),
+        result("call_c"),
+        model="moonshotai/Kimi-K2-Instruct",
+    )
+    assert [made["id"] for turn in turns for made in turn.get("tool_calls", [])] == [
+        "functions.read:0",
+        "functions.bash:1",
+        "functions.read:2",
+    ]
+    assert [turn["tool_call_id"] for turn in turns if turn["role"] == "tool"] == [
+        "functions.read:0",
+        "functions.bash:1",
+        "functions.read:2",
+    ]
+
+
+def test_mistral_gets_nine_letters_and_digits():
+    turns = mended(
+        said(call("call_" + "a" * 24), call("a1B2c3D4e")),
+        result("call_" + "a" * 24),
+        result("a1B2c3D4e"),
+        model="mistral-small",
+    )
+    ids = [made["id"] for made in turns[0]["tool_calls"]]
+    assert re.fullmatch(r"[A-Za-z0-9]{9}", ids[0])
+    assert ids[1] == "a1B2c3D4e"
+    assert [turn["tool_call_id"] for turn in turns[1:]] == ids
+
+
+BROKEN = [
+    said(call("", arguments="{'filePath': '/a'}")),
+    {"role": "tool", "content": "x"},
+    {"role": "assistant", "content": LEAKS[0]},
+    USER,
+    said(call("c"), call("c")),
+    result("c"),
+    result("c"),
+    said(call("c", arguments="broken")),
+    result("c"),
+    USER,
+]
+
+
+@pytest.mark.parametrize("model", ["deepseek-chat", "kimi-k2", "mistral-small"])
+def test_a_longer_conversation_begins_with_the_same_messages(model):
+    whole = mended(*BROKEN, model=model)
+    for size in (2, 4, 7, 9):
+        part = mended(*BROKEN[:size], model=model)
+        assert whole[: len(part)] == part
+    assert mended(*BROKEN, model=model) == whole
+
+
+@pytest.mark.parametrize("model", ["deepseek-chat", "kimi-k2", "mistral-small"])
+def test_what_was_mended_needs_no_mending(model):
+    whole = mended(*BROKEN, model=model)
+    assert mended(*whole, model=model) == whole
+
+
+def test_every_strategy_sends_the_mended_history():
+    asked = request(*BROKEN)
+    for strategy in (NativeStrategy(), RecoveryStrategy()):
+        prepared = strategy.prepare(asked, Options())
+        body = json.loads(prepared.body)
+        assert body["messages"] == mend(asked, Options()).messages
+        assert {key: body[key] for key in ("model", "tools")} == {key: asked.body[key] for key in ("model", "tools")}
+        assert prepared.warnings
+    prompted = json.loads(XmlPromptStrategy().prepare(asked, Options()).body)
+    assert NOT_CARRIED_OUT in json.dumps(prompted)
+    assert "<tool_call>" not in json.dumps(prompted["messages"][1:])
+
+
+def test_many_mends_are_told_in_few_words():
+    turns = [
+        message
+        for number in range(50)
+        for message in (said(call("", arguments="x")), {"role": "tool", "content": str(number)})
+    ]
+    notes = mend(request(*turns), Options()).notes
+    assert len(notes) < 12
+    assert "more" in notes[-1]
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "{}", "c", LEAKS[0], '{"filePath": 1}']),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "type", "function", "name", "arguments", "text"]), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+message = st.fixed_dictionaries(
+    {"role": st.sampled_from(["assistant", "tool", "user", "system", "odd"])},
+    optional={"content": odd, "tool_calls": odd | st.lists(odd, max_size=3), "tool_call_id": odd},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(message, max_size=6), st.sampled_from(["m", "kimi-k2", "mistral-x"]))
+def test_whatever_a_client_sends_mending_is_deterministic_and_loses_nothing_else(messages, model):
+    asked = request(*messages, model=model)
+    first, second = mend(asked, Options()), mend(asked, Options())
+    assert first == second
+    others = [message for message in first.messages if message["role"] not in ("assistant", "tool")]
+    assert others == [message for message in asked.messages if message["role"] not in ("assistant", "tool")]
+    assert len(first.messages) >= len(asked.messages)
+
+
+def too_deep() -> list[object]:
+    """Deeper than any encoder goes."""
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
+
+
+def test_a_body_too_deep_to_write_goes_up_as_it_came():
+    asked = request(said(call("", arguments="{}")))
+    assert mend(asked, Options()).body(asked) != asked.raw
+    deep = evolve(asked, body={**asked.body, "metadata": too_deep()})
+    assert mend(deep, Options()).body(deep) == asked.raw
+
+
+def test_arguments_too_deep_to_write_harm_nothing():
+    """They arrived as an object, which no server takes; what cannot be written as text is left out."""
+    asked = request(said(call("c1")))
+    turn = said(call("c1", arguments={"filePath": too_deep()}))
+    (told,) = mend(evolve(asked, messages=[turn]), Options()).messages
+    assert told["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_a_text_is_not_held_against_more_tools_than_any_client_has():
+    leak = {
+        "role": "assistant",
+        "content": '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>',
+    }
+    few = [*TOOLS, *({"type": "function", "function": {"name": f"t{number}"}} for number in range(1022))]
+    for tools, is_read in ((few, True), ([*few, {"type": "function", "function": {"name": "one_more"}}], False)):
+        body = msgspec.json.encode({"model": "m", "messages": [USER, leak, USER], "tools": tools})
+        prepared = RecoveryStrategy().prepare(parse_request(body), Options())
+        assert (prepared.make_reader is not None, prepared.body != body) == (is_read, is_read)
+        assert any("too many" in warning for warning in prepared.warnings) is not is_read
+        assert prepared.repair is not None
+
+
+def test_a_conversation_is_read_up_to_a_bound():
+    leak = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+    long = {"role": "assistant", "content": "x" * 200_000 + f"\n\n{leak}"}
+    found = mended(long, USER, long, USER, long, USER, {**long, "content": leak}, USER)
+    assert [len(message.get("tool_calls", ())) for message in found if message["role"] == "assistant"] == [1, 1, 0, 1]
+    assert found[: len(mended(long, USER))] == mended(long, USER)
+
+
+def test_a_leaked_call_is_only_text_where_no_tools_are_declared():
+    history = [{"role": "assistant", "content": LEAKS[0]}]
+    asked = parse_request(msgspec.json.encode({"model": "m", "messages": [USER, *history]}))
+    assert mend(asked, Options()).body(asked) == asked.raw
+
+
+@pytest.mark.parametrize(
+    "odd_call",
+    [
+        "read",
+        {"id": "c2", "type": "function", "function": "read"},
+        {"id": "c2", "type": "function", "function": {"name": "read"}},
+        call("c2", arguments=None),
+        call("c2", arguments="{"),
+    ],
+    ids=["a name", "no function", "no arguments", "null", "broken"],
+)
+def test_a_call_as_text_stays_beside_structured_calls_that_are_not_it(odd_call):
+    text = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+    assert mended(said(odd_call, content=text))[0]["content"] == text
+    assert mended(said(odd_call, call("c1"), content=text))[0]["content"] is None

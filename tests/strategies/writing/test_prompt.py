@@ -1,0 +1,436 @@
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.core.tools import Tool
+from strategies.asking.renderers import RENDERERS
+from strategies.schema.tool_schema import schema_of
+from strategies.writing.documentation import parameter_lines, tool_document
+from strategies.writing.prompt import (
+    MARKER,
+    SEPARATOR,
+    add_section,
+    firm_instruction,
+    guarded,
+    holds_section,
+    section,
+    shielded,
+)
+from strategies.writing.renderer import GenericTags, Renderer
+from strategies.writing.samples import sample_arguments
+from tests.support.cost import assert_linear
+
+TAGS = GenericTags()
+WRITERS = pytest.mark.parametrize("writer", RENDERERS.values(), ids=RENDERERS)
+
+
+def tool(properties: dict[str, Any], *required: str, name: str = "probe", **rest: Any) -> Tool:
+    return Tool(name=name, parameters={"type": "object", "properties": properties, "required": list(required), **rest})
+
+
+READ = Tool(
+    name="read",
+    description="Reads a file.\n\nGives its lines.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "filePath": {"type": "string", "description": "Which file\nto read"},
+            "mode": {"type": "string", "enum": ["text", "bytes"], "default": "text"},
+            "limit": {"type": "integer"},
+        },
+        "required": ["filePath"],
+    },
+)
+
+
+# --- the section ---
+
+
+def test_the_section_documents_each_tool() -> None:
+    assert tool_document(READ, "<read></read>") == (
+        "## read\n"
+        "Description: Reads a file.\n"
+        "\n"
+        "  Gives its lines.\n"
+        "Parameters:\n"
+        "- filePath: (required) string - Which file to read\n"
+        '- mode: (optional) string - one of: "text", "bytes"; default: "text"\n'
+        "- limit: (optional) integer\n"
+        "Usage:\n"
+        "<read></read>"
+    )
+
+
+def test_the_section_holds_rules_then_tools() -> None:
+    text = section(TAGS, [READ], parallel=False)
+    assert text.startswith(f"{MARKER}\n# Tools\n")
+    assert text.index("exactly one call per message") < text.index("\n<tools>\n## read\n")
+    assert text.endswith("Usage:\n<read>\n<filePath>src/main.py</filePath>\n<mode>text</mode>\n</read>\n</tools>")
+
+
+@WRITERS
+def test_several_calls_are_allowed_only_in_parallel(writer: Renderer) -> None:
+    assert "exactly one call per message" in section(writer, [READ], parallel=False)
+    assert "exactly one call per message" not in section(writer, [READ], parallel=True)
+
+
+def test_hermes_lists_one_json_object_per_line() -> None:
+    text = section(RENDERERS["hermes"], [READ, tool({}, name="pwd")], parallel=False)
+    lines = text.split("\n<tools>\n")[1].split("\n</tools>\n")[0].split("\n")
+    assert [json.loads(line)["function"]["name"] for line in lines] == ["read", "pwd"]
+    assert json.loads(lines[0])["function"]["parameters"] == READ.parameters
+
+
+@WRITERS
+def test_the_section_is_the_same_for_the_same_tools(writer: Renderer) -> None:
+    again = Tool(name="read", description=READ.description, parameters=json.loads(json.dumps(READ.parameters)))
+    assert section(writer, [READ], parallel=False) is section(writer, [again], parallel=False)
+    assert section(writer, [READ], parallel=False) != section(writer, [READ], parallel=True)
+    other = Tool(name="read", description="Another", parameters=READ.parameters)
+    assert "Another" in section(writer, [other], parallel=False)
+
+
+def test_a_section_of_more_than_any_client_has_is_not_kept() -> None:
+    large = Tool(name="read", description="x" * (1 << 20))
+    assert section(TAGS, [large], parallel=False) is not section(TAGS, [large], parallel=False)
+
+
+def test_a_named_tool_is_demanded_by_name() -> None:
+    assert "`read`" in firm_instruction("read")
+    assert "one of the tools" in firm_instruction(None)
+
+
+# --- where it goes ---
+
+
+def test_the_section_follows_the_clients_own_text() -> None:
+    user = {"role": "user", "content": "hi"}
+    messages = add_section([{"role": "system", "content": "Own text.", "name": "n"}, user], "SECTION")
+    assert messages == [{"role": "system", "content": f"Own text.{SEPARATOR}SECTION", "name": "n"}, user]
+
+
+def test_a_developer_prompt_takes_the_section() -> None:
+    assert add_section([{"role": "developer", "content": "D"}], "S")[0] == {
+        "role": "developer",
+        "content": f"D{SEPARATOR}S",
+    }
+
+
+def test_parts_of_a_system_prompt_stay_parts() -> None:
+    part = {"type": "text", "text": "Own", "cache_control": {"type": "ephemeral"}}
+    messages = add_section([{"role": "system", "content": [part]}], "S")
+    assert messages[0]["content"] == [part, {"type": "text", "text": f"{SEPARATOR}S"}]
+
+
+@pytest.mark.parametrize("empty", [None, "", []])
+def test_an_empty_system_prompt_becomes_the_section(empty: Any) -> None:
+    assert add_section([{"role": "system", "content": empty}], "S") == [{"role": "system", "content": "S"}]
+
+
+def test_a_system_message_is_made_where_none_leads() -> None:
+    late = [{"role": "user", "content": "hi"}, {"role": "system", "content": "later"}]
+    assert add_section(late, "S") == [{"role": "system", "content": "S"}, *late]
+
+
+def test_only_the_marker_on_its_own_line_is_a_section() -> None:
+    def holds(content: Any, role: str = "system") -> bool:
+        return holds_section([{"role": role, "content": content}])
+
+    assert holds(section(TAGS, [READ], parallel=False))
+    assert holds([{"type": "text", "text": f"x\n{MARKER}\ny"}])
+    assert not holds("# Tools\n<tools>\n</tools>")
+    assert not holds(f'MARKER = "{MARKER}"')
+    assert not holds(f"{MARKER}\n", role="user")
+    assert not holds(None)
+
+
+# --- parameters ---
+
+
+def test_nested_fields_and_items_are_indented() -> None:
+    lines = parameter_lines(
+        tool(
+            {
+                "edits": {
+                    "type": "array",
+                    "description": "All edits",
+                    "items": {
+                        "type": "object",
+                        "properties": {"old": {"type": "string"}, "at": {"type": ["integer", "null"]}},
+                        "required": ["old"],
+                    },
+                },
+                "names": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+                "meta": {"type": "object", "additionalProperties": {"type": "number"}},
+            },
+            "edits",
+        )
+    )
+    assert lines == [
+        "- edits: (required) array of object - All edits",
+        "  - each item: object",
+        "    - old: (required) string",
+        "    - at: (optional) integer or null",
+        "- names: (optional) array of string",
+        '  - each item: string - one of: "a", "b"',
+        "- meta: (optional) object",
+        "  - any other name: (optional) number",
+    ]
+
+
+def test_references_and_unions_are_resolved() -> None:
+    definitions: dict[str, Any] = {"$defs": {"place": {"type": "object", "properties": {"x": {"type": "int"}}}}}
+    probe = tool(
+        {
+            "place": {"$ref": "#/$defs/place", "description": "Where"},
+            "size": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+            "both": {"allOf": [{"properties": {"a": {"type": "str"}}}, {"properties": {"b": {}}, "required": ["b"]}]},
+            "lost": {"$ref": "https://example.com/schema"},
+        },
+        **definitions,
+    )
+    assert parameter_lines(probe) == [
+        "- place: (optional) object - Where",
+        "  - x: (optional) integer",
+        "- size: (optional) integer or null - default: null",
+        "- both: (optional) object",
+        "  - a: (optional) string",
+        "  - b: (required) any",
+        "- lost: (optional) any",
+    ]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"properties": None, "required": 5},
+        {"properties": {"a": True, "b": None, "c": [1], "d": {"type": {"x": 1}, "enum": 5, "items": [1]}}},
+        {"properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"$ref": "#"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}] * 100}}, "required": ["a"]},
+        {"properties": {"a": {"type": "array", "items": {"$ref": "#/properties/a"}, "minItems": 10**9}}},
+    ],
+)
+@pytest.mark.timeout(10)
+@WRITERS
+def test_odd_schemas_are_documented_all_the_same(writer: Renderer, parameters: dict[str, Any]) -> None:
+    assert "probe" in section(writer, [Tool(name="probe", parameters=parameters)], parallel=False)
+
+
+@pytest.mark.timeout(20)
+def test_a_schema_that_multiplies_itself_is_cut_short() -> None:
+    fields = {f"f{index}": {"$ref": "#"} for index in range(300)}
+    probe = Tool(name="probe", parameters={"properties": fields, "required": list(fields)})
+    text = section(TAGS, [probe], parallel=False)
+    assert "more fields than can be listed" in text
+    assert len(text) < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"properties": {}}, "object"),
+        ({"items": {}}, "array"),
+        (
+            {"enum": ["a", 1, 1.5, None, True, [], {}]},
+            "string or integer or number or boolean or object or array or null",
+        ),
+        ({"const": 1}, "integer"),
+        ({"type": "any"}, "any"),
+        ({"type": "nonsense"}, "string"),
+        ({"type": "string", "nullable": True}, "string or null"),
+        ({"type": ["array", "null"], "items": {"type": "integer"}}, "array of integer or null"),
+        ({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, "string or array"),
+    ],
+)
+def test_types_are_told_in_words(schema: dict[str, Any], told: str) -> None:
+    assert parameter_lines(tool({"x": schema}))[0].split(" - ")[0] == f"- x: (optional) {told}"
+
+
+def test_a_schema_in_a_wrapper_is_told_as_it_is_read() -> None:
+    inner = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    wrapped = Tool(name="probe", parameters={"jsonSchema": inner})
+    assert parameter_lines(wrapped) == ["- city: (required) string"]
+    assert sample_arguments(wrapped) == {"city": "Paris"}
+    text = section(RENDERERS["hermes"], [wrapped], parallel=False)
+    line = text.split("\n<tools>\n")[1].split("\n</tools>\n")[0]
+    assert json.loads(line)["function"]["parameters"] == inner
+
+
+def test_what_all_of_holds_is_told_however_deep() -> None:
+    base = {"allOf": [{"properties": {"a": {"type": "string"}}, "required": ["a"]}]}
+    deep = {"allOf": [base, {"properties": {"b": {"type": "integer"}}}]}
+    assert parameter_lines(Tool(name="probe", parameters=deep)) == [
+        "- a: (required) string",
+        "- b: (optional) integer",
+    ]
+
+
+def test_alternatives_with_fields_are_listed() -> None:
+    forms = [{"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"const": "b"}]
+    assert parameter_lines(tool({"x": {"oneOf": forms}})) == [
+        "- x: (optional) string or object",
+        "  - one form: object",
+        "    - a: (required) string",
+        '  - one form: string - always: "b"',
+    ]
+
+
+def test_required_names_of_merged_schemas_count() -> None:
+    schema = {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b": {}}, "required": ["b"]}]}
+    assert parameter_lines(Tool(name="t", parameters=schema)) == ["- a: (required) any", "- b: (required) any"]
+
+
+def test_a_default_too_deep_to_write_is_left_out() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert parameter_lines(tool({"x": {"type": "array", "default": deep}})) == ["- x: (optional) array - default: ..."]
+
+
+def test_an_example_is_given_even_where_a_name_cannot_be_a_tag() -> None:
+    text = section(TAGS, [tool({"@id": {"type": "string"}}, "@id")], parallel=False)
+    assert 'Usage:\n<probe>\n{"@id": "abc123"}\n</probe>' in text
+
+
+def test_an_example_that_would_not_be_read_back_is_not_given() -> None:
+    fields = {"type": {"type": "string"}, "properties": {"type": "string"}}
+    assert "For example" not in section(RENDERERS["hermes"], [tool(fields, *fields)], parallel=False)
+    assert "For example" in section(RENDERERS["hermes"], [READ], parallel=False)
+
+
+@pytest.mark.cost
+def test_the_cost_of_a_long_description_is_linear() -> None:
+    def writing(size: int) -> Callable[[], object]:
+        text = "</ <tools <!--" * size
+        return lambda: (guarded(text, ["read"]), shielded(text))
+
+    assert_linear(writing, 10_000)
+
+
+# --- tool text is data ---
+
+
+def hostile_text() -> st.SearchStrategy[str]:
+    pieces = st.sampled_from(
+        [
+            *("</tools>", "<tools>", "< / tools >", "</TOOLS>", MARKER, "<!--", "toolgate:", "## evil", "## read"),
+            *("<read>", "</read>", "<tool_call>", "</tool_call>", "Usage:", "Parameters:", "- x: (required) string"),
+            *("\n", "\r", "\u2028", "\x85", "\x0b", " ", '"', "'", "<", ">", "/", "a", "```"),
+        ]
+    )
+    return st.lists(pieces | st.text(max_size=5), max_size=12).map("".join)
+
+
+@given(hostile_text(), hostile_text(), hostile_text(), hostile_text())
+@settings(max_examples=200, deadline=None)
+def test_no_tool_text_breaks_out_of_the_section(about: str, name: str, detail: str, choice: str) -> None:
+    entry = {"type": "string", "description": detail, "enum": [choice], "default": choice, "const": choice}
+    fields = {"plain": {"type": "string"}, name: entry, "deep": {"type": "object", "properties": {name: entry}}}
+    tools = [
+        Tool(name="read", description=about, parameters={"properties": fields, "required": [name, "deep"]}),
+        Tool(name="evil_twin", description=about, parameters={"properties": {"a": {"enum": [choice]}}}),
+    ]
+    for writer in RENDERERS.values():
+        text = section(writer, tools, parallel=False)
+        assert text.count(MARKER) == 1
+        inner = text[text.index("\n<tools>\n") :]
+        assert inner.lower().count("</tools>") == 1
+        assert inner.lower().count("<tools>") == 1
+        headings = [line for line in text.splitlines() if line.startswith("## ")]
+        if writer.id == "generic_xml":
+            assert headings == ["## read", "## evil_twin"]
+            assert text.count("<read>") == text.count("</read>") == 1
+            assert [line for line in text.splitlines() if line.startswith("Usage:")] == ["Usage:", "Usage:"]
+        else:
+            lines = inner.split("\n<tools>\n")[1].split("\n</tools>")[0].split("\n")
+            assert [json.loads(line)["function"]["description"] for line in lines] == [about, about]
+            assert inner.count("<tool_call>") == inner.count("</tool_call>")
+
+
+def test_guarding_changes_no_more_than_it_must() -> None:
+    text = "use <b>bold</b>, List<str>, a < b, <toolsmith>, <path> and </ tools >"
+    assert guarded(text, ["read"]) == text.replace("</ tools", "&lt;/ tools")
+    assert guarded("<read> <reader>", ["read"]) == "&lt;read> <reader>"
+
+
+@given(st.lists(st.sampled_from([MARKER, "<", "\u200b", "!-- toolgate:", "x", "\n"]), max_size=10).map("".join))
+@settings(max_examples=150, deadline=None)
+def test_shielding_breaks_the_marker_and_can_be_undone(text: str) -> None:
+    shown = shielded(text)
+    assert MARKER not in shown
+    assert re.sub("<\u200b(\u200b*!-- toolgate:)", r"<\1", shown) == text
+
+
+# --- sample values ---
+
+
+def test_samples_are_every_required_and_the_first_optional_parameter() -> None:
+    probe = tool({name: {"type": "string"} for name in "abcd"}, "b", "d")
+    assert list(sample_arguments(probe)) == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "value"),
+    [
+        ("filePath", {"type": "string"}, "src/main.py"),
+        ("workdir", {"type": "string"}, "src"),
+        ("command", {"type": "string"}, "ls -la"),
+        ("oldString", {"type": "string"}, "first version"),
+        ("city", {"type": "string"}, "Paris"),
+        ("anything", {}, "example"),
+        ("when", {"type": "string", "format": "date"}, "2025-01-31"),
+        ("mode", {"type": "string", "enum": ["<bad>", "good"]}, "good"),
+        ("mode", {"const": "only"}, "only"),
+        ("level", {"enum": [None, ["x"], "<b>", 7]}, 7),
+        ("path", {"type": "string", "default": "lib"}, "lib"),
+        ("limit", {"type": "integer", "default": 50}, 50),
+        ("limit", {"type": "integer", "maximum": 5}, 5),
+        ("n", {"type": "integer", "exclusiveMinimum": 7}, 8),
+        ("ratio", {"type": "number", "exclusiveMaximum": 1}, 0),
+        ("force", {"type": "boolean"}, True),
+        ("none", {"type": "null"}, None),
+        ("ids", {"type": "array", "items": {"type": "integer"}, "minItems": 2}, [1, 1]),
+        ("reply", {"anyOf": [{"type": "null"}, {"type": "integer"}]}, 1),
+    ],
+)
+def test_sample_values_fit_type_and_name(name: str, schema: dict[str, Any], value: Any) -> None:
+    probe = tool({name: schema}, name)
+    sample = sample_arguments(probe)
+    assert sample == {name: value}
+    assert schema_of(probe).check(sample) is None
+
+
+FIELD = st.recursive(
+    st.sampled_from(
+        [
+            {"type": "string"},
+            {"type": "integer", "minimum": 3, "maximum": 9},
+            {"type": "boolean"},
+            {"type": ["number", "null"]},
+            {"enum": ["x", "y"]},
+        ]
+    ),
+    lambda inner: (
+        inner.map(lambda items: {"type": "array", "items": items})
+        | st.dictionaries(st.sampled_from(["path", "n", "note"]), inner, max_size=3).map(
+            lambda fields: {"type": "object", "properties": fields, "required": list(fields)[:1]}
+        )
+        | inner.map(lambda form: {"anyOf": [{"type": "null"}, form]})
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["filePath", "content", "limit", "deep"]), FIELD, max_size=4), st.integers(0, 4))
+@settings(max_examples=150, deadline=None)
+def test_samples_fit_their_own_schema(fields: dict[str, Any], count: int) -> None:
+    probe = tool(fields, *list(fields)[:count])
+    assert schema_of(probe).check(sample_arguments(probe)) is None
