@@ -1,3 +1,5 @@
-"""Toolgate: the gateway between coding agents and models that write their tool calls as text."""
+"""Toolgate: a gateway that makes every tool call arrive as a correct one, or leaves the answer exactly as it was."""
 
-__version__ = "0.3.0"
+from gateway.core.version import __version__
+
+__all__ = ["__version__"]

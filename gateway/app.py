@@ -13,15 +13,15 @@ import structlog
 from attrs import define, frozen
 from structlog.typing import EventDict, WrappedLogger
 
-from gateway import __version__
 from gateway.background.tick import Upkeep
 from gateway.config import load as config
 from gateway.config.load import Settings
+from gateway.config.urls import in_url, listening_url
 from gateway.core.errors import ConfigError
+from gateway.core.version import __version__
 from gateway.demo.server import DemoServer, start_demo
+from gateway.front.listening import cannot_listen
 from gateway.front.server import MetricsServer, Server
-from gateway.process.banner import in_url, listening_url
-from gateway.process.listening import cannot_listen
 from gateway.request.shared import Configuration, Shared, Telemetry
 from gateway.telemetry.logs import LineWriter, configure_logging
 from gateway.telemetry.metrics import Metrics
@@ -31,7 +31,7 @@ from strategies.base import ToolExecutionStrategy
 from strategies.dialects.rows import TABLE
 from strategies.factory import load_strategies
 
-__all__ = ["Gateway", "Orders", "Post", "build", "run", "serve"]
+__all__ = ["Gateway", "Orders", "Post", "build", "run"]
 
 LAG_PERIOD_S = 0.5
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -194,18 +194,6 @@ class Post(Protocol):
     def end(self) -> None:
         """The gateway has ended."""
         ...
-
-
-def serve(settings: Settings, *, environ: Mapping[str, str] | None = None) -> int:
-    """Run until a signal ends it, in as many processes as the settings say; returns the exit code."""
-    given = os.environ if environ is None else environ
-    if settings.workers > 1:
-        from gateway.process.supervisor import supervise  # here: a lone process and a worker need none
-
-        return supervise(settings, given)
-    from gateway.process.alone import LonePost  # here: it needs what is in this module
-
-    return run(settings, given, LonePost.of(settings, given))
 
 
 def run(settings: Settings, environ: Mapping[str, str], post: Post) -> int:

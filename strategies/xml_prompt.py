@@ -12,9 +12,9 @@ from strategies.asking.history import render_history
 from strategies.asking.past_calls import mend
 from strategies.asking.renderers import RENDERERS, renderer
 from strategies.base import AnswerReader, Options, Prepared, Shape
+from strategies.grammar.dialect import Renderer
 from strategies.schema.structured import function_name
 from strategies.writing.prompt import add_section, firm_instruction, holds_section, section
-from strategies.writing.renderer import Renderer
 
 __all__ = ["MakesReaders", "XmlPromptStrategy"]
 

@@ -1,123 +1,99 @@
-"""Which module may import which: the layers, read from the sources themselves."""
+"""Which module may import which and what it may touch: the table of rooms, held against the sources themselves."""
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatch
-from pathlib import Path
+from collections import Counter
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.rooms import LONGEST_ROOM, ROOMS, ROOT, imported, is_pure, modules, rights, room_of, visible
+
 PURE_LIBRARIES = frozenset({"attr", "attrs", "msgspec"})
-IMPURE = frozenset({"asyncio", "time", "random", "os", "secrets", "socket", "threading", "subprocess", "sqlite3"})
-STANDARD = sys.stdlib_module_names - IMPURE
-
-CORE = ("gateway.core",)
-WIRE = (*CORE, "gateway.wire")
-POLICY = (*CORE, "gateway.policy")
-STRATEGIES = (*WIRE, "strategies")
-OUTER = ("__init__", "__main__", "app", "cli_*", "config*", "demo*", "keys", "notify", "supervisor*", "upkeep")
-"""Modules directly in `gateway` that join and start the rest; every other one there is a part of the exchange."""
-PARTS = tuple(
-    f"gateway.{path.stem}"
-    for path in sorted((ROOT / "gateway").glob("*.py"))
-    if not any(fnmatch(path.stem, pattern) for pattern in OUTER)
+IMPURE = frozenset(
+    {"asyncio", "time", "random", "os", "secrets", "socket", "threading", "subprocess", "sqlite3", "tempfile"}
 )
-EXCHANGE = (*STRATEGIES, "gateway.policy", *PARTS)
-NET = (*EXCHANGE, "gateway.net", "gateway.config", "gateway.__version__")
-TELEMETRY = (*CORE, "gateway.telemetry")
-STATE = (*CORE, "gateway.policy", "gateway.state")
-REPORTING = (*EXCHANGE, "gateway.reporting")
-
-INSIDE = {
-    "gateway.core": CORE,
-    "gateway.wire": WIRE,
-    "gateway.policy": POLICY,
-    "strategies": STRATEGIES,
-    **dict.fromkeys(PARTS, EXCHANGE),
-}
-"""Pure packages, and what each may import of the project."""
-EDGE = {
-    "gateway.net": NET,
-    "gateway.telemetry": TELEMETRY,
-    "gateway.state": STATE,
-    "gateway.reporting": REPORTING,
-}
-"""Packages that touch the world; `app` joins them, they do not know each other."""
+STANDARD = sys.stdlib_module_names - IMPURE
+OPEN_TO_THIRD_PARTIES = ("strategies.base", "strategies.reading", "gateway.core", "gateway.wire")
 
 TASKS_HELD_BY = {"gateway/app.py": "the one who holds it cancels and awaits it"}
 TASK_MAKERS = {"create_task", "ensure_future"}
 
 
-def modules(package: str) -> dict[str, Path]:
-    """Every module of a package, or the one module of that name."""
-    base = ROOT.joinpath(*package.split("."))
-    paths = sorted(base.rglob("*.py")) if base.is_dir() else [base.with_suffix(".py")]
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths if path.exists()}
-
-
-def imported(path: Path) -> Iterator[str]:
-    """The full name of every module that a source imports, wherever in the source it does so."""
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def is_within(name: str, packages: Iterable[str]) -> bool:
-    return any(name == package or name.startswith(f"{package}.") for package in packages)
-
-
 def is_ours(name: str) -> bool:
-    return is_within(name, ("gateway", "strategies", "tests"))
+    return name.partition(".")[0] in ("gateway", "strategies", "tests")
 
 
-def too_high(package: str, allowed: tuple[str, ...]) -> list[str]:
-    return [
-        f"{module} imports {name}"
-        for module, path in modules(package).items()
-        for name in imported(path)
-        if is_ours(name) and not is_within(name, allowed)
+def folder(name: str) -> str:
+    return name if modules()[name].name == "__init__.py" else name.rpartition(".")[0]
+
+
+def inside(room: str) -> list[str]:
+    return [name for name in modules() if room_of(name) == room]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_room_imports_one_that_it_does_not_see(room: str) -> None:
+    allowed = visible(room) | {room}
+    high = [
+        f"{name} imports {what}"
+        for name in inside(room)
+        for what in imported(modules()[name])
+        if is_ours(what)
+        and room_of(what) not in allowed
+        # the face of a package and its command line are what runs it from outside
+        and (name, room_of(what)) not in {("gateway.__main__", "gateway.cli")}
     ]
+    assert high == []
 
 
-@pytest.mark.parametrize("package", [*INSIDE, *EDGE])
-def test_no_package_imports_one_above_it(package: str) -> None:
-    assert too_high(package, {**INSIDE, **EDGE}[package]) == []
-
-
-@pytest.mark.parametrize("package", INSIDE)
-def test_the_inside_knows_no_world(package: str) -> None:
+@pytest.mark.parametrize("room", [room for room in ROOMS if is_pure(room)])
+def test_a_pure_room_knows_no_world(room: str) -> None:
     foreign = [
-        f"{module} imports {name}"
-        for module, path in modules(package).items()
-        for name in imported(path)
-        if not is_ours(name) and name.partition(".")[0] not in STANDARD | PURE_LIBRARIES
+        f"{name} imports {what}"
+        for name in inside(room)
+        for what in imported(modules()[name])
+        if not is_ours(what) and what.partition(".")[0] not in STANDARD | PURE_LIBRARIES
     ]
     assert foreign == []
 
 
+def test_no_two_folders_import_each_other() -> None:
+    across = {
+        (folder(name), folder(what if what in modules() else what.rpartition(".")[0]))
+        for name, path in modules().items()
+        for what in imported(path)
+        if is_ours(what)
+    }
+    assert [pair for pair in sorted(across) if pair[0] < pair[1] and pair[::-1] in across] == []
+
+
+def test_every_folder_is_in_the_table_and_says_what_it_may_touch() -> None:
+    folders = {name for name, path in modules().items() if path.name == "__init__.py"}
+    assert {room_of(name) for name in folders} == set(ROOMS)
+    assert {name for name in folders if not rights(name)} == {"gateway"}, "the wiring may touch everything"
+    for name in folders - {"gateway"}:
+        assert rights(name) == "pure" or rights(name).startswith("edge: ")
+        assert is_pure(room_of(name)) <= (rights(name) == "pure"), f"{name} has other rights than its room"
+        assert len((ast.get_docstring(ast.parse(modules()[name].read_bytes())) or "").splitlines()) <= 20
+
+
+def test_a_folder_can_be_held_in_the_head() -> None:
+    full = Counter(folder(name) for name, path in modules().items() if path.name != "__init__.py")
+    assert {name: count for name, count in full.items() if count > LONGEST_ROOM} == {}
+
+
+def test_a_third_party_needs_little_of_the_house() -> None:
+    seen = frozenset().union(*(visible(room) for room in OPEN_TO_THIRD_PARTIES))
+    assert not {room for room in seen if not is_pure(room)}
+
+
 def test_nothing_that_is_shipped_imports_the_tests() -> None:
-    shipped = {**modules("gateway"), **modules("strategies")}
-    assert [module for module, path in shipped.items() for name in imported(path) if is_within(name, ["tests"])] == []
-
-
-def test_every_package_is_in_the_table() -> None:
-    assert "gateway.exchange" in PARTS
-    packages = {f"gateway.{path.parent.name}" for path in (ROOT / "gateway").glob("*/__init__.py")}
-    assert packages <= {*INSIDE, *EDGE}
-    assert {package for package in (*INSIDE, *EDGE) if not modules(package)} == set(), (
-        "the table names what is not there"
-    )
+    assert [name for name, path in modules().items() for what in imported(path) if what.startswith("tests.")] == []
 
 
 def test_no_background_work_without_a_holder() -> None:
     loose = []
-    for path in (*modules("gateway").values(), *modules("strategies").values()):
+    for path in modules().values():
         where = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call) and where not in TASKS_HELD_BY and _is_task_maker(node.func):
@@ -135,7 +111,7 @@ def _is_task_maker(function: ast.expr) -> bool:
 
 
 def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
-    names = {module.rpartition(".")[2] for package in ("gateway", "strategies", "tests") for module in modules(package)}
+    names = {path.stem for package in ("gateway", "strategies", "tests") for path in (ROOT / package).rglob("*.py")}
     assert not names & {"utils", "util", "helpers", "helper", "misc", "common"}
 
 

@@ -17,12 +17,12 @@ import click
 import pytest
 from attrs import frozen
 
-from gateway import __version__
 from gateway.app import Gateway
 from gateway.cli.root import cli
 from gateway.config.load import load, settings_table_markdown
 from gateway.core import errors
 from gateway.core.errors import GatewayError
+from gateway.core.version import __version__
 from gateway.telemetry.metrics import metrics_table_markdown
 from strategies.factory import FALLBACK, GROUP, MODEL_STRATEGIES
 

@@ -45,9 +45,11 @@ def test_what_the_sources_say_is_near() -> None:
         assert told is not None
         return told
 
-    assert {"tests/strategies/test_golden.py", "tests/strategies/test_jsonish.py"} <= found("strategies/jsonish.py")
-    assert "tests/integration/test_clients.py" in found("gateway/net/server.py"), "by the fixtures that it asks for"
-    assert "tests/strategies/test_golden.py" not in found("gateway/net/server.py")
+    assert {"tests/strategies/test_golden.py", "tests/strategies/text/test_tolerant_json.py"} <= found(
+        "strategies/text/tolerant_json.py"
+    )
+    assert "tests/integration/test_clients.py" in found("gateway/front/server.py"), "by the fixtures that it asks for"
+    assert "tests/strategies/test_golden.py" not in found("gateway/front/server.py")
     assert "tests/test_docs.py" in found("README.md")
     assert "tests/grafana/test_rules.py" in found("grafana/anything.yml")
     assert near_tests(["tests/conftest.py"]) is None

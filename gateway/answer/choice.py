@@ -14,8 +14,7 @@ from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import args_mould, call_start_chunk
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
-from strategies.base import Attempt, FinishReason, Prepared
-from strategies.mapping.mappings import part_id
+from strategies.base import Attempt, FinishReason, Prepared, part_id
 
 __all__ = ["MakeId", "Voice", "broken_call", "hold_of"]
 

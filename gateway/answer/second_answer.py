@@ -9,9 +9,8 @@ from attrs import frozen
 from gateway.answer.guard import GuardedReader
 from gateway.core.events import End, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
-from strategies.base import AsksAgain, Attempt, Prepared, Translates
+from strategies.base import AsksAgain, Attempt, Prepared, Refusal, Translates
 from strategies.mapping.answers import translation_of
-from strategies.mapping.mappings import Refusal
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
 

@@ -23,8 +23,8 @@ from gateway.chat.watched import UNTOUCHED_ARMS, in_turns, options_for, untouche
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
-from gateway.front.middleware import json_response
 from gateway.request.headers import client_of, response_headers
+from gateway.request.responses import json_response
 from gateway.request.state import Turn
 from gateway.rollout.assignment import Assignment
 from gateway.traffic.routing import Route

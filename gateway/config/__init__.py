@@ -1,0 +1,6 @@
+"""The settings: read from the environment, files and TOML, all checked, all faults told at once.
+
+In: names and values. Out: frozen settings, or every fault. `declarations` has one row for each setting.
+
+Rights: edge: files.
+"""

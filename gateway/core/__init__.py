@@ -1,1 +1,6 @@
-"""The vocabulary of the house: tools, events, errors, limits, ports. Imports only the standard library and attrs."""
+"""What every room speaks of: events, records, errors, limits, tools, and the ports that are asked for.
+
+In and out: plain values. Nothing here knows a wire, a dialect or a model server.
+
+Rights: pure.
+"""

@@ -1,0 +1,6 @@
+"""The listening side: routes, request ids, keys, errors in their shape, and what is told of each request at its end.
+
+In: connections. Out: responses; a line of the log, the measures and a record for each request.
+
+Rights: edge: sockets in.
+"""

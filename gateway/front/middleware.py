@@ -11,6 +11,7 @@ from aiohttp import HttpVersion11, web
 from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
 from gateway.front.measures import account
 from gateway.request.headers import add_told, credential
+from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME, ClientGone, Turn
 from gateway.traffic.door import Knock, Verdict
@@ -111,11 +112,6 @@ def error_response(error: GatewayError, turn: Turn) -> web.Response:
     if not turn.http.content.at_eof() or isinstance(error, Draining):
         response.force_close()
     return response
-
-
-def json_response(body: bytes, *, status: int = 200) -> web.Response:
-    """A JSON answer from its bytes."""
-    return web.Response(body=body, status=status, content_type="application/json")
 
 
 def _status(error: GatewayError, *, client_key: bool) -> int:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from gateway import __version__
 from gateway.answer.candidates import Audit, call_records, dialect_of
 from gateway.answer.facts import Facts
 from gateway.core.records import CallRecord, RequestRecord
+from gateway.core.version import __version__
 from gateway.request.headers import credential
 from gateway.request.state import Turn
 from gateway.wire.chat_request import ChatRequest

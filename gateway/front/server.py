@@ -7,15 +7,16 @@ import msgspec
 import structlog
 from aiohttp import http_exceptions, web
 
-from gateway import __version__
 from gateway.chat.handler import chat
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
 from gateway.core.origins import is_loopback, parse_authority
-from gateway.front.middleware import Handler, enter, json_response, preflight, run
+from gateway.core.version import __version__
+from gateway.front.middleware import Handler, enter, preflight, run
 from gateway.pages.feedback import feedback
 from gateway.pages.models import list_models, one_model
 from gateway.pages.relay import relay
 from gateway.request.headers import add_told, request_id
+from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME
 from gateway.traffic.door import Verdict

@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.core.errors import BodyTooLarge, InvalidRequest, NotFound
 from gateway.core.ports import StoreError
 from gateway.core.records import FeedbackRecord, Rating
-from gateway.front.middleware import json_response
+from gateway.request.responses import json_response
 from gateway.request.state import Turn
 from gateway.traffic.recent_answers import Answered, is_completion_id
 

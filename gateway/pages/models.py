@@ -11,8 +11,8 @@ from aiohttp import web
 from attrs import evolve
 
 from gateway.core.errors import GatewayError, UnknownModel, UpstreamBadReply
-from gateway.front.middleware import json_response
 from gateway.request.deadline import Patience
+from gateway.request.responses import json_response
 from gateway.request.servers import Upstream
 from gateway.request.state import Turn
 from gateway.traffic.routing import Route

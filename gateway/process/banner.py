@@ -4,11 +4,12 @@ import json
 import sys
 from collections.abc import Iterator
 
-from gateway import __version__
 from gateway.config.declarations import Settings
+from gateway.config.urls import in_url
+from gateway.core.version import __version__
 from gateway.demo.script import MODELS
 
-__all__ = ["PATIENCE_S", "banner", "greet", "in_url", "listening_url", "patience"]
+__all__ = ["PATIENCE_S", "banner", "greet", "patience"]
 
 PATIENCE_S = 1.0
 """After so long somebody at a terminal wonders why the gateway has not ended."""
@@ -20,17 +21,6 @@ _WEATHER = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-
-
-def in_url(host: str) -> str:
-    """The host as a URL has it."""
-    return f"[{host}]" if ":" in host else host
-
-
-def listening_url(settings: Settings, port: int | None = None) -> str:
-    """The address that a program on this machine can use."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
-    return f"http://{in_url(host)}:{settings.port if port is None else port}"
 
 
 def greet(settings: Settings, url: str) -> None:

@@ -29,8 +29,9 @@ from attrs import define, field, frozen
 
 from gateway.config import load as config
 from gateway.config.load import Settings
+from gateway.config.urls import listening_url
 from gateway.core.errors import ConfigError
-from gateway.process.banner import PATIENCE_S, greet, listening_url, patience
+from gateway.process.banner import PATIENCE_S, greet, patience
 from gateway.process.channel import emptied
 from gateway.process.child import Worker, worker_command
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS

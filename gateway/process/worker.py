@@ -1,6 +1,6 @@
 """One of several workers: the gateway on the lanes that its supervisor opened, under its supervisor's orders.
 
-Started as `python -m gateway.supervisor_worker PART` with the settings on its standard input. It says when it is ready,
+Started as `python -m gateway.process.worker PART` with the settings on its standard input. It says when it is ready,
 that its loop turns (every second), that it leaves, and how a reload went; `supervisor` tells the rest.
 """
 

@@ -1,0 +1,7 @@
+"""What every request carries: its identity, its deadline, its headers, the configuration in force for it.
+
+In: a request as the server has it. Out: its state, which all later steps read. Knows neither the model server's side
+nor the pages.
+
+Rights: edge: the loop, and the request under way.
+"""

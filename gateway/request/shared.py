@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
@@ -30,7 +30,6 @@ from gateway.traffic.recent_answers import RecentAnswers
 from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
-from gateway.upstream.client import UpstreamClient
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.clients import recognise
@@ -252,7 +251,8 @@ class Shared:
     """What all requests of this process share; `configuration` is read once per request."""
 
     configuration: Configuration
-    client: UpstreamClient
+    client: Any
+    """What sends requests to model servers: the `UpstreamClient` of the room above."""
     telemetry: Telemetry
     admission: Admission
     breakers: dict[str, Breaker] = field(factory=dict)

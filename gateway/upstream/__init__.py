@@ -1,0 +1,7 @@
+"""Asking a model server: connections, tries, fail-over, and answers of other kinds translated.
+
+In: a call and a deadline. Out: a reply of OpenAI's bytes, or one of the errors of `core`. Nothing is asked again once a
+byte of the answer has gone out.
+
+Rights: edge: sockets out.
+"""

@@ -120,7 +120,7 @@ def _measure(turn: Turn) -> None:
 async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None) -> UpstreamReply:
     key_is_ours = not turn.upstream.forwards_credentials
     turn.upstream_status = None
-    reply = await turn.shared.client.send(call, turn.patience)
+    reply: UpstreamReply = await turn.shared.client.send(call, turn.patience)
     turn.upstream_status = reply.status
     if 200 <= reply.status < 300:
         return reply

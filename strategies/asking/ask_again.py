@@ -17,10 +17,11 @@ from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.base import Attempt
 from strategies.dialects.rows import BY_ID
+from strategies.grammar.dialect import Renderer
 from strategies.grammar.provenance import Provenance
 from strategies.schema.structured import arguments_of, call_id, function_name, function_of
 from strategies.schema.tool_schema import schema_of
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
 
 __all__ = ["UNKNOWN_TOOL", "UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]

@@ -13,8 +13,9 @@ from attrs import define, field, frozen
 
 from gateway.core.errors import InvalidToolResults
 from gateway.core.tools import ToolSet
+from strategies.grammar.dialect import Renderer
 from strategies.schema.structured import arguments_of
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.writing.renderer import CannotExpress
 
 __all__ = ["History", "render_history"]
 

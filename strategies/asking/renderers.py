@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from strategies.dialects.rows import TABLE
 from strategies.dialects.tool_tags.tag import GENERIC
-from strategies.writing.renderer import Renderer
+from strategies.grammar.dialect import Renderer
 
 __all__ = ["RENDERERS", "renderer"]
 

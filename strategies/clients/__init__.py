@@ -1,4 +1,9 @@
-"""Clients that read their calls from tags in the text: who they are, what they can read, how a call is said to them."""
+"""Clients that read their calls from tags in the text: who they are, what they can read, how a call is said to them.
+
+In: a request; a call. Out: the client's profile; its own markup.
+
+Rights: pure.
+"""
 
 from strategies.clients.recognition import recognise
 from strategies.clients.text_client import TextClient

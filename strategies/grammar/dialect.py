@@ -5,10 +5,10 @@ returns when its markup ends, and raises `Reject` when the text is no call. What
 belongs to the next one, or is dropped markup when it returns.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from attrs import evolve, frozen
 
@@ -22,16 +22,41 @@ from strategies.schema.tool_schema import ToolSchema, schema_of
 from strategies.text.cursor import Cursor
 from strategies.text.tolerant_json import dumps
 
-if TYPE_CHECKING:
-    from strategies.writing.renderer import Renderer
-
-__all__ = ["TAGS", "Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse"]
+__all__ = ["TAGS", "Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse", "Renderer"]
 
 TAGS = "generic_xml"
 """The dialect of one tag per tool."""
 
 Level = Literal["A", "B", "C", "D", "E"]
 """Evidence: A special tokens, B strict inner grammar, C tag per tool, D bare data, E shell and patches."""
+
+
+class Renderer(Protocol):
+    """One dialect, written: the tools for the prompt, calls and results for the history."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def result_separator(self) -> str:
+        """What stands between two results in one message."""
+        ...
+
+    def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """The rules, the tools and the form of a call."""
+        ...
+
+    def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
+        """One call in the dialect's exact syntax; raises `CannotExpress`."""
+        ...
+
+    def calls(self, rendered: Sequence[str]) -> str:
+        """Several calls of one message, joined."""
+        ...
+
+    def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
+        """One tool result as the model is shown it; `fmt` is `bracket` or `plain`."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -43,7 +68,7 @@ class Draft:
     """The tool it means; None for a name that nobody declared (special-token dialects pass it on)."""
     arguments: dict[str, Any]
     form: str
-    """Which base confidence applies (`strategies.confidence.FORMS`)."""
+    """Which base confidence applies (`strategies.grammar.confidence.FORMS`)."""
     mends: tuple[str, ...] = ()
     fault: str | None = None
     """The grammar itself found that a value cannot be right."""

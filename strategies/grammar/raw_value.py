@@ -6,7 +6,7 @@ closer `K` follows, or the answer ends there; any other `C` is content. A body p
 * inside a nested call (an opener directly followed by a parameter opener) `C` and `K` belong to that call;
 * `C K` followed by more text is only provisional: the rest of the answer is searched for stray closers, and where
   another `C K` follows words there is no telling which is the end;
-* closers that stand together in any other way are damaged: what they come to is said in `strategies.closers`;
+* closers that stand together in any other way are damaged: what they come to is said in `strategies.grammar.closers`;
 * a missing `C` is looked for last, or where another call opens behind a `K` that no opener in the value has.
 
 Each of these readings is a pass of its own over the text, asked for by `Reject(again=True)`; there are at most four.

@@ -11,8 +11,8 @@ from attrs import evolve, field, frozen
 
 from gateway.core.events import Args, Broken, End, Event, Note, Start, Text
 from strategies.asking.ask_again import UNTRANSLATABLE, Repairs
-from strategies.base import AnswerReader, Attempt, FinishReason, HearsReasoning, Prepared, Translates
-from strategies.mapping.mappings import CallBack, Mapped, Refusal
+from strategies.base import AnswerReader, Attempt, CallBack, FinishReason, HearsReasoning, Prepared, Refusal, Translates
+from strategies.mapping.mappings import Mapped
 
 __all__ = ["ClientCall", "Translation", "mapped", "translation_of"]
 

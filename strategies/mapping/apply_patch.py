@@ -19,9 +19,10 @@ from typing import Any
 from attrs import evolve
 
 from gateway.core.tools import Tool
+from strategies.base import Refusal
 from strategies.mapping.client_arguments import BlockText
 from strategies.mapping.client_tools import Client
-from strategies.mapping.operations import Create, Delete, Lines, Operation, Refusal, Replace, of_text
+from strategies.mapping.operations import Create, Delete, Lines, Operation, Replace, of_text
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Section, Update, read_patch, write_patch
 
 __all__ = ["APPLY_PATCH", "ApplyPatch"]

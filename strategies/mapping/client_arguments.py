@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import frozen
 
+from strategies.base import Refusal
 from strategies.clients.client_parser import is_numbered
 from strategies.mapping.operations import (
     Create,
@@ -16,7 +17,6 @@ from strategies.mapping.operations import (
     Lines,
     Listing,
     Operation,
-    Refusal,
     Replace,
     View,
     as_lines,

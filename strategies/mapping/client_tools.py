@@ -14,6 +14,7 @@ from typing import Any
 from attrs import Factory, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
+from strategies.base import Refusal
 from strategies.clients.client_parser import keep_entities, undo_entities
 from strategies.mapping.client_arguments import (
     BlockText,
@@ -28,7 +29,7 @@ from strategies.mapping.client_arguments import (
     Strings,
     Window,
 )
-from strategies.mapping.operations import Create, Delete, Insert, Lines, Listing, Operation, Refusal, Replace, View
+from strategies.mapping.operations import Create, Delete, Insert, Lines, Listing, Operation, Replace, View
 from strategies.mapping.search_replace import CLINE_BLOCKS, ROO_BLOCKS
 from strategies.schema.structured import function_name
 from strategies.schema.tool_schema import schema_of

@@ -12,9 +12,10 @@ from typing import Any
 from attrs import define, field
 
 from gateway.wire.chat_request import texts_of
+from strategies.base import Refusal
 from strategies.mapping.client_arguments import BlockText
 from strategies.mapping.client_tools import Client
-from strategies.mapping.operations import Lines, Operation, Refusal, Replace, View, as_lines
+from strategies.mapping.operations import Lines, Operation, Replace, View, as_lines
 from strategies.mapping.search_replace import parted
 from strategies.schema.structured import arguments_of
 

@@ -5,36 +5,24 @@ the client is several of the model, or the other way round, the ids tell: the pa
 `ID_3of3`. So nothing but the conversation itself is needed, and the same turn always looks the same. Linear.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
 
+from strategies.base import PART_ID, Refusal, part_id
 from strategies.mapping.client_tools import Client
-from strategies.mapping.operations import Operation, Refusal
+from strategies.mapping.operations import Operation
 from strategies.mapping.surface import Surface
 from strategies.schema.structured import arguments_of
 from strategies.text.tolerant_json import dumps
 
-__all__ = ["base_id", "part_id", "translated"]
+__all__ = ["translated"]
 
-_PART = re.compile(r"(?P<base>.+)_(?P<number>[1-9][0-9]{0,3})of(?P<count>[1-9][0-9]{0,3})", re.DOTALL)
 _SHARED = "This edit was made together with the one before it; the result stands there."
 
 Message = dict[str, Any]
-
-
-def part_id(call_id: str, number: int, count: int) -> str:
-    """The id of one of `count` calls that are one call elsewhere; the first keeps its id."""
-    return call_id if number == 1 else f"{call_id}_{number}of{count}"
-
-
-def base_id(call_id: str) -> str:
-    """The id of the call that this one is a part of; its own, if of none."""
-    part = _PART.fullmatch(call_id)
-    return part["base"] if part is not None else call_id
 
 
 def translated(messages: Sequence[Message], surface: Surface, client: Client) -> list[Message]:
@@ -234,7 +222,7 @@ def _usable_ids(calls: Sequence[Any]) -> frozenset[str]:
 def _group_size(calls: Sequence[Any], at: int, known: frozenset[str]) -> int:
     """How many calls from here on were one: as many as the second says, if all are there in order."""
     call_id = _id(calls, at)
-    second = _PART.fullmatch(_id(calls, at + 1) or "")
+    second = PART_ID.fullmatch(_id(calls, at + 1) or "")
     if call_id not in known or second is None or second["base"] != call_id or second["number"] != "2":
         return 1
     count = int(second["count"])

@@ -14,31 +14,22 @@ from attrs import evolve, field, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import ChatRequest
+from strategies.base import CallBack, Refusal
 from strategies.mapping.apply_patch import APPLY_PATCH
 from strategies.mapping.client_tools import Client, ClientCall
 from strategies.mapping.evidence import Seen
-from strategies.mapping.mapped_history import base_id, part_id, translated
-from strategies.mapping.operations import Create, Lines, Refusal
+from strategies.mapping.mapped_history import translated
+from strategies.mapping.operations import Create, Lines
 from strategies.mapping.surface import Surface
 from strategies.mapping.text_editor import TEXT_EDITOR
 from strategies.schema.structured import arguments_of, function_name
 from strategies.text.tolerant_json import dumps
 
-__all__ = ["MAPPINGS", "CallBack", "Mapped", "Refusal", "ToolMapping", "base_id", "part_id"]
-
-
-@frozen(kw_only=True)
-class CallBack:
-    """One call of a client's tool, of the `count` that a call of the model became."""
-
-    name: str
-    arguments: str
-    number: int = 1
-    count: int = 1
-
-    def id(self, call_id: str) -> str:
-        """Its id, from the one that the model's call has or would have had."""
-        return part_id(call_id, self.number, self.count)
+__all__ = [
+    "MAPPINGS",
+    "Mapped",
+    "ToolMapping",
+]
 
 
 @frozen(kw_only=True, eq=False)

@@ -4,6 +4,8 @@ from typing import TypeGuard
 
 from attrs import frozen
 
+from strategies.base import Refusal
+
 __all__ = [
     "Create",
     "Delete",
@@ -11,7 +13,6 @@ __all__ = [
     "Lines",
     "Listing",
     "Operation",
-    "Refusal",
     "Replace",
     "View",
     "as_bare_text",
@@ -21,13 +22,6 @@ __all__ = [
     "of_text",
     "view",
 ]
-
-
-@frozen
-class Refusal:
-    """Why a call cannot be said exactly with the client's tools, in words its writer can act on."""
-
-    text: str
 
 
 @frozen

@@ -25,8 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import evolve, frozen
 
+from strategies.base import Refusal
 from strategies.clients.client_parser import SCRIPT_SPACE, is_numbered
-from strategies.mapping.operations import Lines, Refusal
+from strategies.mapping.operations import Lines
 
 __all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "parted"]
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.core.tools import Tool
+from strategies.base import Refusal
 from strategies.mapping.client_tools import Client
-from strategies.mapping.operations import Operation, Refusal
+from strategies.mapping.operations import Operation
 
 __all__ = ["Surface"]
 

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.core.tools import Tool
+from strategies.base import Refusal
 from strategies.mapping.client_arguments import BlockText, Offset
 from strategies.mapping.client_tools import Client
 from strategies.mapping.operations import (
@@ -27,7 +28,6 @@ from strategies.mapping.operations import (
     Lines,
     Listing,
     Operation,
-    Refusal,
     Replace,
     View,
     as_bare_text,

@@ -11,7 +11,7 @@ form: good enough to be looked at in a history, not to be read back.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from json import dumps
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import frozen
 
@@ -27,7 +27,6 @@ __all__ = [
     "CannotExpress",
     "GenericTags",
     "Hermes",
-    "Renderer",
     "example_of",
     "in_one_frame",
     "labelled_result",
@@ -58,34 +57,6 @@ class CannotExpress(ValueError):
         super().__init__(reason)
         self.reason = reason
         self.nearest = nearest
-
-
-class Renderer(Protocol):
-    """One dialect, written: the tools for the prompt, calls and results for the history."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def result_separator(self) -> str:
-        """What stands between two results in one message."""
-        ...
-
-    def tool_section(self, tools: Sequence[Tool], *, parallel: bool) -> str:
-        """The rules, the tools and the form of a call."""
-        ...
-
-    def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
-        """One call in the dialect's exact syntax; raises `CannotExpress`."""
-        ...
-
-    def calls(self, rendered: Sequence[str]) -> str:
-        """Several calls of one message, joined."""
-        ...
-
-    def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
-        """One tool result as the model is shown it; `fmt` is `bracket` or `plain`."""
-        ...
 
 
 def labelled_result(name: str, call_id: str, content: str, fmt: str) -> str:

@@ -14,10 +14,10 @@ import click
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from gateway import __version__
 from gateway.cli.root import cli
 from gateway.config.load import inspect
 from gateway.config.sources import parse_env_file
+from gateway.core.version import __version__
 from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, certificate, configure, replace_once
 from tests.support.processes import free_ports
 

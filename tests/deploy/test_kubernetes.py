@@ -9,8 +9,8 @@ from typing import Any
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
-from gateway import __version__
 from gateway.config.load import DECLARED, inspect
+from gateway.core.version import __version__
 from gateway.telemetry.metrics import CATALOGUE
 from tests.deploy.kustomize import Resource, build, documents, find
 from tests.deploy.proxy import DEPLOY

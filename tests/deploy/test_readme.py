@@ -172,7 +172,7 @@ sys.path.insert(0, "{{root}}")
 if sys.argv[1:2] == ["serve"]:
     os.environ["PYTHONPATH"] = "{{root}}"
     os.execv(sys.executable, [sys.executable, "-m", "gateway", "serve"])
-from gateway.__main__ import main
+from gateway.cli.root import main
 try:
     main()
 except SystemExit as ended:

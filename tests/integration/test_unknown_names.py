@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.integration.test_repairs import CALL, DONE, FINISH, ROLE, calls_of, metrics_of
+from tests.integration.test_repairs import CALL, FINISH, ROLE, calls_of, metrics_of
 from tests.support.client import TOOLS, ask, chat
-from tests.support.faulty_upstream import answer_json, completion, event, in_turn, stream, text
+from tests.support.faulty_upstream import DONE, answer_json, completion, event, in_turn, stream, text
 
 MADE_UP = '<|tool_call>call:launch_rocket{path:<|"|>src/a.py<|"|>}<tool_call|>'
 NAMED = '<|tool_call>call:default_api:read_file{path:<|"|>src/a.py<|"|>}<tool_call|>'

@@ -25,10 +25,9 @@ with warnings.catch_warnings():
     from re import _constants as sre  # type: ignore[attr-defined]
     from re import _parser as sre_parse  # type: ignore[attr-defined]
 
-import strategies.cursor
-
 import gateway
 import strategies
+import strategies.text.cursor
 
 SIZE = 1 << 14
 SIZES = (1 << 10, 1 << 13)
@@ -39,7 +38,7 @@ MOST = 3.0
 
 AT_ONE_PLACE = frozenset({"match", "fullmatch"})
 _PROMPTS = ("PROMPT", "ROOT_PROMPT", "BARE_ROOT", "WINDOWS_PROMPT")
-IN_A_LIST = frozenset(f"strategies.dialects.shell._{name}" for name in _PROMPTS)
+IN_A_LIST = frozenset(f"strategies.dialects.lines.shell._{name}" for name in _PROMPTS)
 """Those that are asked at the beginning of a line, one after the other."""
 BOUNDED = {"strategies.dialects.lines.react._CYCLE": 400, "strategies.asking.intent._ASKED": 4000}
 """Those whose text is never longer: what stands before an opener, either end of a user's message."""
@@ -139,7 +138,7 @@ def asked_of_parameters(module: ModuleType) -> dict[str, set[str]]:
 
 def asked_at_last(module: ModuleType, use: str) -> set[str]:
     """The methods that are asked where a pattern is handed on: to a function of the module, or to the cursor."""
-    for other in (module, strategies.cursor):
+    for other in (module, strategies.text.cursor):
         if (asked := asked_of_parameters(other).get(use)) is not None:
             return asked
     return {use}

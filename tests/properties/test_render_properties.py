@@ -10,8 +10,9 @@ from gateway.core.events import End
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.dialects.rows import BY_ID
+from strategies.grammar.dialect import Renderer
 from strategies.reading.factory import reader_factory
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.writing.renderer import CannotExpress
 from tests.support.fragments import NOISE, fragments
 from tests.support.reading import BOOLEAN, INTEGER, STRING, pieces, tool
 

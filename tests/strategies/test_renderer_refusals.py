@@ -6,7 +6,8 @@ import pytest
 
 from gateway.core.tools import Tool
 from strategies.dialects.rows import BY_ID
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.grammar.dialect import Renderer
+from strategies.writing.renderer import CannotExpress
 from tests.support.reading import AGENT_TOOLS, tool
 
 READ = AGENT_TOOLS.get("read")

@@ -11,8 +11,9 @@ from gateway.core.events import End
 from gateway.core.tools import Tool, ToolSet
 from strategies.asking.renderers import RENDERERS
 from strategies.base import Options
+from strategies.grammar.dialect import Renderer
 from strategies.reading.factory import reader_factory
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
 
 WRITE = Tool(

@@ -113,7 +113,20 @@ def test_without_its_row_the_example_is_text() -> None:
 
 
 def test_every_primitive_of_the_cursor_is_told() -> None:
-    machinery = {"offset", "push", "settled", "pending", "text", "pos", "eof", "cut", "anchor", "floor", "is_last"}
+    machinery = {
+        "offset",
+        "push",
+        "settled",
+        "pending",
+        "text",
+        "pos",
+        "eof",
+        "cut",
+        "anchor",
+        "floor",
+        "is_last",
+        "paused",
+    }
     public = {name for name in vars(Cursor) if not name.startswith("_")} - machinery
     told = [words(row[0])[0] for row in cells("primitive")]
     assert {name.partition("(")[0] for name in told} == public

@@ -392,9 +392,9 @@ def damage(path: Path) -> None:
 
 async def test_sqlite_is_full(tmp_path: Path, upstream_of_calls: FaultyUpstream, path: Path) -> None:
     program = (
-        "import gateway.state.sqlite_line as line; "
+        "import gateway.state.sqlite_connection as line; "
         f"line._PRAGMAS += ('max_page_count={PAGES}',); "
-        "from gateway.__main__ import main; main()"
+        "from gateway.cli.root import main; main()"
     )
     command = (sys.executable, "-c", program, "serve")
     url = f"sqlite:///{path}"
@@ -415,8 +415,8 @@ async def test_sqlite_is_full(tmp_path: Path, upstream_of_calls: FaultyUpstream,
 async def test_what_finds_no_room_is_counted(upstream_of_calls: FaultyUpstream, path: Path, tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as client:
         environ = {"STORE_URL": f"sqlite:///{path}", "UPSTREAM_URL": upstream_of_calls.url, "AUDIT_BODIES": "full"}
-        small = "import gateway.state.recorder as recorder; recorder.MAX_QUEUE_CHARS = 1 << 20; "
-        command = (sys.executable, "-c", f"{small} from gateway.__main__ import main; main()", "serve")
+        small = "import gateway.background.recorder as recorder; recorder.MAX_QUEUE_CHARS = 1 << 20; "
+        command = (sys.executable, "-c", f"{small} from gateway.cli.root import main; main()", "serve")
         async with Program(tmp_path, command=command, **environ) as program:
             await program.serving()
             work = Serving(program, client, environ["STORE_URL"])
@@ -439,7 +439,7 @@ async def test_sqlite_can_only_be_read(upstream_of_calls: FaultyUpstream, tmp_pa
     folder = Path("/tmp") / f"toolgate-{os.getpid()}-{time.monotonic_ns()}"  # not below a folder that is for us alone
     folder.mkdir(mode=0o755)
     program = (
-        "import encodings.idna, os; import gateway.app; from gateway.__main__ import main; "
+        "import encodings.idna, os; import gateway.app; from gateway.cli.root import main; "
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
     )
     command = (sys.executable, "-c", program, "serve")

@@ -1,6 +1,7 @@
 """`toolgate check` and `toolgate settings`: what is in force, and what could be set."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,11 +10,13 @@ import attrs
 import click
 from attrs import frozen
 
+from gateway.cli.options import colour_option, json_option
 from gateway.config.load import DECLARED, Settings, describe, inspect, settings_table_markdown
 from gateway.config.values import shown
+from gateway.process.exits import EXIT_SETTINGS
 from strategies.factory import ToolExecutionFactory, load_strategies
 
-__all__ = ["Checked", "check", "report", "show_reference"]
+__all__ = ["Checked", "check", "checked", "report", "settings", "show_reference"]
 
 _SCHEMA_VERSION = 1
 _SECRETS = frozenset({"api_key", "cookies"})
@@ -30,7 +33,41 @@ class Checked:
     warnings: tuple[str, ...]
 
 
-def check(environ: Mapping[str, str]) -> Checked:
+@click.command(short_help="Print the settings in force, and every fault in them.")
+@json_option
+@colour_option
+@click.pass_context
+def check(context: click.Context, as_json: bool) -> None:
+    """Print the effective settings, secrets masked, and every fault in them.
+
+    Nothing is started and nothing is connected to. Exits with 78 if there is a fault.
+
+    \b
+    Examples:
+      toolgate check
+      GATEWAY_ENV_FILE=/etc/toolgate/env toolgate check --json
+    """
+    found = checked(os.environ)
+    report(found, as_json=as_json, colour=context.color)
+    context.exit(EXIT_SETTINGS if found.faults else 0)
+
+
+@click.command()
+@click.option("--markdown", is_flag=True, help="Print Markdown tables.")
+@colour_option
+@click.pass_context
+def settings(context: click.Context, markdown: bool) -> None:
+    """Print every setting with its default and its meaning.
+
+    \b
+    Examples:
+      toolgate settings
+      toolgate settings | grep TIMEOUT
+    """
+    show_reference(markdown=markdown, colour=context.color)
+
+
+def checked(environ: Mapping[str, str]) -> Checked:
     """Read the settings as a start would, and see that the strategies they name exist."""
     settings, faults = inspect(environ)
     loaded = load_strategies()
@@ -42,25 +79,25 @@ def check(environ: Mapping[str, str]) -> Checked:
     )
 
 
-def report(checked: Checked, *, as_json: bool, colour: bool | None) -> None:
+def report(found: Checked, *, as_json: bool, colour: bool | None) -> None:
     """Print what was found: the settings to stdout, faults and warnings to stderr unless all is one JSON document."""
-    rows = [*describe(checked.settings), *_routes(checked.settings)]
+    rows = [*describe(found.settings), *_routes(found.settings)]
     if as_json:
         document = {
             "schema_version": _SCHEMA_VERSION,
-            "ok": not checked.faults,
-            "faults": checked.faults,
-            "warnings": checked.warnings,
+            "ok": not found.faults,
+            "faults": found.faults,
+            "warnings": found.warnings,
             "settings": [{"name": name, "value": value, "source": source} for name, value, source in rows],
         }
         click.echo(json.dumps(document, indent=2))
         return
     _table(("setting", "value", "from"), rows, colour=colour)
-    for warning in checked.warnings:
+    for warning in found.warnings:
         click.echo(f"warning: {warning}", err=True)
-    for fault in checked.faults:
+    for fault in found.faults:
         click.echo(f"fault: {fault}", err=True)
-    if not checked.faults:
+    if not found.faults:
         click.echo("No faults.", err=True)
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
+from gateway.cli.options import colour_option, json_option
 from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Dialect
 
-__all__ = ["show_dialects"]
+__all__ = ["dialects"]
 
 _SCHEMA_VERSION = 1
 _LEVELS = {
@@ -20,7 +21,23 @@ _LEVELS = {
 }
 
 
-def show_dialects(*, wanted: str | None, as_json: bool) -> None:
+@click.command(short_help="List the forms of tool calls that are read.")
+@click.argument("name", required=False)
+@json_option
+@colour_option
+def dialects(name: str | None, as_json: bool) -> None:
+    """List the forms of tool calls that are read, with an example each; NAME narrows the list.
+
+    \b
+    Examples:
+      toolgate dialects
+      toolgate dialects qwen
+      toolgate dialects --json
+    """
+    _show(wanted=name, as_json=as_json)
+
+
+def _show(*, wanted: str | None, as_json: bool) -> None:
     """Print the dialects whose id or family holds `wanted`."""
     rows = [row for row in TABLE if not wanted or wanted.lower() in f"{row.id} {row.family}".lower()]
     if as_json:

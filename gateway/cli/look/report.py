@@ -10,12 +10,12 @@ import click
 import msgspec
 from attrs import frozen
 
-from gateway import __version__
 from gateway.cli.options import colour_option, json_option
 from gateway.cli.store import Period, Progress, effective_settings, on_store, output, period_options
 from gateway.config.load import Settings
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
+from gateway.core.version import __version__
 from gateway.process.exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
 from gateway.report.gathering import gather
 from gateway.report.readiness import GATES, NOT_ENOUGH, NOT_READY

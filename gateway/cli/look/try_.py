@@ -2,23 +2,28 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, assert_never
+from typing import Any, BinaryIO, assert_never
 
 import click
 import msgspec
 from attrs import evolve, field, frozen
 
+from gateway.cli.options import colour_option, json_option
+from gateway.config.values import hundredths
 from gateway.core.errors import ClientError
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.core.tools import Tool, ToolSet
 from gateway.report.words import visible
 from gateway.wire.chat_request import parse_request
 from strategies.base import AnswerReader, Options
+from strategies.dialects.rows import TABLE
+from strategies.reading.factory import reader_factory
 from strategies.schema.known_tools import known_tools
 
-__all__ = ["Reading", "declared_tools", "pieces", "read", "read_with", "show", "well_known_tools"]
+__all__ = ["Reading", "declared_tools", "pieces", "read", "read_with", "show", "try_", "well_known_tools"]
 
 _SCHEMA_VERSION = 1
+_MAX_ANSWER_BYTES = 64 << 20
 
 
 @frozen(kw_only=True)
@@ -39,6 +44,64 @@ class Reading:
     @property
     def text(self) -> str:
         return "".join(event.raw for event in self.events if isinstance(event, Text))
+
+
+@click.command(name="try", short_help="Show the calls in a model's answer, with scores and reasons.")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--tools", "tools_file", type=click.File("rb"), help="JSON file with the request's tools.")
+@click.option("--model", default="unknown", show_default=True, help="Model that wrote the answer.")
+@click.option("--dialect", help="Dialect that the model was asked to write.")
+@click.option("--chunks", type=click.IntRange(1), default=1, show_default=True, help="Read it in this many pieces.")
+@click.option("--min-confidence", default="0.90", show_default=True, help="Score below which a candidate is text.")
+@click.option("--finish", default="stop", show_default=True, help="Finish reason of the answer, such as length.")
+@json_option
+@colour_option
+def try_(
+    file: BinaryIO,
+    tools_file: BinaryIO | None,
+    model: str,
+    dialect: str | None,
+    chunks: int,
+    min_confidence: str,
+    finish: str,
+    as_json: bool,
+) -> None:
+    """Read a model's answer from FILE (or - for stdin) and show the calls in it, with scores and reasons.
+
+    Without --tools the well-known tools of coding agents count as declared.
+
+    \b
+    Examples:
+      toolgate try answer.txt
+      pbpaste | toolgate try --tools tools.json --min-confidence 0.85
+      toolgate try answer.txt --model qwen3 --dialect hermes --chunks 50 --json
+    """
+    if dialect is not None and dialect not in {row.id for row in TABLE}:
+        raise click.BadParameter(f"there is no {dialect!r}; see `toolgate dialects`", param_hint="--dialect")
+    try:
+        threshold = hundredths(min_confidence)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--min-confidence") from error
+    tools = declared_tools(tools_file.read(_MAX_ANSWER_BYTES)) if tools_file else well_known_tools()
+    reading = read(
+        pieces(_answer_text(file), chunks),
+        tools=tools,
+        options=Options(min_confidence=threshold, dialect=dialect),
+        model=model,
+        prompted=dialect,
+        finish=finish,
+    )
+    show(reading, as_json=as_json)
+
+
+def _answer_text(file: BinaryIO) -> str:
+    data = file.read(_MAX_ANSWER_BYTES + 1)
+    if len(data) > _MAX_ANSWER_BYTES:
+        raise click.ClickException("the answer is larger than 64 MiB")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise click.ClickException("the answer is not UTF-8 text") from error
 
 
 def declared_tools(content: bytes) -> ToolSet:
@@ -72,8 +135,6 @@ def read(
     chunks: Iterable[str], *, tools: ToolSet, options: Options, model: str, prompted: str | None, finish: str
 ) -> Reading:
     """Feed the pieces to the reader that an answer of this model would get."""
-    from strategies.reading.factory import reader_factory  # here: every dialect is loaded with it
-
     reader = reader_factory(tools=tools, options=options, model=model, prompted=prompted)()
     return read_with(reader, chunks, finish=finish, min_confidence=options.min_confidence)
 

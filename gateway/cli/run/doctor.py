@@ -11,7 +11,7 @@ from attrs import asdict, frozen
 
 from gateway.cli.options import json_option
 from gateway.config.load import Settings, inspect
-from gateway.process.banner import listening_url
+from gateway.config.urls import listening_url
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ def doctor(context: click.Context, only_probe: bool, as_json: bool) -> None:
     if only_probe:
         findings = [probe(inspect(os.environ)[0])]
     else:
-        from gateway.cli.look.check import check  # here: a health check has no time for them
+        from gateway.cli.look.check import checked  # here: a health check has no time for them
         from gateway.cli.run.doctor_checks import examine
 
-        checked = check(os.environ)
-        findings = [*_of_settings(checked), *examine(checked.settings)]
+        found = checked(os.environ)
+        findings = [*_of_settings(found), *examine(found.settings)]
     _report(findings, as_json=as_json)
     context.exit(_exit_code(findings))
 

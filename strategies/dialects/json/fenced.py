@@ -1,7 +1,7 @@
 """JSON that stands for calls without any marker: in a code fence, as the whole message, as its last block.
 
     calls = value { [ "," | ";" ] value }
-    value = object | list of objects, in the shapes of `strategies.objects`
+    value = object | list of objects, in the shapes of `strategies.grammar.json_calls`
 
 A value ends where its braces end; only where they do not make a value, the text up to the fence's end or the end of
 the answer goes through the ladder of mends. Bounds: the first key decides at once whether an object can be a call at

@@ -4,8 +4,9 @@
     param = PARAM RAW "</" ... ">"
 
 A `Form` says how the tags of one dialect are written; `Call` is one call while it is read, `read_call` reads it from
-behind its opener. Values end as `strategies.rawvalue` says. Also read here: parameters as tags named after the schema's
-properties, a name in place of an attribute, self-closing parameters, JSON as the body, wrong and missing closers.
+behind its opener. Values end as `strategies.grammar.raw_value` says. Also read here: parameters as tags named after the
+schema's properties, a name in place of an attribute, self-closing parameters, JSON as the body, wrong and missing
+closers.
 Bounds: a call whose opener is not followed by a parameter or a closer is refused at once.
 """
 

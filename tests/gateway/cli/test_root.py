@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway import __version__
 from gateway.cli.look.try_ import pieces
 from gateway.cli.root import cli
 from gateway.config.load import DECLARED, load
+from gateway.config.urls import listening_url
+from gateway.core.version import __version__
 from gateway.demo.script import MODELS
-from gateway.process.banner import banner, listening_url
+from gateway.process.banner import banner
 
 CALL = "Let me look.\n\n<get_weather>\n<city>Paris</city>\n</get_weather>"
 TOOLS = [
@@ -257,7 +258,7 @@ class Interrupted:
         if name == "gateway.config":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupted())
-from gateway.__main__ import main
+from gateway.cli.root import main
 main()
 """
 

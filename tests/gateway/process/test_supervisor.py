@@ -65,9 +65,9 @@ while True:
 
 SUPERVISOR = """
 import json, os, sys
-from gateway.config import load
-from gateway.supervisor import Pace, Supervisor
-from gateway.supervisor_lanes import open_lanes
+from gateway.config.load import load
+from gateway.process.supervisor import Pace, Supervisor
+from gateway.process.lanes import open_lanes
 from gateway.telemetry.logs import configure_logging
 writer = configure_logging()
 settings = load(os.environ)

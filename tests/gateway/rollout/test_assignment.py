@@ -37,7 +37,7 @@ def test_a_growing_share_keeps_whom_it_has(buckets: list[float]) -> None:
 
 def test_another_process_gives_the_same_answer() -> None:
     script = (
-        "from gateway.policy.rollout import bucket\n"
+        "from gateway.rollout.assignment import bucket\n"
         "for number in range(50): print(repr(bucket(b'canary of the tests', f'conversation {number}')))"
     )
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

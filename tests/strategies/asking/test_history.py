@@ -9,8 +9,8 @@ from gateway.core.errors import InvalidToolResults
 from gateway.core.tools import Tool, ToolSet
 from strategies.asking.history import History, render_history
 from strategies.asking.renderers import RENDERERS
+from strategies.grammar.dialect import Renderer
 from strategies.writing.prompt import MARKER
-from strategies.writing.renderer import Renderer
 
 READ = Tool(
     name="read",

@@ -12,8 +12,8 @@ from gateway.core.tools import ToolSet
 from strategies.asking.renderers import RENDERERS
 from strategies.base import Options
 from strategies.dialects.rows import BY_ID
-from strategies.grammar.dialect import Context
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.grammar.dialect import Context, Renderer
+from strategies.writing.renderer import CannotExpress
 from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, read, read_every_way, tool
 
 FAMILIES = (

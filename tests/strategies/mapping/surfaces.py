@@ -9,7 +9,8 @@ from attrs import frozen
 
 from gateway.core.tools import Tool
 from gateway.wire.chat_request import ChatRequest, parse_request
-from strategies.mapping.mappings import MAPPINGS, CallBack, Mapped, Refusal
+from strategies.base import CallBack, Refusal
+from strategies.mapping.mappings import MAPPINGS, Mapped
 from tests.support import edit_tools
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from strategies.mapping.mappings import Refusal
+from strategies.base import Refusal
 from tests.strategies.mapping.surfaces import CLIENTS, back
 
 FILE = "def f():\n    if x:\n        y()\n"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strategies.mapping.mappings import base_id, part_id
+from strategies.base import base_id, part_id
 from tests.strategies.mapping.surfaces import CLIENTS, Surface
 
 EDITOR = "str_replace_based_edit_tool"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strategies.base import Refusal
 from strategies.clients.client_parser import keep_entities, undo_entities
-from strategies.mapping.mappings import Refusal
 from strategies.mapping.operations import Lines
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Update, read_patch, write_patch
 from strategies.mapping.search_replace import CLINE_BLOCKS, ROO_BLOCKS, Blocks

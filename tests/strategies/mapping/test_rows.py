@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from strategies.base import Refusal
 from strategies.mapping.client_tools import ROWS
-from strategies.mapping.mappings import MAPPINGS, Refusal
+from strategies.mapping.mappings import MAPPINGS
 from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, schema, shown, tool
 
 EDITOR = "str_replace_based_edit_tool"

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from strategies.mapping.mappings import CallBack, Refusal
+from strategies.base import CallBack, Refusal
 from tests.strategies.mapping.surfaces import CLIENTS, Surface, back
 from tests.support.edit_tools import Files, ToolError, count, patch_tool, text_editor
 

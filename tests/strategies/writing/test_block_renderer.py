@@ -5,7 +5,8 @@ import json
 import pytest
 
 from strategies.dialects.rows import BY_ID
-from strategies.writing.renderer import CannotExpress, Renderer
+from strategies.grammar.dialect import Renderer
+from strategies.writing.renderer import CannotExpress
 from tests.support.reading import AGENT_TOOLS, read
 
 READ = AGENT_TOOLS.get("read")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.core.tools import Tool
 from strategies.asking.renderers import RENDERERS
+from strategies.grammar.dialect import Renderer
 from strategies.schema.tool_schema import schema_of
 from strategies.writing.documentation import parameter_lines, tool_document
 from strategies.writing.prompt import (
@@ -21,7 +22,7 @@ from strategies.writing.prompt import (
     section,
     shielded,
 )
-from strategies.writing.renderer import GenericTags, Renderer
+from strategies.writing.renderer import GenericTags
 from strategies.writing.samples import sample_arguments
 from tests.support.cost import assert_linear
 

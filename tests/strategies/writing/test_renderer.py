@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from gateway.core.tools import Tool
 from strategies.asking.renderers import RENDERERS, renderer
-from strategies.writing.renderer import CannotExpress, GenericTags, Hermes, Renderer
+from strategies.grammar.dialect import Renderer
+from strategies.writing.renderer import CannotExpress, GenericTags, Hermes
 
 WRITE = Tool(
     name="write",

@@ -168,7 +168,7 @@ def test_dry_run_changes_nothing(shell: Shell, verb: str) -> None:
 def test_on_a_terminal_it_asks(shell: Shell, answer: bytes, code: int, is_killed: bool) -> None:
     shell.put(begun(CANARY, 1_000_000.0, "gateway"))
     terminal, its_end = os.openpty()
-    command = [sys.executable, "-c", "from gateway.cli_rollout import rollout; rollout()", "kill"]
+    command = [sys.executable, "-c", "from gateway.cli.change.rollout import rollout; rollout()", "kill"]
     environ = {"PYTHONPATH": str(ROOT), "STORE_URL": shell.url}
     with subprocess.Popen(command, stdin=its_end, stdout=its_end, stderr=its_end, env=environ) as process:
         os.close(its_end)

@@ -281,7 +281,7 @@ def on_a_terminal(
 ) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
     """The command on a terminal of its own; nobody else holds that terminal's other end."""
     ours, theirs = pty.openpty()
-    program = "from gateway.cli_report import report; report(prog_name='toolgate report')"
+    program = "from gateway.cli.look.report import report; report(prog_name='toolgate report')"
     given = {**os.environ, **{name: value for name, value in environ.items() if value is not None}}
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=given

@@ -333,5 +333,5 @@ def test_too_few_descriptors_are_told(environ: dict[str, str]) -> None:
 
 
 def test_the_probe_needs_little_time_to_start() -> None:
-    code = "import sys, gateway.cli_doctor; assert not {'aiohttp', 'asyncio'} & set(sys.modules)"
+    code = "import sys, gateway.cli.run.doctor; assert not {'aiohttp', 'asyncio'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,7 +17,7 @@ from tests.support.processes import Program
 
 ANSWERS = """
 import signal, sys, time
-from gateway.supervisor_status import PidFile, Status
+from gateway.process.status import PidFile, Status
 import os
 file = PidFile(sys.argv[1], Status(pid=os.getpid(), workers=int(sys.argv[2])))
 faults = sys.argv[3:]

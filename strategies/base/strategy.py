@@ -5,7 +5,7 @@ exactly as the built-in ones do. It needs nothing but this module, `gateway.core
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
 
@@ -13,9 +13,7 @@ from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
 from gateway.wire.chat_request import ChatRequest
-
-if TYPE_CHECKING:
-    from strategies.mapping.mappings import CallBack, Refusal
+from strategies.base.translation import CallBack, Refusal
 
 __all__ = [
     "AnswerReader",
@@ -160,7 +158,7 @@ class AsksAgain(Protocol):
 class Translates(Protocol):
     """Turns a call of the tools that the model was shown into calls of the client's own."""
 
-    def back(self, name: str, arguments: str) -> "tuple[CallBack, ...] | Refusal":
+    def back(self, name: str, arguments: str) -> tuple[CallBack, ...] | Refusal:
         """The client's calls, or why there can be none, in words for the model."""
         ...
 

@@ -1,0 +1,5 @@
+"""Which version of Toolgate this is."""
+
+__all__ = ["__version__"]
+
+__version__ = "0.3.0"

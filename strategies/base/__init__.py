@@ -1,0 +1,40 @@
+"""What a strategy is: all that one of a third party needs, beside `gateway.core` and `gateway.wire`.
+
+In: a request. Out: what is sent upstream, and how the answer is read.
+
+Rights: pure.
+"""
+
+from strategies.base.strategy import (
+    AnswerReader,
+    AsksAgain,
+    Attempt,
+    FinishReason,
+    HearsReasoning,
+    InTurns,
+    Options,
+    Prepared,
+    Shape,
+    ToolExecutionStrategy,
+    Translates,
+)
+from strategies.base.translation import PART_ID, CallBack, Refusal, base_id, part_id
+
+__all__ = [
+    "PART_ID",
+    "AnswerReader",
+    "AsksAgain",
+    "Attempt",
+    "CallBack",
+    "FinishReason",
+    "HearsReasoning",
+    "InTurns",
+    "Options",
+    "Prepared",
+    "Refusal",
+    "Shape",
+    "ToolExecutionStrategy",
+    "Translates",
+    "base_id",
+    "part_id",
+]
