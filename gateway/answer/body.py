@@ -19,7 +19,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.structured_calls import CallKey, key_of
 from gateway.wire.usage import summed_usage
-from strategies.base import Attempt, Prepared
+from strategies.base import BrokenCall, Prepared
 from strategies.mapping.answers import translation_of
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
@@ -48,7 +48,7 @@ class BodyExchange:
         """The choice that waits for a second answer."""
         self._read: list[Event] = []
         """What came of it before the attempt."""
-        self._attempts: list[Attempt] = []
+        self._attempts: list[BrokenCall] = []
 
     def transform(self, body: bytes) -> bytes:
         """The client's body; the upstream's own bytes where nothing in it is recognised or mended."""
@@ -195,7 +195,7 @@ class BodyExchange:
         self.facts.mended["call_repeated"] += 1
         return True
 
-    def _wait(self, voice: Voice, attempt: Attempt, events: list[Event]) -> bool:
+    def _wait(self, voice: Voice, attempt: BrokenCall, events: list[Event]) -> bool:
         self.facts.attempts += not attempt.calls
         self._voice, self._read, self._attempts = voice, events, [attempt]
         return False
@@ -230,7 +230,7 @@ class BodyExchange:
         self.facts.finish_reasons[voice.index] = choice["finish_reason"]
         return True
 
-    def _refused(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> Attempt | None:
+    def _refused(self, voice: Voice, choice: dict[str, Any], message: dict[str, Any]) -> BrokenCall | None:
         """The attempt that structured calls are which cannot be translated into the client's."""
         if self._prepared.mapping is None:
             return None

@@ -14,7 +14,7 @@ from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import args_mould, call_start_chunk
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
-from strategies.base import Attempt, FinishReason, Prepared, part_id
+from strategies.base import BrokenCall, FinishReason, Prepared, part_id
 
 __all__ = ["MakeId", "Voice", "broken_call", "hold_of"]
 
@@ -69,7 +69,7 @@ class Voice:
             self._reader = hearing = HearingReader(reader)
             facts.heard[index] = hearing.heard
         self.hold = hold
-        self.attempt: Attempt | None = None
+        self.attempt: BrokenCall | None = None
         """What is to be asked again, once the choice has finished."""
         self.shaper = Shaper(prepared.shape)
         self.native = NativeCalls(make_id, prepared.rename)

@@ -9,7 +9,7 @@ from io import StringIO
 
 from gateway.core.events import Drop, Event, Note, Start, Text, Verdict
 from strategies.asking.ask_again import UNKNOWN_TOOL
-from strategies.base import AsksAgain, Attempt, FinishReason
+from strategies.base import AsksAgain, BrokenCall, FinishReason
 from strategies.reading.reader import CUT_REASONS
 
 __all__ = ["Hold"]
@@ -50,11 +50,11 @@ class Hold:
             out += self.release()
         return out
 
-    def due(self, reason: FinishReason) -> Attempt | None:
+    def due(self, reason: FinishReason) -> BrokenCall | None:
         """What is to be asked again now that the choice has ended."""
         if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
             return None
-        return Attempt(content=self._said.getvalue(), notes=self._notes)
+        return BrokenCall(content=self._said.getvalue(), notes=self._notes)
 
     def release(self) -> list[Event]:
         """Everything that is kept back; there will be no repair."""

@@ -15,7 +15,7 @@ from gateway.core.tools import Tool
 from gateway.kinds.lowering.refusals import without
 from gateway.kinds.shared.port import Kind
 from gateway.wire.chat_request import declared_tool
-from strategies.base import AsksAgain, Attempt, Prepared
+from strategies.base import AsksAgain, BrokenCall, Prepared
 from strategies.schema.structured import arguments_of, call_id, function_name, function_of
 from strategies.schema.tool_schema import ToolSchema, schema_of
 
@@ -67,13 +67,13 @@ class Fitting:
             return False
         return arguments == {} or self._fault(cast(str, name), arguments) is None
 
-    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[BrokenCall]) -> bool:
         return self.ask.is_echo(name, arguments, attempts)
 
-    def reason(self, attempt: Attempt) -> str:
+    def reason(self, attempt: BrokenCall) -> str:
         return self.ask.reason(attempt)
 
-    def body(self, attempts: Sequence[Attempt]) -> bytes:
+    def body(self, attempts: Sequence[BrokenCall]) -> bytes:
         """The request that asks again, with what was wrong."""
         return self.ask.body([self._told(attempt) for attempt in attempts])
 
@@ -85,7 +85,7 @@ class Fitting:
             if name is not None and fault is not None:
                 yield at, name, fault
 
-    def _told(self, attempt: Attempt) -> Attempt:
+    def _told(self, attempt: BrokenCall) -> BrokenCall:
         told = {
             call_id(attempt.calls[at], at): f"the tool was not run: {fault}"
             for at, _, fault in self.faults(attempt.calls)

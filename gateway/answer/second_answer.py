@@ -9,7 +9,7 @@ from attrs import frozen
 from gateway.answer.guard import GuardedReader
 from gateway.core.events import End, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
-from strategies.base import AsksAgain, Attempt, Prepared, Refusal, Translates
+from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
 from strategies.mapping.answers import translation_of
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
@@ -28,10 +28,10 @@ class Repair:
     reason: str
     number: int
     _ask: AsksAgain
-    _attempts: tuple[Attempt, ...]
+    _attempts: tuple[BrokenCall, ...]
 
     @classmethod
-    def of(cls, ask: AsksAgain, attempts: Sequence[Attempt]) -> "Repair":
+    def of(cls, ask: AsksAgain, attempts: Sequence[BrokenCall]) -> "Repair":
         """The request that follows these attempts."""
         return cls(reason=ask.reason(attempts[-1]), number=len(attempts), ask=ask, attempts=tuple(attempts))
 
@@ -57,10 +57,10 @@ class SecondAnswer:
 
     calls: tuple[SecondCall, ...] = ()
     usage: Any = None
-    attempt: Attempt | None = None
+    attempt: BrokenCall | None = None
 
 
-def read_again(body: bytes, prepared: Prepared, attempts: Sequence[Attempt]) -> SecondAnswer:
+def read_again(body: bytes, prepared: Prepared, attempts: Sequence[BrokenCall]) -> SecondAnswer:
     """Look for calls in the answer that follows these attempts; whatever else it says is none of the client's."""
     ask = prepared.repair
     try:
@@ -103,13 +103,13 @@ def _grouped(calls: Sequence[SecondCall]) -> list[list[SecondCall]]:
     return groups
 
 
-def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> Attempt | None:
+def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> BrokenCall | None:
     """The attempt that a message's structured calls are, when none of them has arguments that can be used."""
     calls = [call for call in message["tool_calls"] if isinstance(call, dict)] if _is_list(message) else []
     if not calls or _size(calls) > MAX_CHARS or any(_is_usable(call, ask) for call in calls):
         return None
     content = message.get("content")
-    return Attempt(content=content if isinstance(content, str) else "", calls=tuple(calls))
+    return BrokenCall(content=content if isinstance(content, str) else "", calls=tuple(calls))
 
 
 def _is_list(message: dict[str, Any]) -> bool:
@@ -144,7 +144,7 @@ def _native_calls(calls: Any, ask: AsksAgain, rename: Callable[[str], str | None
 
 def _mapped(
     calls: Sequence[SecondCall], mapping: Translates, *, content: str
-) -> tuple[list[SecondCall], Attempt | None]:
+) -> tuple[list[SecondCall], BrokenCall | None]:
     """The client's calls, if all of them can be had."""
     translation = translation_of(mapping, ((f"call_{at}", each.name, each.arguments) for at, each in enumerate(calls)))
     attempt = translation.attempt(content)
@@ -161,7 +161,7 @@ def _mapped(
 
 def _text_calls(
     message: Mapping[str, Any], reason: str, prepared: Prepared, ask: AsksAgain
-) -> tuple[list[SecondCall], Attempt | None]:
+) -> tuple[list[SecondCall], BrokenCall | None]:
     if prepared.make_reader is None:
         return [], None
     content = message.get("content")
@@ -182,4 +182,4 @@ def _text_calls(
     note = next((event for event in events if isinstance(event, Note) and ask.is_attempt(event)), None)
     if note is None and not ask.required:
         return calls, None
-    return calls, Attempt(content=text, notes=() if note is None else (note,))
+    return calls, BrokenCall(content=text, notes=() if note is None else (note,))

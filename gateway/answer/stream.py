@@ -22,8 +22,8 @@ from gateway.core.events import Args, Broken, Event, Said, Start, Text
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import (
     BadChunk,
-    Choice,
     Chunk,
+    ChunkChoice,
     Delta,
     any_in,
     args_chunk,
@@ -37,7 +37,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, says_nothing
 from gateway.wire.structured_calls import key_of
-from strategies.base import Attempt, Prepared
+from strategies.base import BrokenCall, Prepared
 from strategies.mapping.answers import Translation, translation_of
 from strategies.reading.reader import CUT_REASONS
 
@@ -54,7 +54,7 @@ class _Due:
 
     __slots__ = ("attempts", "reason", "slot", "voice")
 
-    def __init__(self, voice: Voice, slot: Slot, reason: str, attempt: Attempt) -> None:
+    def __init__(self, voice: Voice, slot: Slot, reason: str, attempt: BrokenCall) -> None:
         self.voice = voice
         self.slot = slot
         self.reason = reason
@@ -384,7 +384,7 @@ class StreamExchange:
                 alone = encode_object({**event, "choices": [single]})
                 self._then(partial(self._choice, alone, alone[len(b"data: ") : -2], choice))
 
-    def _several(self, raw: bytes, data: bytes, choices: list[Choice]) -> None:
+    def _several(self, raw: bytes, data: bytes, choices: list[ChunkChoice]) -> None:
         """Several choices in one chunk of an answer that is not read: mended in place, if at all."""
         slot = Slot(raw, data)
         for at, choice in enumerate(choices):
@@ -395,7 +395,7 @@ class StreamExchange:
                 self._finish(voice, slot, choice.finish_reason, at)
         self._push(slot)
 
-    def _choice(self, raw: bytes, data: bytes, choice: Choice) -> None:
+    def _choice(self, raw: bytes, data: bytes, choice: ChunkChoice) -> None:
         voice = self._voice(choice.index)
         delta = choice.delta
         text = (delta.content if delta else None) or ""
@@ -585,7 +585,7 @@ class StreamExchange:
             return None
         return translation_of(self._prepared.mapping, voice.native.calls)
 
-    def _refused(self, translation: Translation | None, reason: str) -> Attempt | None:
+    def _refused(self, translation: Translation | None, reason: str) -> BrokenCall | None:
         """The attempt that structured calls are which cannot be translated, where it may be asked for again."""
         if translation is None or not self._repairs or reason in CUT_REASONS:
             return None

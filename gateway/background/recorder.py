@@ -17,7 +17,7 @@ from attrs import define, field
 
 from gateway.core.ports import BadRecord, Store, StoreError
 from gateway.core.records import Record, RequestRecord
-from gateway.state.metered import Telemetry
+from gateway.state.metered import StoreTelemetry
 
 __all__ = ["Recorder"]
 
@@ -49,7 +49,7 @@ class Recorder:
     """Takes records without waiting; `run` writes them, and has old ones forgotten."""
 
     store: Store
-    telemetry: Telemetry
+    telemetry: StoreTelemetry
     retention_s: float = 14 * 86400.0
     max_bytes: int = 1 << 30
     max_queue: int = 10_000

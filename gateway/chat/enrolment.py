@@ -4,7 +4,7 @@ import structlog
 
 from gateway.core.records import OutcomeRecord
 from gateway.request.headers import credential
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallMark
 from gateway.rollout.conversation import conversation_key
@@ -18,67 +18,67 @@ _FORCED: dict[str, Forced] = {"live": "live", "control": "control", "off": "off"
 log = structlog.get_logger("toolgate")
 
 
-def enrol(turn: Turn, request: ChatRequest) -> Assignment:
+def enrol(state: RequestState, request: ChatRequest) -> Assignment:
     """Give the request its conversation and its arm, for as long as it lasts; a fault in it leaves both alone."""
     try:
-        turn.assignment = _enrolled(turn, request)
+        state.assignment = _enrolled(state, request)
     except Exception:
         log.exception("enrolment_failed")
-        turn.assignment = Assignment(arm="off", epoch=0, forced=True)
-    turn.arm = turn.assignment.arm
-    return turn.assignment
+        state.assignment = Assignment(arm="off", epoch=0, forced=True)
+    state.arm = state.assignment.arm
+    return state.assignment
 
 
-def _enrolled(turn: Turn, request: ChatRequest) -> Assignment:
-    settings = turn.configuration.settings
-    sticky = turn.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
-    turn.key = conversation_key(
-        turn.shared.secret, sticky=sticky, credential=credential(turn.http.headers), request=request
+def _enrolled(state: RequestState, request: ChatRequest) -> Assignment:
+    settings = state.configuration.settings
+    sticky = state.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
+    state.key = conversation_key(
+        state.shared.secret, sticky=sticky, credential=credential(state.http.headers), request=request
     )
-    return turn.shared.rollout.assign(turn.key, _forced(turn))
+    return state.shared.rollout.assign(state.key, _forced(state))
 
 
-def hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
-    """Take down how the conversation's last answer fared; `turn.strategy` has been chosen."""
-    if turn.is_heard:
+def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> None:
+    """Take down how the conversation's last answer fared; `state.strategy` has been chosen."""
+    if state.is_heard:
         return  # the request is asked of another upstream, and tells what it told before
-    turn.is_heard = True
+    state.is_heard = True
     try:
-        _hear(turn, request, assignment)
+        _hear(state, request, assignment)
     except Exception:
         log.exception("outcome_unread")
 
 
-def _hear(turn: Turn, request: ChatRequest, assignment: Assignment) -> None:
+def _hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> None:
     told = last_answer(request.messages)
-    turn.follows = told.follows
+    state.follows = told.follows
     if not told.outcomes:
         return
     # A call whose id is not ours was the model server's own, in the arm that this conversation is in.
-    fallback = CallMark(arm=assignment.arm, strategy=turn.strategy or "none", dialect="native", epoch=assignment.epoch)
-    shared = turn.shared
+    fallback = CallMark(arm=assignment.arm, strategy=state.strategy or "none", dialect="native", epoch=assignment.epoch)
+    shared = state.shared
     records = outcome_records(
-        told, shared.call_ids, at=shared.wall(), key=turn.key, fallback=fallback, reported_by=turn.id
+        told, shared.call_ids, at=shared.wall(), key=state.key, fallback=fallback, reported_by=state.id
     )
     for record in records:
-        _take(turn, record, counts=not assignment.forced)
+        _take(state, record, counts=not assignment.forced)
 
 
-def _take(turn: Turn, record: OutcomeRecord, *, counts: bool) -> None:
+def _take(state: RequestState, record: OutcomeRecord, *, counts: bool) -> None:
     labels = {"arm": record.arm, "strategy": record.strategy, "dialect": record.dialect, "outcome": record.outcome}
-    turn.shared.telemetry.count("toolgate_outcomes_total", labels)
-    turn.shared.keeps.put(record)
+    state.shared.telemetry.count("toolgate_outcomes_total", labels)
+    state.shared.keeps.put(record)
     mark = CallMark(arm=record.arm, strategy=record.strategy, dialect=record.dialect, epoch=record.epoch)
     bad = record.outcome != "accepted"
     if counts:  # where somebody chose the arm, nothing is said about the arms
-        turn.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by)
+        state.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by)
     if bad:
         log.info("answer_rejected", tool=record.tool, reason=record.reason, **labels)
 
 
-def _forced(turn: Turn) -> Forced | None:
-    header = turn.configuration.settings.canary_force_header
-    wanted = turn.http.headers.get(header) if header else None
-    if wanted is None or not turn.configuration.is_trusted(turn.http.remote):
+def _forced(state: RequestState) -> Forced | None:
+    header = state.configuration.settings.canary_force_header
+    wanted = state.http.headers.get(header) if header else None
+    if wanted is None or not state.configuration.is_trusted(state.http.remote):
         return None
     return _FORCED.get(wanted.strip().lower())

@@ -25,7 +25,7 @@ from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.request.headers import client_of, response_headers
 from gateway.request.responses import json_response
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment
 from gateway.traffic.routing import Route
 from gateway.upstream.failover import fail_over, may_fail_over
@@ -44,53 +44,53 @@ log = structlog.get_logger("toolgate")
 P = ParamSpec("P")
 
 
-async def chat(turn: Turn) -> web.StreamResponse:
+async def chat(state: RequestState) -> web.StreamResponse:
     """`POST /v1/chat/completions`."""
-    request = turn.request = parse_request(await turn.read_body())
-    turn.model, turn.stream = request.model, request.stream
-    route = turn.configuration.router.route(request.model)
-    assignment = enrol(turn, request)
+    request = state.request = parse_request(await state.read_body())
+    state.model, state.stream = request.model, request.stream
+    route = state.configuration.router.route(request.model)
+    assignment = enrol(state, request)
     for name in route.upstreams[:-1]:
-        turn.upstream = turn.configuration.upstreams[name].timed(route.rule)
+        state.upstream = state.configuration.upstreams[name].timed(route.rule)
         try:
-            return await _chat(turn, request, route, assignment)
+            return await _chat(state, request, route, assignment)
         except GatewayError as error:
-            if turn.status or not may_fail_over(error):
+            if state.status or not may_fail_over(error):
                 raise
-            fail_over(turn, error)
-    turn.upstream = turn.configuration.upstreams[route.upstreams[-1]].timed(route.rule)
-    return await _chat(turn, request, route, assignment)
+            fail_over(state, error)
+    state.upstream = state.configuration.upstreams[route.upstreams[-1]].timed(route.rule)
+    return await _chat(state, request, route, assignment)
 
 
-async def _chat(turn: Turn, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
-    """Answer by the upstream that the turn names now."""
+async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
+    """Answer by the upstream that the state names now."""
     request = asked.renamed(route.send_as) if route.send_as else asked
-    client = client_of(turn.http.headers)
-    turn.delivered = None if turn.upstream.is_openai else []
-    selection = turn.configuration.decide(
-        request, turn.capability(asked.model), client, assignment.arm, turn.upstream.kind.name, asked=asked.model
+    client = client_of(state.http.headers)
+    state.delivered = None if state.upstream.is_openai else []
+    selection = state.configuration.decide(
+        request, state.capability(asked.model), client, assignment.arm, state.upstream.kind.name, asked=asked.model
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
         selection = evolve(selection, strategy=Obliging())
-    turn.reason, turn.strategy = selection.reason, selection.strategy.name
-    hear(turn, asked, assignment)
+    state.reason, state.strategy = selection.reason, selection.strategy.name
+    hear(state, asked, assignment)
     if assignment.arm in UNTOUCHED_ARMS:
         try:
-            return await untouched(turn, request, selection, client)
+            return await untouched(state, request, selection, client)
         finally:
-            _afterwards(learn_from, turn)
-    prepared = _prepare(turn, request, selection, client, route)
+            _afterwards(learn_from, state)
+    prepared = _prepare(state, request, selection, client, route)
     try:
-        reply, prepared = await _opened(turn, request, prepared, route)
-        prepared = held_to_schemas(prepared, turn.upstream.kind, turn.upstream.down_level)
+        reply, prepared = await _opened(state, request, prepared, route)
+        prepared = held_to_schemas(prepared, state.upstream.kind, state.upstream.down_level)
         with reply:
-            response = await (_stream if request.stream else _whole)(turn, reply, prepared)
-            await settle(turn, reply)
-            _afterwards(note_misfits, turn, prepared)
+            response = await (_stream if request.stream else _whole)(state, reply, prepared)
+            await settle(state, reply)
+            _afterwards(note_misfits, state, prepared)
             return response
     finally:
-        _afterwards(learn_from, turn)
-        _afterwards(audit, turn)
+        _afterwards(learn_from, state)
+        _afterwards(audit, state)
 
 
 def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -101,82 +101,84 @@ def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> N
         log.exception("afterwork_failed")
 
 
-async def _opened(turn: Turn, request: ChatRequest, prepared: Prepared, route: Route) -> tuple[ChatReply, Prepared]:
+async def _opened(
+    state: RequestState, request: ChatRequest, prepared: Prepared, route: Route
+) -> tuple[ChatReply, Prepared]:
     """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
     try:
-        return await open_chat(turn, prepared.body, stream=request.stream, original=request), prepared
+        return await open_chat(state, prepared.body, stream=request.stream, original=request), prepared
     except UpstreamRejected as error:
-        if not may_fall_back(turn, error):
+        if not may_fall_back(state, error):
             raise
-        other = _prepare_prompted(turn, request, route)
+        other = _prepare_prompted(state, request, route)
         if other is None:
             raise
-    fall_back(turn, "refused")
-    return await open_chat(turn, other.body, stream=request.stream, original=request), other
+    fall_back(state, "refused")
+    return await open_chat(state, other.body, stream=request.stream, original=request), other
 
 
-def _prepare_prompted(turn: Turn, request: ChatRequest, route: Route) -> Prepared | None:
+def _prepare_prompted(state: RequestState, request: ChatRequest, route: Route) -> Prepared | None:
     """The request with its tools in the prompt; where it cannot be had the refusal stands."""
-    selection = turn.configuration.factory.prompted("refused")
+    selection = state.configuration.factory.prompted("refused")
     started = time.perf_counter()
     try:
-        options = options_for(turn, selection, client_of(turn.http.headers))
-        prepared = with_tools(turn, request, selection, options, route.rule)
+        options = options_for(state, selection, client_of(state.http.headers))
+        prepared = with_tools(state, request, selection, options, route.rule)
     except GatewayError as error:
         log.info("native_fallback_impossible", error=error.code, message=error.message)
         return None
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
         return None
-    turn.prepare_s += time.perf_counter() - started
-    turn.strategy, turn.reason = prepared.strategy, selection.reason
-    turn.notes.extend(prepared.warnings)
+    state.prepare_s += time.perf_counter() - started
+    state.strategy, state.reason = prepared.strategy, selection.reason
+    state.notes.extend(prepared.warnings)
     return prepared
 
 
-def _prepare(turn: Turn, request: ChatRequest, selection: Selection, client: Client, route: Route) -> Prepared:
+def _prepare(state: RequestState, request: ChatRequest, selection: Selection, client: Client, route: Route) -> Prepared:
     started = time.perf_counter()
     try:
-        prepared = with_tools(turn, request, selection, options_for(turn, selection, client), route.rule)
+        prepared = with_tools(state, request, selection, options_for(state, selection, client), route.rule)
     except GatewayError:
         raise
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
-        prepared = _unchanged(turn, request, selection)
-    turn.prepare_s = time.perf_counter() - started
-    turn.strategy = prepared.strategy
-    turn.notes.extend(prepared.warnings)
+        prepared = _unchanged(state, request, selection)
+    state.prepare_s = time.perf_counter() - started
+    state.strategy = prepared.strategy
+    state.notes.extend(prepared.warnings)
     return prepared
 
 
-def _unchanged(turn: Turn, request: ChatRequest, failed: Selection) -> Prepared:
+def _unchanged(state: RequestState, request: ChatRequest, failed: Selection) -> Prepared:
     """A broken strategy costs its request the transformation, not the answer."""
-    turn.reason = f"{failed.strategy.name}_failed"
-    return Passthrough().prepare(request, turn.configuration.options(None))
+    state.reason = f"{failed.strategy.name}_failed"
+    return Passthrough().prepare(request, state.configuration.options(None))
 
 
-async def _whole(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
-    body = await whole_body(turn, reply)
-    exchange = BodyExchange(prepared, **_terms(turn))
-    turn.facts = exchange.facts
+async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
+    body = await whole_body(state, reply)
+    exchange = BodyExchange(prepared, **_terms(state))
+    state.facts = exchange.facts
     started = time.perf_counter()
     answer = await in_turns(exchange.steps(body))
-    turn.read_s += time.perf_counter() - started
+    state.read_s += time.perf_counter() - started
     while (wanted := exchange.repair) is not None:
-        answer = await repair(turn, exchange, wanted, partial(second_answer, turn))
-    await settle(turn, reply, answer)  # first: the next request may come on the heels of the answer
+        answer = await repair(state, exchange, wanted, partial(second_answer, state))
+    await settle(state, reply, answer)  # first: the next request may come on the heels of the answer
     response = json_response(answer)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
-    return await turn.send(response)
+    return await state.send(response)
 
 
-async def _stream(turn: Turn, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
-    exchange = StreamExchange(prepared, **_terms(turn))
-    turn.facts = exchange.facts
-    first = b"" if reply.content_type == "text/event-stream" else await stream_opening(turn, reply)
+async def _stream(state: RequestState, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
+    exchange = StreamExchange(prepared, **_terms(state))
+    state.facts = exchange.facts
+    first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"
-    return await pump(turn, reply, exchange, response, first=first)
+    return await pump(state, reply, exchange, response, first=first)
 
 
 class _Terms(TypedDict):
@@ -186,12 +188,12 @@ class _Terms(TypedDict):
     keep_text: bool
 
 
-def _terms(turn: Turn) -> _Terms:
+def _terms(state: RequestState) -> _Terms:
     """On what terms an answer is read: how often it may be asked again, and whether its text is kept for a record."""
-    settings = turn.configuration.settings
+    settings = state.configuration.settings
     return _Terms(
-        make_id=turn.make_call_id,
-        limits=turn.configuration.limits,
-        repairs=settings.repair_attempts if turn.arm == "live" else 0,
+        make_id=state.make_call_id,
+        limits=state.configuration.limits,
+        repairs=settings.repair_attempts if state.arm == "live" else 0,
         keep_text=settings.audit_bodies != "none",
     )

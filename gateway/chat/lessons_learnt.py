@@ -5,7 +5,7 @@ import structlog
 from gateway.answer.candidates import attempts
 from gateway.answer.facts import Facts
 from gateway.core.errors import UpstreamRejected
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.traffic.lesson_rules import Fault, refuses_tools
 from strategies.factory import NATIVE_STRATEGIES
 
@@ -14,51 +14,51 @@ __all__ = ["fall_back", "learn_from", "may_fall_back"]
 log = structlog.get_logger("toolgate")
 
 
-def may_fall_back(turn: Turn, error: UpstreamRejected) -> bool:
+def may_fall_back(state: RequestState, error: UpstreamRejected) -> bool:
     """Whether this refusal was one of native tools, which the request can do without."""
     return (
-        turn.configuration.settings.native_fallback
-        and turn.arm == "live"
-        and turn.strategy in NATIVE_STRATEGIES
+        state.configuration.settings.native_fallback
+        and state.arm == "live"
+        and state.strategy in NATIVE_STRATEGIES
         and refuses_tools(error.upstream_status, error.payload)
     )
 
 
-def fall_back(turn: Turn, reason: str) -> None:
+def fall_back(state: RequestState, reason: str) -> None:
     """From now on, for a while, this model is told of its tools in the prompt."""
-    upstream, model = turn.upstream.name, turn.model or ""
-    turn.shared.lessons.learn(upstream, model, reason, turn.patience.now())
-    turn.shared.telemetry.count("toolgate_native_fallbacks_total", {"upstream": upstream, "reason": reason})
-    log.info("native_fallback", reason=reason, model=model, upstream=upstream, upstream_status=turn.upstream_status)
+    upstream, model = state.upstream.name, state.model or ""
+    state.shared.lessons.learn(upstream, model, reason, state.deadline.now())
+    state.shared.telemetry.count("toolgate_native_fallbacks_total", {"upstream": upstream, "reason": reason})
+    log.info("native_fallback", reason=reason, model=model, upstream=upstream, upstream_status=state.upstream_status)
 
 
-def learn_from(turn: Turn) -> None:
+def learn_from(state: RequestState) -> None:
     """Take down how a request has ended: its answer can be rated, and its native calls were usable or not."""
-    facts = turn.facts
+    facts = state.facts
     if facts is None:
         return
     if facts.completion_id is not None:
-        turn.shared.answers.remember(facts.completion_id, request_id=turn.id, strategy=turn.strategy, arm=turn.arm)
-    settings = turn.configuration.settings
+        state.shared.answers.remember(facts.completion_id, request_id=state.id, strategy=state.strategy, arm=state.arm)
+    settings = state.configuration.settings
     if (
         not (settings.native_fallback and settings.native_fallback_rate)
-        or turn.arm != "live"
-        or turn.strategy not in NATIVE_STRATEGIES
+        or state.arm != "live"
+        or state.strategy not in NATIVE_STRATEGIES
     ):
         return
     fault = _fault(facts)
     if fault is None and not facts.native_calls and not facts.calls:
         return
-    learned = turn.shared.native_record.observe(
-        turn.upstream.name,
-        turn.model or "",
+    learned = state.shared.native_record.observe(
+        state.upstream.name,
+        state.model or "",
         fault,
-        turn.patience.now(),
+        state.deadline.now(),
         window=settings.native_fallback_window,
         percent=settings.native_fallback_rate,
     )
     if learned is not None:
-        fall_back(turn, learned)
+        fall_back(state, learned)
 
 
 def _fault(facts: Facts) -> Fault | None:

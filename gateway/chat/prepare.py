@@ -5,7 +5,7 @@ from functools import partial
 from attrs import evolve
 
 from gateway.core.rules import ModelRule
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, Prepared
 from strategies.factory import Selection
@@ -20,25 +20,25 @@ UNMAPPED = frozenset({"passthrough", "xml_text"})
 
 
 def with_tools(
-    turn: Turn, request: ChatRequest, selection: Selection, options: Options, rule: ModelRule | None
+    state: RequestState, request: ChatRequest, selection: Selection, options: Options, rule: ModelRule | None
 ) -> Prepared:
     """What the strategy prepares, for the surface of tools that is set for the model."""
     strategy = selection.strategy
-    name = turn.configuration.tool_map(request.model, rule)
+    name = state.configuration.tool_map(request.model, rule)
     mapping = MAPPINGS.get(name) if name is not None and strategy.name not in UNMAPPED else None
     # Several answers at once would each need a translation of their own to be asked for again.
     is_single = request.body.get("n") in (None, 1)
     work = mapping.of(request) if mapping is not None and request.wants_tools and is_single else None
     if work is None:
-        return _renaming(turn, strategy.prepare(request, options), request)
+        return _renaming(state, strategy.prepare(request, options), request)
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
-    turn.notes.append(f"tools shown as {name}")
-    return _renaming(turn, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
+    state.notes.append(f"tools shown as {name}")
+    return _renaming(state, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
 
 
-def _renaming(turn: Turn, prepared: Prepared, shown: ChatRequest) -> Prepared:
+def _renaming(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepared:
     """The same, with the names of structured calls repaired where they certainly mean a declared tool."""
     if not prepared.mend_native or not shown.tools:
         return prepared
-    aliases = dict(turn.configuration.settings.tool_aliases)
+    aliases = dict(state.configuration.settings.tool_aliases)
     return evolve(prepared, rename=partial(repair_name, declared=shown.tools, aliases=aliases))

@@ -14,7 +14,7 @@ from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import UntouchedStream
 from gateway.chat.repeat import repair, second_answer_in_company
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
-from gateway.request.state import ClientGone, Turn
+from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.translated import ChatReply
 
 __all__ = ["pump"]
@@ -30,17 +30,17 @@ log = structlog.get_logger("toolgate")
 
 
 async def pump(
-    turn: Turn, reply: ChatReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
+    state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
 ) -> web.StreamResponse:
     """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event."""
-    telemetry = turn.shared.telemetry
+    telemetry = state.shared.telemetry
     telemetry.add("toolgate_active_streams", {}, 1)
-    stream = _Stream(turn, reply, exchange, response)
+    stream = _Stream(state, reply, exchange, response)
     closed = False
     response.headers["Cache-Control"] = "no-cache, no-transform"
     response.headers["X-Accel-Buffering"] = "no"
     try:
-        await turn.start(response)
+        await state.start(response)
         error = await stream.run(first)
         if error is None:
             await stream.repair()
@@ -73,18 +73,18 @@ class _Stream:
         "_turn",
     )
 
-    def __init__(self, turn: Turn, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
-        settings = turn.configuration.settings
-        self._turn = turn
+    def __init__(self, state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
+        settings = state.configuration.settings
+        self._turn = state
         self._reply = reply
         self._exchange = exchange
         self._response = response
         self._is_stream = reply.content_type == "text/event-stream"
-        self._idle_s = turn.upstream.idle_timeout_s
+        self._idle_s = state.upstream.idle_timeout_s
         self._keepalive_s = settings.keepalive_s
-        self._data_due = turn.upstream_started + turn.upstream.first_byte_timeout_s
-        self._total_due = turn.upstream_started + turn.upstream.total_timeout_s
-        self._quiet_since = turn.patience.now()
+        self._data_due = state.upstream_started + state.upstream.first_byte_timeout_s
+        self._total_due = state.upstream_started + state.upstream.total_timeout_s
+        self._quiet_since = state.deadline.now()
         self._sent_at = self._quiet_since
         self._rest = b""
         """The beginning of an event whose end has not been read."""
@@ -121,7 +121,7 @@ class _Stream:
 
     async def _send(self, out: bytes) -> None:
         if out:
-            self._note_sent(self._turn.patience.now())
+            self._note_sent(self._turn.deadline.now())
             await self._turn.write(self._response, out)
 
     def _whole_events(self, data: bytes) -> bytes:
@@ -165,7 +165,7 @@ class _Stream:
             except TimeoutError:
                 await self._waited()
                 continue
-            now = self._turn.patience.now()
+            now = self._turn.deadline.now()
             if now >= self._total_due:
                 raise UpstreamTimeout("the model server took too long for its whole answer")
             self._data_due = now + self._idle_s
@@ -179,8 +179,8 @@ class _Stream:
             return b""
         self._turn.is_told = True
         if self._linger_due is None:
-            self._linger_due = self._turn.patience.now() + LINGER_S
-        if self._turn.patience.now() >= self._linger_due:
+            self._linger_due = self._turn.deadline.now() + LINGER_S
+        if self._turn.deadline.now() >= self._linger_due:
             return b""
         try:
             return await self._reply.read(self._linger_due)
@@ -188,7 +188,7 @@ class _Stream:
             return b""
 
     async def _waited(self) -> None:
-        now = self._turn.patience.now()
+        now = self._turn.deadline.now()
         if now >= self._total_due:
             raise UpstreamTimeout("the model server took too long for its whole answer")
         if now >= self._data_due:
@@ -204,13 +204,13 @@ class _Stream:
 
     def _feed(self, data: bytes) -> bytes:
         """The exchange's answer to what came, timed."""
-        turn = self._turn
+        state = self._turn
         started = time.perf_counter()
         out = self._exchange.step(data)
         ended = time.perf_counter()
-        turn.read_s += ended - started
+        state.read_s += ended - started
         if self._held_since is not None:
-            turn.longest_hold_s = max(turn.longest_hold_s, ended - self._held_since)
+            state.longest_hold_s = max(state.longest_hold_s, ended - self._held_since)
         if not self._exchange.holding:
             self._held_since = None
         elif self._held_since is None or out:
@@ -218,11 +218,11 @@ class _Stream:
         return out
 
     def _note_sent(self, now: float) -> None:
-        turn = self._turn
-        if turn.first_sent is None:
-            turn.first_sent = self._sent_at = now
-        if now - self._sent_at > turn.longest_gap_s:
-            turn.longest_gap_s = now - self._sent_at
+        state = self._turn
+        if state.first_sent is None:
+            state.first_sent = self._sent_at = now
+        if now - self._sent_at > state.longest_gap_s:
+            state.longest_gap_s = now - self._sent_at
         self._sent_at = self._quiet_since = now
 
 

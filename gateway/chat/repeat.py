@@ -11,8 +11,8 @@ from gateway.answer.body import BodyExchange
 from gateway.answer.second_answer import Repair
 from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError, UpstreamTimeout
-from gateway.request.deadline import Patience
-from gateway.request.state import ClientGone, Turn
+from gateway.request.deadline import Deadline
+from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.reply_shape import whole_body
 from gateway.upstream.translated import open_chat
 
@@ -24,18 +24,18 @@ Tell = Callable[[], Awaitable[None]]
 log = structlog.get_logger("toolgate")
 
 
-async def repair(turn: Turn, exchange: StreamExchange | BodyExchange, wanted: Repair, ask: Ask) -> bytes:
+async def repair(state: RequestState, exchange: StreamExchange | BodyExchange, wanted: Repair, ask: Ask) -> bytes:
     """Ask for what is `wanted`, and give the exchange what came of it; its bytes for the client."""
-    budget = turn.shared.budget
-    if not budget.take(turn.shared.admission.active):
-        _record(turn, wanted, "no_budget", None)
+    budget = state.shared.budget
+    if not budget.take(state.shared.admission.active):
+        _record(state, wanted, "no_budget", None)
         return exchange.unrepaired()
-    started = turn.patience.now()
+    started = state.deadline.now()
     result = "cancelled"
     try:
         second = await ask(wanted.body())
         result = "error"
-        out = _timed(turn, exchange, second)
+        out = _timed(state, exchange, second)
         result = "repaired" if exchange.facts.repaired else "failed"
         return out
     except GatewayError as error:
@@ -48,13 +48,13 @@ async def repair(turn: Turn, exchange: StreamExchange | BodyExchange, wanted: Re
         log.exception("repair_failed")
     finally:
         budget.give_back()
-        _record(turn, wanted, result, turn.patience.now() - started)
+        _record(state, wanted, result, state.deadline.now() - started)
     return exchange.unrepaired()
 
 
-async def second_answer(turn: Turn, body: bytes) -> bytes:
+async def second_answer(state: RequestState, body: bytes) -> bytes:
     """The whole answer to one more request."""
-    asking = evolve(turn)
+    asking = evolve(state)
     try:
         with await open_chat(asking, body, stream=False, repeatable=False) as reply:
             return await whole_body(asking, reply)
@@ -63,12 +63,12 @@ async def second_answer(turn: Turn, body: bytes) -> bytes:
 
 
 async def second_answer_in_company(
-    turn: Turn, body: bytes, *, due: float, tell: Callable[[], Awaitable[None]]
+    state: RequestState, body: bytes, *, due: float, tell: Callable[[], Awaitable[None]]
 ) -> bytes:
     """The same, while the client is told at intervals that there is more to come; ends with its client."""
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(_outcome(turn, body))
-        fault = await _keep_company(turn, asking, due, tell)
+        asking = group.create_task(_outcome(state, body))
+        fault = await _keep_company(state, asking, due, tell)
         if fault is not None:
             asking.cancel()
     outcome = asking.result() if fault is None else fault
@@ -77,28 +77,28 @@ async def second_answer_in_company(
     return outcome
 
 
-async def _outcome(turn: Turn, body: bytes) -> bytes | Exception:
+async def _outcome(state: RequestState, body: bytes) -> bytes | Exception:
     """The answer or what kept it from coming: a task of a group that raised would take the others with it."""
-    patience = Patience()
+    deadline = Deadline()
     try:
-        return await second_answer(evolve(turn, patience=patience), body)
+        return await second_answer(evolve(state, deadline=deadline), body)
     except Exception as error:  # noqa: BLE001 - raised again by the one who waits
         return error
     finally:
-        patience.close()
+        deadline.close()
 
 
 async def _keep_company(
-    turn: Turn, asking: "asyncio.Task[bytes | Exception]", due: float, tell: Tell
+    state: RequestState, asking: "asyncio.Task[bytes | Exception]", due: float, tell: Tell
 ) -> Exception | None:
-    patience = turn.patience
-    keepalive_s = turn.configuration.settings.keepalive_s
+    deadline = state.deadline
+    keepalive_s = state.configuration.settings.keepalive_s
     while not asking.done():
-        now = patience.now()
+        now = deadline.now()
         if now >= due:
             return UpstreamTimeout("the model server took too long for its whole answer")
         try:
-            await patience.within(min(due, now + keepalive_s), asyncio.shield(asking))
+            await deadline.within(min(due, now + keepalive_s), asyncio.shield(asking))
         except TimeoutError:
             try:
                 await tell()
@@ -109,26 +109,26 @@ async def _keep_company(
     return None
 
 
-def _timed(turn: Turn, exchange: StreamExchange | BodyExchange, second: bytes) -> bytes:
+def _timed(state: RequestState, exchange: StreamExchange | BodyExchange, second: bytes) -> bytes:
     started = time.perf_counter()
     try:
         return exchange.repaired(second)
     finally:
-        turn.read_s += time.perf_counter() - started
+        state.read_s += time.perf_counter() - started
 
 
-def _measure(asking: Turn) -> None:
+def _measure(asking: RequestState) -> None:
     if not asking.upstream_started:
         return
     asking.shared.telemetry.observe(
         "toolgate_upstream_request_duration_seconds",
         {"upstream": asking.upstream.name, "code": asking.upstream_code},
-        asking.patience.now() - asking.upstream_started,
+        asking.deadline.now() - asking.upstream_started,
     )
 
 
-def _record(turn: Turn, wanted: Repair, result: str, seconds: float | None) -> None:
-    turn.shared.telemetry.count("toolgate_repairs_total", {"result": result})
+def _record(state: RequestState, wanted: Repair, result: str, seconds: float | None) -> None:
+    state.shared.telemetry.count("toolgate_repairs_total", {"result": result})
     if seconds is None:
         log.info("repair_left_out", reason=wanted.reason, result=result)
         return

@@ -14,7 +14,7 @@ from gateway.answer.watch import Beside, UntouchedBody, UntouchedStream
 from gateway.chat.pump import pump
 from gateway.core.client import Client
 from gateway.request.headers import response_headers
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.translated import ChatReply, open_chat, settle
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
@@ -28,35 +28,37 @@ UNTOUCHED_ARMS = frozenset({"control", "dry_run"})
 log = structlog.get_logger("toolgate")
 
 
-async def untouched(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> web.StreamResponse:
+async def untouched(
+    state: RequestState, request: ChatRequest, selection: Selection, client: Client
+) -> web.StreamResponse:
     """Relay the request and its answer as they are."""
     beside = Beside(
-        prepared=_read_beside(turn, request, selection, client),
+        prepared=_read_beside(state, request, selection, client),
         clock=time.perf_counter,
-        budget_s=turn.configuration.settings.transform_budget_ms / 1000,
-        today=datetime.fromtimestamp(turn.shared.wall(), UTC).date(),
-        ignore=turn.configuration.settings.dry_run_ignore,
-        limits=turn.configuration.limits,
+        budget_s=state.configuration.settings.transform_budget_ms / 1000,
+        today=datetime.fromtimestamp(state.shared.wall(), UTC).date(),
+        ignore=state.configuration.settings.dry_run_ignore,
+        limits=state.configuration.limits,
     )
-    with await open_chat(turn, _body(turn, request), stream=request.stream, original=request) as reply:
+    with await open_chat(state, _body(state, request), stream=request.stream, original=request) as reply:
         is_stream = request.stream or reply.content_type == "text/event-stream"
-        response = await (_stream if is_stream else _whole)(turn, reply, beside)
-        await settle(turn, reply)
+        response = await (_stream if is_stream else _whole)(state, reply, beside)
+        await settle(state, reply)
         return response
 
 
-def _body(turn: Turn, request: ChatRequest) -> bytes:
+def _body(state: RequestState, request: ChatRequest) -> bytes:
     """The request as it came, but for tools that a server of this kind cannot be sent at all."""
-    if turn.upstream.takes_tools or not request.wants_tools:
+    if state.upstream.takes_tools or not request.wants_tools:
         return request.raw
     return request.replace(**dict.fromkeys(name for name in TOOL_FIELDS if name in request.body))
 
 
-def options_for(turn: Turn, selection: Selection, client: Client) -> Options:
+def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
     """What the selected strategy may look at for this request."""
-    options = turn.configuration.options(selection.dialect)
+    options = state.configuration.options(selection.dialect)
     name = selection.strategy.name
-    off = [dialect for strategy, _, dialect in map(_parted, turn.shared.rollout.slices_off) if strategy == name]
+    off = [dialect for strategy, _, dialect in map(_parted, state.shared.rollout.slices_off) if strategy == name]
     if off:
         options = evolve(options, dialects_off=frozenset(off))
     return evolve(options, client=client) if selection.reason == "client" else options
@@ -76,56 +78,56 @@ async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
         await asyncio.sleep(0)
 
 
-def _read_beside(turn: Turn, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
+def _read_beside(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
     """How the answer is read beside; `None` where it is not, or where the strategy refuses the request, or fails."""
-    turn.verdict = None  # of another upstream, which was asked before
-    settings = turn.configuration.settings
-    if turn.arm == "control" and settings.canary_rest == "control":
+    state.verdict = None  # of another upstream, which was asked before
+    settings = state.configuration.settings
+    if state.arm == "control" and settings.canary_rest == "control":
         return None
     # An answer to a request that was not told the tools in its prompt is read as one in which calls may have leaked.
-    reading = turn.configuration.factory.unprompted(selection)
+    reading = state.configuration.factory.unprompted(selection)
     started = time.perf_counter()
     try:
-        return reading.strategy.prepare(request, options_for(turn, reading, client))
+        return reading.strategy.prepare(request, options_for(state, reading, client))
     except Exception as error:  # noqa: BLE001 - what a strategy does here costs its verdict, never the answer
         log.info("dry_run_unprepared", strategy=reading.strategy.name, fault=type(error).__name__)
-        turn.verdict = "would_fail"
+        state.verdict = "would_fail"
         return None
     finally:
-        turn.prepare_s = time.perf_counter() - started
+        state.prepare_s = time.perf_counter() - started
 
 
-async def _whole(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
-    body = await reply.read_all(**turn.deadlines)
-    turn.upstream_first = turn.patience.now()
+async def _whole(state: RequestState, reply: ChatReply, beside: Beside) -> web.StreamResponse:
+    body = await reply.read_all(**state.deadlines)
+    state.upstream_first = state.deadline.now()
     exchange = UntouchedBody(beside)
-    turn.facts = exchange.facts
-    await settle(turn, reply, body)  # before the client can ask again, perhaps of another process
-    response = await turn.send(web.Response(body=body, headers=_headers(reply)))
+    state.facts = exchange.facts
+    await settle(state, reply, body)  # before the client can ask again, perhaps of another process
+    response = await state.send(web.Response(body=body, headers=_headers(reply)))
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
-    turn.read_s += time.perf_counter() - started
-    _conclude(turn, exchange)
+    state.read_s += time.perf_counter() - started
+    _conclude(state, exchange)
     return response
 
 
-async def _stream(turn: Turn, reply: ChatReply, beside: Beside) -> web.StreamResponse:
+async def _stream(state: RequestState, reply: ChatReply, beside: Beside) -> web.StreamResponse:
     exchange = UntouchedStream(beside)
-    turn.facts = exchange.facts
+    state.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
     try:
-        return await pump(turn, reply, exchange, response, first=b"")
+        return await pump(state, reply, exchange, response, first=b"")
     finally:
-        _conclude(turn, exchange)
+        _conclude(state, exchange)
 
 
-def _conclude(turn: Turn, exchange: UntouchedBody | UntouchedStream) -> None:
+def _conclude(state: RequestState, exchange: UntouchedBody | UntouchedStream) -> None:
     """Take down what the reading beside came to; where there was none, because of a fault, that is counted here."""
-    if turn.verdict is not None:
-        labels = {"dialect": "none", "verdict": turn.verdict}
-        turn.shared.telemetry.count("toolgate_dryrun_verdicts_total", labels)
+    if state.verdict is not None:
+        labels = {"dialect": "none", "verdict": state.verdict}
+        state.shared.telemetry.count("toolgate_dryrun_verdicts_total", labels)
         return
-    turn.verdict, turn.noise = exchange.verdict, exchange.noise()
+    state.verdict, state.noise = exchange.verdict, exchange.noise()
 
 
 def _headers(reply: ChatReply) -> CIMultiDict[str]:

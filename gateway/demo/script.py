@@ -16,7 +16,7 @@ from gateway.wire.chat_request import declared_tool
 from strategies.writing.prompt import MARKER
 from strategies.writing.samples import sample_arguments
 
-__all__ = ["MODELS", "Answer", "NativeCall", "answer"]
+__all__ = ["MODELS", "NativeCall", "ScriptedAnswer", "answer"]
 
 MODELS: Mapping[str, str] = {
     "demo-native": "answers with structured tool calls",
@@ -61,7 +61,7 @@ class NativeCall:
 
 
 @frozen(kw_only=True)
-class Answer:
+class ScriptedAnswer:
     """What a model says, in pieces with a pause between them, or the call it makes in the wire's own form."""
 
     pieces: tuple[str, ...] = ()
@@ -72,42 +72,42 @@ class Answer:
         return "".join(self.pieces)
 
 
-def answer(body: Mapping[str, Any]) -> Answer:
+def answer(body: Mapping[str, Any]) -> ScriptedAnswer:
     """The answer of the model that the request names."""
     model = str(body.get("model"))
     messages = _messages(body)
     last = messages[-1] if messages else {}
     said = _text(last.get("content"))
     if last.get("role") == "tool" or said.startswith(_RESULT_HEADS):
-        return Answer(
+        return ScriptedAnswer(
             pieces=(f'The tool answered: "{_quoted(_result(said))}". That is all I needed, the task is done.',)
         )
     tools = _offered(body, messages)
     if model == "demo-prose" or not tools or last.get("role") != "user":
-        return Answer(pieces=(_prose(model, said, bool(tools)),))
+        return ScriptedAnswer(pieces=(_prose(model, said, bool(tools)),))
     asked = said[:_MAX_ASKED_CHARS]
     tool = _fitting(tools, asked, body.get("tool_choice"))
     return _called(model, tool, _arguments(tool, asked))
 
 
-def _called(model: str, tool: Tool, arguments: dict[str, Any]) -> Answer:
+def _called(model: str, tool: Tool, arguments: dict[str, Any]) -> ScriptedAnswer:
     lead = f"I will use {tool.name.replace('_', ' ')} for that.\n\n"
     written = json.dumps({"name": tool.name, "arguments": arguments}, ensure_ascii=False)
     markup = _markup(tool.name, arguments)
     half = len(markup) // 2
     match model:
         case "demo-native":
-            return Answer(call=NativeCall(name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False)))
+            return ScriptedAnswer(call=NativeCall(name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False)))
         case "demo-hermes":
-            return Answer(pieces=(f"<tool_call>\n{written}\n</tool_call>",))
+            return ScriptedAnswer(pieces=(f"<tool_call>\n{written}\n</tool_call>",))
         case "demo-json":
-            return Answer(pieces=(f"```json\n{written}\n```",))
+            return ScriptedAnswer(pieces=(f"```json\n{written}\n```",))
         case "demo-broken":
-            return Answer(pieces=(lead + _unclosed(markup),))
+            return ScriptedAnswer(pieces=(lead + _unclosed(markup),))
         case "demo-slow":
-            return Answer(pieces=(lead + markup[:half], markup[half:]))
+            return ScriptedAnswer(pieces=(lead + markup[:half], markup[half:]))
         case _:
-            return Answer(pieces=(lead + markup,))
+            return ScriptedAnswer(pieces=(lead + markup,))
 
 
 def _prose(model: str, said: str, has_tools: bool) -> str:

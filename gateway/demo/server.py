@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 from attrs import field, frozen
 
-from gateway.demo.script import MODELS, Answer, answer
+from gateway.demo.script import MODELS, ScriptedAnswer, answer
 
 __all__ = ["DemoServer", "Pace", "start_demo"]
 
@@ -112,7 +112,7 @@ class _Models:
 class _Reply:
     """One answer in the shapes of the wire."""
 
-    def __init__(self, body: Mapping[str, Any], answer: Answer) -> None:
+    def __init__(self, body: Mapping[str, Any], answer: ScriptedAnswer) -> None:
         self.answer = answer
         self.finish = "tool_calls" if answer.call else "stop"
         options = body.get("stream_options")

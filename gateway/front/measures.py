@@ -6,7 +6,7 @@ from gateway.answer.candidates import attempts, dialect_of, refusal
 from gateway.answer.facts import Facts
 from gateway.core.events import Verdict
 from gateway.front.request_record import keep
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from strategies.grammar.confidence import UNDECLARED
 
 __all__ = ["account"]
@@ -24,53 +24,53 @@ SKIPPED = frozenset({"low_confidence", "provenance", "slice_off", "unsayable"})
 log = structlog.get_logger("toolgate")
 
 
-def account(turn: Turn) -> None:
+def account(state: RequestState) -> None:
     """Write the request down; called once, when it has ended. A fault in it costs the record, never the answer."""
     try:
-        _account(turn)
+        _account(state)
     except Exception:
-        log.exception("accounting_failed", route=turn.route)
+        log.exception("accounting_failed", route=state.route)
 
 
-def _account(turn: Turn) -> None:
-    ended = turn.patience.now()
-    _measure_request(turn, ended)
-    _measure_upstream(turn, ended)
-    if turn.stream and turn.first_sent is not None:
-        _measure_stream(turn, turn.first_sent)
-    if turn.facts is not None:
-        _measure_answer(turn, turn.facts)
-    if turn.facts is not None and any(verdict.reasons[-1:] == ("internal",) for verdict in turn.facts.refused):
-        log.error("reader_failed", strategy=turn.strategy, model=turn.model)
-    log.info("request_ended", **_fields(turn, ended))
-    keep(turn, ended, healthy=turn.end_reason not in UNHEALTHY_ENDS)
+def _account(state: RequestState) -> None:
+    ended = state.deadline.now()
+    _measure_request(state, ended)
+    _measure_upstream(state, ended)
+    if state.stream and state.first_sent is not None:
+        _measure_stream(state, state.first_sent)
+    if state.facts is not None:
+        _measure_answer(state, state.facts)
+    if state.facts is not None and any(verdict.reasons[-1:] == ("internal",) for verdict in state.facts.refused):
+        log.error("reader_failed", strategy=state.strategy, model=state.model)
+    log.info("request_ended", **_fields(state, ended))
+    keep(state, ended, healthy=state.end_reason not in UNHEALTHY_ENDS)
 
 
-def _fields(turn: Turn, ended: float) -> dict[str, object]:
+def _fields(state: RequestState, ended: float) -> dict[str, object]:
     fields: dict[str, object] = {
-        "route": turn.route,
-        "method": turn.http.method,
-        "model": turn.model,
-        "stream": turn.stream,
-        "strategy": turn.strategy,
-        "arm": turn.arm,
-        "reason": turn.reason,
-        "status": turn.status or ABANDONED_STATUS,
-        "end": turn.end_reason,
-        "error": turn.error.code if turn.error is not None else None,
-        "upstream_status": turn.upstream_status,
-        "retries": turn.retries or None,
-        "bytes_in": turn.bytes_in,
-        "bytes_out": turn.bytes_out,
-        "duration_s": round(ended - turn.started, 4),
-        "upstream_first_s": _since(turn.started, turn.upstream_first),
-        "first_sent_s": _since(turn.started, turn.first_sent),
-        "overhead_s": round(turn.prepare_s + turn.read_s, 6),
-        "verdict": turn.verdict,
-        "follows": turn.follows if turn.follows != "nothing" else None,
-        "notes": turn.notes or None,
-        "failure": turn.facts.failure if turn.facts is not None and not turn.client_gone else None,
-        **(_answer_fields(turn.facts, would=turn.arm != "live") if turn.facts is not None else {}),
+        "route": state.route,
+        "method": state.http.method,
+        "model": state.model,
+        "stream": state.stream,
+        "strategy": state.strategy,
+        "arm": state.arm,
+        "reason": state.reason,
+        "status": state.status or ABANDONED_STATUS,
+        "end": state.end_reason,
+        "error": state.error.code if state.error is not None else None,
+        "upstream_status": state.upstream_status,
+        "retries": state.retries or None,
+        "bytes_in": state.bytes_in,
+        "bytes_out": state.bytes_out,
+        "duration_s": round(ended - state.started, 4),
+        "upstream_first_s": _since(state.started, state.upstream_first),
+        "first_sent_s": _since(state.started, state.first_sent),
+        "overhead_s": round(state.prepare_s + state.read_s, 6),
+        "verdict": state.verdict,
+        "follows": state.follows if state.follows != "nothing" else None,
+        "notes": state.notes or None,
+        "failure": state.facts.failure if state.facts is not None and not state.client_gone else None,
+        **(_answer_fields(state.facts, would=state.arm != "live") if state.facts is not None else {}),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -108,92 +108,96 @@ def _since(started: float, moment: float | None) -> float | None:
     return None if moment is None else round(moment - started, 4)
 
 
-def _measure_request(turn: Turn, ended: float) -> None:
-    telemetry = turn.shared.telemetry
-    stream = "true" if turn.stream else "false"
-    arm = _arm(turn)
+def _measure_request(state: RequestState, ended: float) -> None:
+    telemetry = state.shared.telemetry
+    stream = "true" if state.stream else "false"
+    arm = _arm(state)
     telemetry.count(
         "toolgate_requests_total",
         {
-            "route": turn.route,
+            "route": state.route,
             "stream": stream,
-            "code": f"{(turn.status or ABANDONED_STATUS) // 100}xx",
+            "code": f"{(state.status or ABANDONED_STATUS) // 100}xx",
             "arm": arm,
-            "health": "unhealthy" if turn.end_reason in UNHEALTHY_ENDS else "ok",
+            "health": "unhealthy" if state.end_reason in UNHEALTHY_ENDS else "ok",
         },
     )
     telemetry.observe_traced(
         "toolgate_request_duration_seconds",
-        {"route": turn.route, "stream": stream, "arm": arm},
-        ended - turn.started,
-        turn.trace,
+        {"route": state.route, "stream": stream, "arm": arm},
+        ended - state.started,
+        state.trace,
     )
 
 
-def _measure_upstream(turn: Turn, ended: float) -> None:
-    if not turn.upstream_started:
+def _measure_upstream(state: RequestState, ended: float) -> None:
+    if not state.upstream_started:
         return
-    telemetry = turn.shared.telemetry
-    upstream = turn.upstream.name
+    telemetry = state.shared.telemetry
+    upstream = state.upstream.name
     telemetry.observe(
         "toolgate_upstream_request_duration_seconds",
-        {"upstream": upstream, "code": turn.upstream_code},
-        ended - turn.upstream_started,
+        {"upstream": upstream, "code": state.upstream_code},
+        ended - state.upstream_started,
     )
-    if turn.upstream_first is not None:
+    if state.upstream_first is not None:
         telemetry.observe(
-            "toolgate_upstream_first_token_seconds", {"upstream": upstream}, turn.upstream_first - turn.started
+            "toolgate_upstream_first_token_seconds", {"upstream": upstream}, state.upstream_first - state.started
         )
 
 
-def _measure_stream(turn: Turn, first_sent: float) -> None:
-    telemetry = turn.shared.telemetry
-    arm = _arm(turn)
-    telemetry.count("toolgate_stream_ends_total", {"reason": turn.end_reason, "arm": arm})
-    telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, turn.longest_gap_s)
+def _measure_stream(state: RequestState, first_sent: float) -> None:
+    telemetry = state.shared.telemetry
+    arm = _arm(state)
+    telemetry.count("toolgate_stream_ends_total", {"reason": state.end_reason, "arm": arm})
+    telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, state.longest_gap_s)
     telemetry.observe_traced(
         "toolgate_time_to_first_token_seconds",
-        {"upstream": turn.upstream.name, "arm": arm},
-        first_sent - turn.started,
-        turn.trace,
+        {"upstream": state.upstream.name, "arm": arm},
+        first_sent - state.started,
+        state.trace,
     )
 
 
-def _measure_answer(turn: Turn, facts: Facts) -> None:
-    telemetry = turn.shared.telemetry
+def _measure_answer(state: RequestState, facts: Facts) -> None:
+    telemetry = state.shared.telemetry
     for fault, times in facts.mended.items():
         telemetry.count("toolgate_native_faults_mended_total", {"fault": fault}, times)
     for reason, times in facts.dropped.items():
         telemetry.count("toolgate_dropped_text_total", {"reason": reason}, times)
     for kind, tokens in facts.usage.items():
-        telemetry.count("toolgate_tokens_total", {"type": kind, "upstream": turn.upstream.name}, max(0, tokens))
+        telemetry.count("toolgate_tokens_total", {"type": kind, "upstream": state.upstream.name}, max(0, tokens))
     for result, number in (("translated", facts.translated), ("refused", facts.untranslated)):
         if number:
             telemetry.count("toolgate_mapped_calls_total", {"result": result}, number)
     if facts.read:
-        _measure_reading(turn, facts)
+        _measure_reading(state, facts)
 
 
-def _measure_reading(turn: Turn, facts: Facts) -> None:
-    telemetry = turn.shared.telemetry
-    strategy, arm = turn.strategy or "none", _arm(turn)
+def _measure_reading(state: RequestState, facts: Facts) -> None:
+    telemetry = state.shared.telemetry
+    strategy, arm = state.strategy or "none", _arm(state)
     attempted = attempts(facts)
     outcome = "success" if facts.calls or facts.repaired else "error" if facts.broken or attempted else "noop"
     dialect = dialect_of(facts)
     telemetry.count(
         "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}
     )
-    model = turn.model or ""
-    if turn.end_reason == "completed":
+    model = state.model or ""
+    if state.end_reason == "completed":
         telemetry.admit("model", model)
     telemetry.count("toolgate_transforms_by_model_total", {"model": model, "arm": arm, "outcome": outcome})
-    if turn.verdict is not None:
-        _measure_verdict(turn, dialect)
-    for phase, seconds in (("prepare", turn.prepare_s), ("read", turn.read_s), ("total", turn.prepare_s + turn.read_s)):
+    if state.verdict is not None:
+        _measure_verdict(state, dialect)
+    for phase, seconds in (
+        ("prepare", state.prepare_s),
+        ("read", state.read_s),
+        ("total", state.prepare_s + state.read_s),
+    ):
         telemetry.observe("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": phase}, seconds)
-    if turn.stream:
+    if state.stream:
         telemetry.observe("toolgate_stream_held_bytes", {"family": strategy}, facts.held_bytes_max)
-        telemetry.observe("toolgate_hold_seconds", {}, turn.longest_hold_s)
+        telemetry.observe("toolgate_hold_seconds", {}, state.longest_hold_s)
     if facts.late_events:
         telemetry.count("toolgate_stream_late_events_total", {"strategy": strategy}, facts.late_events)
     for verdict in facts.overheard:
@@ -202,36 +206,36 @@ def _measure_reading(turn: Turn, facts: Facts) -> None:
         telemetry.count("toolgate_duplicate_calls_total", {"strategy": strategy}, copies)
     if facts.undelivered:
         telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
-    _measure_calls(turn, facts, strategy)
+    _measure_calls(state, facts, strategy)
     for verdict in attempted:
-        _measure_refusal(turn, verdict, strategy)
+        _measure_refusal(state, verdict, strategy)
 
 
-def _measure_verdict(turn: Turn, dialect: str) -> None:
-    telemetry = turn.shared.telemetry
-    telemetry.count("toolgate_dryrun_verdicts_total", {"dialect": dialect, "verdict": turn.verdict or "identical"})
-    if turn.verdict == "dropped":
+def _measure_verdict(state: RequestState, dialect: str) -> None:
+    telemetry = state.shared.telemetry
+    telemetry.count("toolgate_dryrun_verdicts_total", {"dialect": dialect, "verdict": state.verdict or "identical"})
+    if state.verdict == "dropped":
         telemetry.count("toolgate_transform_skips_total", {"reason": "over_budget"})
-    elif turn.verdict == "would_change":
+    elif state.verdict == "would_change":
         telemetry.count("toolgate_transform_skips_total", {"reason": "control_arm"})
-    if turn.noise:
+    if state.noise:
         telemetry.count("toolgate_dryrun_noise_total", {"dialect": dialect})
-        log.warning("reading_differs", strategy=turn.strategy, model=turn.model, dialect=dialect)
+        log.warning("reading_differs", strategy=state.strategy, model=state.model, dialect=dialect)
 
 
-def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
-    telemetry = turn.shared.telemetry
+def _measure_calls(state: RequestState, facts: Facts, strategy: str) -> None:
+    telemetry = state.shared.telemetry
     for call in facts.calls:
         verdict = call.verdict
         dialect = {"dialect": verdict.dialect}
         telemetry.admit("tool", verdict.name)
         telemetry.count(
-            "toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(turn), "outcome": "success"}
+            "toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(state), "outcome": "success"}
         )
         telemetry.observe(
             "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "apply"}, verdict.score / 100
         )
-        if turn.arm != "live":
+        if state.arm != "live":
             continue  # the client was given none of them
         telemetry.count("toolgate_recovered_calls_total", dialect)
         telemetry.observe("toolgate_call_bytes", dialect, call.size)
@@ -239,20 +243,20 @@ def _measure_calls(turn: Turn, facts: Facts, strategy: str) -> None:
             telemetry.count("toolgate_undeclared_calls_total", dialect)
 
 
-def _measure_refusal(turn: Turn, verdict: Verdict, strategy: str) -> None:
-    telemetry = turn.shared.telemetry
+def _measure_refusal(state: RequestState, verdict: Verdict, strategy: str) -> None:
+    telemetry = state.shared.telemetry
     reason = refusal(verdict)
     if reason in SKIPPED:
         telemetry.count("toolgate_transform_skips_total", {"reason": reason})
     else:
         telemetry.count("toolgate_transform_errors_total", {"strategy": strategy, "reason": reason})
-    telemetry.count("toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(turn), "outcome": "error"})
+    telemetry.count("toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": _arm(state), "outcome": "error"})
     if verdict.score:
         telemetry.observe(
             "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "pass"}, verdict.score / 100
         )
 
 
-def _arm(turn: Turn) -> str:
+def _arm(state: RequestState) -> str:
     """Only requests of the main job have an arm; the others are relayed in any case."""
-    return turn.arm or "off"
+    return state.arm or "off"

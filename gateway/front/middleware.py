@@ -13,13 +13,13 @@ from gateway.front.measures import account
 from gateway.request.headers import add_told, credential
 from gateway.request.responses import json_response
 from gateway.request.shared import Shared
-from gateway.request.state import SERVER_NAME, ClientGone, Turn
+from gateway.request.state import SERVER_NAME, ClientGone, RequestState
 from gateway.traffic.door import Knock, Verdict
 from gateway.traffic.retry import capped_retry_after
 
 __all__ = ["Handler", "enter", "error_response", "json_response", "preflight", "run"]
 
-Handler = Callable[[Turn], Awaitable[web.StreamResponse]]
+Handler = Callable[[RequestState], Awaitable[web.StreamResponse]]
 
 KEPT_STATUSES = frozenset({400, 402, 404, 408, 413, 422, 429})
 CREDENTIAL_STATUSES = frozenset({401, 403})
@@ -57,59 +57,59 @@ async def run(
     handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str, entry: Verdict
 ) -> web.StreamResponse:
     """Answer one request of the API and write it down."""
-    turn = Turn.begin(http, shared, route, entry)
+    state = RequestState.begin(http, shared, route, entry)
     try:
-        return await _answer(handler, turn)
+        return await _answer(handler, state)
     except (asyncio.CancelledError, ClientGone) as error:
-        turn.client_gone = not turn.is_told
+        state.client_gone = not state.is_told
         if isinstance(error, ClientGone):
-            return _nothing_more(turn)
+            return _nothing_more(state)
         raise
     finally:
-        turn.close()
-        account(turn)
+        state.close()
+        account(state)
 
 
-async def _answer(handler: Handler, turn: Turn) -> web.StreamResponse:
+async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
     try:
-        return await _admitted(handler, turn)
+        return await _admitted(handler, state)
     except GatewayError as error:
-        turn.error = error
+        state.error = error
     except (asyncio.CancelledError, ClientGone):
         raise
     except Exception:
-        log.exception("request_failed", route=turn.route)
-        turn.error = InternalError(f"internal error; request id {turn.id}")
-    if turn.status:
-        return _nothing_more(turn)
-    return await turn.send(error_response(turn.error, turn))
+        log.exception("request_failed", route=state.route)
+        state.error = InternalError(f"internal error; request id {state.id}")
+    if state.status:
+        return _nothing_more(state)
+    return await state.send(error_response(state.error, state))
 
 
-async def _admitted(handler: Handler, turn: Turn) -> web.StreamResponse:
-    if turn.entry.refusal is not None:
-        raise turn.entry.refusal
-    turn.configuration.authenticate(credential(turn.http.headers))
-    turn.shared.admission.enter()
+async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse:
+    if state.entry.refusal is not None:
+        raise state.entry.refusal
+    state.configuration.authenticate(credential(state.http.headers))
+    state.shared.admission.enter()
     try:
-        return await handler(turn)
+        return await handler(state)
     finally:
-        turn.shared.admission.leave()
+        state.shared.admission.leave()
 
 
-def error_response(error: GatewayError, turn: Turn) -> web.Response:
+def error_response(error: GatewayError, state: RequestState) -> web.Response:
     """The error as a client sees it, with the upstream's own body where it had a usable one."""
     body = msgspec.json.encode(error.body())
     if isinstance(error, UpstreamRejected) and error.payload is not None:
         body = error.payload
-    response = json_response(body, status=_status(error, client_key=turn.upstream.forwards_credentials))
+    response = json_response(body, status=_status(error, client_key=state.upstream.forwards_credentials))
     retry_after_s = capped_retry_after(error.retry_after_s)
     if retry_after_s is not None:
         response.headers["Retry-After"] = str(math.ceil(retry_after_s))
     if response.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if turn.retries:
+    if state.retries:
         response.headers["x-should-retry"] = "false"
-    if not turn.http.content.at_eof() or isinstance(error, Draining):
+    if not state.http.content.at_eof() or isinstance(error, Draining):
         response.force_close()
     return response
 
@@ -122,7 +122,7 @@ def _status(error: GatewayError, *, client_key: bool) -> int:
     return error.status
 
 
-def _nothing_more(turn: Turn) -> web.StreamResponse:
+def _nothing_more(state: RequestState) -> web.StreamResponse:
     """A cut is the only way left to say that the answer is not whole."""
-    turn.cut()
+    state.cut()
     return web.Response(status=499)

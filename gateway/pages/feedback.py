@@ -10,7 +10,7 @@ from gateway.core.errors import BodyTooLarge, InvalidRequest, NotFound
 from gateway.core.ports import StoreError
 from gateway.core.records import FeedbackRecord, Rating
 from gateway.request.responses import json_response
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.traffic.recent_answers import Answered, is_completion_id
 
 __all__ = ["feedback"]
@@ -22,15 +22,15 @@ RATINGS = get_args(Rating)
 log = structlog.get_logger("toolgate")
 
 
-async def feedback(turn: Turn) -> web.StreamResponse:
+async def feedback(state: RequestState) -> web.StreamResponse:
     """`{completion_id, rating, comment?}`: counted, logged, and kept with what is known of the answer."""
-    raw = await turn.read_body()
+    raw = await state.read_body()
     if len(raw) > MAX_BYTES:
         raise BodyTooLarge(f"feedback is at most {MAX_BYTES} bytes")
     completion_id, rating, comment = _checked(_decoded(raw))
-    record = await _record(turn, completion_id, rating, comment)
-    turn.shared.keeps.put(record)
-    turn.shared.telemetry.count("toolgate_feedback_total", {"rating": rating})
+    record = await _record(state, completion_id, rating, comment)
+    state.shared.keeps.put(record)
+    state.shared.telemetry.count("toolgate_feedback_total", {"rating": rating})
     log.info(
         "feedback_given",
         completion_id=completion_id,
@@ -42,28 +42,28 @@ async def feedback(turn: Turn) -> web.StreamResponse:
     )
     log.debug("feedback_comment", completion_id=completion_id, comment=comment)
     kept = {"object": "feedback", "completion_id": completion_id, "rating": rating}
-    return await turn.send(json_response(msgspec.json.encode(kept)))
+    return await state.send(json_response(msgspec.json.encode(kept)))
 
 
-async def _record(turn: Turn, completion_id: str, rating: Rating, comment: str | None) -> FeedbackRecord:
+async def _record(state: RequestState, completion_id: str, rating: Rating, comment: str | None) -> FeedbackRecord:
     """The rating with what is known of its answer: in this process, or in the store."""
-    known = turn.shared.answers.find(completion_id) or await _stored(turn, completion_id)
+    known = state.shared.answers.find(completion_id) or await _stored(state, completion_id)
     if known is None:
         raise NotFound("no answer with this id is remembered", param="completion_id")
     return FeedbackRecord(
-        at=turn.shared.wall(),
+        at=state.shared.wall(),
         completion_id=completion_id,
         rating=rating,
-        comment=turn.shared.mask(comment) if comment is not None else None,
+        comment=state.shared.mask(comment) if comment is not None else None,
         request_id=known.request_id,
         strategy=known.strategy or "none",
         arm=known.arm or "off",
     )
 
 
-async def _stored(turn: Turn, completion_id: str) -> Answered | None:
+async def _stored(state: RequestState, completion_id: str) -> Answered | None:
     try:
-        found = await turn.shared.answered.find_answer(completion_id)
+        found = await state.shared.answered.find_answer(completion_id)
     except StoreError:
         return None
     return None if found is None else Answered(request_id=found.id, strategy=found.strategy, arm=found.arm)

@@ -11,10 +11,10 @@ from aiohttp import web
 from attrs import evolve
 
 from gateway.core.errors import GatewayError, UnknownModel, UpstreamBadReply
-from gateway.request.deadline import Patience
+from gateway.request.deadline import Deadline
 from gateway.request.responses import json_response
 from gateway.request.servers import Upstream
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.traffic.routing import Route
 from gateway.upstream.attempts import open_reply, upstream_headers
 
@@ -28,24 +28,24 @@ log = structlog.get_logger("toolgate")
 Listing = dict[str, Any]
 
 
-async def list_models(turn: Turn) -> web.StreamResponse:
+async def list_models(state: RequestState) -> web.StreamResponse:
     """`GET /v1/models`."""
-    return await turn.send(json_response(msgspec.json.encode(await _all(turn))))
+    return await state.send(json_response(msgspec.json.encode(await _all(state))))
 
 
-async def one_model(turn: Turn) -> web.StreamResponse:
+async def one_model(state: RequestState) -> web.StreamResponse:
     """`GET /v1/models/{id}`, looked up in the lists, as many servers have no such route."""
-    wanted = unquote(turn.http.rel_url.raw_path.removeprefix(PREFIX))
-    for entry in (await _all(turn))["data"]:
+    wanted = unquote(state.http.rel_url.raw_path.removeprefix(PREFIX))
+    for entry in (await _all(state))["data"]:
         if entry.get("id") == wanted:
-            return await turn.send(json_response(msgspec.json.encode(entry)))
+            return await state.send(json_response(msgspec.json.encode(entry)))
     raise UnknownModel("the model does not exist", param="model")
 
 
-async def _all(turn: Turn) -> Listing:
+async def _all(state: RequestState) -> Listing:
     """The lists of all upstreams as one; an upstream that does not answer is left out while another one does."""
-    upstreams = list(turn.configuration.upstreams.values())
-    lists = await _asked(turn, upstreams)
+    upstreams = list(state.configuration.upstreams.values())
+    lists = await _asked(state, upstreams)
     found = [listing for listing in lists if not isinstance(listing, GatewayError)]
     if not found:
         raise next(fault for fault in lists if isinstance(fault, GatewayError))
@@ -55,41 +55,41 @@ async def _all(turn: Turn) -> Listing:
             model = entry.get("id")
             # A name that several upstreams have is listed once: routing says which of them answers to it.
             merged.setdefault(model if isinstance(model, str) else id(entry), entry)
-    for name in _aliases(turn):
+    for name in _aliases(state):
         merged.setdefault(name, {"id": name, "object": "model", "owned_by": "toolgate"})
-    return {**found[0], "data": [_described(turn, entry) for entry in merged.values()]}
+    return {**found[0], "data": [_described(state, entry) for entry in merged.values()]}
 
 
-async def _asked(turn: Turn, upstreams: list[Upstream]) -> list[Listing | GatewayError]:
+async def _asked(state: RequestState, upstreams: list[Upstream]) -> list[Listing | GatewayError]:
     if len(upstreams) == 1:
-        return [await _listing(turn, upstreams[0])]
+        return [await _listing(state, upstreams[0])]
     async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(_answer(turn, upstream)) for upstream in upstreams]
+        asking = [group.create_task(_answer(state, upstream)) for upstream in upstreams]
     return [each.result() for each in asking]
 
 
-async def _answer(turn: Turn, upstream: Upstream) -> Listing | GatewayError:
+async def _answer(state: RequestState, upstream: Upstream) -> Listing | GatewayError:
     """The list or what kept it from coming: one upstream's fault must not end the asking of the others."""
-    patience = Patience()
+    deadline = Deadline()
     try:
-        return await _listing(evolve(turn, patience=patience), upstream)
+        return await _listing(evolve(state, deadline=deadline), upstream)
     except GatewayError as error:
         log.info("models_unavailable", upstream=upstream.name, error=error.code)
         return error
     finally:
-        patience.close()
+        deadline.close()
 
 
-async def _listing(turn: Turn, upstream: Upstream) -> Listing:
-    turn.upstream = upstream
+async def _listing(state: RequestState, upstream: Upstream) -> Listing:
+    state.upstream = upstream
     ask = upstream.kind.models_ask()
-    headers = upstream_headers(turn)
+    headers = upstream_headers(state)
     headers.update(ask.headers)
     headers["Accept"] = "application/json"
     headers["Accept-Encoding"] = "identity"
-    reply = await open_reply(turn, ask.method, upstream.url(ask), headers=headers, body=ask.body or None)
+    reply = await open_reply(state, ask.method, upstream.url(ask), headers=headers, body=ask.body or None)
     with reply:
-        body = await reply.read_all(**turn.deadlines)
+        body = await reply.read_all(**state.deadlines)
     try:
         listing = msgspec.json.decode(upstream.kind.models(body))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -99,31 +99,31 @@ async def _listing(turn: Turn, upstream: Upstream) -> Listing:
     return {**listing, "data": [entry for entry in listing["data"] if isinstance(entry, dict)]}
 
 
-def _aliases(turn: Turn) -> list[str]:
+def _aliases(state: RequestState) -> list[str]:
     """Names that exist by a rule alone."""
-    rules = turn.configuration.settings.routes.models
+    rules = state.configuration.settings.routes.models
     return [rule.match for rule in rules if rule.send_as is not None and GLOB.isdisjoint(rule.match)]
 
 
-def _described(turn: Turn, entry: Listing) -> Listing:
+def _described(state: RequestState, entry: Listing) -> Listing:
     given = entry.get("id")
     model = given if isinstance(given, str) else ""
     try:
-        route = turn.configuration.router.route(model)
+        route = state.configuration.router.route(model)
     except UnknownModel:
-        route = Route(upstreams=(turn.configuration.default.name,))
+        route = Route(upstreams=(state.configuration.default.name,))
     name, sent = route.upstreams[0], route.send_as or model
-    upstream = turn.upstream = turn.configuration.upstreams[name]
+    upstream = state.upstream = state.configuration.upstreams[name]
     told: dict[str, Any] = {
-        "strategy": turn.configuration.strategy_of(sent, turn.capability(model), upstream.kind.name, asked=model),
+        "strategy": state.configuration.strategy_of(sent, state.capability(model), upstream.kind.name, asked=model),
         "upstream": name,
     }
-    if len(turn.configuration.upstreams) > 1 or upstream.kind.name != "openai":
+    if len(state.configuration.upstreams) > 1 or upstream.kind.name != "openai":
         told["kind"] = upstream.kind.name
-    if turn.shared.breaker(name).state != "closed":
+    if state.shared.breaker(name).state != "closed":
         told["healthy"] = False
-    lesson = turn.lesson(model)
+    lesson = state.lesson(model)
     if lesson is not None:
-        seconds_left = math.ceil(lesson.until - turn.patience.now())
+        seconds_left = math.ceil(lesson.until - state.deadline.now())
         told["learned"] = {"native_tools": False, "reason": lesson.reason, "seconds_left": seconds_left}
     return {**entry, "toolgate": told}

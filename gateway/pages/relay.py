@@ -10,7 +10,7 @@ from yarl import URL
 
 from gateway.core.errors import NotFound, UpstreamTimeout
 from gateway.request.headers import response_headers
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.upstream.client import UpstreamReply, error_body
 
@@ -24,21 +24,21 @@ _ODD = re.compile(r"[\x00-\x1f\x7f]|%u[0-9a-fA-F]{4}")
 _BLANK = "".join(map(chr, range(33)))
 
 
-async def relay(turn: Turn) -> web.StreamResponse:
+async def relay(state: RequestState) -> web.StreamResponse:
     """Any method, path and query under `/v1`; the upstream's status, headers and body."""
-    http = turn.http
-    url = _url(turn.upstream.base_url, http)
-    headers = upstream_headers(turn)
+    http = state.http
+    url = _url(state.upstream.base_url, http)
+    headers = upstream_headers(state)
     headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
     body = None
     if http.can_read_body:
         # The first piece is waited for here, where a refusal is still the client's to see.
-        body = _chained(await anext(pieces := turn.body(), b""), pieces)
+        body = _chained(await anext(pieces := state.body(), b""), pieces)
         if http.content_length is not None and "Content-Encoding" not in http.headers:
             headers["Content-Length"] = str(http.content_length)
-    reply = await open_reply(turn, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
+    reply = await open_reply(state, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
     with reply:
-        return await (_fault(turn, reply) if reply.status >= 400 else _download(turn, reply))
+        return await (_fault(state, reply) if reply.status >= 400 else _download(state, reply))
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -77,27 +77,27 @@ def _climbs(path: str) -> bool:
     return True
 
 
-async def _fault(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+async def _fault(state: RequestState, reply: UpstreamReply) -> web.StreamResponse:
     """The upstream's error as it is, the gateway's own secrets masked."""
-    body = await error_body(reply, turn.patience)
+    body = await error_body(reply, state.deadline)
     response = web.Response(
         status=reply.status,
-        body=turn.upstream.masked(body),
+        body=state.upstream.masked(body),
         headers=response_headers(reply.headers, also_dropped=frozenset({"content-length"})),
     )
-    return await turn.send(response)
+    return await state.send(response)
 
 
-async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
+async def _download(state: RequestState, reply: UpstreamReply) -> web.StreamResponse:
     response = web.StreamResponse(status=reply.status, headers=response_headers(reply.headers))
     for kept in ("Cache-Control", "Content-Length"):
         if kept in reply.headers:
             response.headers[kept] = reply.headers[kept]
     if reply.content_type == "text/event-stream":
         response.headers["X-Accel-Buffering"] = "no"
-    await turn.start(response)
-    total_due = turn.upstream_started + turn.upstream.total_timeout_s
-    due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+    await state.start(response)
+    total_due = state.upstream_started + state.upstream.total_timeout_s
+    due = state.upstream_started + state.upstream.first_byte_timeout_s
     while True:
         try:
             data = await reply.read(min(due, total_due))
@@ -105,10 +105,10 @@ async def _download(turn: Turn, reply: UpstreamReply) -> web.StreamResponse:
             raise UpstreamTimeout("the model server took too long for its whole answer") from None
         if not data:
             break
-        now = turn.patience.now()
-        if turn.upstream_first is None:
-            turn.upstream_first = turn.first_sent = now
-        due = now + turn.upstream.idle_timeout_s
-        await turn.write(response, data)
-    await turn.end(response)
+        now = state.deadline.now()
+        if state.upstream_first is None:
+            state.upstream_first = state.first_sent = now
+        due = now + state.upstream.idle_timeout_s
+        await state.write(response, data)
+    await state.end(response)
     return response

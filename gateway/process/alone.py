@@ -12,7 +12,7 @@ from attrs import define, field
 from gateway.app import Gateway, Orders
 from gateway.config.load import Settings
 from gateway.front.server import Server
-from gateway.process.banner import PATIENCE_S, greet, patience
+from gateway.process.banner import WONDERING_AFTER_S, greet, still_ending
 from gateway.process.notify import Notifier
 from gateway.process.status import PidFile, target_of, write_targets
 from gateway.request.shared import Shared
@@ -31,7 +31,7 @@ class LonePost:
     _targets_file: str | None
     _url: str = ""
     _watchdog: asyncio.TimerHandle | None = None
-    _patience: asyncio.TimerHandle | None = None
+    _wondering: asyncio.TimerHandle | None = None
     _gateway: Gateway | None = None
     fields: Mapping[str, Any] = field(factory=dict)
 
@@ -79,11 +79,13 @@ class LonePost:
         self._notifier.stopping()
         if self._gateway is not None and sys.stderr.isatty():
             loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(PATIENCE_S, sys.stderr.write, patience(self._gateway.settings.drain_s))
+            self._wondering = loop.call_later(
+                WONDERING_AFTER_S, sys.stderr.write, still_ending(self._gateway.settings.drain_s)
+            )
 
     def end(self) -> None:
         """Nothing is left to tell."""
-        for timer in (self._watchdog, self._patience):
+        for timer in (self._watchdog, self._wondering):
             if timer is not None:
                 timer.cancel()
         asyncio.get_running_loop().remove_signal_handler(signal.SIGUSR2)

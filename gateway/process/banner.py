@@ -9,9 +9,9 @@ from gateway.config.urls import in_url
 from gateway.core.version import __version__
 from gateway.demo.script import MODELS
 
-__all__ = ["PATIENCE_S", "banner", "greet", "patience"]
+__all__ = ["WONDERING_AFTER_S", "banner", "greet", "still_ending"]
 
-PATIENCE_S = 1.0
+WONDERING_AFTER_S = 1.0
 """After so long somebody at a terminal wonders why the gateway has not ended."""
 
 _WEATHER = {
@@ -35,7 +35,7 @@ def banner(settings: Settings, url: str) -> str:
     return "\n".join(_lines(settings, url)) + "\n"
 
 
-def patience(drain_s: float) -> str:
+def still_ending(drain_s: float) -> str:
     """Why the gateway has not ended yet, and what can be done about it."""
     return f"Answers under way may take up to {drain_s:g} s more. Ctrl-C again ends them at once.\n"
 

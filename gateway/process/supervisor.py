@@ -31,7 +31,7 @@ from gateway.config import load as config
 from gateway.config.load import Settings
 from gateway.config.urls import listening_url
 from gateway.core.errors import ConfigError
-from gateway.process.banner import PATIENCE_S, greet, patience
+from gateway.process.banner import WONDERING_AFTER_S, greet, still_ending
 from gateway.process.channel import emptied
 from gateway.process.child import Worker, worker_command
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
@@ -40,7 +40,7 @@ from gateway.process.notify import Notifier
 from gateway.process.status import PidFile, Status, write_targets
 from gateway.telemetry.logs import configure_logging
 
-__all__ = ["Pace", "Supervisor", "supervise"]
+__all__ = ["Pacing", "Supervisor", "supervise"]
 
 FIXED = ("host", "port", "workers", "pid_file", "metrics_sd_file")
 """Settings that even new workers cannot change: they are the supervisor's own."""
@@ -52,7 +52,7 @@ log = structlog.get_logger("toolgate")
 
 
 @frozen(kw_only=True)
-class Pace:
+class Pacing:
     """How patient the supervisor is, in seconds."""
 
     tick_s: float = 0.5
@@ -111,7 +111,7 @@ class Supervisor:
         environ: Mapping[str, str],
         *,
         lanes: Lanes,
-        pace: Pace | None = None,
+        pace: Pacing | None = None,
         command: Sequence[str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,7 +119,7 @@ class Supervisor:
         """What is in force, and what a replacement gets."""
         self._environ = dict(environ)
         self._open = lanes
-        self._pace = pace or Pace()
+        self._pace = pace or Pacing()
         self._command = command or worker_command()
         self._now = clock
         self._lanes = [Lane(start_at=0.0) for _ in lanes.sockets]
@@ -214,7 +214,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
-        self._explain_at = self._now() + PATIENCE_S if sys.stderr.isatty() else None
+        self._explain_at = self._now() + WONDERING_AFTER_S if sys.stderr.isatty() else None
         self._notifier.stopping()
         self._open.close()
         log.info("supervisor_stopping", workers=len(self._workers))
@@ -524,7 +524,7 @@ class Supervisor:
     def _explain_once(self) -> None:
         if self._explain_at is not None and self._workers and self._now() >= self._explain_at:
             self._explain_at = None
-            sys.stderr.write(patience(self._settings.drain_s))
+            sys.stderr.write(still_ending(self._settings.drain_s))
             sys.stderr.flush()
 
     def _summary(self) -> str:

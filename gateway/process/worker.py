@@ -30,7 +30,7 @@ from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
 from gateway.process.status import target_of
 from gateway.request.shared import Shared
 
-__all__ = ["LaneServer", "Part", "WorkerPost", "main"]
+__all__ = ["LaneServer", "WorkerPost", "WorkerShare", "main"]
 
 BEAT_S = 1.0
 ORPHAN_DRAIN_S = 3.0
@@ -43,7 +43,7 @@ log = structlog.get_logger("toolgate")
 
 
 @frozen(kw_only=True)
-class Part:
+class WorkerShare:
     """What of the whole this process is."""
 
     lane: int
@@ -64,7 +64,7 @@ class Part:
 class LaneServer(Server):
     """The gateway's port, as the lanes that this worker accepts from."""
 
-    def __init__(self, shared: Shared, part: Part) -> None:
+    def __init__(self, shared: Shared, part: WorkerShare) -> None:
         super().__init__(shared)
         self._part = part
         self._sites: dict[int, list[web.BaseSite]] = {}
@@ -146,7 +146,7 @@ class LaneServer(Server):
 class WorkerPost:
     """The worker's end of the channel."""
 
-    part: Part
+    part: WorkerShare
     _channel: Channel
     _server: LaneServer | None = None
     _orders: Orders | None = None
@@ -226,7 +226,7 @@ class WorkerPost:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until told to leave; the exit code says how it went."""
-    part = Part(**json.loads(arguments[0]))
+    part = WorkerShare(**json.loads(arguments[0]))
     # From our parent, through an anonymous file: nobody else can write it.
     settings: Settings = pickle.loads(sys.stdin.buffer.read())  # noqa: S301
     channel = Channel(socket.socket(fileno=part.channel))

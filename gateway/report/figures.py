@@ -44,10 +44,10 @@ from gateway.report.tree import (
     Gap,
     IgnoredRule,
     Ignores,
-    Moment,
-    Period,
+    MomentFigure,
+    PeriodFigure,
     Projection,
-    Rules,
+    ReportRules,
     Slice,
     Volume,
 )
@@ -155,7 +155,7 @@ class Tally:
         self.decisions.append(record)
         del self.decisions[:-_DECISIONS_SHOWN]
 
-    def figures(self, *, rules: Rules, since: float, until: float, made_at: float, version: str) -> Figures:
+    def figures(self, *, rules: ReportRules, since: float, until: float, made_at: float, version: str) -> Figures:
         """Everything that was taken in, held against the rules."""
         period = self._period(since, until)
         volume, would, live = self.volume.figures(), self.would.figures(), self.live.figures()
@@ -198,7 +198,7 @@ class Tally:
             notes=tuple(_notes(volume, period)),
         )
 
-    def _period(self, since: float, until: float) -> Period:
+    def _period(self, since: float, until: float) -> PeriodFigure:
         first, end = int(since // _HOUR), max(int(-(-until // _HOUR)), int(since // _HOUR) + 1)
         covered = sorted(hour for hour in self.hours.hours if first <= hour < end)
         gaps = _gaps(covered, first, end)
@@ -207,7 +207,7 @@ class Tally:
         while (end - first) * _HOUR / step > _MOMENTS:
             step = _DAY if step == _HOUR else 2 * step
         days = max(self._span(), _HOUR) / _DAY
-        return Period(
+        return PeriodFigure(
             since=since,
             until=until,
             first=self.hours.first,
@@ -226,7 +226,7 @@ class Tally:
         first, last = self.hours.first, self.hours.last
         return last - first if first is not None and last is not None else 0.0
 
-    def _timeline(self, step: int) -> tuple[Moment, ...]:
+    def _timeline(self, step: int) -> tuple[MomentFigure, ...]:
         pieces: dict[int, list[int]] = {}
         for number, hour in self.hours.hours.items():
             piece = pieces.setdefault(number * _HOUR // step * step, [0, 0, 0])
@@ -234,7 +234,7 @@ class Tally:
             piece[1] += hour.calls
             piece[2] += hour.unhealthy
         return tuple(
-            Moment(at=float(at), requests=counts[0], calls=counts[1], unhealthy=counts[2])
+            MomentFigure(at=float(at), requests=counts[0], calls=counts[1], unhealthy=counts[2])
             for at, counts in sorted(pieces.items())
         )
 
@@ -258,7 +258,7 @@ class Tally:
             )
         return tuple(found)
 
-    def _ignores(self, rules: Rules, now: float) -> Ignores:
+    def _ignores(self, rules: ReportRules, now: float) -> Ignores:
         today = datetime.fromtimestamp(now, UTC).date()
         return Ignores(
             requests=self.ignored,
@@ -273,7 +273,9 @@ class Tally:
             ),
         )
 
-    def _projection(self, rules: Rules, period: Period, arms: tuple[ArmFigures, ...]) -> tuple[Projection, ...]:
+    def _projection(
+        self, rules: ReportRules, period: PeriodFigure, arms: tuple[ArmFigures, ...]
+    ) -> tuple[Projection, ...]:
         untouched = [arm for arm in arms if arm.arm != "live"] or list(arms)
         requests, bad = sum(arm.requests for arm in untouched), sum(arm.bad.hits for arm in untouched)
         # Half a case more: no fault in so many requests does not mean that there never is one.
@@ -345,7 +347,7 @@ def _shown(record: DecisionRecord) -> DecisionShown:
     )
 
 
-def _notes(volume: Volume, period: Period) -> list[str]:
+def _notes(volume: Volume, period: PeriodFigure) -> list[str]:
     notes = []
     if volume.candidates_with_text < volume.candidates:
         notes.append(

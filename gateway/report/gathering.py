@@ -6,7 +6,7 @@ from gateway.core.ports import Store
 from gateway.core.records import DecisionRecord, FeedbackRecord, LabelRecord, OutcomeRecord, RequestRecord
 from gateway.report.figures import Tally
 from gateway.report.tallies import last_labels
-from gateway.report.tree import Figures, Rules
+from gateway.report.tree import Figures, ReportRules
 
 __all__ = ["gather"]
 
@@ -16,7 +16,7 @@ _EVERY = 500
 async def gather(
     store: Store,
     *,
-    rules: Rules,
+    rules: ReportRules,
     since: float,
     until: float,
     made_at: float,

@@ -6,13 +6,13 @@ from gateway.report.intervals import TOO_FEW, Rate
 from gateway.report.tree import (
     ArmFigures,
     Cost,
-    Gate,
+    GateFigure,
     Noise,
-    Period,
+    PeriodFigure,
     Readiness,
     Recommendation,
+    ReportRules,
     Review,
-    Rules,
     Side,
     Suspects,
     Volume,
@@ -42,8 +42,8 @@ _REASONS = {
 
 def judge(
     *,
-    rules: Rules,
-    period: Period,
+    rules: ReportRules,
+    period: PeriodFigure,
     volume: Volume,
     would: Side,
     live: Side,
@@ -74,7 +74,7 @@ def judge(
     return Readiness(verdict=failed.decides, gate=failed.name, words=words, gates=tuple(gates))
 
 
-def recommend(readiness: Readiness, rules: Rules, since: str) -> Recommendation:
+def recommend(readiness: Readiness, rules: ReportRules, since: str) -> Recommendation:
     """The next step, as a sentence and as a command."""
     if readiness.verdict == NOT_ENOUGH:
         return _wait(rules)
@@ -99,7 +99,7 @@ def recommend(readiness: Readiness, rules: Rules, since: str) -> Recommendation:
     return Recommendation(words=words, command=f'toolgate rollout promote --reason "{reason}"')
 
 
-def _wait(rules: Rules) -> Recommendation:
+def _wait(rules: ReportRules) -> Recommendation:
     if rules.mode == "off":
         return Recommendation(
             words="Nothing is read while TRANSFORM_MODE is off: read beside the answers first.",
@@ -110,7 +110,7 @@ def _wait(rules: Rules) -> Recommendation:
     )
 
 
-def _mend(gate: str, rules: Rules, since: str) -> Recommendation:
+def _mend(gate: str, rules: ReportRules, since: str) -> Recommendation:
     if gate == "arms" and rules.mode not in _ALL_UNTOUCHED:
         return Recommendation(
             words="Take the live arm back until its bad requests are understood.",
@@ -132,11 +132,11 @@ def _mend(gate: str, rules: Rules, since: str) -> Recommendation:
     )
 
 
-def _next_step(rules: Rules) -> float:
+def _next_step(rules: ReportRules) -> float:
     return next((step for step in rules.steps if step > rules.percent), 100.0)
 
 
-def _wrong_calls(rules: Rules, suspects: Suspects, review: Review) -> Gate:
+def _wrong_calls(rules: ReportRules, suspects: Suspects, review: Review) -> GateFigure:
     """What people said decides once there is enough of it; until then the signs do."""
     precision = review.precision
     if not precision.too_few:
@@ -146,7 +146,7 @@ def _wrong_calls(rules: Rules, suspects: Suspects, review: Review) -> Gate:
     return _share_gate("wrong_calls", suspects.suspected, rules.max_suspected, " with a sign against them")
 
 
-def _overhead(rules: Rules, cost: Cost) -> Gate:
+def _overhead(rules: ReportRules, cost: Cost) -> GateFigure:
     slow = cost.overhead_ms.p95
     measured = "nothing measured" if slow is None else f"{slow:.3g} ms at p95"
     decides = NOT_READY if cost.overhead_ms.count >= TOO_FEW else NOT_ENOUGH
@@ -155,7 +155,7 @@ def _overhead(rules: Rules, cost: Cost) -> Gate:
     )
 
 
-def _arms(rules: Rules, arms: Sequence[ArmFigures]) -> list[Gate]:
+def _arms(rules: ReportRules, arms: Sequence[ArmFigures]) -> list[GateFigure]:
     """Only with both arms can they be compared."""
     by_name = {arm.arm: arm for arm in arms}
     live = by_name.get("live")
@@ -174,22 +174,22 @@ def _arms(rules: Rules, arms: Sequence[ArmFigures]) -> list[Gate]:
     ]
 
 
-def _enough(name: str, measured: float, wanted: float) -> Gate:
+def _enough(name: str, measured: float, wanted: float) -> GateFigure:
     return _gate(name, NOT_ENOUGH, measured >= wanted, f"{measured:,g}", f"at least {wanted:,g}")
 
 
-def _share_gate(name: str, measured: Rate, limit: float, words: str) -> Gate:
+def _share_gate(name: str, measured: Rate, limit: float, words: str) -> GateFigure:
     """A share above its limit is a fault, unless it is one of very few."""
     decides = NOT_ENOUGH if measured.too_few else NOT_READY
     return _gate(name, decides, _share(measured) <= limit, _shown(measured) + words, _at_most(limit))
 
 
-def _weight(gate: Gate) -> bool:
+def _weight(gate: GateFigure) -> bool:
     return gate.decides != NOT_READY
 
 
-def _gate(name: str, decides: str, met: bool, measured: str, wanted: str) -> Gate:
-    return Gate(name=name, met=met, decides=decides, measured=measured, wanted=wanted)
+def _gate(name: str, decides: str, met: bool, measured: str, wanted: str) -> GateFigure:
+    return GateFigure(name=name, met=met, decides=decides, measured=measured, wanted=wanted)
 
 
 def _share(rate: Rate) -> float:

@@ -14,7 +14,7 @@ from gateway.report.tree import (
     Bin,
     Calibration,
     Confidence,
-    Configuration,
+    ConfigurationShare,
     Cost,
     Example,
     Failure,
@@ -508,9 +508,9 @@ class HourTally:
         configured.first = min(configured.first, at)
         configured.last = max(configured.last, at)
 
-    def configured(self) -> tuple[Configuration, ...]:
+    def configured(self) -> tuple[ConfigurationShare, ...]:
         found = [
-            Configuration(
+            ConfigurationShare(
                 version=name.partition("\0")[0],
                 config=name.partition("\0")[2],
                 requests=each.requests,

@@ -14,7 +14,7 @@ __all__ = [
     "Bin",
     "Calibration",
     "Confidence",
-    "Configuration",
+    "ConfigurationShare",
     "Cost",
     "DecisionShown",
     "Example",
@@ -22,19 +22,19 @@ __all__ = [
     "Figures",
     "Funnel",
     "Gap",
-    "Gate",
+    "GateFigure",
     "IgnoredRule",
     "Ignores",
     "Miss",
     "Misses",
-    "Moment",
+    "MomentFigure",
     "Noise",
-    "Period",
+    "PeriodFigure",
     "Projection",
     "Readiness",
     "Recommendation",
+    "ReportRules",
     "Review",
-    "Rules",
     "Side",
     "Sign",
     "Slice",
@@ -48,7 +48,7 @@ SCHEMA_VERSION = 1
 
 
 @frozen(kw_only=True)
-class Rules:
+class ReportRules:
     """What the figures are held against: the settings in force, and the report's own limits."""
 
     mode: str = "dry_run"
@@ -79,7 +79,7 @@ class Gap:
 
 
 @frozen(kw_only=True)
-class Configuration:
+class ConfigurationShare:
     """A version with settings that was at work."""
 
     version: str
@@ -90,7 +90,7 @@ class Configuration:
 
 
 @frozen(kw_only=True)
-class Moment:
+class MomentFigure:
     """What happened within one piece of the timeline."""
 
     at: float
@@ -100,7 +100,7 @@ class Moment:
 
 
 @frozen(kw_only=True)
-class Period:
+class PeriodFigure:
     """The time that is reported on, and how much of it has records."""
 
     since: float
@@ -112,8 +112,8 @@ class Period:
     gaps: tuple[Gap, ...]
     """The longest ones, in the order of time."""
     gap_count: int
-    configurations: tuple[Configuration, ...]
-    timeline: tuple[Moment, ...]
+    configurations: tuple[ConfigurationShare, ...]
+    timeline: tuple[MomentFigure, ...]
     timeline_step_s: int
     requests_per_day: float
 
@@ -403,7 +403,7 @@ class Projection:
 
 
 @frozen(kw_only=True)
-class Gate:
+class GateFigure:
     """One condition of readiness."""
 
     name: str
@@ -421,7 +421,7 @@ class Readiness:
     verdict: str
     gate: str
     words: str
-    gates: tuple[Gate, ...]
+    gates: tuple[GateFigure, ...]
 
 
 @frozen(kw_only=True)
@@ -442,7 +442,7 @@ class Figures:
     mode: str
     readiness: Readiness
     recommendation: Recommendation
-    period: Period
+    period: PeriodFigure
     volume: Volume
     would: Side
     live: Side

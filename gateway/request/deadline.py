@@ -12,14 +12,14 @@ from typing import TypeVar
 
 from gateway.core.errors import GatewayError
 
-__all__ = ["Patience"]
+__all__ = ["Deadline"]
 
 T = TypeVar("T")
 
 LONGEST_SLEEP_S = 5.0
 
 
-class Patience:
+class Deadline:
     """The waits of the task that made it, on the monotonic clock."""
 
     __slots__ = ("_due", "_error", "_expired", "_fires_at", "_loop", "_task", "_timer")
@@ -27,7 +27,7 @@ class Patience:
     def __init__(self) -> None:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("patience belongs to a task")
+            raise RuntimeError("a deadline belongs to a task")
         self._task = task
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

@@ -18,7 +18,7 @@ from gateway.core.limits import Limits
 from gateway.core.ports import Meter
 from gateway.core.records import Arm, Record, RequestRecord
 from gateway.core.rules import ModelRule
-from gateway.request.deadline import Patience
+from gateway.request.deadline import Deadline
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallIds, CallMark
@@ -213,28 +213,28 @@ class UnderWay:
     __slots__ = ("_empty", "_waits")
 
     def __init__(self) -> None:
-        self._waits: set[Patience] = set()
+        self._waits: set[Deadline] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
     def __len__(self) -> int:
         return len(self._waits)
 
-    def add(self, patience: Patience) -> None:
+    def add(self, deadline: Deadline) -> None:
         """A request begins."""
-        self._waits.add(patience)
+        self._waits.add(deadline)
         self._empty.clear()
 
-    def discard(self, patience: Patience) -> None:
+    def discard(self, deadline: Deadline) -> None:
         """A request has ended."""
-        self._waits.discard(patience)
+        self._waits.discard(deadline)
         if not self._waits:
             self._empty.set()
 
     def interrupt(self, make_error: Callable[[], GatewayError]) -> None:
         """End the wait of every request with an error of its own."""
-        for patience in list(self._waits):
-            patience.interrupt(make_error())
+        for deadline in list(self._waits):
+            deadline.interrupt(make_error())
 
     async def ended(self, seconds: float) -> bool:
         """Whether all have ended within the time."""

@@ -20,7 +20,7 @@ from gateway.core.errors import (
     UpstreamTimeout,
 )
 from gateway.core.records import Arm, DryVerdict, Follows
-from gateway.request.deadline import Patience
+from gateway.request.deadline import Deadline
 from gateway.request.headers import add_told, request_id, trace_id
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
@@ -33,7 +33,7 @@ from strategies.factory import Capability
 if TYPE_CHECKING:
     from gateway.answer.facts import Facts
 
-__all__ = ["SERVER_NAME", "ClientGone", "Turn"]
+__all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
 
 SERVER_NAME = "toolgate"
 BODY_WINDOW_S = 15.0
@@ -54,13 +54,13 @@ class Deadlines(TypedDict):
 
 
 @define(kw_only=True)
-class Turn:
+class RequestState:
     """A client's request from its head to the end of its answer."""
 
     http: web.BaseRequest
     shared: Shared
     configuration: Configuration
-    patience: Patience
+    deadline: Deadline
     id: str
     route: str
     started: float
@@ -109,33 +109,33 @@ class Turn:
     notes: list[str] = field(factory=list)
 
     @classmethod
-    def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "Turn":
+    def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "RequestState":
         """A new request: it has an id from here on, and an interruption reaches it."""
-        patience = Patience()
-        turn = cls(
+        deadline = Deadline()
+        state = cls(
             http=http,
             shared=shared,
             configuration=shared.configuration,
             upstream=shared.configuration.default,
-            patience=patience,
+            deadline=deadline,
             id=request_id(http.headers),
             trace=trace_id(http.headers),
             route=route,
-            started=patience.now(),
+            started=deadline.now(),
             entry=entry,
         )
-        shared.under_way.add(patience)
+        shared.under_way.add(deadline)
         shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
-        structlog.contextvars.bind_contextvars(request_id=turn.id)
-        if turn.trace is not None:
-            structlog.contextvars.bind_contextvars(trace_id=turn.trace)
-        return turn
+        structlog.contextvars.bind_contextvars(request_id=state.id)
+        if state.trace is not None:
+            structlog.contextvars.bind_contextvars(trace_id=state.trace)
+        return state
 
     def lesson(self, model: str) -> Lesson | None:
         """What was learned of the model, where that may be used."""
         if not self.configuration.settings.native_fallback:
             return None
-        return self.shared.lessons.recall(self.upstream.name, model, self.patience.now())
+        return self.shared.lessons.recall(self.upstream.name, model, self.deadline.now())
 
     def capability(self, model: str) -> Capability:
         """What is known of the model."""
@@ -162,7 +162,7 @@ class Turn:
         waited_s, window_bytes = 0.0, 0
         content = self.http.content
         while True:
-            asked = self.patience.now()
+            asked = self.deadline.now()
             try:
                 if content.is_eof():  # all that is left is here: no need to watch the time
                     data = content.read_nowait(-1)
@@ -178,7 +178,7 @@ class Turn:
             self.bytes_in += len(data)
             if self.bytes_in > cap:
                 raise BodyTooLarge(f"the body is larger than {cap} bytes")
-            waited_s += self.patience.now() - asked
+            waited_s += self.deadline.now() - asked
             window_bytes += len(data)
             if window_bytes >= BODY_WINDOW_BYTES:
                 waited_s, window_bytes = 0.0, 0
@@ -244,8 +244,8 @@ class Turn:
 
     def close(self) -> None:
         """The request has ended, however it did: it is written down, exactly once."""
-        self.patience.close()
-        self.shared.under_way.discard(self.patience)
+        self.deadline.close()
+        self.shared.under_way.discard(self.deadline)
         self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
 
     @property
@@ -284,9 +284,9 @@ class Turn:
                 return "gateway_error"
 
     async def _to_client(self, sending: Any) -> None:
-        due = self.patience.now() + self.configuration.settings.client_write_timeout_s
+        due = self.deadline.now() + self.configuration.settings.client_write_timeout_s
         try:
-            await self.patience.within(due, sending)
+            await self.deadline.within(due, sending)
         except TimeoutError:
             raise ClientGone("does not read") from None
         except ConnectionError as error:

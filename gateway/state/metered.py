@@ -11,7 +11,7 @@ from attrs import define, field
 from gateway.core.ports import BadRecord, Block, Meter, Store, StoreError
 from gateway.core.records import Record, RequestRecord
 
-__all__ = ["Telemetry", "WatchedStore"]
+__all__ = ["StoreTelemetry", "WatchedStore"]
 
 R = TypeVar("R", bound=Record)
 Sort = Literal["read", "append", "write", "tally"]
@@ -22,7 +22,7 @@ FORGOTTEN_S = 10.0
 log = structlog.get_logger("toolgate")
 
 
-class Telemetry(Meter, Protocol):
+class StoreTelemetry(Meter, Protocol):
     """Metrics with gauges."""
 
     def set(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
@@ -33,7 +33,7 @@ class WatchedStore:
     """Does what the store in it does; `is_up` while no sort of operation has just failed."""
 
     _store: Store
-    _telemetry: Telemetry
+    _telemetry: StoreTelemetry
     _now: Callable[[], float] = time.monotonic
     _failing: dict[Sort, float] = field(init=False, factory=dict)
 

@@ -18,7 +18,7 @@ from gateway.core.errors import (
     UpstreamTimeout,
 )
 from gateway.request.headers import bearer_token, request_headers
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
 
 __all__ = ["open_reply", "upstream_headers"]
@@ -31,22 +31,22 @@ Refused = Callable[[UpstreamReply], Awaitable[UpstreamError]]
 log = structlog.get_logger("toolgate")
 
 
-def upstream_headers(turn: Turn) -> CIMultiDict[str]:
+def upstream_headers(state: RequestState) -> CIMultiDict[str]:
     """The headers of a request that goes upstream for this client."""
-    upstream = turn.upstream
+    upstream = state.upstream
     # Another kind of server wants the client's own key under another name.
     translates = upstream.forwards_credentials and not upstream.is_openai
-    key = bearer_token(turn.http.headers) if translates else upstream.api_key
+    key = bearer_token(state.http.headers) if translates else upstream.api_key
     return request_headers(
-        turn.http.headers,
-        id=turn.id,
+        state.http.headers,
+        id=state.id,
         credentials=upstream.kind.credentials(key, upstream.cookies),
         forward_credentials=upstream.forwards_credentials and not translates,
     )
 
 
 async def open_reply(
-    turn: Turn,
+    state: RequestState,
     method: str,
     url: URL,
     *,
@@ -61,67 +61,71 @@ async def open_reply(
     `relayed`: the body is left as it is encoded, and an error status is the client's to see. `refused` says of an
     error status what it means, where that is not told in OpenAI's words.
     """
-    settings = turn.configuration.settings
+    settings = state.configuration.settings
     call = UpstreamCall(
         method=method,
         url=url,
         headers=headers,
         body=body,
-        connect_timeout_s=turn.upstream.connect_timeout_s,
-        first_byte_timeout_s=turn.upstream.first_byte_timeout_s,
+        connect_timeout_s=state.upstream.connect_timeout_s,
+        first_byte_timeout_s=state.upstream.first_byte_timeout_s,
         max_reply_bytes=None if relayed else settings.max_reply_bytes,
         decode=not relayed,
     )
     try:
-        return await _attempt(turn, call, keep_errors=relayed, refused=refused)
+        return await _attempt(state, call, keep_errors=relayed, refused=refused)
     except GatewayError as error:
-        wait_s = turn.shared.retry.wait_s(error, attempt=1, jitter=turn.shared.jitter()) if repeatable else None
-        if wait_s is None or not turn.shared.budget.take(turn.shared.admission.active):
+        wait_s = state.shared.retry.wait_s(error, attempt=1, jitter=state.shared.jitter()) if repeatable else None
+        if wait_s is None or not state.shared.budget.take(state.shared.admission.active):
             raise
         reason = error.code
     try:
-        await _pause(turn, wait_s)
-        turn.retries += 1
+        await _pause(state, wait_s)
+        state.retries += 1
         log.info("request_retried", reason=reason, wait_s=round(wait_s, 3))
-        turn.shared.telemetry.count(
-            "toolgate_upstream_retries_total", {"upstream": turn.upstream.name, "reason": reason}
+        state.shared.telemetry.count(
+            "toolgate_upstream_retries_total", {"upstream": state.upstream.name, "reason": reason}
         )
-        return await _attempt(turn, call, keep_errors=relayed, refused=refused)
+        return await _attempt(state, call, keep_errors=relayed, refused=refused)
     finally:
-        turn.shared.budget.give_back()
+        state.shared.budget.give_back()
 
 
-async def _attempt(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None) -> UpstreamReply:
-    breaker = turn.shared.breaker(turn.upstream.name)
-    patience = turn.patience
-    probe = breaker.admit(patience.now())
+async def _attempt(
+    state: RequestState, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None
+) -> UpstreamReply:
+    breaker = state.shared.breaker(state.upstream.name)
+    deadline = state.deadline
+    probe = breaker.admit(deadline.now())
     healthy: bool | None = None
-    turn.upstream_started = patience.now()
+    state.upstream_started = deadline.now()
     try:
-        reply = await _sent(turn, call, keep_errors=keep_errors, refused=refused)
+        reply = await _sent(state, call, keep_errors=keep_errors, refused=refused)
         healthy = reply.status not in GATEWAY_STATUSES
         return reply
     except UpstreamError as error:
         healthy = not _speaks_of_server(error)
         raise
     finally:
-        breaker.report(patience.now(), probe=probe, healthy=healthy)
-        _measure(turn)
+        breaker.report(deadline.now(), probe=probe, healthy=healthy)
+        _measure(state)
 
 
-def _measure(turn: Turn) -> None:
-    telemetry = turn.shared.telemetry
-    upstream = turn.upstream.name
-    is_open = turn.shared.breaker(upstream).state != "closed"
-    telemetry.count("toolgate_upstream_requests_total", {"upstream": upstream, "code": turn.upstream_code})
+def _measure(state: RequestState) -> None:
+    telemetry = state.shared.telemetry
+    upstream = state.upstream.name
+    is_open = state.shared.breaker(upstream).state != "closed"
+    telemetry.count("toolgate_upstream_requests_total", {"upstream": upstream, "code": state.upstream_code})
     telemetry.set("toolgate_upstream_breaker_open", {"upstream": upstream}, float(is_open))
 
 
-async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None) -> UpstreamReply:
-    key_is_ours = not turn.upstream.forwards_credentials
-    turn.upstream_status = None
-    reply: UpstreamReply = await turn.shared.client.send(call, turn.patience)
-    turn.upstream_status = reply.status
+async def _sent(
+    state: RequestState, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None
+) -> UpstreamReply:
+    key_is_ours = not state.upstream.forwards_credentials
+    state.upstream_status = None
+    reply: UpstreamReply = await state.shared.client.send(call, state.deadline)
+    state.upstream_status = reply.status
     if 200 <= reply.status < 300:
         return reply
     if keep_errors and reply.status >= 400 and not (key_is_ours and reply.status in (401, 403)):
@@ -129,7 +133,7 @@ async def _sent(turn: Turn, call: UpstreamCall, *, keep_errors: bool, refused: R
     with reply:
         if refused is not None and reply.status >= 400:
             raise await refused(reply)
-        raise await rejection(reply, patience=turn.patience, mask=turn.upstream.masked, key_is_ours=key_is_ours)
+        raise await rejection(reply, deadline=state.deadline, mask=state.upstream.masked, key_is_ours=key_is_ours)
 
 
 def _speaks_of_server(error: UpstreamError) -> bool:
@@ -138,6 +142,6 @@ def _speaks_of_server(error: UpstreamError) -> bool:
     return isinstance(error, UpstreamRefused | UpstreamDisconnected | UpstreamTimeout)
 
 
-async def _pause(turn: Turn, seconds: float) -> None:
+async def _pause(state: RequestState, seconds: float) -> None:
     with suppress(TimeoutError):
-        await turn.patience.within(turn.patience.now() + seconds, asyncio.get_running_loop().create_future())
+        await state.deadline.within(state.deadline.now() + seconds, asyncio.get_running_loop().create_future())

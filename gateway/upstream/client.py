@@ -22,7 +22,7 @@ from gateway.core.errors import (
     UpstreamTimeout,
 )
 from gateway.kinds.shared.faults import waiting_time
-from gateway.request.deadline import Patience
+from gateway.request.deadline import Deadline
 from gateway.upstream.plain import KEEPALIVE_S, Connections
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
@@ -51,7 +51,7 @@ class UpstreamCall:
 class UpstreamReply:
     """An answer whose headers are there: read it to its end, or close it."""
 
-    __slots__ = ("_content", "_let_go", "_limit", "_patience", "_read", "headers", "status")
+    __slots__ = ("_content", "_deadline", "_let_go", "_limit", "_read", "headers", "status")
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class UpstreamReply:
         content: aiohttp.StreamReader,
         *,
         let_go: Callable[[], None],
-        patience: Patience,
+        deadline: Deadline,
         max_bytes: int | None,
     ) -> None:
         self.status = status
         self.headers = headers
         self._content = content
         self._let_go = let_go
-        self._patience = patience
+        self._deadline = deadline
         self._limit = max_bytes
         self._read = 0
 
@@ -84,7 +84,7 @@ class UpstreamReply:
     async def read(self, due: float) -> bytes:
         """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
         try:
-            data = await self._patience.within(due, self._content.readany())
+            data = await self._deadline.within(due, self._content.readany())
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
@@ -96,7 +96,7 @@ class UpstreamReply:
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole body; raises `UpstreamTimeout` when it stops coming."""
-        return await gathered(self.read, self._patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
+        return await gathered(self.read, self._deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     def close(self) -> None:
         """Let go of the connection: it is kept for the next call only when the body was read to its end."""
@@ -110,7 +110,7 @@ class UpstreamReply:
 
 
 async def gathered(
-    read: Callable[[float], Awaitable[bytes]], patience: Patience, *, first_due: float, idle_s: float, total_due: float
+    read: Callable[[float], Awaitable[bytes]], deadline: Deadline, *, first_due: float, idle_s: float, total_due: float
 ) -> bytes:
     """Everything that `read` gives until its end; raises `UpstreamTimeout` when it stops coming."""
     pieces: list[bytes] = []
@@ -123,7 +123,7 @@ async def gathered(
         if not data:
             return b"".join(pieces)
         pieces.append(data)
-        due = min(patience.now() + idle_s, total_due)
+        due = min(deadline.now() + idle_s, total_due)
 
 
 @frozen
@@ -148,14 +148,14 @@ class UpstreamClient:
             )
         )
 
-    async def send(self, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+    async def send(self, call: UpstreamCall, deadline: Deadline) -> UpstreamReply:
         """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
         if self.plain is not None and _is_plain(call):
-            asking = _plain(self.plain, call, patience)
+            asking = _plain(self.plain, call, deadline)
         else:
-            asking = _full(self.session, call, patience)
+            asking = _full(self.session, call, deadline)
         try:
-            return await patience.within(patience.now() + call.first_byte_timeout_s, asking)
+            return await deadline.within(deadline.now() + call.first_byte_timeout_s, asking)
         except aiohttp.ConnectionTimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error
         except TimeoutError as error:
@@ -171,7 +171,7 @@ class UpstreamClient:
 
 
 async def rejection(
-    reply: UpstreamReply, *, patience: Patience, mask: Callable[[bytes], bytes], key_is_ours: bool
+    reply: UpstreamReply, *, deadline: Deadline, mask: Callable[[bytes], bytes], key_is_ours: bool
 ) -> UpstreamError:
     """The error that an answer other than 2xx stands for; its JSON body is kept, the gateway's own secrets masked."""
     status = reply.status
@@ -179,7 +179,7 @@ async def rejection(
         return UpstreamBadReply(f"the model server answered with status {status}")
     if status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=status)
-    payload = _json_object(await error_body(reply, patience))
+    payload = _json_object(await error_body(reply, deadline))
     return UpstreamRejected(
         f"the model server answered with status {status}",
         status=status,
@@ -188,7 +188,7 @@ async def rejection(
     )
 
 
-async def _plain(connections: Connections, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+async def _plain(connections: Connections, call: UpstreamCall, deadline: Deadline) -> UpstreamReply:
     opened = await connections.post(
         call.url, call.headers.items(), call.body, connect_timeout_s=call.connect_timeout_s, decode=call.decode
     )
@@ -197,12 +197,12 @@ async def _plain(connections: Connections, call: UpstreamCall, patience: Patienc
         opened.message.headers,
         opened.body,
         let_go=opened.close,
-        patience=patience,
+        deadline=deadline,
         max_bytes=call.max_reply_bytes,
     )
 
 
-async def _full(session: aiohttp.ClientSession, call: UpstreamCall, patience: Patience) -> UpstreamReply:
+async def _full(session: aiohttp.ClientSession, call: UpstreamCall, deadline: Deadline) -> UpstreamReply:
     headers, data = _framed(call)
     response = await session.request(
         call.method,
@@ -218,7 +218,7 @@ async def _full(session: aiohttp.ClientSession, call: UpstreamCall, patience: Pa
         response.headers,
         response.content,
         let_go=response.close,
-        patience=patience,
+        deadline=deadline,
         max_bytes=call.max_reply_bytes,
     )
 
@@ -249,9 +249,9 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
         yield body[start : start + PIECE_BYTES]
 
 
-async def error_body(reply: UpstreamReply, patience: Patience) -> bytes:
+async def error_body(reply: UpstreamReply, deadline: Deadline) -> bytes:
     """The body of an error, empty when it is too large, too slow or cut."""
-    due = patience.now() + ERROR_BODY_TIMEOUT_S
+    due = deadline.now() + ERROR_BODY_TIMEOUT_S
     pieces: list[bytes] = []
     while reply.bytes_read <= MAX_ERROR_BYTES:
         try:

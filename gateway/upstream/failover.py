@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.core.errors import BreakerOpen, GatewayError, NoCapacity, UpstreamRefused, UpstreamRejected
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 
 __all__ = ["fail_over", "may_fail_over"]
 
@@ -20,8 +20,8 @@ def may_fail_over(error: GatewayError) -> bool:
     return isinstance(error, UpstreamRefused | BreakerOpen | NoCapacity)
 
 
-def fail_over(turn: Turn, error: GatewayError) -> None:
+def fail_over(state: RequestState, error: GatewayError) -> None:
     """Take down that this upstream is left for the next one."""
-    labels = {"upstream": turn.upstream.name, "reason": error.code}
-    turn.shared.telemetry.count("toolgate_upstream_failovers_total", labels)
-    log.warning("upstream_left", model=turn.model, **labels)
+    labels = {"upstream": state.upstream.name, "reason": error.code}
+    state.shared.telemetry.count("toolgate_upstream_failovers_total", labels)
+    log.warning("upstream_left", model=state.model, **labels)

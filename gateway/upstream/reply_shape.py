@@ -3,7 +3,7 @@
 from typing import Literal
 
 from gateway.core.errors import UpstreamBadReply, UpstreamTimeout
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.upstream.translated import ChatReply
 from gateway.wire.chat_reshape import body_to_stream, stream_to_body
 
@@ -16,9 +16,9 @@ MAX_PEEK_BYTES = 64 << 10
 BOM = b"\xef\xbb\xbf"
 
 
-async def whole_body(turn: Turn, reply: ChatReply) -> bytes:
+async def whole_body(state: RequestState, reply: ChatReply) -> bytes:
     """A whole answer, gathered when it came as a stream after all; raises `UpstreamBadReply` for what is neither."""
-    body = await _read_all(turn, reply)
+    body = await _read_all(state, reply)
     match _shape(body):
         case "sse":
             return stream_to_body(body)
@@ -28,28 +28,28 @@ async def whole_body(turn: Turn, reply: ChatReply) -> bytes:
             return body
 
 
-async def stream_opening(turn: Turn, reply: ChatReply) -> bytes:
+async def stream_opening(state: RequestState, reply: ChatReply) -> bytes:
     """The beginning of a stream that was not announced as one; a JSON answer becomes a whole stream."""
-    head = await _peek(turn, reply)
+    head = await _peek(state, reply)
     match _shape(head):
         case "sse":
             return head
         case "json":
-            return body_to_stream(head + await _read_all(turn, reply))
+            return body_to_stream(head + await _read_all(state, reply))
         case "other":
             raise UpstreamBadReply("the model server's answer is not an event stream")
 
 
-async def _read_all(turn: Turn, reply: ChatReply) -> bytes:
-    body = await reply.read_all(**turn.deadlines)
-    if turn.upstream_first is None:
-        turn.upstream_first = turn.patience.now()
+async def _read_all(state: RequestState, reply: ChatReply) -> bytes:
+    body = await reply.read_all(**state.deadlines)
+    if state.upstream_first is None:
+        state.upstream_first = state.deadline.now()
     return body
 
 
-async def _peek(turn: Turn, reply: ChatReply) -> bytes:
+async def _peek(state: RequestState, reply: ChatReply) -> bytes:
     """As much of an answer as tells what it is."""
-    due = turn.upstream_started + turn.upstream.first_byte_timeout_s
+    due = state.upstream_started + state.upstream.first_byte_timeout_s
     head = b""
     while len(head) < MAX_PEEK_BYTES and _is_open(_start(head)):
         try:

@@ -19,7 +19,7 @@ from gateway.kinds.lowering.refusals import lowered
 from gateway.kinds.shared.faults import waiting_time
 from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
 from gateway.request.headers import credential
-from gateway.request.state import Turn
+from gateway.request.state import RequestState
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.upstream.client import UpstreamReply, error_body, gathered
 from gateway.wire.chat_request import ChatRequest
@@ -42,9 +42,9 @@ END = encode(DONE)
 log = structlog.get_logger("toolgate")
 
 
-def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
+def chat_headers(state: RequestState, *, stream: bool) -> CIMultiDict[str]:
     """The headers of a chat request that goes upstream for this client."""
-    headers = upstream_headers(turn)
+    headers = upstream_headers(state)
     headers["Content-Type"] = "application/json"
     headers["Accept"] = "text/event-stream" if stream else "application/json"
     headers["Accept-Encoding"] = "identity"
@@ -52,33 +52,37 @@ def chat_headers(turn: Turn, *, stream: bool) -> CIMultiDict[str]:
 
 
 async def open_chat(
-    turn: Turn, body: bytes, *, stream: bool, original: ChatRequest | None = None, repeatable: bool = True
+    state: RequestState, body: bytes, *, stream: bool, original: ChatRequest | None = None, repeatable: bool = True
 ) -> "ChatReply":
     """An answer to the request that `body` is, its head read; `original` is the client's own request."""
-    if turn.upstream.down_level:
-        body = lowered(body, turn.upstream.down_level)
-        turn.delivered = [] if turn.delivered is None else turn.delivered
-    headers = chat_headers(turn, stream=stream)
-    if turn.upstream.is_openai:
-        return await open_reply(turn, "POST", turn.upstream.chat_url, headers=headers, body=body, repeatable=repeatable)
-    return await _converse(turn, await _begun(turn, body, original), headers, repeatable=repeatable)
+    if state.upstream.down_level:
+        body = lowered(body, state.upstream.down_level)
+        state.delivered = [] if state.delivered is None else state.delivered
+    headers = chat_headers(state, stream=stream)
+    if state.upstream.is_openai:
+        return await open_reply(
+            state, "POST", state.upstream.chat_url, headers=headers, body=body, repeatable=repeatable
+        )
+    return await _converse(state, await _begun(state, body, original), headers, repeatable=repeatable)
 
 
-async def settle(turn: Turn, reply: "ChatReply", body: bytes | None = None) -> None:
+async def settle(state: RequestState, reply: "ChatReply", body: bytes | None = None) -> None:
     """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
     if isinstance(reply, TranslatedReply):
         await reply.settle(body)
 
 
-def note_misfits(turn: Turn, prepared: Prepared) -> None:
+def note_misfits(state: RequestState, prepared: Prepared) -> None:
     """Take down structured calls that the client was given and that do not fit the schemas it declared."""
-    message = _delivered(turn) if isinstance(prepared.repair, Fitting) else None
+    message = _delivered(state) if isinstance(prepared.repair, Fitting) else None
     found = misfits(prepared, message) if message is not None else []
     if found:
-        labels = {"upstream": turn.upstream.name}
-        turn.shared.telemetry.count("toolgate_native_misfits_total", labels, len(found))
+        labels = {"upstream": state.upstream.name}
+        state.shared.telemetry.count("toolgate_native_misfits_total", labels, len(found))
         told = [{"tool": name, "fault": fault[:MAX_FAULT_CHARS]} for name, fault in found[:MAX_FAULTS]]
-        log.warning("native_calls_misfit", upstream=turn.upstream.name, model=turn.model, calls=len(found), faults=told)
+        log.warning(
+            "native_calls_misfit", upstream=state.upstream.name, model=state.model, calls=len(found), faults=told
+        )
 
 
 class TranslatedReply:
@@ -100,14 +104,14 @@ class TranslatedReply:
 
     def __init__(
         self,
-        turn: Turn,
+        state: RequestState,
         dialogue: Dialogue,
         inner: UpstreamReply,
         *,
         headers: CIMultiDict[str],
         whole: bytes | None = None,
     ) -> None:
-        self._turn = turn
+        self._turn = state
         self._dialogue = dialogue
         self._inner = inner
         self._headers = headers
@@ -139,9 +143,9 @@ class TranslatedReply:
 
     async def begin(self) -> None:
         """Wait for the first event, if it may say that there must be another answer instead of this one."""
-        turn = self._turn
-        first_due = turn.upstream_started + turn.upstream.first_byte_timeout_s
-        due = min(turn.patience.now() + FIRST_EVENT_S, first_due)
+        state = self._turn
+        first_due = state.upstream_started + state.upstream.first_byte_timeout_s
+        due = min(state.deadline.now() + FIRST_EVENT_S, first_due)
         with suppress(TimeoutError):
             while self._dialogue.may_be_void and not (self._first or self._ended):
                 self._first = await self._more(due)
@@ -165,8 +169,8 @@ class TranslatedReply:
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole answer."""
-        patience = self._turn.patience
-        return await gathered(self.read, patience, first_due=first_due, idle_s=idle_s, total_due=total_due)
+        deadline = self._turn.deadline
+        return await gathered(self.read, deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     async def settle(self, body: bytes | None = None) -> None:
         """Keep what the dialogue wants kept, once; `body` is what the client is about to be given whole."""
@@ -230,24 +234,24 @@ class _GoOn(Exception):
         self.ask = ask
 
 
-async def _begun(turn: Turn, raw: bytes, original: ChatRequest | None) -> Dialogue:
-    kind = turn.upstream.kind
+async def _begun(state: RequestState, raw: bytes, original: ChatRequest | None) -> Dialogue:
+    kind = state.upstream.kind
     body = original.body if original is not None and raw is original.raw else msgspec.json.decode(raw)
-    scope = _scope(turn)
+    scope = _scope(state)
     client = original.body if original is not None else None
-    known = await turn.shared.sessions.recall(*kind.keys(client or body, scope=scope))
+    known = await state.shared.sessions.recall(*kind.keys(client or body, scope=scope))
     situation = Situation(
-        now=turn.shared.wall(),
-        make_id=turn.make_call_id,
-        answer_id=f"chatcmpl-{turn.id.removeprefix('req_')}",
+        now=state.shared.wall(),
+        make_id=state.make_call_id,
+        answer_id=f"chatcmpl-{state.id.removeprefix('req_')}",
         scope=scope,
-        max_event_bytes=turn.configuration.settings.max_event_bytes,
+        max_event_bytes=state.configuration.settings.max_event_bytes,
     )
     return kind.begin(body, raw, situation=situation, known=known, original=client)
 
 
 async def _converse(
-    turn: Turn,
+    state: RequestState,
     dialogue: Dialogue,
     headers: CIMultiDict[str],
     *,
@@ -257,21 +261,21 @@ async def _converse(
     ask = first or dialogue.ask
     for _ in range(MAX_STEPS):
         try:
-            inner = await _sent(turn, dialogue, ask, headers, repeatable=repeatable)
+            inner = await _sent(state, dialogue, ask, headers, repeatable=repeatable)
         except _GoOn as more:
             ask = more.ask
             continue
         if ask.streams and inner.content_type == "text/event-stream":
-            return await _begun_reply(TranslatedReply(turn, dialogue, inner, headers=headers))
+            return await _begun_reply(TranslatedReply(state, dialogue, inner, headers=headers))
         with inner:
-            body = await inner.read_all(**turn.deadlines)
+            body = await inner.read_all(**state.deadlines)
         outcome = dialogue.answered(inner.status, inner.headers, body)
         if isinstance(outcome, HttpAsk):
             ask = outcome
         elif outcome.status >= 400:
-            raise _refusal(turn, outcome, inner.headers)
+            raise _refusal(state, outcome, inner.headers)
         else:
-            return TranslatedReply(turn, dialogue, inner, headers=headers, whole=outcome.body)
+            return TranslatedReply(state, dialogue, inner, headers=headers, whole=outcome.body)
     raise _endless()
 
 
@@ -285,20 +289,20 @@ async def _begun_reply(reply: TranslatedReply) -> TranslatedReply:
 
 
 async def _sent(
-    turn: Turn, dialogue: Dialogue, ask: HttpAsk, headers: CIMultiDict[str], *, repeatable: bool
+    state: RequestState, dialogue: Dialogue, ask: HttpAsk, headers: CIMultiDict[str], *, repeatable: bool
 ) -> UpstreamReply:
     async def refused(reply: UpstreamReply) -> UpstreamError:
-        outcome = dialogue.answered(reply.status, reply.headers, await error_body(reply, turn.patience))
+        outcome = dialogue.answered(reply.status, reply.headers, await error_body(reply, state.deadline))
         if isinstance(outcome, HttpAsk):
             raise _GoOn(outcome)
-        return _refusal(turn, outcome, reply.headers)
+        return _refusal(state, outcome, reply.headers)
 
     sent = headers.copy()
     sent.update(ask.headers)
     return await open_reply(
-        turn,
+        state,
         ask.method,
-        turn.upstream.url(ask),
+        state.upstream.url(ask),
         headers=sent,
         body=ask.body or None,
         repeatable=repeatable,
@@ -306,15 +310,15 @@ async def _sent(
     )
 
 
-def _refusal(turn: Turn, outcome: Reply, headers: Mapping[str, str]) -> UpstreamError:
-    told = waiting_time(headers, turn.shared.wall())
-    key_is_ours = not turn.upstream.forwards_credentials
+def _refusal(state: RequestState, outcome: Reply, headers: Mapping[str, str]) -> UpstreamError:
+    told = waiting_time(headers, state.shared.wall())
+    key_is_ours = not state.upstream.forwards_credentials
     if outcome.status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=outcome.status)
     return UpstreamRejected(
         f"the model server answered with status {outcome.status}",
         status=outcome.status,
-        payload=turn.upstream.masked(outcome.body),
+        payload=state.upstream.masked(outcome.body),
         retry_after_s=outcome.retry_after_s if told is None else told,
     )
 
@@ -323,22 +327,22 @@ def _endless() -> UpstreamBadReply:
     return UpstreamBadReply("the model server's conversation does not come to an answer")
 
 
-def _scope(turn: Turn) -> str:
+def _scope(state: RequestState) -> str:
     """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
-    token = credential(turn.http.headers) or ""
-    named = "\0".join((turn.upstream.name, str(turn.upstream.base_url), token))
+    token = credential(state.http.headers) or ""
+    named = "\0".join((state.upstream.name, str(state.upstream.base_url), token))
     return blake2b(
-        named.encode("utf-8", "surrogateescape"), key=turn.shared.secret, digest_size=SCOPE_BYTES
+        named.encode("utf-8", "surrogateescape"), key=state.shared.secret, digest_size=SCOPE_BYTES
     ).hexdigest()
 
 
-def _delivered(turn: Turn, body: bytes | None = None) -> Mapping[str, Any] | None:
+def _delivered(state: RequestState, body: bytes | None = None) -> Mapping[str, Any] | None:
     """The message that the client was given, once it was given all of it."""
-    if body is None and turn.delivered is None:
+    if body is None and state.delivered is None:
         return None
-    data = b"".join(turn.delivered or ()) if body is None else body
+    data = b"".join(state.delivered or ()) if body is None else body
     try:
-        answer = msgspec.json.decode(stream_to_body(data) if turn.stream else data)
+        answer = msgspec.json.decode(stream_to_body(data) if state.stream else data)
         message = answer["choices"][0]["message"]
     except (GatewayError, ValueError, RecursionError, LookupError, TypeError):
         return None

@@ -13,8 +13,8 @@ from gateway.wire.sse import encode
 
 __all__ = [
     "BadChunk",
-    "Choice",
     "Chunk",
+    "ChunkChoice",
     "Delta",
     "any_in",
     "args_chunk",
@@ -54,7 +54,7 @@ class Delta(msgspec.Struct):
         return any(raw[:1] == b'"' and raw != b'""' for raw in map(bytes, fields))
 
 
-class Choice(msgspec.Struct):
+class ChunkChoice(msgspec.Struct):
     """One choice of a chunk."""
 
     index: int = 0
@@ -66,7 +66,7 @@ class Chunk(msgspec.Struct):
     """One chunk."""
 
     id: msgspec.Raw = msgspec.Raw()
-    choices: list[Choice] | None = None
+    choices: list[ChunkChoice] | None = None
     usage: msgspec.Raw = msgspec.Raw()
     error: msgspec.Raw = msgspec.Raw()
 

@@ -15,7 +15,7 @@ from attrs import Factory, field, frozen
 from gateway.core.events import Note
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
-from strategies.base import Attempt
+from strategies.base import BrokenCall
 from strategies.dialects.rows import BY_ID
 from strategies.grammar.dialect import Renderer
 from strategies.grammar.provenance import Provenance
@@ -110,7 +110,7 @@ class Repairs:
         """Whether a structured call names a declared tool and has an object for arguments."""
         return isinstance(name, str) and name in self.tools and arguments_of(arguments) is not None
 
-    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[BrokenCall]) -> bool:
         """Whether a call's arguments are those of the example, and not what the model had meant before."""
         tool = self.tools.get(name)
         if tool is None or not any(tool in self._shown(attempt) for attempt in attempts):
@@ -121,7 +121,7 @@ class Repairs:
         said = "".join(attempt.content + dumps(attempt.calls, default=str) for attempt in attempts)
         return any(isinstance(value, str) and value not in said for value in given.values())
 
-    def reason(self, attempt: Attempt) -> str:
+    def reason(self, attempt: BrokenCall) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
         if attempt.refusals:
             return "untranslatable"
@@ -132,7 +132,7 @@ class Repairs:
         reason = attempt.notes[0].verdict.reasons[-1]
         return "untranslatable" if reason.startswith(UNTRANSLATABLE) else reason
 
-    def body(self, attempts: Sequence[Attempt]) -> bytes:
+    def body(self, attempts: Sequence[BrokenCall]) -> bytes:
         """The request that asks again, behind everything that was answered so far."""
         messages = [*self.messages]
         for attempt in attempts:
@@ -160,7 +160,7 @@ class Repairs:
 
     # What is said
 
-    def _correction(self, attempt: Attempt) -> Iterator[dict[str, Any]]:
+    def _correction(self, attempt: BrokenCall) -> Iterator[dict[str, Any]]:
         if attempt.calls:
             yield {
                 "role": "assistant",
@@ -174,7 +174,7 @@ class Repairs:
             yield {"role": "assistant", "content": attempt.content}
         yield {"role": "user", "content": self._on_attempt(attempt)}
 
-    def _shown(self, attempt: Attempt) -> list[Tool]:
+    def _shown(self, attempt: BrokenCall) -> list[Tool]:
         """The tools whose form is shown after this attempt."""
         names = [function_name(call) for call in attempt.calls]
         if not names and _is_unknown(attempt):
@@ -184,7 +184,7 @@ class Repairs:
             names = [meant.name if meant is not None else self.demand.name or next(iter(self.tools.names), None)]
         return [tool for name in names if name is not None and (tool := self.tools.get(name)) is not None]
 
-    def _on_attempt(self, attempt: Attempt) -> str:
+    def _on_attempt(self, attempt: BrokenCall) -> str:
         if _is_unknown(attempt):
             return self._on_unknown()
         note = attempt.notes[0] if attempt.notes else None
@@ -209,7 +209,7 @@ class Repairs:
         said = f"Your last message calls a tool that does not exist. The tools are {told}."
         return f"{said} Write the whole call again, of the one among them that you meant."
 
-    def _on_call(self, call: Mapping[str, Any], at: int, attempt: Attempt) -> str:
+    def _on_call(self, call: Mapping[str, Any], at: int, attempt: BrokenCall) -> str:
         refusal = attempt.refusals.get(call_id(call, at))
         if refusal:
             return f"Error: {refusal}"
@@ -259,7 +259,7 @@ def repairs(
     )
 
 
-def _is_unknown(attempt: Attempt) -> bool:
+def _is_unknown(attempt: BrokenCall) -> bool:
     """Whether the attempt named a tool that does not exist."""
     return any(note.verdict.reasons == (UNKNOWN_TOOL,) for note in attempt.notes)
 

@@ -8,7 +8,7 @@ Rights: pure.
 from strategies.base.strategy import (
     AnswerReader,
     AsksAgain,
-    Attempt,
+    BrokenCall,
     FinishReason,
     HearsReasoning,
     InTurns,
@@ -24,7 +24,7 @@ __all__ = [
     "PART_ID",
     "AnswerReader",
     "AsksAgain",
-    "Attempt",
+    "BrokenCall",
     "CallBack",
     "FinishReason",
     "HearsReasoning",

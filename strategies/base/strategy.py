@@ -18,7 +18,7 @@ from strategies.base.translation import CallBack, Refusal
 __all__ = [
     "AnswerReader",
     "AsksAgain",
-    "Attempt",
+    "BrokenCall",
     "FinishReason",
     "HearsReasoning",
     "InTurns",
@@ -101,7 +101,7 @@ class AnswerReader(Protocol):
 
 
 @frozen(kw_only=True)
-class Attempt:
+class BrokenCall:
     """An answer that meant a call, or had to hold one, and holds none that can be used."""
 
     content: str
@@ -142,15 +142,15 @@ class AsksAgain(Protocol):
         """Whether a structured call can be delivered."""
         ...
 
-    def is_echo(self, name: str, arguments: str, attempts: Sequence[Attempt]) -> bool:
+    def is_echo(self, name: str, arguments: str, attempts: Sequence[BrokenCall]) -> bool:
         """Whether a call of the next answer only repeats the example it was shown."""
         ...
 
-    def reason(self, attempt: Attempt) -> str:
+    def reason(self, attempt: BrokenCall) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
         ...
 
-    def body(self, attempts: Sequence[Attempt]) -> bytes:
+    def body(self, attempts: Sequence[BrokenCall]) -> bytes:
         """The body of the request that asks again; its answer is wanted whole, not as a stream."""
         ...
 

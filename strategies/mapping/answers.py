@@ -11,7 +11,16 @@ from attrs import evolve, field, frozen
 
 from gateway.core.events import Args, Broken, End, Event, Note, Start, Text
 from strategies.asking.ask_again import UNTRANSLATABLE, Repairs
-from strategies.base import AnswerReader, Attempt, CallBack, FinishReason, HearsReasoning, Prepared, Refusal, Translates
+from strategies.base import (
+    AnswerReader,
+    BrokenCall,
+    CallBack,
+    FinishReason,
+    HearsReasoning,
+    Prepared,
+    Refusal,
+    Translates,
+)
 from strategies.mapping.mappings import Mapped
 
 __all__ = ["ClientCall", "Translation", "mapped", "translation_of"]
@@ -38,7 +47,7 @@ class Translation:
     refusals: Mapping[str, str] = field(factory=dict)
     _given: tuple[tuple[str, str, str], ...] = ()
 
-    def attempt(self, content: str = "") -> Attempt | None:
+    def attempt(self, content: str = "") -> BrokenCall | None:
         """What is to be asked again; `None` where everything could be translated."""
         if not self.refusals:
             return None
@@ -46,7 +55,7 @@ class Translation:
             {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
             for call_id, name, arguments in self._given
         ]
-        return Attempt(content=content, calls=tuple(calls), refusals=self.refusals)
+        return BrokenCall(content=content, calls=tuple(calls), refusals=self.refusals)
 
 
 def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepared:

@@ -19,7 +19,7 @@ from gateway.core.version import __version__
 from gateway.process.exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
 from gateway.report.gathering import gather
 from gateway.report.readiness import GATES, NOT_ENOUGH, NOT_READY
-from gateway.report.tree import Example, Figures, Rules
+from gateway.report.tree import Example, Figures, ReportRules
 from gateway.report.words import visible
 from gateway.rollout.codec import STATE_KEY, state_of
 from gateway.rollout.stages import RolloutState
@@ -134,10 +134,10 @@ def label(
     on_store(settings, lambda store: _label_one(store, candidate, said))
 
 
-def rules_of(settings: Settings, shared: RolloutState | None = None) -> Rules:
+def rules_of(settings: Settings, shared: RolloutState | None = None) -> ReportRules:
     """What figures are held against: the settings, and where the rollout that the gateways share stands by now."""
     mode, percent = (settings.transform_mode, settings.canary_percent) if shared is None else _standing(shared)
-    return Rules(
+    return ReportRules(
         mode=mode,
         percent=percent / 100,
         steps=tuple(step / 100 for step in settings.canary_steps),

@@ -19,7 +19,7 @@ from gateway.report.shown.blocks import (
     Tile,
     Words,
 )
-from gateway.report.tree import Figures, Gate, Side, Sliced
+from gateway.report.tree import Figures, GateFigure, Side, Sliced
 from gateway.report.words import (
     bytes_words,
     failure_words,
@@ -97,7 +97,7 @@ def sections(figures: Figures) -> tuple[Section, ...]:
         Section(ident="diffs", title="Before and after", blocks=tuple(_diffs(figures))),
         Section(ident="review", title="To be looked at", blocks=tuple(_review(figures))),
         Section(ident="volume", title="Volume", blocks=tuple(_volume(figures))),
-        Section(ident="period", title="Period", blocks=tuple(_period(figures))),
+        Section(ident="period", title="PeriodFigure", blocks=tuple(_period(figures))),
     )
     return tuple(section for section in made if section.blocks)
 
@@ -114,7 +114,7 @@ def _gates(figures: Figures) -> Iterator[Block]:
     )
 
 
-def _mark(gate: Gate) -> Mark:
+def _mark(gate: GateFigure) -> Mark:
     if gate.met:
         return "good"
     return "bad" if gate.decides == NOT_READY else "waiting"

@@ -8,7 +8,7 @@ from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.openai import OpenAiKind
 from gateway.wire.chat_request import parse_request
-from strategies.base import Attempt, Options, Prepared
+from strategies.base import BrokenCall, Options, Prepared
 from strategies.native import NativeStrategy
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "enum": [1, 2]}}, "required": ["n"]}
@@ -61,7 +61,7 @@ def test_a_call_is_usable_if_it_fits() -> None:
 
 
 def test_what_is_wrong_is_told_with_the_call() -> None:
-    attempt = Attempt(content="", calls=(call("pick", '{"n": 3}'), call("plain", "{}", "d")))
+    attempt = BrokenCall(content="", calls=(call("pick", '{"n": 3}'), call("plain", "{}", "d")))
     messages = json.loads(fitting().body([attempt]))["messages"]
     assert "must be" in messages[-2]["content"]
     assert "not run" in messages[-2]["content"]
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_told_with_the_call() -> None:
 
 def test_every_call_of_a_message_is_told_its_own_fault() -> None:
     nameless = {**call("pick", '{"n": 3}'), "id": 7}
-    attempt = Attempt(content="", calls=(nameless, call("plain", "{oops", "d"), call("plain", "{}", "e")))
+    attempt = BrokenCall(content="", calls=(nameless, call("plain", "{oops", "d"), call("plain", "{}", "e")))
     told = json.loads(fitting().body([attempt]))["messages"][-3:]
     assert [message["tool_call_id"] for message in told] == ["call_0", "d", "e"]
     assert "must be" in told[0]["content"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.tools import Tool
-from gateway.demo.script import MODELS, Answer, answer
+from gateway.demo.script import MODELS, ScriptedAnswer, answer
 from gateway.demo.server import DemoServer, Pace, start_demo
 from strategies.writing.prompt import section
 from strategies.writing.renderer import GenericTags, Hermes
@@ -42,7 +42,7 @@ READ = {
 TOOLS = [READ, WEATHER]
 
 
-def asked(text: str, model: str = "demo-native", **fields: Any) -> Answer:
+def asked(text: str, model: str = "demo-native", **fields: Any) -> ScriptedAnswer:
     return answer({"model": model, "messages": [{"role": "user", "content": text}], "tools": TOOLS} | fields)
 
 

@@ -19,8 +19,8 @@ from gateway.config.load import load
 from gateway.process.child import worker_command
 from gateway.process.lanes import open_lanes
 from gateway.process.status import PidFile, Status, read_status, target_of, write_targets
-from gateway.process.supervisor import Pace
-from gateway.process.worker import Part
+from gateway.process.supervisor import Pacing
+from gateway.process.worker import WorkerShare
 from tests.support.processes import Program, is_alive, takes_connections, until
 
 WORKER = """
@@ -107,7 +107,7 @@ def fake(tmp_path: Path) -> Callable[..., Fake]:
 
 
 def test_the_wait_before_a_start_grows_from_nothing_to_its_limit() -> None:
-    pace = Pace()
+    pace = Pacing()
     assert [pace.backoff_s(failures) for failures in range(1, 9)] == [0, 1, 2, 4, 8, 16, 30, 30]
     assert pace.backoff_s(10_000) == 30
 
@@ -416,7 +416,7 @@ def test_a_taken_port_is_told_even_if_it_would_be_shared() -> None:
 
 def test_a_worker_has_its_own_metrics_port_and_its_share_of_the_places() -> None:
     settings = load({"GATEWAY_WORKERS": "3", "METRICS_PORT": "9000", "GATEWAY_MAX_CONCURRENCY": "10"})
-    part = Part(lane=0, slot=2, workers=3, channel=0, lanes=[])
+    part = WorkerShare(lane=0, slot=2, workers=3, channel=0, lanes=[])
     own = part.own(settings)
     assert (own.metrics_port, own.max_concurrency) == (9002, 4)
     assert evolve(own, metrics_port=9000, max_concurrency=10) == settings

@@ -11,7 +11,7 @@ import pytest
 from gateway.app import build
 from gateway.config.load import load
 from gateway.process.lanes import open_lanes
-from gateway.process.worker import LaneServer, Part
+from gateway.process.worker import LaneServer, WorkerShare
 from gateway.request.shared import Shared
 from tests.support.client import get
 
@@ -26,7 +26,7 @@ async def worker(no_leaks: None) -> AsyncIterator[tuple[LaneServer, str]]:
     servers: list[LaneServer] = []
 
     def server(shared: Shared) -> LaneServer:
-        servers.append(LaneServer(shared, Part(lane=0, slot=0, workers=LANES, channel=0, lanes=inherited)))
+        servers.append(LaneServer(shared, WorkerShare(lane=0, slot=0, workers=LANES, channel=0, lanes=inherited)))
         return servers[0]
 
     settings = load({"GATEWAY_DRAIN_S": "0", "METRICS_PORT": "0", "STORE_URL": "memory://", "LOG_LEVEL": "error"})

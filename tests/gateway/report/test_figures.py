@@ -18,11 +18,11 @@ from gateway.report.figures import Tally
 from gateway.report.gathering import gather
 from gateway.report.projection import hours_until_seen
 from gateway.report.tallies import last_labels
-from gateway.report.tree import Figures, Rules
+from gateway.report.tree import Figures, ReportRules
 from gateway.state.memory import MemoryStore
 from tests.support.week import BEGIN, GAPS, HOURS, STAGES, Week, hostile, week
 
-RULES = Rules(
+RULES = ReportRules(
     mode="canary",
     percent=5.0,
     ignore=(IgnoreRule(dialect="shell", tool="*", until=date(2026, 10, 1)),),
@@ -33,7 +33,7 @@ COUNTED = {"in_fence", "undeclared", "schema", "echo", "native_beside"}
 BINS = (0, 50, 60, 70, 75, 80, 85, 90, 95, 98, 101)
 
 
-def figures_of(made: Week, rules: Rules = RULES) -> Figures:
+def figures_of(made: Week, rules: ReportRules = RULES) -> Figures:
     tally = Tally(labels=last_labels(made.labels))
     for request in made.requests:
         tally.add_request(request)

@@ -8,11 +8,11 @@ from attrs import evolve
 from gateway.cli.look.report import exit_code
 from gateway.core.records import LabelRecord
 from gateway.report.projection import hours_until_seen
-from gateway.report.tree import Figures, Rules
+from gateway.report.tree import Figures, ReportRules
 from tests.gateway.report.test_figures import figures_of
 from tests.support.week import Week, week
 
-RULES = Rules(mode="dry_run", min_requests=500)
+RULES = ReportRules(mode="dry_run", min_requests=500)
 
 
 def dry_week(**changes: Any) -> Week:
@@ -20,7 +20,7 @@ def dry_week(**changes: Any) -> Week:
     return evolve(made, requests=tuple(evolve(request, **changes) for request in made.requests))
 
 
-def told(made: Week, rules: Rules = RULES) -> Figures:
+def told(made: Week, rules: ReportRules = RULES) -> Figures:
     return figures_of(made, rules)
 
 

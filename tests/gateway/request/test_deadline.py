@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from gateway.core.errors import Draining
-from gateway.request import deadline as patience_module
-from gateway.request.deadline import Patience
+from gateway.request import deadline as deadline_module
+from gateway.request.deadline import Deadline
 from tests.support.cost import Pulse
 
 
@@ -19,51 +19,51 @@ async def soon(value):
 
 
 async def test_what_comes_in_time_is_returned():
-    patience = Patience()
-    assert await patience.within(patience.now() + 5, soon("x")) == "x"
-    patience.close()
+    deadline = Deadline()
+    assert await deadline.within(deadline.now() + 5, soon("x")) == "x"
+    deadline.close()
 
 
 async def test_what_does_not_come_in_time_is_given_up(never):
-    patience = Patience()
-    started = patience.now()
+    deadline = Deadline()
+    started = deadline.now()
     async with Pulse() as pulse:
         with pytest.raises(TimeoutError):
-            await patience.within(started + 0.02, never)
-    assert patience.now() - started >= 0.02
+            await deadline.within(started + 0.02, never)
+    assert deadline.now() - started >= 0.02
     assert pulse.seconds < 1.0
     assert never.cancelled()
-    patience.close()
+    deadline.close()
 
 
 async def test_a_later_deadline_is_kept_by_the_timer_of_an_earlier_one(never):
-    patience = Patience()
-    start = patience.now()
+    deadline = Deadline()
+    start = deadline.now()
     for _ in range(20):
-        await patience.within(start + 0.02, soon(1))
+        await deadline.within(start + 0.02, soon(1))
     with pytest.raises(TimeoutError):
-        await patience.within(start + 0.08, never)
-    assert patience.now() - start >= 0.08
-    patience.close()
+        await deadline.within(start + 0.08, never)
+    assert deadline.now() - start >= 0.08
+    deadline.close()
 
 
 async def test_an_earlier_deadline_is_not_missed_by_the_timer_of_a_later_one(never):
-    patience = Patience()
-    start = patience.now()
-    await patience.within(start + 60, soon(1))
+    deadline = Deadline()
+    start = deadline.now()
+    await deadline.within(start + 60, soon(1))
     async with Pulse() as pulse:
         with pytest.raises(TimeoutError):
-            await patience.within(start + 0.02, never)
+            await deadline.within(start + 0.02, never)
     assert pulse.seconds < 5
-    patience.close()
+    deadline.close()
 
 
 async def test_time_between_waits_cancels_nothing():
-    patience = Patience()
-    await patience.within(patience.now() + 0.01, soon(1))
+    deadline = Deadline()
+    await deadline.within(deadline.now() + 0.01, soon(1))
     await asyncio.sleep(0.03)
-    assert await patience.within(patience.now() + 1, soon(2)) == 2
-    patience.close()
+    assert await deadline.within(deadline.now() + 1, soon(2)) == 2
+    deadline.close()
 
 
 async def test_an_error_of_what_is_awaited_comes_through():
@@ -71,49 +71,49 @@ async def test_an_error_of_what_is_awaited_comes_through():
         await asyncio.sleep(0)
         raise LookupError
 
-    patience = Patience()
+    deadline = Deadline()
     with pytest.raises(LookupError):
-        await patience.within(patience.now() + 1, fails())
-    patience.close()
+        await deadline.within(deadline.now() + 1, fails())
+    deadline.close()
 
 
 async def test_an_interruption_ends_the_present_wait_once(never):
-    patience = Patience()
-    asyncio.get_running_loop().call_soon(patience.interrupt, Draining("x"))
+    deadline = Deadline()
+    asyncio.get_running_loop().call_soon(deadline.interrupt, Draining("x"))
     with pytest.raises(Draining):
-        await patience.within(patience.now() + 5, never)
-    assert await patience.within(patience.now() + 5, soon("after")) == "after"
+        await deadline.within(deadline.now() + 5, never)
+    assert await deadline.within(deadline.now() + 5, soon("after")) == "after"
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    patience.close()
+    deadline.close()
 
 
 async def test_an_interruption_before_a_wait_ends_that_wait_even_if_nothing_would_be_waited_for():
     async def at_once():
         return 1
 
-    patience = Patience()
-    patience.interrupt(Draining("x"))
+    deadline = Deadline()
+    deadline.interrupt(Draining("x"))
     with pytest.raises(Draining):
-        await patience.within(patience.now() + 5, at_once())
+        await deadline.within(deadline.now() + 5, at_once())
     await asyncio.sleep(0)
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
-    patience.close()
+    deadline.close()
 
 
 async def test_a_cancellation_from_outside_stays_one(never):
     waits = []
 
     async def waiting():
-        patience = Patience()
-        waits.append(patience)
+        deadline = Deadline()
+        waits.append(deadline)
         try:
-            await patience.within(patience.now() + 5, never)
+            await deadline.within(deadline.now() + 5, never)
         finally:
-            patience.close()
+            deadline.close()
 
     task = asyncio.ensure_future(waiting())
     await asyncio.sleep(0)
@@ -126,12 +126,12 @@ async def test_a_cancellation_from_outside_wins_over_an_interruption(never):
     waits = []
 
     async def waiting():
-        patience = Patience()
-        waits.append(patience)
+        deadline = Deadline()
+        waits.append(deadline)
         try:
-            await patience.within(patience.now() + 5, never)
+            await deadline.within(deadline.now() + 5, never)
         finally:
-            patience.close()
+            deadline.close()
 
     task = asyncio.ensure_future(waiting())
     await asyncio.sleep(0)
@@ -142,20 +142,20 @@ async def test_a_cancellation_from_outside_wins_over_an_interruption(never):
 
 
 async def test_a_wait_far_from_its_end_moves_no_timer():
-    patience = Patience()
-    await patience.within(patience.now() + 600, soon(1))
-    timer = patience._timer
-    for seconds in (300, 600, 30, patience_module.LONGEST_SLEEP_S + 1):
-        await patience.within(patience.now() + seconds, soon(1))
-    assert patience._timer is timer
-    patience.close()
+    deadline = Deadline()
+    await deadline.within(deadline.now() + 600, soon(1))
+    timer = deadline._timer
+    for seconds in (300, 600, 30, deadline_module.LONGEST_SLEEP_S + 1):
+        await deadline.within(deadline.now() + seconds, soon(1))
+    assert deadline._timer is timer
+    deadline.close()
 
 
 async def test_a_wait_longer_than_the_timers_sleep_still_ends_in_time(never, monkeypatch):
-    monkeypatch.setattr(patience_module, "LONGEST_SLEEP_S", 0.01)
-    patience = Patience()
-    started = patience.now()
+    monkeypatch.setattr(deadline_module, "LONGEST_SLEEP_S", 0.01)
+    deadline = Deadline()
+    started = deadline.now()
     with pytest.raises(TimeoutError):
-        await patience.within(started + 0.05, never)
-    assert 0.05 <= patience.now() - started < 1
-    patience.close()
+        await deadline.within(started + 0.05, never)
+    assert 0.05 <= deadline.now() - started < 1
+    deadline.close()

@@ -15,7 +15,7 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
-from gateway.request.deadline import Patience
+from gateway.request.deadline import Deadline
 from gateway.upstream.client import UpstreamCall, UpstreamClient, rejection
 
 KEY = ConnectionKey("model.test", 443, True, True, None, None, None)
@@ -42,8 +42,8 @@ async def upstream_client():
 
 
 @pytest.fixture
-async def patience():
-    made = Patience()
+async def deadline():
+    made = Deadline()
     yield made
     made.close()
 
@@ -54,22 +54,22 @@ def mocked():
         yield mocks
 
 
-async def test_a_canned_answer_is_read_to_its_end(upstream_client, patience, mocked, response_class):
+async def test_a_canned_answer_is_read_to_its_end(upstream_client, deadline, mocked, response_class):
     mocked.post(
         URL_UNDER_TEST, body=b'{"a":1}', content_type="Application/JSON; charset=utf-8", response_class=response_class
     )
-    with await upstream_client.send(call(), patience) as reply:
+    with await upstream_client.send(call(), deadline) as reply:
         assert reply.status == 200
         assert reply.content_type == "application/json"
-        due = patience.now() + 1
+        due = deadline.now() + 1
         assert await reply.read_all(first_due=due, idle_s=1, total_due=due) == b'{"a":1}'
         assert reply.bytes_read == 7
 
 
-async def test_an_answer_over_the_cap_is_given_up(upstream_client, patience, mocked, response_class):
+async def test_an_answer_over_the_cap_is_given_up(upstream_client, deadline, mocked, response_class):
     mocked.post(URL_UNDER_TEST, body=b"x" * 1001, response_class=response_class)
-    with await upstream_client.send(call(), patience) as reply, pytest.raises(UpstreamBadReply):
-        await reply.read(patience.now() + 1)
+    with await upstream_client.send(call(), deadline) as reply, pytest.raises(UpstreamBadReply):
+        await reply.read(deadline.now() + 1)
 
 
 @pytest.mark.parametrize(
@@ -83,53 +83,53 @@ async def test_an_answer_over_the_cap_is_given_up(upstream_client, patience, moc
         (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "unknown name")), UpstreamRefused),
     ],
 )
-async def test_every_fault_of_the_library_is_one_of_ours(upstream_client, patience, mocked, raised, translated):
+async def test_every_fault_of_the_library_is_one_of_ours(upstream_client, deadline, mocked, raised, translated):
     mocked.post(URL_UNDER_TEST, exception=raised)
     with pytest.raises(translated):
-        await upstream_client.send(call(), patience)
+        await upstream_client.send(call(), deadline)
 
 
 def without_our_key(body):
     return body.replace(b"sk-ours", b"********")
 
 
-async def refused(client, patience, mocked, response_class, *, key_is_ours=False, **reply):
+async def refused(client, deadline, mocked, response_class, *, key_is_ours=False, **reply):
     mocked.post(URL_UNDER_TEST, response_class=response_class, **reply)
-    with await client.send(call(), patience) as got:
-        return await rejection(got, patience=patience, mask=without_our_key, key_is_ours=key_is_ours)
+    with await client.send(call(), deadline) as got:
+        return await rejection(got, deadline=deadline, mask=without_our_key, key_is_ours=key_is_ours)
 
 
 @pytest.mark.parametrize(
     ("value", "seconds"), [("7", 7.0), (" 0 ", 0.0), ("-1", None), ("soon", None), ("٣", None), ("", None)]
 )
-async def test_retry_after_in_seconds(upstream_client, patience, mocked, response_class, value, seconds):
-    error = await refused(upstream_client, patience, mocked, response_class, status=429, headers={"Retry-After": value})
+async def test_retry_after_in_seconds(upstream_client, deadline, mocked, response_class, value, seconds):
+    error = await refused(upstream_client, deadline, mocked, response_class, status=429, headers={"Retry-After": value})
     assert isinstance(error, UpstreamRejected)
     assert error.retry_after_s == seconds
 
 
-async def test_retry_after_as_a_date(upstream_client, patience, mocked, response_class):
+async def test_retry_after_as_a_date(upstream_client, deadline, mocked, response_class):
     moment = datetime.now(UTC) + timedelta(seconds=30)
     headers = {"Retry-After": format_datetime(moment, usegmt=True)}
-    error = await refused(upstream_client, patience, mocked, response_class, status=503, headers=headers)
+    error = await refused(upstream_client, deadline, mocked, response_class, status=503, headers=headers)
     assert 25 <= error.retry_after_s <= 31
 
 
-async def test_a_json_body_is_kept_without_our_secret(upstream_client, patience, mocked, response_class):
-    error = await refused(upstream_client, patience, mocked, response_class, status=400, body=b'{"key": "sk-ours"}')
+async def test_a_json_body_is_kept_without_our_secret(upstream_client, deadline, mocked, response_class):
+    error = await refused(upstream_client, deadline, mocked, response_class, status=400, body=b'{"key": "sk-ours"}')
     assert error.payload == b'{"key": "********"}'
     assert error.upstream_status == 400
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b'"sk"', b"{" * 5000, b'{"a":"' + b"x" * 2_000 + b'"}'])
 async def test_a_body_that_is_no_small_json_object_is_left_behind(
-    upstream_client, patience, mocked, response_class, body
+    upstream_client, deadline, mocked, response_class, body
 ):
-    assert (await refused(upstream_client, patience, mocked, response_class, status=500, body=body)).payload is None
+    assert (await refused(upstream_client, deadline, mocked, response_class, status=500, body=body)).payload is None
 
 
-async def test_a_refusal_of_our_key_keeps_nothing(upstream_client, patience, mocked, response_class):
+async def test_a_refusal_of_our_key_keeps_nothing(upstream_client, deadline, mocked, response_class):
     error = await refused(
-        upstream_client, patience, mocked, response_class, key_is_ours=True, status=401, body=b'{"a":1}'
+        upstream_client, deadline, mocked, response_class, key_is_ours=True, status=401, body=b'{"a":1}'
     )
     assert error.payload is None

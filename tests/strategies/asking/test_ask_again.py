@@ -8,7 +8,7 @@ import pytest
 from gateway.core.events import Note, Verdict
 from gateway.wire.chat_request import parse_request
 from strategies.asking.ask_again import Demand, Repairs, demanded, fault_of, repairs
-from strategies.base import Attempt, Options, Prepared
+from strategies.base import BrokenCall, Options, Prepared
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from strategies.writing.samples import sample_arguments
@@ -47,7 +47,7 @@ def said(answer: str, how: Prepared | None = None) -> str:
     how = how or prepared()
     notes = attempts(answer, how)
     assert notes or ask_of(how).required
-    messages = json.loads(ask_of(how).body([Attempt(content=answer, notes=tuple(notes))]))["messages"]
+    messages = json.loads(ask_of(how).body([BrokenCall(content=answer, notes=tuple(notes))]))["messages"]
     assert messages[-1]["role"] == "user"
     text: str = messages[-1]["content"]
     return text
@@ -136,7 +136,7 @@ def test_no_tools_no_repair() -> None:
 def test_the_second_request_is_the_first_one_and_what_came_of_it() -> None:
     how = prepared(temperature=0.5, stream_options={"include_usage": True})
     notes = attempts("So.\n<read>\n<filePath>a", how)
-    body = json.loads(ask_of(how).body([Attempt(content="So.\n<read>\n<filePath>a", notes=tuple(notes))]))
+    body = json.loads(ask_of(how).body([BrokenCall(content="So.\n<read>\n<filePath>a", notes=tuple(notes))]))
     first = json.loads(how.body)
     assert body["messages"][: len(first["messages"])] == first["messages"]
     assert body["messages"][-2] == {"role": "assistant", "content": "So.\n<read>\n<filePath>a"}
@@ -149,7 +149,7 @@ def test_the_second_request_is_the_first_one_and_what_came_of_it() -> None:
 def test_a_third_request_tells_of_both_answers() -> None:
     how = prepared()
     answers = ["<read>\n<filePath>a", "<read>\n<limit>3</limit>\n</read>"]
-    tries = [Attempt(content=answer, notes=tuple(attempts(answer, how))) for answer in answers]
+    tries = [BrokenCall(content=answer, notes=tuple(attempts(answer, how))) for answer in answers]
     messages = json.loads(ask_of(how).body(tries))["messages"]
     assert [message["role"] for message in messages[-4:]] == ["assistant", "user", "assistant", "user"]
     assert "was not closed" in messages[-3]["content"]
@@ -185,14 +185,14 @@ def test_a_missing_call_is_asked_for_in_its_form() -> None:
 
 def test_an_empty_answer_is_not_shown_again() -> None:
     how = prepared(tool_choice="required")
-    messages = json.loads(ask_of(how).body([Attempt(content="")]))["messages"]
+    messages = json.loads(ask_of(how).body([BrokenCall(content="")]))["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "user"]
 
 
 def test_unusable_arguments_are_answered_where_a_tool_would_answer() -> None:
     how = prepared(NativeStrategy())
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": '}}
-    body = json.loads(ask_of(how).body([Attempt(content="So.", calls=(call,))]))
+    body = json.loads(ask_of(how).body([BrokenCall(content="So.", calls=(call,))]))
     assistant, tool = body["messages"][-2:]
     assert assistant["content"] == "So."
     assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"arguments": '{"filePath": '}
@@ -205,7 +205,7 @@ def test_unusable_arguments_are_answered_where_a_tool_would_answer() -> None:
 
 @pytest.mark.parametrize("call", [{}, {"function": None}, {"id": 5, "function": {"name": 7, "arguments": [1]}}])
 def test_calls_of_any_shape_can_be_answered(call: dict[str, Any]) -> None:
-    body = json.loads(ask_of(prepared(NativeStrategy())).body([Attempt(content="", calls=(call,))]))
+    body = json.loads(ask_of(prepared(NativeStrategy())).body([BrokenCall(content="", calls=(call,))]))
     assert json.loads(body["messages"][-2]["tool_calls"][0]["function"]["arguments"]) is not None
 
 
@@ -223,9 +223,9 @@ def test_the_reason_holds_nothing_that_the_model_wrote() -> None:
     how = prepared()
     secret = "<read>\n<filePath>secret-name.py"
     ask = ask_of(how)
-    assert ask.reason(Attempt(content=secret, notes=tuple(attempts(secret, how)))) == "value not closed"
-    assert ask.reason(Attempt(content=secret)) == "required_call_missing"
-    assert ask.reason(Attempt(content=secret, calls=({},))) == "bad_arguments"
+    assert ask.reason(BrokenCall(content=secret, notes=tuple(attempts(secret, how)))) == "value not closed"
+    assert ask.reason(BrokenCall(content=secret)) == "required_call_missing"
+    assert ask.reason(BrokenCall(content=secret, calls=({},))) == "bad_arguments"
 
 
 def note(*reasons: str, seen: str = "<read>", name: str = "read", size: int | None = None) -> Note:
@@ -264,21 +264,21 @@ def test_the_tool_of_a_candidate_may_be_named_in_its_text_only() -> None:
 def test_the_examples_own_arguments_are_an_echo_unless_the_model_had_meant_them() -> None:
     ask = ask_of(prepared())
     example = json.dumps(sample_arguments(READ))
-    meant = [Attempt(content="<read>", notes=(note("value not closed"),))]
+    meant = [BrokenCall(content="<read>", notes=(note("value not closed"),))]
     assert ask.is_echo("read", example, meant)
     assert not ask.is_echo("read", '{"filePath": "other.py"}', meant)
     assert not ask.is_echo("read", "[]", meant)
     assert not ask.is_echo("read", "{}", meant)
     assert not ask.is_echo("nothing", example, meant)
     assert not ask.is_echo("glob", json.dumps(sample_arguments(GLOB)), meant)
-    said_before = [Attempt(content=f"<read>{example}", notes=meant[0].notes)]
+    said_before = [BrokenCall(content=f"<read>{example}", notes=meant[0].notes)]
     assert not ask.is_echo("read", example, said_before)
 
 
 def test_a_call_of_a_tool_that_is_not_declared_is_asked_for_in_general() -> None:
     ask = repairs(ask_of(prepared()).request, demand=Demand(required=True, name="zap"))
     assert ask is not None
-    text = json.loads(ask.body([Attempt(content="No.")]))["messages"][-1]["content"]
+    text = json.loads(ask.body([BrokenCall(content="No.")]))["messages"][-1]["content"]
     assert text.endswith("a call of one of the tools is required now.")
     assert ask.satisfies("zap")
     assert not ask.satisfies("read")
