@@ -1,8 +1,6 @@
 """Runs the golden cases: an answer, the calls and the content that must come out of it, whatever the cuts."""
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,16 +10,12 @@ from gateway.core.events import End, Text
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import parse_request
+from tests.support.golden import Case, cases, parse
 from tests.support.reading import AGENT_TOOLS, Reading, read_every_way
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-FILES = {"input.txt", "expected.json", "note.md"}
 FIELDS = {"tools", "calls", "content", "reason", "model", "prompted", "options"}
-CASES = sorted(path for path in GOLDEN.glob("*/*") if path.is_dir())
-
-
-def named(case: Path) -> str:
-    return f"{case.parent.name}/{case.name}"
+CASES = cases()
+EACH = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 
 
 def declared(tools: Any) -> ToolSet:
@@ -56,27 +50,64 @@ def as_json(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
-def test_golden_case_reads_as_expected(case: Path) -> None:
-    text = (case / "input.txt").read_bytes().decode()
-    expected = json.loads((case / "expected.json").read_bytes())
+@EACH
+def test_golden_case_reads_as_expected(case: Case) -> None:
+    expected = case.expected
     how = {name: expected[name] for name in ("reason", "model", "prompted") if name in expected}
-    found = read_every_way(text, tools=declared(expected["tools"]), **how, **options(expected.get("options", {})))
+    found = read_every_way(case.text, tools=declared(expected["tools"]), **how, **options(expected.get("options", {})))
     calls = [{"name": name, "arguments": json.loads(arguments)} for name, arguments in found.calls]
     assert as_json(calls) == as_json(expected["calls"])
     if calls:
         assert content(found).rstrip() == (expected["content"] or "").rstrip()
     else:
-        assert found.text == text
+        assert found.text == case.text
 
 
-@pytest.mark.parametrize("case", CASES, ids=named)
-def test_golden_case_is_complete(case: Path) -> None:
-    assert {path.name for path in case.iterdir()} == FILES
-    assert re.match(r"row: \S", (case / "note.md").read_text(encoding="utf-8")), "the note says which row it stands for"
-    expected = json.loads((case / "expected.json").read_bytes())
-    assert {"tools", "calls", "content"} <= expected.keys() <= FIELDS
-    assert all(call.keys() == {"name", "arguments"} for call in expected["calls"])
+@EACH
+def test_golden_case_is_complete(case: Case) -> None:
+    assert case.rules or case.beside, "it says which rule it stands for, or why for none"
+    assert {"tools", "calls", "content"} <= case.expected.keys() <= FIELDS
+    assert all(call.keys() == {"name", "arguments"} for call in case.expected["calls"])
+
+
+def test_no_two_cases_bear_one_name() -> None:
+    assert len({case.id for case in CASES}) == len(CASES)
+
+
+PAGE = """# heron
+
+## two-lines
+rule: heron-1
+note: It ends in a line break.
+%%%% expected
+{"tools": "agent", "calls": [], "content": "a"}
+%%%% input
+one\r
+two
+
+%%%% end
+"""
+
+
+def test_a_case_is_read_to_its_last_character() -> None:
+    (case,) = parse("heron", PAGE)
+    assert (case.id, case.rules, case.text) == ("heron/two-lines", ("heron-1",), "one\r\ntwo\n")
+    assert case.note == "It ends in a line break."
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        PAGE.replace("# heron", "# egret", 1),
+        PAGE.replace("rule: heron-1", "rule heron-1"),
+        PAGE.replace("%%%% end\n", "%%%% end\nlost\n"),
+        PAGE.replace("# heron\n", "# heron\nlost\n", 1),
+        PAGE.replace("%%%% end\n", ""),
+    ],
+)
+def test_a_line_that_belongs_to_no_case_is_a_fault(page: str) -> None:
+    with pytest.raises(ValueError, match="heron"):
+        parse("heron", page)
 
 
 def test_booleans_are_not_numbers_to_the_comparison() -> None:

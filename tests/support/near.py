@@ -20,7 +20,7 @@ ALWAYS = ("tests/test_architecture.py",)
 BY_FOLDER = {
     "deploy": ("tests/deploy",),
     "grafana": ("tests/grafana",),
-    "tests/golden": ("tests/strategies/test_golden.py", "tests/strategies/test_golden_rows.py"),
+    "tests/golden": ("tests/strategies/test_golden.py", "tests/strategies/test_rules.py"),
     "tests/data": ("tests/strategies",),
     "tests/fixtures": ("tests/strategies/test_plugins.py", "tests/strategies/test_dialect_table.py"),
     "tests/sdk/node": ("tests/sdk/test_node.py",),
