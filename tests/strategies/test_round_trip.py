@@ -68,7 +68,7 @@ def test_a_call_is_read_back_as_it_was(writer: Renderer, arguments: dict[str, An
 
 
 @WRITERS
-@given(st.lists(ARGUMENTS, min_size=2, max_size=3))
+@given(st.lists(ARGUMENTS, min_size=2, max_size=3, unique_by=lambda arguments: json.dumps(arguments, sort_keys=True)))
 @settings(max_examples=60, deadline=None)
 def test_several_calls_are_read_back_in_order(writer: Renderer, several: list[dict[str, Any]]) -> None:
     try:
