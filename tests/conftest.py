@@ -36,16 +36,17 @@ if TYPE_CHECKING:
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")  # both look at the clock on the wall, which goes on while others have the processor
 
-NEAR_CUTS = 40
-"""At how many places the nearest tests cut an answer in two, in place of some four hundred."""
-NEAR_EXAMPLES = 25
-"""How many examples Hypothesis makes for them."""
+FEW_CUTS = 40
+"""At how many places answers are cut in two, in place of some four hundred."""
+FEW_EXAMPLES = 25
+"""How many examples Hypothesis makes, at most."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 """The modules of tests that are near the change; None for all."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts")
+    parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts and examples")
+    parser.addoption("--few", action="store_true", help="fewer cuts and examples")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -59,10 +60,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     adopt_orphans()
+    if config.getoption("--near") or config.getoption("--few"):
+        reading.CUTS = FEW_CUTS
     if not config.getoption("--near"):
         config.stash[_NEAR] = None
         return
-    reading.CUTS = NEAR_CUTS
     told: dict[str, Any] = getattr(config, "workerinput", {})
     config.stash[_NEAR] = told["near"] if "near" in told else near.near_tests(near.changed_files())
 
@@ -89,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(near.ROOT / "tests" / "system"):
             item.add_marker("system")
-        if config.getoption("--near"):
+        if config.getoption("--near") or config.getoption("--few"):
             _give_fewer_examples(item)
     items.sort(key=lambda item: item.get_closest_marker("system") is None)
 
@@ -103,7 +105,7 @@ def _give_fewer_examples(item: pytest.Item) -> None:
     if not hasattr(owner, name):  # a machine of states has its settings on its class
         owner, name = getattr(item, "cls", None), "settings"
     given = getattr(owner, name) or settings()
-    setattr(owner, name, settings(given, max_examples=min(NEAR_EXAMPLES, given.max_examples)))
+    setattr(owner, name, settings(given, max_examples=min(FEW_EXAMPLES, given.max_examples)))
 
 
 @pytest.fixture(autouse=True)
