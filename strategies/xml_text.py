@@ -11,7 +11,8 @@ from typing import Any
 from attrs import evolve
 
 from gateway.core.client import Client
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict, refused
+from gateway.core.reasons import Reason
 from gateway.wire.chat_request import ChatRequest, is_system
 from strategies.base import AnswerReader, FinishReason, HearsReasoning, Options, Prepared, Shape
 from strategies.clients import TextClient, recognise
@@ -20,10 +21,8 @@ from strategies.reading.factory import reader_factory
 from strategies.text.tolerant_json import loads_strict
 from strategies.writing.prompt import SEPARATOR
 
-__all__ = ["UNSAYABLE", "XmlTextStrategy"]
+__all__ = ["XmlTextStrategy"]
 
-UNSAYABLE = "unsayable"
-"""The reason of a call that the client's tags cannot say exactly."""
 _IN_TAGS = frozenset({TAGS, "wrapped_xml", "prefixed_xml"})
 _SAMPLES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("read_file", {"path": "src/main.py"}),
@@ -190,7 +189,7 @@ def _is_mended(verdict: Verdict) -> bool:
 
 
 def _unsayable(verdict: Verdict) -> Verdict:
-    return evolve(verdict, accepted=False, reasons=(*verdict.reasons, UNSAYABLE))
+    return refused(verdict, Reason.UNSAYABLE)
 
 
 # The reminder

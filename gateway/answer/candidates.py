@@ -14,6 +14,7 @@ from attrs import field, frozen
 from gateway.answer.facts import Facts
 from gateway.answer.transcript import Candidate, Heard
 from gateway.core.events import Verdict
+from gateway.core.reasons import Reason
 from gateway.core.records import CallRecord, Stage
 from strategies.grammar.literal import FenceMark, closes_fence, may_open_fence, opens_fence
 
@@ -32,19 +33,18 @@ _SHOWN = {"none": 0, "redacted": 3 << 10, "full": 1 << 16}
 """Characters of a candidate that are kept."""
 _MAX_DEPTH = 64
 _MAX_REASONS = 32
-_WORDS = frozenset({"unknown_tool", "too_large", "provenance", "slice_off", "unsayable", "internal"})
-_STAGES: dict[str, Stage] = {
-    "internal": "seen",
-    "parse": "recognised",
-    "too_large": "recognised",
-    "schema_invalid": "parsed",
-    "unknown_tool": "schema_valid",
-    "low_confidence": "known_tool",
-    "provenance": "above_threshold",
-    "slice_off": "above_threshold",
-    "unsayable": "above_threshold",
+_STAGES: dict[Reason, Stage] = {
+    Reason.INTERNAL: "seen",
+    Reason.PARSE: "recognised",
+    Reason.TOO_LARGE: "recognised",
+    Reason.SCHEMA_INVALID: "parsed",
+    Reason.UNKNOWN_TOOL: "schema_valid",
+    Reason.LOW_CONFIDENCE: "known_tool",
+    Reason.PROVENANCE: "above_threshold",
+    Reason.SLICE_OFF: "above_threshold",
+    Reason.UNSAYABLE: "above_threshold",
 }
-"""How far a refused candidate came, by the word for its refusal."""
+"""How far a refused candidate came."""
 
 
 def attempts(facts: Facts) -> list[Verdict]:
@@ -52,14 +52,11 @@ def attempts(facts: Facts) -> list[Verdict]:
     return [verdict for verdict in facts.refused if verdict.name]
 
 
-def refusal(verdict: Verdict) -> str:
-    """One of the few words that a metric has for why a candidate stayed text."""
-    reason = verdict.reasons[-1] if verdict.reasons else ""
-    if reason in _WORDS:
-        return reason
-    if reason.startswith("confidence "):
-        return "low_confidence"
-    return "schema_invalid" if verdict.score else "parse"
+def refusal(verdict: Verdict) -> Reason:
+    """Why a candidate stayed text; where a strategy of somebody else's does not say, how far it came tells."""
+    if verdict.refusal is not None:
+        return verdict.refusal
+    return Reason.SCHEMA_INVALID if verdict.score else Reason.PARSE
 
 
 def dialect_of(facts: Facts) -> str:
@@ -129,7 +126,7 @@ def _place(entry: _Entry) -> tuple[bool, int, int]:
 def _record(number: int, entry: _Entry, showing: "_Showing", *, declared: Container[str], native: bool) -> CallRecord:
     verdict = entry.verdict
     is_named = verdict.accepted or verdict.score > 0
-    is_declared = verdict.name in declared if is_named else "unknown_tool" not in verdict.reasons
+    is_declared = verdict.name in declared if is_named else verdict.refusal is not Reason.UNKNOWN_TOOL
     return CallRecord(
         number=number,
         dialect=verdict.dialect,
@@ -138,7 +135,7 @@ def _record(number: int, entry: _Entry, showing: "_Showing", *, declared: Contai
         decision=entry.decision,
         stage=_stage(entry),
         reasons=tuple(showing.word(reason) for reason in verdict.reasons[-_MAX_REASONS:]),
-        reason=refusal(verdict) if entry.decision == "refused" else "",
+        reason=refusal(verdict).value if entry.decision == "refused" else "",
         declared=is_declared,
         signs=tuple(_signs(entry, showing, is_declared=is_declared, native=native)),
         before=showing.before(entry),
@@ -160,10 +157,10 @@ def _signs(entry: _Entry, showing: "_Showing", *, is_declared: bool, native: boo
         yield "in_fence"
     if not is_declared:
         yield "undeclared"
-    refused_by_schema = entry.decision == "refused" and refusal(entry.verdict) == "schema_invalid"
+    refused_by_schema = entry.decision == "refused" and refusal(entry.verdict) is Reason.SCHEMA_INVALID
     if refused_by_schema or any(reason.startswith("unknown_argument") for reason in reasons):
         yield "schema"
-    if "provenance" in reasons:
+    if entry.verdict.refusal is Reason.PROVENANCE:
         yield "echo"
     if native and entry.verdict.accepted:
         yield "native_beside"

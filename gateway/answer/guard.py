@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
+from gateway.core.reasons import Reason
 from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns
 from strategies.text.pieces import Pieces
 
@@ -109,5 +110,7 @@ class GuardedReader:
 
     def _note(self, error: Exception) -> Note:
         self.fault = type(error).__name__
-        reasons = (f"the reader failed: {self.fault}", "internal")
-        return Note(Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons))
+        reasons = (f"the reader failed: {self.fault}", Reason.INTERNAL.value)
+        return Note(
+            Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons, refusal=Reason.INTERNAL)
+        )

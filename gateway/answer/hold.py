@@ -7,8 +7,8 @@ to repair. Where a call is required everything waits from the beginning.
 
 from io import StringIO
 
-from gateway.core.events import Drop, Event, Note, Start, Text, Verdict
-from strategies.asking.ask_again import UNKNOWN_TOOL
+from gateway.core.events import Drop, Event, Note, Start, Text, Verdict, refused
+from gateway.core.reasons import Reason
 from strategies.base import AsksAgain, BrokenCall, FinishReason
 from strategies.reading.reader import CUT_REASONS
 
@@ -100,8 +100,8 @@ class Hold:
             return event if self._ask.is_attempt(event) else None
         if not isinstance(event, Start) or event.is_declared:
             return None
-        reasons = (UNKNOWN_TOOL,)
-        return Note(Verdict(dialect=event.dialect, name=event.name, score=0, accepted=False, reasons=reasons))
+        verdict = Verdict(dialect=event.dialect, name=event.name, score=0, accepted=False)
+        return Note(refused(verdict, Reason.UNKNOWN_TOOL))
 
     def _mark(self) -> None:
         if self._first is None:

@@ -3,7 +3,8 @@
 from attrs import define, field, frozen
 
 from gateway.answer.guard import GuardedReader
-from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict
+from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict, refused
+from gateway.core.reasons import Reason
 from strategies.base import FinishReason
 
 __all__ = ["MAX_TEXT", "Candidate", "Heard", "HearingReader"]
@@ -105,7 +106,8 @@ class Heard:
 
 def _broken(start: Start, event: Broken) -> Verdict:
     """What is said of a call that began to flow and did not end."""
-    return Verdict(dialect=start.dialect, name=start.name, score=0, accepted=False, reasons=(event.reason,))
+    verdict = Verdict(dialect=start.dialect, name=start.name, score=0, accepted=False)
+    return refused(verdict, Reason.of(event.reason), event.reason)
 
 
 class HearingReader:

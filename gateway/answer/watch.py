@@ -21,6 +21,7 @@ from gateway.answer.stream import StreamExchange, error_event
 from gateway.answer.transcript import MAX_TEXT, Heard, HearingReader
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
+from gateway.core.reasons import Reason
 from gateway.core.records import DryVerdict
 from gateway.core.rules import IgnoreRule
 from strategies.base import Prepared
@@ -266,7 +267,7 @@ class _Reading:
     def _verdict(self, read: Facts) -> DryVerdict:
         if self._is_over:
             return "dropped"
-        if self._fault is not None or read.broken or any(each.reasons[-1:] == ("internal",) for each in read.refused):
+        if self._fault is not None or read.broken or any(each.refusal is Reason.INTERNAL for each in read.refused):
             return "would_fail"
         if read.calls and all(map(self._is_ignored, read.calls)):
             return "ignored"

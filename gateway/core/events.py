@@ -4,9 +4,11 @@ The reader turns text, cut anywhere, into these; the raw text of all events, joi
 complete comes as `Start`, `Args`, `End` in one go (`buffered`) or spread over the stream (`incremental`).
 """
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-__all__ = ["Args", "Broken", "Drop", "End", "Event", "Note", "Said", "Start", "Text", "Verdict"]
+from gateway.core.reasons import Reason
+
+__all__ = ["Args", "Broken", "Drop", "End", "Event", "Note", "Said", "Start", "Text", "Verdict", "refused"]
 
 
 @frozen
@@ -35,6 +37,14 @@ class Verdict:
     score: int
     accepted: bool
     reasons: tuple[str, ...] = ()
+    """What counted for and against it, in the order in which it was found; for people."""
+    refusal: Reason | None = None
+    """Why it stayed text; a reader that leaves it open says no more than how far it came."""
+
+
+def refused(verdict: Verdict, refusal: Reason, words: str = "") -> Verdict:
+    """The same candidate, refused after all; `words` say more of it than the reason does."""
+    return evolve(verdict, accepted=False, refusal=refusal, reasons=(*verdict.reasons, words or refusal.value))
 
 
 @frozen

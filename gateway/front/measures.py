@@ -5,6 +5,7 @@ import structlog
 from gateway.answer.candidates import attempts, dialect_of, refusal
 from gateway.answer.facts import Facts
 from gateway.core.events import Verdict
+from gateway.core.reasons import Reason
 from gateway.front.request_record import keep
 from gateway.request.state import RequestState
 from strategies.grammar.confidence import UNDECLARED
@@ -18,7 +19,7 @@ MAX_ID_CHARS = 128
 MAX_SHOWN = 16
 """An answer may hold thousands of candidates; a line of the log need not."""
 
-SKIPPED = frozenset({"low_confidence", "provenance", "slice_off", "unsayable"})
+SKIPPED = frozenset({Reason.LOW_CONFIDENCE, Reason.PROVENANCE, Reason.SLICE_OFF, Reason.UNSAYABLE})
 """Why a candidate that could be read was left alone on purpose."""
 
 log = structlog.get_logger("toolgate")
@@ -40,7 +41,7 @@ def _account(state: RequestState) -> None:
         _measure_stream(state, state.first_sent)
     if state.facts is not None:
         _measure_answer(state, state.facts)
-    if state.facts is not None and any(verdict.reasons[-1:] == ("internal",) for verdict in state.facts.refused):
+    if state.facts is not None and any(verdict.refusal is Reason.INTERNAL for verdict in state.facts.refused):
         log.error("reader_failed", strategy=state.strategy, model=state.model)
     log.info("request_ended", **_fields(state, ended))
     keep(state, ended, healthy=state.end_reason not in UNHEALTHY_ENDS)

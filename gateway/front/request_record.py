@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from gateway.answer.candidates import Audit, call_records, dialect_of
 from gateway.answer.facts import Facts
+from gateway.core.reasons import Reason
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.core.version import __version__
 from gateway.request.headers import credential
@@ -105,7 +106,7 @@ def _transformed(state: RequestState, facts: Facts) -> bool | None:
     """Whether reading the answer worked; `None` where there was nothing to be made of it."""
     if not facts.read:
         return False if _is_unprepared(state) else None
-    if facts.broken or any(verdict.reasons[-1:] == ("internal",) for verdict in facts.refused):
+    if facts.broken or any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused):
         return False
     return True if facts.calls else None
 

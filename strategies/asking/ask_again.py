@@ -13,6 +13,7 @@ from typing import Any
 from attrs import Factory, field, frozen
 
 from gateway.core.events import Note
+from gateway.core.reasons import Reason
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.base import BrokenCall
@@ -24,16 +25,13 @@ from strategies.schema.tool_schema import schema_of
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
 
-__all__ = ["UNKNOWN_TOOL", "UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
+__all__ = ["UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
 
 _FORCING = ("required", "any")
 
 _STRONG = frozenset("ABC")
 UNTRANSLATABLE = "the arguments cannot be carried out: "
 """How the reason of a call that was refused by a tool mapping begins; the rest is for the model."""
-
-UNKNOWN_TOOL = "unknown_tool"
-"""Why a call is asked for again whose tool nobody declared."""
 
 _FINAL = frozenset({"cut", "too_large", "opener inside a value"})
 """Attempts that were broken off by what nobody can mend, or that hold more than one."""
@@ -261,7 +259,7 @@ def repairs(
 
 def _is_unknown(attempt: BrokenCall) -> bool:
     """Whether the attempt named a tool that does not exist."""
-    return any(note.verdict.reasons == (UNKNOWN_TOOL,) for note in attempt.notes)
+    return any(note.verdict.refusal is Reason.UNKNOWN_TOOL for note in attempt.notes)
 
 
 def _is_repairable(reasons: Sequence[str]) -> bool:

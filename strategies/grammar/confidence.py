@@ -5,18 +5,17 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from gateway.core.events import Verdict
+from gateway.core.reasons import Reason
 from strategies.grammar.dialect import Context, Draft
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.tolerant_json import CHOSEN
 
-__all__ = ["ANNOUNCED", "FORMS", "PROVENANCE", "UNDECLARED", "Judged", "cost", "judge"]
+__all__ = ["ANNOUNCED", "FORMS", "UNDECLARED", "Judged", "cost", "judge"]
 
 ANNOUNCED = "announced_example"
 """The mend of a call that the words before it announce as an example."""
 UNDECLARED = "undeclared"
 """What is said of a call of a tool that the request did not offer, in a form that leaves no doubt that it is a call."""
-PROVENANCE = "provenance"
-"""The reason of a call that was only copied from what the client sent."""
 
 FORMS = {
     "prompted": 99,
@@ -92,7 +91,7 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     score = base(draft.form, context, dialect, reasons)
     arguments: dict[str, object] = draft.arguments
     mends: Sequence[str] = draft.mends
-    refusal = draft.fault
+    fault = draft.fault
     if tool is not None:
         schema = context.schema(tool)
         filled = schema.fill_nullable(draft.arguments)
@@ -101,7 +100,7 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         unknown = [key for key in arguments if _is_unknown(schema, key)]
         arguments = {key: value for key, value in arguments.items() if schema.takes(key)}
         mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
-        refusal = refusal or schema.check(arguments)
+        fault = fault or schema.check(arguments)
     else:
         reasons.append(UNDECLARED)
     for mend in mends:
@@ -109,16 +108,26 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         score -= taken
         reasons.append(f"{mend} -{taken}" if taken else mend)
     name = tool.name if tool else draft.name
-    if refusal is None and not context.may_recover(name):
-        refusal = "tool not in RECOVERY_TOOLS"
-    if refusal is None and dialect in options.dialects_off:
-        refusal = "slice_off"
     threshold = options.confidence_shell if draft.form in _SHELL_FORMS else options.min_confidence
-    if refusal is None and score < threshold:
-        refusal = f"confidence {score / 100:.2f} is below {threshold / 100:.2f}"
-    if refusal is not None:
-        reasons.append(refusal)
-    verdict = Verdict(dialect=dialect, name=name, score=max(score, 0), accepted=refusal is None, reasons=tuple(reasons))
+    refusal: Reason | None = None
+    if fault is None and not context.may_recover(name):
+        fault = "tool not in RECOVERY_TOOLS"
+    if fault is not None:
+        refusal = Reason.SCHEMA_INVALID
+    elif dialect in options.dialects_off:
+        refusal, fault = Reason.SLICE_OFF, Reason.SLICE_OFF.value
+    elif score < threshold:
+        refusal, fault = Reason.LOW_CONFIDENCE, f"confidence {score / 100:.2f} is below {threshold / 100:.2f}"
+    if fault is not None:
+        reasons.append(fault)
+    verdict = Verdict(
+        dialect=dialect,
+        name=name,
+        score=max(score, 0),
+        accepted=refusal is None,
+        reasons=tuple(reasons),
+        refusal=refusal,
+    )
     return Judged(verdict=verdict, arguments=arguments)
 
 

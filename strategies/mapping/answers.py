@@ -9,7 +9,8 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from gateway.core.events import Args, Broken, End, Event, Note, Start, Text
+from gateway.core.events import Args, Broken, End, Event, Note, Start, Text, refused
+from gateway.core.reasons import Reason
 from strategies.asking.ask_again import UNTRANSLATABLE, Repairs
 from strategies.base import (
     AnswerReader,
@@ -145,8 +146,8 @@ class _MappedReader:
         verdict = end.verdict
         calls = self._mapping.back(end.name, end.arguments)
         if isinstance(calls, Refusal):
-            reasons = (*verdict.reasons, UNTRANSLATABLE + calls.text)
-            yield Note(evolve(verdict, accepted=False, reasons=reasons), seen=raw[:_SHOWN], size=len(raw))
+            verdict = refused(verdict, Reason.SCHEMA_INVALID, UNTRANSLATABLE + calls.text)
+            yield Note(verdict, seen=raw[:_SHOWN], size=len(raw))
             yield Text(raw)
             return
         for call in calls:

@@ -10,8 +10,9 @@ from sys import maxsize
 
 from attrs import evolve
 
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict
-from strategies.grammar.confidence import ANNOUNCED, PROVENANCE, base, judge
+from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict, refused
+from gateway.core.reasons import Reason
+from strategies.grammar.confidence import ANNOUNCED, base, judge
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.literal import says_example
 from strategies.text.cursor import CUT, Cursor, Reject
@@ -99,7 +100,7 @@ class Candidate:
                 self._later = text
                 return False
             if self._size + self._used > self._limit:
-                self._give_up("too_large", blind=maxsize)
+                self._give_up(Reason.TOO_LARGE, blind=maxsize)
                 self.rest += text
                 return True
             if not text:
@@ -151,7 +152,7 @@ class Candidate:
         """A call is complete: judge it, then pass it on or give its text back."""
         dialect = self._rows[self._row]
         if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
-            raise Reject("unknown_tool")
+            raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
         if dialect.level != "A" and self.is_example:
             draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
         judged = judge(draft, self._context, dialect.id)
@@ -160,10 +161,10 @@ class Candidate:
             self._close_live(draft, judged.arguments)
         raw = self._consume(draft.end)
         if verdict.accepted and self._context.quoted(self._flowed.text() + raw, verdict.name, judged.arguments):
-            verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, PROVENANCE))
+            verdict = refused(verdict, Reason.PROVENANCE)
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
         if verdict.accepted and is_long:
-            verdict = evolve(verdict, accepted=False, reasons=(*verdict.reasons, "too_large"))
+            verdict = refused(verdict, Reason.TOO_LARGE)
         self._flowed = Pieces()
         self._used = 0
         self._drafts += 1
@@ -190,7 +191,7 @@ class Candidate:
     def _refused(self, refusal: Reject) -> bool:
         """The dialect says no: ask again, ask the next one, or give up (True)."""
         self.work += self._cursor.offset
-        self._refusals.append(self._note(refusal.reason, refusal.attempted))
+        self._refusals.append(self._note(refusal.reason, refusal.refusal, attempted=refusal.attempted))
         is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
         self._is_data = self._is_data or refusal.inside or is_cut
         if self._began:
@@ -198,7 +199,7 @@ class Candidate:
             self.rest = self._pieces.text()
             return True
         if refusal.reason == CUT:
-            self._give_up("", blind=self._size)
+            self._give_up(None, blind=self._size)
             return True
         if refusal.again and not self._drafts:
             self._opening = self._opening.again(refusal.hint)
@@ -206,7 +207,7 @@ class Candidate:
             self._row += 1
             self._opening = self._opening.again(None)
         else:
-            self._give_up("", blind=self._size if self._is_data else 0 if self._drafts else 1)
+            self._give_up(None, blind=self._size if self._is_data else 0 if self._drafts else 1)
             return True
         eof, cut = self._cursor.eof, self._cursor.cut
         self._start()
@@ -214,19 +215,20 @@ class Candidate:
         self._cursor.eof, self._cursor.cut = eof, cut
         return False
 
-    def _give_up(self, reason: str, *, blind: int) -> None:
+    def _give_up(self, refusal: Reason | None, *, blind: int) -> None:
         if self._began:
-            self._break(reason)
+            self._break(refusal or "")
         else:
             self.events += self._refusals
-            if reason:
-                self.events.append(self._note(reason, attempted=True))
+            if refusal is not None:
+                self.events.append(self._note(refusal, refusal, attempted=True))
             self.blind = blind
         self.rest = self._pieces.text()
 
-    def _note(self, reason: str, attempted: bool) -> Note:
+    def _note(self, reason: str, refusal: Reason, *, attempted: bool) -> Note:
         name = self._opening.marker if attempted else ""
-        verdict = Verdict(dialect=self._rows[self._row].id, name=name, score=0, accepted=False, reasons=(reason,))
+        dialect = self._rows[self._row].id
+        verdict = Verdict(dialect=dialect, name=name, score=0, accepted=False, reasons=(str(reason),), refusal=refusal)
         return self._shown_note(verdict, self._pieces.text()) if attempted else Note(verdict)
 
     def _shown_note(self, verdict: Verdict, raw: str) -> Note:

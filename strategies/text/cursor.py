@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Generator
 from typing import Any
 
+from gateway.core.reasons import Reason
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.pieces import Pieces
 
@@ -31,7 +32,8 @@ class Reject(Exception):
     """This text is no call of this dialect.
 
     `again` asks for another pass over the text, which finds `hint` in its opening; `attempted` says that the text
-    plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data.
+    plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data;
+    `refusal` is the word for it where it was read and is refused all the same.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Reject(Exception):
         hint: object = None,
         attempted: bool = False,
         inside: bool = False,
+        refusal: Reason = Reason.PARSE,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -49,6 +52,7 @@ class Reject(Exception):
         self.hint = hint
         self.attempted = attempted
         self.inside = inside
+        self.refusal = refusal
 
 
 def overlap(text: str, start: int, marker: str) -> int:

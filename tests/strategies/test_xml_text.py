@@ -10,10 +10,11 @@ import pytest
 from gateway.answer.stream import StreamExchange
 from gateway.core.client import Client
 from gateway.core.limits import Limits
+from gateway.core.reasons import Reason
 from gateway.wire.chat_request import parse_request
 from strategies.base import Options
 from strategies.clients import recognise
-from strategies.xml_text import UNSAYABLE, XmlTextStrategy
+from strategies.xml_text import XmlTextStrategy
 from tests.support.chat import answer_body, answer_events, event, hear_body, hear_stream, stream, whole
 from tests.support.client_parsers import Use, parse, unescaped_once
 from tests.support.tag_clients import CLIENTS, TOOLS, prompt, tag_request
@@ -231,7 +232,7 @@ def test_what_the_tags_cannot_say_is_left_alone_and_counted(name, arguments):
     text = fence(name, arguments)
     content, refused, _ = answer("roo", text, size=4096)
     assert content == text
-    assert refused[-1:] == [UNSAYABLE]
+    assert refused[-1:] == [Reason.UNSAYABLE]
 
 
 def test_entities_are_written_only_where_the_client_undoes_them():

@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import evolve
 
+from gateway.core.reasons import Reason
 from gateway.core.tools import Tool
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
@@ -73,7 +74,7 @@ def _parse(
         name: str = yield from cur.match(_NAME, 128)
         found = context.resolve(name) if name else None
         if found is None:
-            raise Reject("unknown_tool")
+            raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
         if (yield from cur.starts("(")):
             drafts = yield from _python(cur, context, name)
         else:

@@ -13,6 +13,7 @@ from gateway.answer.stream import StreamExchange
 from gateway.answer.transcript import MAX_TEXT, Heard, HearingReader
 from gateway.core.events import Event, Note, Said, Text, Verdict
 from gateway.core.limits import Limits
+from gateway.core.reasons import Reason
 from gateway.core.records import CallRecord
 from gateway.telemetry.redaction import Redactor
 from strategies.base import Prepared
@@ -21,7 +22,7 @@ from tests.support.reading import AGENT_TOOLS
 
 CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
 WRITE = "<write>\n<filePath>{}</filePath>\n<content>\n{}\n</content>\n</write>"
-UNTERMINATED = "<read>\n<filePath>/a.py\n</read>"
+UNFIT = "<read>\n<filePath>/a.py</filePath>\n<limit>many</limit>\n</read>"
 
 
 def facts_of(text: str, how: Prepared | None = None, *, keep_text: bool = True, more: tuple[bytes, ...] = ()) -> Facts:
@@ -43,8 +44,10 @@ def records(text: str, how: Prepared | None = None, **terms: Any) -> tuple[CallR
     return records_of(facts_of(text, how), **terms)
 
 
-def verdict(*reasons: str, score: int = 0, name: str = "read", accepted: bool = False) -> Verdict:
-    return Verdict(dialect="generic_xml", name=name, score=score, accepted=accepted, reasons=reasons)
+def verdict(
+    *reasons: str, why: Reason | None = None, score: int = 0, name: str = "read", accepted: bool = False
+) -> Verdict:
+    return Verdict(dialect="generic_xml", name=name, score=score, accepted=accepted, reasons=reasons, refusal=why)
 
 
 def test_a_delivered_call_is_shown_before_and_after() -> None:
@@ -63,16 +66,16 @@ def test_a_call_that_nobody_got_is_one_that_would_have_been_delivered() -> None:
 
 
 def test_a_refused_candidate_keeps_its_place_and_text() -> None:
-    first, second = records(f"One.\n\n{UNTERMINATED}\n\nTwo.\n\n{CALL}")
-    assert (first.decision, first.stage) == ("refused", "known_tool")
-    assert first.reason == "low_confidence"
+    first, second = records(f"One.\n\n{UNFIT}\n\nTwo.\n\n{CALL}")
+    assert (first.decision, first.stage) == ("refused", "parsed")
+    assert first.reason == "schema_invalid"
     assert first.before.startswith("One.\n\n<read>")
     assert first.after == ""
     assert (second.number, second.decision) == (1, "delivered")
 
 
 def test_whole_and_streamed_answers_leave_the_same_records() -> None:
-    text = f"One.\n\n{UNTERMINATED}\n\nTwo.\n\n{CALL}"
+    text = f"One.\n\n{UNFIT}\n\nTwo.\n\n{CALL}"
     body = BodyExchange(prepared(), make_id=numbered_ids(), limits=Limits(), keep_text=True)
     body.transform(answer_body(text))
     whole, streamed = records_of(body.facts), records(text)
@@ -102,7 +105,7 @@ def test_nothing_is_shown_where_bodies_are_not_audited() -> None:
 
 
 def test_what_is_not_kept_is_recorded_without_its_text() -> None:
-    facts = facts_of(f"One.\n\n{UNTERMINATED}\n\n{CALL}", keep_text=False)
+    facts = facts_of(f"One.\n\n{UNFIT}\n\n{CALL}", keep_text=False)
     assert facts.heard == {}
     assert [(each.decision, each.before) for each in records_of(facts)] == [("delivered", ""), ("refused", "")]
     assert json.loads(records_of(facts)[0].after)["arguments"] == {"filePath": "/a.py"}
@@ -156,13 +159,13 @@ def test_words_of_the_model_in_reasons_are_masked_and_bounded() -> None:
     ("seen", "word", "stage"),
     [
         (verdict("cut"), "parse", "recognised"),
-        (verdict("too_large"), "too_large", "recognised"),
-        (verdict("the reader failed: ValueError", "internal", name="(reader)"), "internal", "seen"),
-        (verdict("unknown_tool"), "unknown_tool", "schema_valid"),
+        (verdict("too_large", why=Reason.TOO_LARGE), "too_large", "recognised"),
+        (verdict("the reader failed: ValueError", why=Reason.INTERNAL, name="(reader)"), "internal", "seen"),
+        (verdict("unknown_tool", why=Reason.UNKNOWN_TOOL), "unknown_tool", "schema_valid"),
         (verdict("tag 97", "`limit` must be a number", score=97), "schema_invalid", "parsed"),
-        (verdict("tag 97", "confidence 0.85 is below 0.90", score=85), "low_confidence", "known_tool"),
-        (verdict("tag 97", "provenance", score=97), "provenance", "above_threshold"),
-        (verdict("tag 97", "unsayable", score=97), "unsayable", "above_threshold"),
+        (verdict("tag 97", "confidence 0.85", why=Reason.LOW_CONFIDENCE, score=85), "low_confidence", "known_tool"),
+        (verdict("tag 97", why=Reason.PROVENANCE, score=97), "provenance", "above_threshold"),
+        (verdict("tag 97", why=Reason.UNSAYABLE, score=97), "unsayable", "above_threshold"),
         (verdict("no call", name=""), "parse", "seen"),
         (verdict(), "parse", "recognised"),
     ],
@@ -184,10 +187,10 @@ def signs(*verdicts: Verdict, native: int = 0, overheard: tuple[Verdict, ...] = 
 
 
 def test_signs_say_what_speaks_against_a_call() -> None:
-    assert signs(verdict("tag 97", "provenance", score=97)) == [("echo",)]
+    assert signs(verdict("tag 97", why=Reason.PROVENANCE, score=97)) == [("echo",)]
     assert signs(verdict("tag 97", "`limit` must be a number", score=97)) == [("schema",)]
-    assert signs(verdict("unknown_tool")) == [("undeclared",)]
-    assert signs(verdict("tag 97", "confidence 0.5 is below 0.9", score=50, name="nope")) == [("undeclared",)]
+    assert signs(verdict("unknown_tool", why=Reason.UNKNOWN_TOOL)) == [("undeclared",)]
+    assert signs(verdict("tag 97", why=Reason.LOW_CONFIDENCE, score=50, name="nope")) == [("undeclared",)]
     odd = verdict("tag 97", "unknown_argument -3", "known_tool_only -1", score=93, name="nope", accepted=True)
     assert signs(overheard=(odd,), native=1) == [("undeclared", "schema", "native_beside")]
     assert signs(verdict("cut", name="<read>")) == [()]
@@ -225,7 +228,7 @@ def test_a_candidate_in_a_fence_with_other_things_is_literal(text: str, literal:
     at = 0
     facts = Facts(heard={0: heard})
     while (begun := text.find(CALL, at)) >= 0:
-        noted = verdict("tag 97", "confidence 0.5 is below 0.9", score=50)
+        noted = verdict("tag 97", why=Reason.LOW_CONFIDENCE, score=50)
         facts.refused.append(noted)
         heard.take([Text(text[at:begun]), Note(noted, seen=CALL, size=len(CALL)), Text(CALL)])
         at = begun + len(CALL)
@@ -234,7 +237,7 @@ def test_a_candidate_in_a_fence_with_other_things_is_literal(text: str, literal:
 
 
 def test_calls_of_a_second_answer_are_repaired_ones() -> None:
-    facts = facts_of(UNTERMINATED)
+    facts = facts_of(UNFIT)
     facts.repaired = True
     facts.calls.append(delivered(verdict(accepted=True, score=99), '{"filePath":"/a"}'))
     assert [record.decision for record in records_of(facts)] == ["refused", "repaired"]
@@ -261,7 +264,7 @@ def test_records_of_one_answer_are_bounded() -> None:
 
 def test_dialect_is_that_of_the_first_call() -> None:
     assert dialect_of(Facts()) == "none"
-    assert dialect_of(facts_of(UNTERMINATED)) == "generic_xml"
+    assert dialect_of(facts_of(UNFIT)) == "generic_xml"
     assert dialect_of(facts_of(CALL)) == "generic_xml"
 
 
@@ -295,7 +298,7 @@ def test_a_call_beyond_what_is_kept_is_shown_by_itself() -> None:
     assert record.before == CALL
 
 
-@pytest.mark.parametrize("text", ["é" * 50 + "\n\n" + CALL, f"a\n\n{CALL}\n\nb\n\n{UNTERMINATED}\n\n{CALL}"])
+@pytest.mark.parametrize("text", ["é" * 50 + "\n\n" + CALL, f"a\n\n{CALL}\n\nb\n\n{UNFIT}\n\n{CALL}"])
 def test_candidates_stand_where_their_text_stands(text: str) -> None:
     heard = facts_of(text).heard[0]
     assert heard.text == text

@@ -470,5 +470,5 @@ def test_a_call_waits_for_the_end_of_reasoning_unless_that_has_a_field_of_its_ow
         assert [call["name"] for call in heard.calls] == ["read"] * (2 if text else 1)
         assert heard.meaning == hear_body(whole(body, how)[0]).meaning
         exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits())
-        out = b"".join(map(exchange.feed, events[:1] + answer_events([CALL])[1:2]))
+        out = b"".join(map(exchange.feed, events[:1] + answer_events([CALL, "\nN"])[1:3]))
         assert (b'"tool_calls"' in out) == bool(text)

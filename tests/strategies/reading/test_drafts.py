@@ -118,7 +118,7 @@ def test_text_before_a_call_flows_and_nothing_behind_it_is_said_before_its_end()
 )
 def test_nothing_waits_once_reasoning_is_over(before):
     reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="")()
-    events = reader.feed(f"{before}{DRAFT}\n")
+    events = reader.feed(f"{before}{DRAFT}\nN")  # behind its closer another one may come that was exchanged with it
     assert any(isinstance(event, End) for event in events)
     found = read(f"{before}{DRAFT}\nWell.\n</think>\nDone.")
     assert [name for name, _ in found.calls] == ["read"]
