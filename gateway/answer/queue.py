@@ -23,7 +23,7 @@ from gateway.wire.usage import summed_usage
 if TYPE_CHECKING:
     from gateway.answer.choice import Voice
 
-__all__ = ["Mould", "Run", "Slot", "text_of"]
+__all__ = ["Mould", "Run", "Slot", "last_events", "text_of"]
 
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
@@ -204,6 +204,10 @@ class Mould:
         end = data.rfind(self.tail) if data.startswith(self.head) else -1
         return data[: end + len(self.tail)] if end >= 0 else b""
 
+    def size(self, contents: list[bytes]) -> int:
+        """How long the events with these contents are."""
+        return sum(map(len, contents)) + len(contents) * len(self.gap)
+
     def contents(self, data: bytes) -> list[bytes] | None:
         """The JSON string bodies of events that are all cast in this mould."""
         if not data.startswith(self.head) or not data.endswith(self.tail):
@@ -235,6 +239,15 @@ def _count(content: bytes) -> int:
     if b"\\" in content:
         return len(msgspec.json.decode(b'"' + content + b'"', type=str))
     return len(content) if content.isascii() else len(content.decode())
+
+
+def last_events(contents: list[bytes], chars: int) -> tuple[int, int]:
+    """How many events at the end hold the last characters of a run, and how many characters those events have."""
+    count = held = 0
+    while held < chars:
+        count += 1
+        held += _count(contents[-count])
+    return count, held
 
 
 class Run(Slot):

@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.answer.choice import MakeId, Voice, broken_call, hold_of
 from gateway.answer.facts import Facts
-from gateway.answer.queue import Mould, Run, Slot, text_of
+from gateway.answer.queue import Mould, Run, Slot, last_events, text_of
 from gateway.answer.second_answer import Repair, SecondAnswer, read_again
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Args, Broken, Event, Said, Start, Text
@@ -46,6 +46,7 @@ __all__ = ["StreamExchange"]
 _MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
+_FEW = 4
 _CALL_FIELDS = ("tool_calls", "function_call")
 
 
@@ -306,10 +307,20 @@ class StreamExchange:
         if contents is None or text is None:
             return 0
         events = voice.feed(text) if text else []
+        size = len(data)
+        if self._slots:
+            events = self._freed(voice, events)
         if not self._slots and _is_text(events, text):
             self._events += len(contents)
             self._out.append(data)
-            return len(data)
+            return size
+        told = events[0].raw if len(events) == 1 and isinstance(events[0], Text) else ""
+        if not self._slots and 0 < len(told) < len(text):
+            kept, chars = last_events(contents, len(text) - len(told))
+            at = len(text) - chars
+            self._events += len(contents) - kept
+            self._out.append(data[: size - self._mould.size(contents[-kept:])])
+            contents, text, events = contents[-kept:], text[at:], [Text(told[at:])] if at < len(told) else []
         last = self._slots[-1] if self._slots else None
         if not isinstance(last, Run) or last.mould is not self._mould:
             last = Run(self._mould, voice)
@@ -324,7 +335,19 @@ class StreamExchange:
         self._apply(voice, events, last)
         self._flush()
         self._labors = voice.busy
-        return len(data)
+        return size
+
+    def _freed(self, voice: Voice, events: list[Event]) -> list[Event]:
+        """Let what waits go where a text decides all of it; what is left of that text stands in front of nothing."""
+        if len(events) != 1 or not isinstance(events[0], Text) or len(voice.waiting) > _FEW:
+            return events
+        told = events[0].raw
+        left = sum(slot.left for slot in voice.waiting)
+        if left > len(told):
+            return events
+        self._apply(voice, [Text(told[:left])])
+        self._flush()
+        return [Text(told[left:])] if left < len(told) else []
 
     def _read(self, events: list[SseEvent]) -> None:
         for number, (raw, data) in enumerate(events):
