@@ -69,7 +69,10 @@ async def test_events_that_leave_late_are_counted(gateway, upstream, client):
     upstream.script = stream(*events)
     running = await gateway(upstream.url)
     body = chat(model="qwen3-coder", tools=TOOLS)
-    exchange = StreamExchange.feed
+    take = StreamExchange.step
+
+    def by_one(self: StreamExchange, data: bytes = b"") -> bytes:
+        return b"".join(take(self, one) for one in cut(data)) if data else take(self)
 
     async def exposed() -> float:
         told = (await get(client, f"{running.url}/metrics")).body.decode()
@@ -77,7 +80,7 @@ async def test_events_that_leave_late_are_counted(gateway, upstream, client):
 
     assert await exposed() == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StreamExchange, "feed", lambda self, data: b"".join(exchange(self, one) for one in cut(data)))
+        patch.setattr(StreamExchange, "step", by_one)
         async with client.post(f"{running.url}/v1/chat/completions", json=body) as response:
             assert await response.read() == b"".join(events)
     assert await exposed() == 6
