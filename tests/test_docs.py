@@ -19,19 +19,23 @@ from attrs import frozen
 
 from gateway.app import Gateway
 from gateway.cli.root import cli
-from gateway.config.load import load, settings_table_markdown
-from gateway.core import errors
-from gateway.core.errors import GatewayError
+from gateway.config.load import DECLARED, load
 from gateway.core.version import __version__
-from gateway.telemetry.metrics import metrics_table_markdown
+from gateway.process import exits
+from gateway.telemetry.metrics import CATALOGUE
+from strategies.dialects.rows import TABLE
 from strategies.factory import FALLBACK, GROUP, MODEL_STRATEGIES
+from tests.support.golden import cases
+from tests.support.pages import PAGES, ROOT, TABLES, anchors, filled, leaves, links, part
 
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not {"golden", "node_modules", ".venv"} & set(path.parts))
+TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
+README = TEXTS["README.md"]
+SHOWN = (README, TEXTS["deploy/CLIENTS.md"], TEXTS["deploy/SETTINGS.md"])
+"""The pages whose examples are for those who try it; the guide of `deploy` has tests of its own."""
+MOST_BYTES = 14_000
 URL = "http://127.0.0.1:8080"
 TOOLGATE = ".venv/bin/toolgate"
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install ."
+START = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/toolgate serve"
 TESTS = "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest"
 
 
@@ -50,23 +54,17 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(language=language, text=body.strip(), shown=shown.strip())
 
 
-SHELL = [block for block in blocks(README) if block.language == "sh"]
+BLOCKS = [block for page in SHOWN for block in blocks(page)]
+SHELL = [block for block in BLOCKS if block.language == "sh"]
 RUN_HERE = [block for block in SHELL if block.text.startswith(("curl ", "printf "))]
 CHECKED = [line for block in SHELL if block not in RUN_HERE for line in block.text.splitlines()]
-CONFIGURATIONS = [block for block in blocks(README) if block.language == "json" and URL in block.text]
-TABLES = [block for block in blocks(README) if block.language == "toml"]
-PYTHON = [block for block in blocks(README) if block.language == "python"]
-
-
-def part(name: str) -> str:
-    """What stands between the marks of a generated table."""
-    found = re.search(rf"<!-- {name}\b[^>]*-->\n(.*?)\n<!-- end of {name} -->", README, re.DOTALL)
-    assert found is not None
-    return found[1].strip()
+CONFIGURATIONS = [block for block in BLOCKS if block.language == "json" and URL in block.text]
+FILES = [block for block in BLOCKS if block.language == "toml"]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading."""
+    """The cells of the first table below a heading of the first page."""
     section = README.split(f"# {heading}\n", 1)[1]
     table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
     assert table is not None
@@ -104,13 +102,13 @@ def test_the_readme_has_something_to_run() -> None:
     assert {block.text.split()[0] for block in RUN_HERE} == {"curl", "printf"}
     assert CONFIGURATIONS
     assert PYTHON
-    assert TABLES
+    assert FILES
 
 
 @pytest.mark.parametrize("command", CHECKED)
 def test_what_the_readme_tells_to_type_can_be_typed(command: str) -> None:
     """Commands that end in a server, an installation or somebody else's program are checked instead of run."""
-    if command in (INSTALL, TESTS):
+    if command in (START, TESTS):
         return
     first, *arguments = shlex.split(command)
     if first == "cline":
@@ -131,7 +129,7 @@ def test_what_the_readme_tells_to_type_can_be_typed(command: str) -> None:
     assert load(environ).port == int(URL.rpartition(":")[2])
 
 
-@pytest.mark.parametrize("block", TABLES, ids=range(len(TABLES)))
+@pytest.mark.parametrize("block", FILES, ids=range(len(FILES)))
 def test_tables_of_upstreams_and_models_can_be_loaded(block: Block, tmp_path: Path) -> None:
     path = tmp_path / "toolgate.toml"
     path.write_text(block.text, encoding="utf-8")
@@ -167,23 +165,22 @@ async def test_the_python_example_runs(gateway: Callable[..., Awaitable[Gateway]
     assert "Hello" in told.getvalue()
 
 
-def test_the_settings_in_the_readme_are_those_of_the_code() -> None:
-    assert part("settings") == settings_table_markdown().strip(), "run `toolgate settings --markdown`"
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_those_of_the_code(name: str) -> None:
+    assert filled(TEXTS[name], TABLES[name]) == TEXTS[name], "run `python -m tests.support.pages`"
 
 
-def test_settings_named_in_the_readme_exist() -> None:
-    known = set(re.findall(r"^\| `([A-Z_]+)` \|", settings_table_markdown(), re.MULTILINE))
-    named = set(re.findall(r"\b(?:GATEWAY|UPSTREAM|TRANSFORM|TOOL|STREAM|METRICS|RECOVERY)_[A-Z_]*[A-Z]\b", README))
-    assert named - known == set()
+@pytest.mark.parametrize("name", [name for name in TEXTS if name != "CHANGELOG.md"])
+def test_settings_and_metrics_that_are_named_exist(name: str) -> None:
+    settings = {entry.name for entry in DECLARED}
+    settings |= {f"{entry.name}_FILE" for entry in DECLARED if entry.is_secret}
+    groups = "|".join(sorted({entry.name.partition("_")[0] for entry in DECLARED if "_" in entry.name}))
+    assert set(re.findall(rf"(?<![\w$])(?:{groups})_[A-Z_]*[A-Z]\b(?!\()", TEXTS[name])) - settings == set()
+    metrics = {metric.name for metric in CATALOGUE}
+    assert set(re.findall(r"\btoolgate_[a-z_]+_(?:total|seconds|bytes|ratio)\b", TEXTS[name])) - metrics == set()
 
 
-def test_the_metrics_in_the_readme_are_those_of_the_code() -> None:
-    assert part("metrics") == metrics_table_markdown().strip()
-    named = set(re.findall(r"\btoolgate_[a-z_]+_(?:total|seconds|bytes|ratio)\b", README))
-    assert all(f"`{name}` |" in part("metrics") for name in named)
-
-
-def test_every_error_that_can_occur_is_in_the_readme() -> None:
+def test_every_error_can_occur() -> None:
     used = {
         node.id
         for package in ("gateway", "strategies")
@@ -192,12 +189,25 @@ def test_every_error_that_can_occur_is_in_the_readme() -> None:
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Name)
     }
-    classes = [getattr(errors, name) for name in errors.__all__ if name in used]
-    families = {base for each in classes for base in each.__mro__[1:]}
-    leaves = [each for each in classes if issubclass(each, GatewayError) and each not in families]
-    assert {words(code)[0]: int(status) for code, status, _ in rows("Errors")} == {
-        each.code: each.status for each in leaves
-    }
+    assert [each for each in leaves() if each.__name__ not in used] == []
+
+
+def test_every_exit_code_is_told() -> None:
+    told = re.findall(r"^\| (\d+) \|", part(TEXTS["deploy/SETTINGS.md"], "exit codes"), re.MULTILINE)
+    assert set(map(int, told)) == {0, *(code for name, code in vars(exits).items() if name.startswith("EXIT_"))}
+
+
+def test_the_first_page_is_short_and_begins_with_what_to_type() -> None:
+    assert len(README.encode()) < MOST_BYTES
+    first = [line for block in blocks(README) if block.language == "sh" for line in block.text.splitlines()][:2]
+    assert first == [START, TESTS]
+
+
+def test_the_figures_of_the_first_page_are_so() -> None:
+    negatives = (ROOT / "tests" / "data" / "negatives.jsonl").read_bytes().count(b"\n")
+    told = [int(figure.replace(",", "")) for figure in re.findall(r"\| over ([\d,]+)", README)]
+    counted = [len(TABLE), len(cases()), negatives]
+    assert all(0.8 * found < figure < found for figure, found in zip(told, counted, strict=True)), counted
 
 
 def test_the_table_of_strategies_is_that_of_the_factory() -> None:
@@ -215,10 +225,21 @@ def test_every_strategy_says_in_a_sentence_what_it_does(point: importlib.metadat
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_somewhere(name: str) -> None:
+    lost = []
+    for path, anchor in links(TEXTS[name]):
+        target = (ROOT / name).parent / path if path else ROOT / name
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            lost.append(f"{path}#{anchor}")
+    assert lost == []
+
+
+def test_links_and_headings_are_read_as_they_are_shown() -> None:
+    page = "# A `new` one!\n\n```sh\n# no heading [a](b)\n```\n## 5. nginx\n### 5. nginx\n"
+    assert anchors(page) == {"a-new-one", "5-nginx", "5-nginx-1"}
+    page = f"{page}[b](#x) ![c](d/e.png) [f](g.md#h-i)\n"
+    assert list(links(page)) == [("", "x"), ("d/e.png", ""), ("g.md", "h-i")]
 
 
 def test_the_changelog_knows_this_version() -> None:

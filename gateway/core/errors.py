@@ -1,6 +1,7 @@
-"""One tree of errors: each class carries the status, type and code that a client sees.
+"""One tree of errors: each class carries the status, type and code that a client sees, and says what it means.
 
-Malformed model output is not in it: that is text, plus a counter.
+Classes without others below them are what a client can see; the page of settings lists them, each with its docstring.
+Malformed model output is not among them: that is text, plus a counter.
 """
 
 from typing import Any, ClassVar
@@ -59,50 +60,70 @@ class ClientError(GatewayError):
 
 
 class InvalidRequest(ClientError):
+    """The request is malformed; `param` says where."""
+
     code = "invalid_request"
 
 
 class InvalidToolResults(ClientError):
+    """Tool results without id, content or call; the message names every one."""
+
     code = "invalid_tool_results"
 
 
 class TooManyTools(ClientError):
+    """More tools than `TOOL_CALLING_MAX_TOOLS`, for `xml_prompt`."""
+
     code = "too_many_tools"
 
 
 class Unauthenticated(ClientError):
+    """None of `GATEWAY_API_KEYS`."""
+
     status = 401
     type = "authentication_error"
     code = "unauthenticated"
 
 
 class WrongHost(ClientError):
+    """Asked, without keys, under a name that it does not know; `GATEWAY_ALLOWED_HOSTS` adds it."""
+
     status = 421
     code = "wrong_host"
 
 
 class ForeignOrigin(ClientError):
+    """A page that may not ask; `GATEWAY_ALLOWED_ORIGINS` lets it."""
+
     status = 403
     type = "permission_error"
     code = "foreign_origin"
 
 
 class NotJson(ClientError):
+    """A page's body that is not declared as JSON."""
+
     status = 415
     code = "not_json"
 
 
 class UnknownModel(ClientError):
+    """No such model."""
+
     status = 404
     code = "unknown_model"
 
 
 class NotFound(ClientError):
+    """No such path."""
+
     status = 404
     code = "not_found"
 
 
 class BodyTooLarge(ClientError):
+    """More than `GATEWAY_MAX_BODY_BYTES`."""
+
     status = 413
     code = "body_too_large"
 
@@ -115,28 +136,38 @@ class UpstreamError(GatewayError):
 
 
 class UpstreamRefused(UpstreamError):
+    """The model server cannot be reached."""
+
     code = "upstream_refused"
 
 
 class UpstreamBadReply(UpstreamError):
+    """The answer is none, or larger than `UPSTREAM_MAX_REPLY_BYTES`."""
+
     code = "upstream_bad_reply"
 
 
 class UpstreamDisconnected(UpstreamError):
+    """The connection to the model server broke."""
+
     code = "upstream_disconnected"
 
 
 class UpstreamTruncated(UpstreamError):
+    """The answer ended before its end."""
+
     code = "upstream_truncated"
 
 
 class UpstreamTimeout(UpstreamError):
+    """No connection, no beginning, silence or no end within the `UPSTREAM_*_TIMEOUT_S`."""
+
     status = 504
     code = "upstream_timeout"
 
 
 class UpstreamRejected(UpstreamError):
-    """The model server answered with an error status of its own, which is kept where `reliability` allows it."""
+    """The model server refused with a status that is not passed on."""
 
     code = "upstream_rejected"
 
@@ -161,19 +192,25 @@ class Overloaded(GatewayError):
 
 
 class NoCapacity(Overloaded):
+    """`GATEWAY_MAX_CONCURRENCY` requests are being answered."""
+
     code = "no_capacity"
 
 
 class BreakerOpen(Overloaded):
+    """The model server failed again and again and is left alone for a while."""
+
     code = "breaker_open"
 
 
 class Draining(Overloaded):
+    """The gateway is being stopped."""
+
     code = "draining"
 
 
 class InternalError(GatewayError):
-    """A fault of ours: fixed text and the request id, never the exception's own words."""
+    """A fault of the gateway's own; the message has only the request id."""
 
 
 class ConfigError(Exception):
