@@ -25,6 +25,7 @@ from tests.support import near, reading
 from tests.support.client import open_connection
 from tests.support.descendants import adopt_orphans, children, end
 from tests.support.faulty_upstream import FaultyUpstream
+from tests.support.labelled import labels_of, own_labels
 
 if TYPE_CHECKING:
     from gateway.app import Gateway
@@ -40,6 +41,8 @@ FEW_CUTS = 40
 """At how many places answers are cut in two, in place of some four hundred."""
 FEW_EXAMPLES = 25
 """How many examples Hypothesis makes, at most."""
+EVERY_FEW = 3
+"""Of so many golden cases one goes through untouched."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 """The modules of tests that are near the change; None for all."""
 
@@ -47,6 +50,7 @@ _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts and examples")
     parser.addoption("--few", action="store_true", help="fewer cuts and examples")
+    parser.addoption("--answers", type=Path, metavar="PATH", help="labelled answers in place of the golden cases")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -106,6 +110,13 @@ def _give_fewer_examples(item: pytest.Item) -> None:
         owner, name = getattr(item, "cls", None), "settings"
     given = getattr(owner, name) or settings()
     setattr(owner, name, settings(given, max_examples=min(FEW_EXAMPLES, given.max_examples)))
+
+
+@pytest.fixture(scope="session")
+def answers(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Labelled answers to let through: every few of the golden cases, or all of those that were asked for."""
+    path = request.config.getoption("--answers")
+    return labels_of(path) if path else own_labels(EVERY_FEW)
 
 
 @pytest.fixture(autouse=True)

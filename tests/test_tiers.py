@@ -1,10 +1,12 @@
 """The tests' own tiers: what is near a change, and that no process outlives the test that has started it."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.support.descendants import children, end
-from tests.support.near import near, near_tests
+from tests.support.near import ROOT, near, near_tests
 from tests.support.processes import is_alive
 
 GRAPH = {
@@ -53,6 +55,24 @@ def test_what_the_sources_say_is_near() -> None:
     assert "tests/test_docs.py" in found("README.md")
     assert "tests/grafana/test_rules.py" in found("grafana/anything.yml")
     assert near_tests(["tests/conftest.py"]) is None
+
+
+SKIP = re.compile(r'\b(?:skip\(|skipif\(.*?reason=)\s*(f?"[^"]*")', re.DOTALL)
+NEEDS = re.compile(
+    r'f?"needs (?:node, and `npm ci` in tests/sdk/node|to become another user|[\w{}-]+(?: and [\w-]+)?)"'
+)
+
+
+def test_a_clone_with_nothing_beside_it_skips_only_what_needs_a_program() -> None:
+    """Other data than the project's own is read by commands and by `--answers`, not by tests of their own accord."""
+    given = [
+        (path.name, reason)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.name != Path(__file__).name
+        for reason in SKIP.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(given) > 10
+    assert [each for each in given if not NEEDS.fullmatch(each[1])] == []
 
 
 def test_what_a_test_leaves_behind_ends_with_all_that_it_had_started() -> None:

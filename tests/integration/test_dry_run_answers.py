@@ -1,14 +1,13 @@
-"""The labelled answers of other engines through the untouched arms: every byte is the model server's own.
+"""Answers of all dialects through the untouched arms: every byte is the model server's own.
 
-Streamed and whole, in all dialects, in any cuts; also when the strategy that reads beside fails in every place, gives
-rubbish, or takes too long. The set is no part of the project; where it is missing these tests are skipped by name.
+Streamed and whole, in any cuts; also when the strategy that reads beside fails in every place, gives rubbish, or takes
+too long. `pytest --answers PATH` lets other answers through in place of the golden cases.
 """
 
 import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,6 @@ from tests.support.client import Answer, ask, chat
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, completion, event, text
 from tests.support.reading import pieces
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-FILES = sorted(CORPUS.glob("*.jsonl")) if CORPUS.is_dir() else []
-
-pytestmark = pytest.mark.skipif(not FILES, reason="the labelled answers are not here")
-
 ARMS = {
     "dry_run": {"TRANSFORM_MODE": "dry_run"},
     "control": {"TRANSFORM_MODE": "canary", "CANARY_PERCENT": "0"},
@@ -33,7 +27,7 @@ ARMS = {
 MODELS = ("some-model", "qwen3-coder", "gpt-4o", "m:thinking")
 """Of several strategies, and of none in particular."""
 CLIENTS = 8
-FEW = 20
+FEW = 10
 """Every so many answers are enough for one way to fail."""
 
 PLUG_INS = """
@@ -129,7 +123,7 @@ BROKEN: dict[str, tuple[str, set[str | None]]] = {
     "fails_to_feed": ("Feed", {"would_fail"}),
     "fails_to_finish": ("Finish", {"would_fail"}),
     "recurses": ("Deep", {"would_fail"}),
-    "fails_to_idle": ("Idle", {"identical"}),  # nobody asks where calls wait for the finish
+    "fails_to_idle": ("Idle", {"would_fail", "identical"}),  # not every answer asks
     "gives_rubbish": ("Rubbish", {"would_fail"}),
     "gives_nothing": ("Nothing", {"would_fail"}),
     "is_slow": ("Slow", {"dropped"}),
@@ -177,8 +171,7 @@ class Case:
         return [self.body[begin:end] for begin, end in zip([0, *cuts], ends, strict=True) if end > begin]
 
 
-def cases(*, streamed: bool, step: int = 1) -> list[Case]:
-    labels: Iterator[dict[str, Any]] = (json.loads(line) for file in FILES for line in file.read_bytes().splitlines())
+def cases(labels: list[dict[str, Any]], *, streamed: bool, step: int = 1) -> list[Case]:
     return [
         Case(number=number, label=label, streamed=streamed) for number, label in enumerate(labels) if not number % step
     ]
@@ -225,10 +218,15 @@ async def verdicts(running: Any) -> Counter[str | None]:
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("arm", ARMS)
 async def test_every_answer_is_the_model_servers_byte_for_byte(
-    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, arm: str, streamed: bool
+    gateway: Any,
+    upstream: FaultyUpstream,
+    client: aiohttp.ClientSession,
+    answers: list[dict[str, Any]],
+    arm: str,
+    streamed: bool,
 ) -> None:
     running = await gateway(upstream.url, TRANSFORM_BUDGET_MS="60000", LOG_LEVEL="error", **ARMS[arm])
-    work = cases(streamed=streamed)
+    work = cases(answers, streamed=streamed)
     assert await differing(client, running.url, upstream, work) == []
     found = await verdicts(running)
     assert found.total() == len(work)
@@ -238,10 +236,10 @@ async def test_every_answer_is_the_model_servers_byte_for_byte(
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 async def test_a_budget_of_a_millisecond_harms_nothing(
-    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, streamed: bool
+    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, answers: list[dict[str, Any]], streamed: bool
 ) -> None:
     running = await gateway(upstream.url, TRANSFORM_BUDGET_MS="1", LOG_LEVEL="error", **ARMS["dry_run"])
-    work = cases(streamed=streamed, step=4)
+    work = cases(answers, streamed=streamed, step=4)
     assert await differing(client, running.url, upstream, work) == []
     assert (await verdicts(running))["dropped"] > 0
 
@@ -261,13 +259,13 @@ def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("plug_ins")
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_strategy_that_fails_beside_harms_nothing(
-    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, name: str
+    gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, answers: list[dict[str, Any]], name: str
 ) -> None:
     running = await gateway(
         upstream.url, STRATEGY_RULES=f"*={name}", TRANSFORM_BUDGET_MS="1", LOG_LEVEL="error", **ARMS["dry_run"]
     )
     for streamed in (True, False):
-        work = cases(streamed=streamed, step=FEW)
+        work = cases(answers, streamed=streamed, step=FEW)
         assert await differing(client, running.url, upstream, work) == []
     found = await verdicts(running)
     # A busy machine runs out of time first.
@@ -276,6 +274,6 @@ async def test_a_strategy_that_fails_beside_harms_nothing(
     assert any(found[verdict] for verdict in wanted)
     exposition = running.shared.telemetry.render("")[0].decode()
     counted = [line for line in exposition.splitlines() if line.startswith("toolgate_dryrun_verdicts_total{")]
-    for verdict in wanted:
+    for verdict in wanted & set(found):
         [line] = [line for line in counted if f'verdict="{verdict}"' in line and not line.endswith(" 0.0")]
         assert line.endswith(f" {found[verdict]}.0")
