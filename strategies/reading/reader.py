@@ -39,11 +39,11 @@ BEFORE = 400
 CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _BUDGET = 16
 _BUDGET_FLOOR = 1 << 16
-_VAIN_FLOOR = 1000
+_VAIN_FLOOR = 100
 _VAIN_RATE = 64
 """How many candidates may come to nothing: so many in all, and one more for each of these characters."""
 _BLOCK = 1 << 12
-_TURN = 1 << 13
+_TURN = 1 << 12
 """How many characters are worked off before the others of the process have their turn."""
 _MOVE = 40
 """What a move costs, in characters."""

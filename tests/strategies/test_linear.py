@@ -1,16 +1,30 @@
-"""Work grows with the answer's length, whatever the answer holds: doubling it costs little more than twice as much."""
+"""Work grows with the answer's length, whatever the answer holds, and is done in turns that do not grow with it.
 
-import time
-from collections.abc import Callable
+Counted, not timed: the functions that are called, in Python and in C, and the characters that cursors copy.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from strategies.base import Options
+from strategies.dialects.rows import BY_ID
 from strategies.reading.factory import reader_factory
+from strategies.reading.reader import Reader
+from strategies.text.cursor import Cursor
+from tests.bench.linear import grown
+from tests.support.cost import steps
 from tests.support.reading import AGENT_TOOLS
 
-MOST = 2.3
-SIZE = 30_000
+pytestmark = pytest.mark.cost
+
+MOST = 1.2
+"""How much more a character may cost in a longer answer."""
+SIZE = 6_000
+COPIED = 64
+"""How many copied characters cost as much as a call."""
+TOO_MANY = 100_000_000
 PIECE = 7
 """Characters per piece where the answer comes as a stream."""
 
@@ -93,33 +107,48 @@ ANSWERS: dict[str, Callable[[int], str]] = {
 }
 
 
-def cost(text: str, piece: int, options: Options) -> float:
-    """CPU seconds to read the answer, the best of two."""
+@contextmanager
+def copies() -> Iterator[list[int]]:
+    """How many characters the cursors' windows held whenever more came."""
+    push = Cursor.push
+    found = [0]
+
+    def counting(cursor: Cursor, text: str) -> None:
+        push(cursor, text)
+        found[0] += len(cursor.text)
+
+    Cursor.push = counting  # type: ignore[method-assign,assignment]
+    try:
+        yield found
+    finally:
+        Cursor.push = push  # type: ignore[method-assign]
+
+
+def cost(text: str, piece: int, options: Options, *, prompted: str | None = None, reason: str = "stop") -> float:
+    """What reading the answer costs."""
     parts = [text[at : at + piece] for at in range(0, len(text), piece)]
-    best = float("inf")
-    for _ in range(2):
-        reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m")()
-        if options.stream_arguments == "incremental":
-            reader.reasoned()  # else nothing flows before its end
-        start = time.process_time()
+    reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=prompted)()
+
+    def reading() -> None:
         for part in parts:
             reader.feed(part)
-        reader.finish("stop")
-        best = min(best, time.process_time() - start)
-    return best
+        reader.finish(reason)
+
+    with copies() as copied:
+        calls = steps(reading, most=TOO_MANY)
+    return calls + copied[0] / COPIED
 
 
 def assert_linear(make: Callable[[int], str], piece: int, options: Options) -> None:
-    """Twice the text costs at most `MOST` times as much; small sizes grow until they can be measured."""
-    size = SIZE
+    """Twice the text costs about twice as much; what may be read again up to a bound is longer than the shortest."""
+    size, growth = SIZE, 0.0
     for _ in range(4):
         once, twice = (cost(make(times * size), piece, options) for times in (1, 2))
-        if twice <= MOST * once:
+        growth = twice / once / 2
+        if growth <= MOST:
             return
-        if once > 1.0:
-            break
         size *= 3
-    pytest.fail(f"twice the text costs {twice / once:.1f} times as much at {size} characters")
+    pytest.fail(f"a character costs {growth:.2f} times as much at {size} characters")
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -135,3 +164,33 @@ def test_a_whole_answer_is_read_in_linear_time(answer: str) -> None:
 @pytest.mark.parametrize("answer", [name for name in ANSWERS if name.startswith("a ")])
 def test_arguments_that_flow_are_read_in_linear_time(answer: str) -> None:
     assert_linear(ANSWERS[answer], PIECE, Options(stream_arguments="incremental"))
+
+
+@pytest.mark.parametrize("state", ["closed", "open", "cut"])
+@pytest.mark.parametrize("dialect", [name for name, row in BY_ID.items() if grown(row, 100)])
+def test_a_character_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: str, state: str) -> None:
+    def told(size: int) -> float:
+        closed, opened = grown(BY_ID[dialect], size) or ("", "")
+        text, reason = (closed, "stop") if state == "closed" else (opened, "length" if state == "cut" else "stop")
+        return cost(text, 64, Options(), prompted=dialect, reason=reason) / size
+
+    assert told(1 << 18) <= MOST * told(1 << 15)
+
+
+MOST_IN_A_TURN = 90_000
+"""Calls of functions: some ten milliseconds."""
+
+
+@pytest.mark.parametrize("body", ["x = 1; ", "``` ", "</", "<a>", "a\n", "<tool>", "` <read_file>"])
+@pytest.mark.parametrize("dialect", ["hermes", "qwen3_coder", "ds_v3", "generic_xml", "pythonic"])
+def test_no_turn_at_the_end_of_an_answer_grows_with_it(dialect: str, body: str) -> None:
+    _, opened = grown(BY_ID[dialect], 100) or ("", "")
+    reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=dialect)()
+    assert isinstance(reader, Reader)
+    for part in (opened, *[body * (4096 // len(body))] * 16):
+        reader.step(part)
+        while reader.busy:
+            reader.step()
+    steps(lambda: reader.step(reason="stop"), most=MOST_IN_A_TURN)
+    while reader.busy:
+        steps(reader.step, most=MOST_IN_A_TURN)
