@@ -196,8 +196,8 @@ class _Lowering:
             branches = [{**schema, "type": name} for name in plain]
             return self._union({**_words(schema), "anyOf": [*branches, *_null("null" in types)]}, "anyOf", depth)
         if not plain:
-            return {**_anything(schema.get("description")), **_nullable("null" in types)}
-        return {**self._typed(schema, plain[0], depth), **_nullable("null" in types or schema.get("nullable") is True)}
+            return _anything(schema.get("description"))
+        return _or_null(self._typed(schema, plain[0], depth), "null" in types or schema.get("nullable") is True)
 
     def _referred(self, schema: Schema, depth: int) -> Schema:
         reference = schema["$ref"]
@@ -216,26 +216,18 @@ class _Lowering:
         may_be_null = len(real) < len(branches) or schema.get("nullable") is True
         beside = {key: value for key, value in schema.items() if key not in (union, "nullable")}
         if not real:
-            return {
-                **self.lowered({**beside, "type": beside.get("type", "string")}, depth + 1),
-                **_nullable(may_be_null),
-            }
+            return _or_null(self.lowered({**beside, "type": beside.get("type", "string")}, depth + 1), may_be_null)
         if len(real) == 1:
-            return {**self.lowered(_both(real[0], beside), depth + 1), **_nullable(may_be_null)}
+            return _or_null(self.lowered(_both(real[0], beside), depth + 1), may_be_null)
         if all("const" in branch and isinstance(branch["const"], str) for branch in real):
             constants = [branch["const"] for branch in real]
-            return {
-                **self.lowered({**beside, "type": "string", "enum": constants}, depth + 1),
-                **_nullable(may_be_null),
-            }
+            return _or_null(self.lowered({**beside, "type": "string", "enum": constants}, depth + 1), may_be_null)
         shared = {key: value for key, value in beside.items() if key not in ("description", "title", "default")}
         lowered = [self.lowered(_both(branch, shared), depth + 1) for branch in real]
         flat = [inner for branch in lowered for inner in branch.get("anyOf", (branch,))]
         if isinstance(words := schema.get("description"), str):
             flat[0].setdefault("description", words)
-        for branch in flat:
-            branch.update(_nullable(may_be_null))
-        return {"anyOf": flat}
+        return _or_null({"anyOf": flat}, may_be_null)
 
     def _all_of(self, schema: Schema, depth: int) -> Schema:
         merged = {key: value for key, value in schema.items() if key != "allOf"}
@@ -385,8 +377,12 @@ def _null(is_meant: bool) -> list[Schema]:
     return [{"type": "null"}] if is_meant else []
 
 
-def _nullable(is_meant: bool) -> Schema:
-    return {"nullable": True} if is_meant else {}
+def _or_null(schema: Schema, is_meant: bool) -> Schema:
+    """The lowered schema, or null; a union says so in each branch, as nothing may stand beside `anyOf`."""
+    if is_meant:
+        for branch in schema.get("anyOf", (schema,)):
+            branch["nullable"] = True
+    return schema
 
 
 def _words(schema: Schema) -> Schema:

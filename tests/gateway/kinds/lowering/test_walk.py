@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.kinds.lowering.walk import openapi_subset, rooted_object
@@ -38,6 +38,10 @@ def lowered(schema: Any, **root: Any) -> Any:
         (
             {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]},
             {"anyOf": [{"type": "string", "nullable": True}, {"type": "integer", "nullable": True}]},
+        ),
+        (
+            {"anyOf": [{}, {"type": "null"}]},
+            {"anyOf": [{"type": "string", "nullable": True}, {"type": "number", "nullable": True}, {"type": "boolean", "nullable": True}]},
         ),
         ({"oneOf": [{"const": "a"}, {"const": "b"}]}, {"type": "string", "enum": ["a", "b"]}),
         (
@@ -186,6 +190,9 @@ SCHEMAS = st.recursive(VALUES, keywords, max_leaves=12)
 
 @settings(max_examples=300, deadline=None)
 @given(keywords(SCHEMAS))
+@example({"properties": {"a": {"oneOf": [None, {"const": None}]}}})
+@example({"properties": {"a": {"oneOf": [{"type": ["string", "integer"]}], "nullable": True}}})
+@example({"properties": {"a": {"anyOf": [{"type": "null"}], "type": ["string", "integer"]}}})
 def test_every_lowered_schema_is_taken(schema: dict[str, Any]) -> None:
     told = openapi_subset(schema)
     assert told is None or not fault_of_schema(told, "parameters")
