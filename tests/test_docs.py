@@ -3,7 +3,9 @@
 import ast
 import asyncio
 import contextlib
+import importlib
 import importlib.metadata
+import importlib.util
 import io
 import json
 import os
@@ -33,6 +35,7 @@ README = TEXTS["README.md"]
 SHOWN = (README, TEXTS["deploy/CLIENTS.md"], TEXTS["deploy/SETTINGS.md"])
 """The pages whose examples are for those who try it; the guide of `deploy` has tests of its own."""
 MOST_BYTES = 14_000
+HOUSE = ("gateway", "strategies", "tests", "grafana", "deploy")
 URL = "http://127.0.0.1:8080"
 TOOLGATE = ".venv/bin/toolgate"
 START = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/toolgate serve"
@@ -233,6 +236,24 @@ def test_links_lead_somewhere(name: str) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
             lost.append(f"{path}#{anchor}")
     assert lost == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_files_and_modules_that_are_named_are_there(name: str) -> None:
+    page, here = TEXTS[name], (ROOT / name).parent
+    files = {file for file in re.findall(r"`([\w./-]+)`", page) if file.endswith(".py") or file.split("/")[0] in HOUSE}
+    lost = [file for file in files if "/" in file and not (ROOT / file).exists() and not (here / file).exists()]
+    lost += [file for file in files if "/" not in file and not (here / file).exists()]
+    dotted = set(re.findall(rf"(?<![\w./@-])(?:{'|'.join(HOUSE)})(?:\.\w+)+(?![\w/])", page))
+    assert lost + [each for each in dotted if not each.endswith((".py", ".md")) and not is_named(each)] == []
+
+
+def is_named(dotted: str) -> bool:
+    """A module of the project, or what one of them holds."""
+    owner, _, name = dotted.rpartition(".")
+    with contextlib.suppress(ImportError):
+        return importlib.util.find_spec(dotted) is not None or hasattr(importlib.import_module(owner), name)
+    return False
 
 
 def test_links_and_headings_are_read_as_they_are_shown() -> None:
