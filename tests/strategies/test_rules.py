@@ -1,18 +1,21 @@
-"""The page of rules and the golden cases: each rule has a case or a test, each case stands for a rule."""
+"""The page of rules: each has a case or a test, each case stands for a rule, each topic says where it was seen."""
 
 import ast
 import re
 from functools import lru_cache
 from pathlib import Path
 
+import pytest
 from attrs import frozen
 
 from tests.support.golden import cases
+from tests.support.sources import faults_of, sources
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "strategies" / "RULES.md").read_text(encoding="utf-8")
 KINDS = {"malformed", "trap", "example", "rule"}
 LINK = re.compile(r"\[(\w+)\]\(\.\./(tests/[\w/.]+)\)")
+TOPICS = {topic: text for topic, _, text in (part.partition("\n\n") for part in PAGE.split("\n## ")[1:])}
 
 
 @frozen(kw_only=True)
@@ -23,14 +26,17 @@ class Rule:
     kind: str
     says: str
     beside: str
+    seen: str
+    """Where it was seen: links, one behind the other."""
 
 
 def rows() -> list[Rule]:
     found = []
     for line in PAGE.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 4 and cells[0].startswith("`"):
-            found.append(Rule(id=cells[0].strip("`"), kind=cells[1], says=cells[2], beside=cells[3]))
+        if cells and cells[0].startswith("`"):
+            name, kind, says, beside, seen = cells
+            found.append(Rule(id=name.strip("`"), kind=kind, says=says, beside=beside, seen=seen))
     return found
 
 
@@ -78,3 +84,36 @@ def test_damaged_forms_are_shown_by_calls_and_by_refusals() -> None:
     calls = [bool(case.expected["calls"]) for case in cases() if malformed & {*case.rules}]
     assert sum(calls) > 100
     assert len(calls) - sum(calls) > 20
+
+
+def test_every_topic_says_who_writes_it_and_where_that_is_seen() -> None:
+    for topic, text in TOPICS.items():
+        introduction = text.partition("\n|")[0]
+        assert len(introduction.split()) > 5, topic
+        assert sources(introduction), topic
+
+
+def test_what_is_seen_somewhere_is_a_link_to_it() -> None:
+    given = [rule for rule in RULES if rule.seen]
+    assert len(given) > 100
+    assert [rule.id for rule in given if [one for one, _ in sources(rule.seen)] != rule.seen.split("; ")] == []
+
+
+def test_every_link_to_a_source_is_well_formed() -> None:
+    assert faults_of(PAGE) == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "[a/b#2](https://github.com/a/b/issues/3)",
+        "[a](http://github.com/a/b)",
+        "[a](https://github.com/a/b/blob/main)",
+        "[a](https://huggingface.co/a)",
+        "[a](https://elsewhere)",
+        "see https://github.com/a/b/issues/3",
+        "a/b#3",
+    ],
+)
+def test_a_link_that_is_not_is_found(page: str) -> None:
+    assert faults_of(page)
