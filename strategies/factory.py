@@ -12,6 +12,7 @@ from typing import Any, Literal
 from attrs import frozen
 
 from gateway.core.rules import Rule, covers_model
+from gateway.kinds.rows import KINDS
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.asking.intent import Overhearing, asks_for_tools
 from strategies.base import Options, Prepared, ToolExecutionStrategy
@@ -36,7 +37,6 @@ FALLBACK = "recovery"
 PROMPTED = "xml_prompt"
 NATIVE_STRATEGIES = frozenset({"native", "recovery"})
 """Those that send a request's tools as they are."""
-PROVIDER_STRATEGIES = {"anthropic": "native", "gemini": "native", "qwen_web": PROMPTED}
 MODEL_STRATEGIES = (
     ("gpt-oss*", "recovery"),
     ("claude*", "native"),
@@ -145,6 +145,7 @@ class ToolExecutionFactory:
     def faults(self) -> list[str]:
         """In words: the rules, and the parts of the built-in table, whose strategy does not exist."""
         asked = [rule.strategy for rule in self._rules] + [FALLBACK, PROMPTED, "native"]
+        asked += [kind.strategy for kind in KINDS.values() if kind.strategy is not None]
         missing = sorted({name for name in asked if name not in self._strategies})
         return [f"there is no strategy named {name!r}" for name in missing]
 
@@ -201,8 +202,9 @@ class ToolExecutionFactory:
                 return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
         if capability.native_tools is False:
             return self._named(PROMPTED, "learned")
-        if provider in PROVIDER_STRATEGIES:
-            return self._named(PROVIDER_STRATEGIES[provider], "provider")
+        kind = KINDS.get(provider)
+        if kind is not None and kind.strategy is not None:
+            return self._named(kind.strategy, "provider")
         for pattern, strategy in MODEL_STRATEGIES:
             if covers_model(pattern, model):
                 return self._named(strategy, "table")

@@ -13,6 +13,7 @@ from attrs import evolve, field, frozen
 from gateway.core.events import Note
 from gateway.core.tools import Tool
 from gateway.kinds.lowering.refusals import without
+from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Kind
 from gateway.wire.chat_request import declared_tool
 from strategies.base import AsksAgain, BrokenCall, Prepared
@@ -24,7 +25,7 @@ __all__ = ["Fitting", "held_to_schemas", "misfits"]
 
 def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> Prepared:
     """The same, its structured calls held against those schemas that a server of this kind is not told whole."""
-    if prepared.repair is None or (kind.name == "openai" and not keywords):
+    if prepared.repair is None or not (keywords or KINDS[kind.name].is_translated):
         return prepared
     schemas = {
         tool.name: schema_of(tool)

@@ -66,7 +66,7 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
     """Answer by the upstream that the state names now."""
     request = asked.renamed(route.send_as) if route.send_as else asked
     client = client_of(state.http.headers)
-    state.delivered = None if state.upstream.is_openai else []
+    state.delivered = [] if state.upstream.row.is_translated else None
     selection = state.configuration.decide(
         request, state.capability(asked.model), client, assignment.arm, state.upstream.kind.name, asked=asked.model
     )

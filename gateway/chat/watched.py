@@ -49,7 +49,7 @@ async def untouched(
 
 def _body(state: RequestState, request: ChatRequest) -> bytes:
     """The request as it came, but for tools that a server of this kind cannot be sent at all."""
-    if state.upstream.takes_tools or not request.wants_tools:
+    if state.upstream.row.takes_tools or not request.wants_tools:
         return request.raw
     return request.replace(**dict.fromkeys(name for name in TOOL_FIELDS if name in request.body))
 

@@ -51,7 +51,7 @@ from gateway.config.values import (
 from gateway.core.limits import Limits
 from gateway.core.origins import Authority, Origin
 from gateway.core.rules import IgnoreRule, ModelRule, Rule
-from gateway.kinds.rows import KINDS
+from gateway.kinds.rows import DEFAULT_KIND, KINDS
 from gateway.rollout.stages import RolloutRules
 from strategies.base import Options
 
@@ -208,7 +208,7 @@ class Settings:
     upstream_kind: str = _upstream(
         "UPSTREAM_KIND",
         choice(*KINDS),
-        "openai",
+        DEFAULT_KIND,
         "What the model server speaks: " + ", ".join(KINDS) + ".",
     )
     upstream_cookies: str | None = _upstream(

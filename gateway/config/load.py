@@ -16,6 +16,7 @@ from gateway.config.sources import parse_env_file, parse_toml, read_text
 from gateway.config.values import http_url
 from gateway.core.errors import ConfigError
 from gateway.core.origins import is_loopback
+from gateway.kinds.rows import KINDS
 from strategies.asking.renderers import RENDERERS
 
 __all__ = [
@@ -320,7 +321,7 @@ def _unwritable_dialects(settings: Settings) -> Iterator[str]:
 
 
 def _warnings(settings: Settings) -> tuple[str, ...]:
-    is_openai = settings.upstream_kind == "openai"
-    if is_openai and settings.upstream_url is not None and not settings.upstream_url.endswith("/v1"):
-        return ("UPSTREAM_URL does not end in /v1: most servers answer only there",)
+    end = KINDS[settings.upstream_kind].url_end
+    if settings.upstream_url is not None and not settings.upstream_url.endswith(end):
+        return (f"UPSTREAM_URL does not end in {end}: most servers answer only there",)
     return ()

@@ -15,11 +15,8 @@ from attrs import evolve, field, fields, frozen
 from gateway.config.sources import as_text, read_text
 from gateway.config.values import Reader, choice, cookies, http_url, names, seconds, secret, text
 from gateway.core.rules import ModelRule
-from gateway.kinds.anthropic.ask import AnthropicOptions
-from gateway.kinds.gemini.ask import GeminiOptions
 from gateway.kinds.lowering.refusals import LOWERABLE
-from gateway.kinds.qwen_web.dialogue import QwenWebOptions
-from gateway.kinds.rows import KINDS, KindOptions
+from gateway.kinds.rows import DEFAULT_KIND, KINDS, KindOptions
 from strategies.mapping.mappings import MAPPINGS
 
 __all__ = ["Routes", "UpstreamSettings", "read_routes"]
@@ -34,7 +31,7 @@ class UpstreamSettings:
 
     name: str
     url: str
-    kind: str = "openai"
+    kind: str = DEFAULT_KIND
     api_key: str | None = field(default=None, repr=False)
     cookies: str | None = field(default=None, repr=False)
     models: tuple[str, ...] = ()
@@ -91,11 +88,7 @@ _MODEL: dict[str, Reader] = {
     **{name: reader for name, reader in _TIMES.items() if name != "connect_timeout_s"},
 }
 _SECRETS = frozenset({"api_key", "cookies"})
-_OPTIONS: Mapping[str, type[KindOptions]] = {
-    "anthropic": AnthropicOptions,
-    "gemini": GeminiOptions,
-    "qwen_web": QwenWebOptions,
-}
+_OPTIONS = {name: row.options for name, row in KINDS.items() if row.options is not None}
 
 
 def read_routes(tables: Mapping[str, Any], faults: list[str], *, path: str) -> Routes:

@@ -1,6 +1,11 @@
-"""Kinds of model servers behind one port: each turns OpenAI chat into its server's wire and back, without a socket."""
+"""The table of kinds: all that the rest of the gateway asks of a kind before it speaks to a server of it.
+
+A new kind is a room with a dialogue, and a row here.
+"""
 
 from collections.abc import Callable, Mapping
+
+from attrs import frozen
 
 from gateway.kinds.anthropic.ask import AnthropicOptions
 from gateway.kinds.anthropic.dialogue import AnthropicKind
@@ -10,15 +15,38 @@ from gateway.kinds.openai import OpenAiKind
 from gateway.kinds.qwen_web.dialogue import QwenWebKind, QwenWebOptions
 from gateway.kinds.shared.port import Kind
 
-__all__ = ["KINDS", "KindOptions"]
+__all__ = ["DEFAULT_KIND", "KINDS", "KindOptions", "KindRow"]
 
 KindOptions = AnthropicOptions | GeminiOptions | QwenWebOptions
 """What may differ between servers of one kind."""
+DEFAULT_KIND = "openai"
 
-KINDS: Mapping[str, Callable[..., Kind]] = {
-    "openai": OpenAiKind,
-    "anthropic": AnthropicKind,
-    "gemini": GeminiKind,
-    "qwen_web": QwenWebKind,
+
+@frozen(kw_only=True)
+class KindRow:
+    """What is known of every server of a kind."""
+
+    make: Callable[..., Kind]
+    """Takes the options, where there are some; without them they are the defaults."""
+    options: type[KindOptions] | None = None
+    is_translated: bool = True
+    """Its wire is another than OpenAI's chat."""
+    takes_tools: bool = True
+    """Its wire has a place for tools."""
+    strategy: str | None = None
+    """What requests with tools get, where nothing else says it; None: what their model gets."""
+    url_end: str = ""
+    """How the address of such a server ends as a rule."""
+
+    def made(self, options: KindOptions | None) -> Kind:
+        """The kind with these options."""
+        return self.make() if options is None else self.make(options)
+
+
+KINDS: Mapping[str, KindRow] = {
+    DEFAULT_KIND: KindRow(make=OpenAiKind, is_translated=False, url_end="/v1"),
+    "anthropic": KindRow(make=AnthropicKind, options=AnthropicOptions, strategy="native"),
+    "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native"),
+    "qwen_web": KindRow(make=QwenWebKind, options=QwenWebOptions, strategy="xml_prompt", takes_tools=False),
 }
-"""Makers of the kinds by the names that settings use; each but `openai` takes its options, or has its defaults."""
+"""By the names that settings use."""

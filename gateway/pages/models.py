@@ -118,7 +118,7 @@ def _described(state: RequestState, entry: Listing) -> Listing:
         "strategy": state.configuration.strategy_of(sent, state.capability(model), upstream.kind.name, asked=model),
         "upstream": name,
     }
-    if len(state.configuration.upstreams) > 1 or upstream.kind.name != "openai":
+    if len(state.configuration.upstreams) > 1 or upstream.row.is_translated:
         told["kind"] = upstream.kind.name
     if state.shared.breaker(name).state != "closed":
         told["healthy"] = False

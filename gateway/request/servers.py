@@ -8,7 +8,7 @@ from yarl import URL
 
 from gateway.config.load import Settings, UpstreamSettings
 from gateway.core.rules import ModelRule
-from gateway.kinds.rows import KINDS
+from gateway.kinds.rows import KINDS, KindRow
 from gateway.kinds.shared.port import HttpAsk, Kind
 from gateway.traffic.routing import DEFAULT_UPSTREAM
 
@@ -39,14 +39,9 @@ class Upstream:
     down_level: tuple[str, ...] = ()
 
     @property
-    def is_openai(self) -> bool:
-        """Nothing has to be translated."""
-        return self.kind.name == "openai"
-
-    @property
-    def takes_tools(self) -> bool:
-        """Its wire has a place for tools."""
-        return self.kind.name != "qwen_web"
+    def row(self) -> KindRow:
+        """What is known of every server of its kind."""
+        return KINDS[self.kind.name]
 
     def url(self, ask: HttpAsk) -> URL:
         """Where a request of this server's kind goes."""
@@ -104,10 +99,9 @@ def upstreams_of(settings: Settings, upstream_url: str | None) -> Mapping[str, U
 
 def _upstream(settings: Settings, each: UpstreamSettings, *, forwards_credentials: bool) -> Upstream:
     base_url = URL(each.url)
-    kind = KINDS[each.kind]() if each.options is None else KINDS[each.kind](each.options)
     return Upstream(
         name=each.name,
-        kind=kind,
+        kind=KINDS[each.kind].made(each.options),
         base_url=base_url,
         chat_url=base_url / "chat" / "completions",
         api_key=each.api_key,

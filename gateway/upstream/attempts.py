@@ -35,7 +35,7 @@ def upstream_headers(state: RequestState) -> CIMultiDict[str]:
     """The headers of a request that goes upstream for this client."""
     upstream = state.upstream
     # Another kind of server wants the client's own key under another name.
-    translates = upstream.forwards_credentials and not upstream.is_openai
+    translates = upstream.forwards_credentials and upstream.row.is_translated
     key = bearer_token(state.http.headers) if translates else upstream.api_key
     return request_headers(
         state.http.headers,

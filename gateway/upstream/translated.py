@@ -59,7 +59,7 @@ async def open_chat(
         body = lowered(body, state.upstream.down_level)
         state.delivered = [] if state.delivered is None else state.delivered
     headers = chat_headers(state, stream=stream)
-    if state.upstream.is_openai:
+    if not state.upstream.row.is_translated:
         return await open_reply(
             state, "POST", state.upstream.chat_url, headers=headers, body=body, repeatable=repeatable
         )

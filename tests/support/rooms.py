@@ -28,7 +28,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "strategies.asking": ("strategies.reading",),
     "strategies.clients": ("strategies.writing",),
     "strategies.mapping": ("strategies.asking", "strategies.clients"),
-    "strategies": ("strategies.asking", "strategies.clients"),
+    "strategies": ("gateway.kinds", "strategies.asking", "strategies.clients"),
     "gateway.answer": ("gateway.kinds", "strategies.mapping"),
     "gateway.report": ("gateway.wire", "gateway.rollout"),
     "gateway.config": ("gateway.kinds", "gateway.rollout", "strategies.mapping"),

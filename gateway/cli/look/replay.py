@@ -19,6 +19,7 @@ from gateway.core.events import End, Said
 from gateway.core.ports import Store
 from gateway.core.records import RequestRecord
 from gateway.core.tools import ToolSet
+from gateway.kinds.rows import DEFAULT_KIND
 from gateway.process.exits import EXIT_FINDINGS
 from gateway.report.cases import Call, Case, case_of, masked, parse_fixture
 from gateway.report.words import visible
@@ -147,7 +148,7 @@ class Rereader:
         request = parse_request(msgspec.json.encode(body))
         reads_tags = self._factory.auto_detect and recognise(request, Client()) is not None
         style: ClientStyle = "xml_text" if reads_tags else "native"
-        selection = self._factory.decide("openai", case.model, style, request, Capability())
+        selection = self._factory.decide(DEFAULT_KIND, case.model, style, request, Capability())
         then = self._strategies.get(case.strategy)
         if then is not None and case.strategy != selection.strategy.name:
             selection = evolve(selection, strategy=then, dialect=None)

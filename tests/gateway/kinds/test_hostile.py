@@ -52,7 +52,7 @@ STREAMS: dict[str, Callable[[Turn], bytes]] = {
 
 
 def dialogue_of(kind: str) -> Dialogue:
-    dialogue = KINDS[kind]().begin(BODY, b"", situation=SITUATION, known={})
+    dialogue = KINDS[kind].make().begin(BODY, b"", situation=SITUATION, known={})
     if kind == "qwen_web":
         assert isinstance(dialogue.answered(200, {}, b'{"success": true, "data": {"id": "c"}}'), HttpAsk)
     return dialogue
@@ -168,7 +168,7 @@ FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "n", "max_tokens", "tem
 @given(messages=MESSAGES, fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4))
 def test_requests_of_any_shape_are_sent_or_refused(kind: str, messages: list[Any], fields: dict[str, Any]) -> None:
     body = {"model": "claude-sonnet-4-5", "messages": messages, **fields}
-    maker = KINDS[kind]()
+    maker = KINDS[kind].make()
     known = dict.fromkeys(maker.keys(body), b'{"model": "claude-sonnet-4-5", "items": [["r", {}], ["t", -5], 1]}')
     try:
         dialogue = maker.begin(body, b"{}", situation=SITUATION, known=known)
@@ -190,9 +190,9 @@ def test_nesting_without_end_is_refused(kind: str) -> None:
         }
     ]
     for request in (body, {**body, "tools": tools}, {**body, "messages": [{"role": "user", "content": [deep]}]}):
-        KINDS[kind]().keys(request)
+        KINDS[kind].make().keys(request)
         with suppress(GatewayError):
-            KINDS[kind]().begin(request, b"", situation=SITUATION, known={})
+            KINDS[kind].make().begin(request, b"", situation=SITUATION, known={})
 
 
 @pytest.mark.cost
@@ -224,8 +224,8 @@ def test_long_histories_are_sent_in_linear_time(kind: str) -> None:
         body = {**BODY, "messages": messages, **tools}
 
         def sent() -> None:
-            KINDS[kind]().keys(body)
-            KINDS[kind]().begin(body, b"", situation=SITUATION, known={})
+            KINDS[kind].make().keys(body)
+            KINDS[kind].make().begin(body, b"", situation=SITUATION, known={})
 
         return sent
 

@@ -1,7 +1,6 @@
 """The kind that needs no translation."""
 
 from gateway.kinds.openai import OpenAiKind
-from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Reply, Situation
 
 RAW = b'{ "model":"m", "messages":[] , "stream":true }'
@@ -25,7 +24,3 @@ def test_the_key_is_a_bearer() -> None:
     assert kind.keys({}) == ()
     assert kind.models(RAW) is RAW
     assert (kind.models_ask().method, kind.models_ask().path) == ("GET", "/models")
-
-
-def test_every_kind_is_listed_by_its_name() -> None:
-    assert {name: make().name for name, make in KINDS.items()} == {name: name for name in KINDS}
