@@ -3,7 +3,6 @@
 import structlog
 
 from gateway.core.records import OutcomeRecord
-from gateway.request.headers import credential
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallMark
@@ -32,9 +31,7 @@ def enrol(state: RequestState, request: ChatRequest) -> Assignment:
 def _enrolled(state: RequestState, request: ChatRequest) -> Assignment:
     settings = state.configuration.settings
     sticky = state.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
-    state.key = conversation_key(
-        state.shared.secret, sticky=sticky, credential=credential(state.http.headers), request=request
-    )
+    state.key = conversation_key(state.shared.secret, sticky=sticky, credential=state.credential, request=request)
     return state.shared.rollout.assign(state.key, _forced(state))
 
 

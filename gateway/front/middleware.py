@@ -9,8 +9,11 @@ import structlog
 from aiohttp import HttpVersion11, web
 
 from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
-from gateway.front.measures import account
-from gateway.request.headers import add_told, credential
+from gateway.front.log_line import write_line
+from gateway.front.measures import measure
+from gateway.front.request_record import keep
+from gateway.front.summary import ABANDONED_STATUS, Summary
+from gateway.request.headers import add_told
 from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME, ClientGone, RequestState
@@ -70,6 +73,17 @@ async def run(
         account(state)
 
 
+def account(state: RequestState) -> None:
+    """Write the request down; called once, when it has ended. A fault in it costs the record, never the answer."""
+    try:
+        summary = Summary.of(state, state.facts)
+        measure(summary, state.shared.telemetry)
+        write_line(summary)
+        keep(summary, state.shared)
+    except Exception:
+        log.exception("accounting_failed", route=state.route)
+
+
 async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
     try:
         return await _admitted(handler, state)
@@ -88,7 +102,7 @@ async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
 async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse:
     if state.entry.refusal is not None:
         raise state.entry.refusal
-    state.configuration.authenticate(credential(state.http.headers))
+    state.configuration.authenticate(state.credential)
     state.shared.admission.enter()
     try:
         return await handler(state)
@@ -125,4 +139,4 @@ def _status(error: GatewayError, *, client_key: bool) -> int:
 def _nothing_more(state: RequestState) -> web.StreamResponse:
     """A cut is the only way left to say that the answer is not whole."""
     state.cut()
-    return web.Response(status=499)
+    return web.Response(status=ABANDONED_STATUS)

@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 
-from gateway.answer.candidates import Audit, call_records, dialect_of
-from gateway.answer.facts import Facts
-from gateway.core.reasons import Reason
+from gateway.answer.candidates import Audit, call_records
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.core.version import __version__
-from gateway.request.headers import credential
-from gateway.request.state import RequestState
+from gateway.front.summary import MAX_ID_CHARS, Summary, rounded
+from gateway.request.shared import Shared
+from gateway.rollout.assignment import Assignment
 from gateway.wire.chat_request import ChatRequest
 
 __all__ = ["keep"]
 
 MAX_NAME_CHARS = 256
-MAX_ID_CHARS = 128
 MAX_KEPT_CHARS = 1 << 18
 """Of a whole request or answer, where records keep them."""
 MARGIN_CHARS = 1 << 12
@@ -22,105 +20,100 @@ MARGIN_CHARS = 1 << 12
 MIN_KEY_CHARS = 16
 """Of a client's own key, to be taken for one in a text: many a client has to send some word, and sends any."""
 
+Mask = Callable[[str], str]
 
-def keep(state: RequestState, ended: float, *, healthy: bool) -> None:
+
+def keep(summary: Summary, shared: Shared) -> None:
     """Hand the record over, and tell the rollout how the request ended."""
-    request, assignment = state.request, state.assignment
+    request, assignment = summary.request, summary.assignment
     if request is None or assignment is None:
         return
-    facts = state.facts or Facts()
-    strategy, dialect = state.strategy or "none", dialect_of(facts)
-    state.shared.rollout.ended(
+    shared.rollout.ended(
         assignment,
-        strategy=strategy,
-        dialect=dialect,
-        key=state.key,
-        bad=not healthy,
-        request_id=state.id,
-        transformed=_transformed(state, facts),
-        overhead_s=state.prepare_s + state.read_s,
+        strategy=summary.strategy or "none",
+        dialect=summary.dialect,
+        key=summary.key,
+        bad=not summary.is_healthy,
+        request_id=summary.id,
+        transformed=_transformed(summary),
+        overhead_s=summary.overhead_s,
     )
-    calls, audit = _calls(state, request, facts)
+    shared.keeps.put(_record(summary, request, assignment, shared))
+
+
+def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shared: Shared) -> RequestRecord:
+    facts, mask = summary.facts, _mask(summary, shared)
+    calls, audit = _calls(summary, request, shared, mask)
     keeps_all = audit == "full"
-    state.shared.keeps.put(
-        RequestRecord(
-            id=state.id,
-            at=state.shared.wall() - (ended - state.started),
-            key=state.key,
-            model=state.shared.mask(request.model[:MAX_NAME_CHARS]),
-            upstream=state.upstream.name,
-            stream=state.stream,
-            strategy=strategy,
-            dialect=dialect,
-            arm=assignment.arm,
-            epoch=assignment.epoch,
-            selected=state.reason or "",
-            follows=state.follows,
-            tools=len(request.tools),
-            forced=_is_forced(request),
-            status=state.status or 499,
-            end=state.end_reason,
-            healthy=healthy,
-            error=_fault(state, facts),
-            finish_reason=next(iter(facts.finish_reasons.values()), None),
-            completion_id=facts.completion_id[:MAX_ID_CHARS] if facts.completion_id else None,
-            bytes_in=state.bytes_in,
-            bytes_out=state.bytes_out,
-            usage=facts.usage,
-            duration_s=round(ended - state.started, 6),
-            upstream_first_s=_since(state, state.upstream_first),
-            first_sent_s=_since(state, state.first_sent),
-            overhead_s=round(state.prepare_s + state.read_s, 6),
-            held_bytes=facts.held_bytes_max,
-            native_calls=facts.native_calls,
-            verdict=state.verdict,
-            noise=state.noise,
-            calls=calls,
-            version=__version__,
-            config=state.configuration.digest,
-            request_body=_masked(state, _beginning(request.raw)) if keeps_all else None,
-            answer_text=_masked(state, facts.heard[min(facts.heard)].text) if keeps_all and facts.heard else None,
-        )
+    return RequestRecord(
+        id=summary.id,
+        at=shared.wall() - summary.duration_s,
+        key=summary.key,
+        model=shared.mask(request.model[:MAX_NAME_CHARS]),
+        upstream=summary.upstream,
+        stream=summary.stream,
+        strategy=summary.strategy or "none",
+        dialect=summary.dialect,
+        arm=assignment.arm,
+        epoch=assignment.epoch,
+        selected=summary.selected or "",
+        follows=summary.follows,
+        tools=len(request.tools),
+        forced=_is_forced(request),
+        status=summary.status,
+        end=summary.end,
+        healthy=summary.is_healthy,
+        error=summary.failure if summary.error is None else summary.error,
+        finish_reason=next(iter(facts.finish_reasons.values()), None),
+        completion_id=facts.completion_id[:MAX_ID_CHARS] if facts.completion_id else None,
+        bytes_in=summary.bytes_in,
+        bytes_out=summary.bytes_out,
+        usage=facts.usage,
+        duration_s=round(summary.duration_s, 6),
+        upstream_first_s=rounded(summary.upstream_first_s, 6),
+        first_sent_s=rounded(summary.first_sent_s, 6),
+        overhead_s=round(summary.overhead_s, 6),
+        held_bytes=facts.held_bytes_max,
+        native_calls=facts.native_calls,
+        verdict=summary.verdict,
+        noise=summary.noise,
+        calls=calls,
+        version=__version__,
+        config=summary.configuration.digest,
+        request_body=_masked(mask, _beginning(request.raw)) if keeps_all else None,
+        answer_text=_masked(mask, facts.heard[min(facts.heard)].text) if keeps_all and facts.heard else None,
     )
 
 
-def _calls(state: RequestState, request: ChatRequest, facts: Facts) -> tuple[tuple[CallRecord, ...], Audit]:
+def _calls(summary: Summary, request: ChatRequest, shared: Shared, mask: Mask) -> tuple[tuple[CallRecord, ...], Audit]:
     """The records of the candidates, with as much text as the settings and the room for samples allow."""
-    settings = state.configuration.settings
+    settings, facts = summary.configuration.settings, summary.facts
     audit = settings.audit_bodies
     if not (facts.calls or facts.refused or facts.overheard):
         return (), audit
     if audit == "redacted":
         first = facts.calls[0].verdict if facts.calls else (facts.refused or facts.overheard)[0]
-        kind = (first.name[:MAX_NAME_CHARS], first.dialect, state.verdict or "live")
-        if not state.shared.samples.wants(kind, state.shared.wall(), most=settings.dry_run_samples_per_slice):
+        kind = (first.name[:MAX_NAME_CHARS], first.dialect, summary.verdict or "live")
+        if not shared.samples.wants(kind, shared.wall(), most=settings.dry_run_samples_per_slice):
             audit = "none"
     declared = frozenset(request.tools.names)
-    records = call_records(
-        facts, declared=declared, audit=audit, mask=_mask(state), is_beside=state.arm in ("control", "dry_run")
-    )
-    return records, audit
+    is_beside = summary.arm in ("control", "dry_run")
+    return call_records(facts, declared=declared, audit=audit, mask=mask, is_beside=is_beside), audit
 
 
-def _transformed(state: RequestState, facts: Facts) -> bool | None:
+def _transformed(summary: Summary) -> bool | None:
     """Whether reading the answer worked; `None` where there was nothing to be made of it."""
+    facts = summary.facts
     if not facts.read:
-        return False if _is_unprepared(state) else None
-    if facts.broken or any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused):
+        return False if _is_unprepared(summary) else None
+    if facts.broken or summary.is_reader_broken:
         return False
     return True if facts.calls else None
 
 
-def _is_unprepared(state: RequestState) -> bool:
+def _is_unprepared(summary: Summary) -> bool:
     """The strategy failed before there was an answer to read, in earnest or beside."""
-    return state.verdict == "would_fail" or (state.reason or "").endswith("_failed")
-
-
-def _fault(state: RequestState, facts: Facts) -> str | None:
-    """The code of the error that ended the answer; a client that left is none."""
-    if state.error is not None:
-        return state.error.code
-    return None if state.client_gone else facts.failure
+    return summary.verdict == "would_fail" or (summary.selected or "").endswith("_failed")
 
 
 def _is_forced(request: ChatRequest) -> bool:
@@ -128,8 +121,8 @@ def _is_forced(request: ChatRequest) -> bool:
     return choice == "required" or isinstance(choice, dict)
 
 
-def _masked(state: RequestState, text: str) -> str:
-    return _mask(state)(text[: MAX_KEPT_CHARS + MARGIN_CHARS])[:MAX_KEPT_CHARS]
+def _masked(mask: Mask, text: str) -> str:
+    return mask(text[: MAX_KEPT_CHARS + MARGIN_CHARS])[:MAX_KEPT_CHARS]
 
 
 def _beginning(raw: bytes) -> str:
@@ -137,13 +130,9 @@ def _beginning(raw: bytes) -> str:
     return raw[: 4 * (MAX_KEPT_CHARS + MARGIN_CHARS)].decode("utf-8", "replace")
 
 
-def _mask(state: RequestState) -> Callable[[str], str]:
+def _mask(summary: Summary, shared: Shared) -> Mask:
     """Takes credentials out of a text, and the one that the request came with, whatever it looks like."""
-    mask, own = state.shared.mask, credential(state.http.headers) or ""
+    mask, own = shared.mask, summary.credential or ""
     if len(own) < MIN_KEY_CHARS:
         return mask
     return lambda text: mask(text.replace(own, "[redacted]"))
-
-
-def _since(state: RequestState, moment: float | None) -> float | None:
-    return None if moment is None else round(moment - state.started, 6)

@@ -11,7 +11,6 @@ __all__ = [
     "add_told",
     "bearer_token",
     "client_of",
-    "credential",
     "request_headers",
     "request_id",
     "response_headers",
@@ -119,11 +118,6 @@ def bearer_token(headers: Headers) -> str | None:
     """The token of `Authorization: Bearer`, if there is one."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
-
-
-def credential(headers: Headers) -> str | None:
-    """What a client shows who it is with: its bearer token, else its `X-Api-Key`."""
-    return bearer_token(headers) or headers.get("X-Api-Key")
 
 
 def request_headers(

@@ -8,20 +8,10 @@ import structlog
 from aiohttp import web
 from attrs import define, field
 
-from gateway.core.errors import (
-    BodyTooLarge,
-    BreakerOpen,
-    ClientError,
-    Draining,
-    GatewayError,
-    InvalidRequest,
-    UpstreamError,
-    UpstreamRejected,
-    UpstreamTimeout,
-)
+from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest
 from gateway.core.records import Arm, DryVerdict, Follows
 from gateway.request.deadline import Deadline
-from gateway.request.headers import add_told, request_id, trace_id
+from gateway.request.headers import add_told, bearer_token, request_id, trace_id
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
 from gateway.rollout.assignment import Assignment
@@ -68,6 +58,10 @@ class RequestState:
     """Whether it is let in, and what its answer says to a browser."""
     upstream: Upstream
     """The model server that is asked."""
+    bearer: str | None = field(repr=False)
+    """The token that the client has sent."""
+    credential: str | None = field(repr=False)
+    """What the client shows who it is with: its bearer token, else its `X-Api-Key`."""
     trace: str | None = None
     model: str | None = None
     stream: bool = False
@@ -111,7 +105,7 @@ class RequestState:
     @classmethod
     def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "RequestState":
         """A new request: it has an id from here on, and an interruption reaches it."""
-        deadline = Deadline()
+        deadline, bearer = Deadline(), bearer_token(http.headers)
         state = cls(
             http=http,
             shared=shared,
@@ -123,6 +117,8 @@ class RequestState:
             route=route,
             started=deadline.now(),
             entry=entry,
+            bearer=bearer,
+            credential=bearer or http.headers.get("X-Api-Key"),
         )
         shared.under_way.add(deadline)
         shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
@@ -261,27 +257,6 @@ class RequestState:
     def upstream_code(self) -> str:
         """The class of the upstream's status, as metrics name it."""
         return "none" if self.upstream_status is None else f"{self.upstream_status // 100}xx"
-
-    @property
-    def end_reason(self) -> str:
-        """In one word how the answer ended."""
-        if self.client_gone:
-            return "client_abort"
-        match self.error:
-            case None if self.facts is not None and self.facts.failure is not None:
-                return "upstream_error"
-            case None | ClientError():
-                return "completed"
-            case UpstreamRejected() if self.status < 500:
-                return "completed"
-            case Draining():
-                return "drained"
-            case UpstreamTimeout():
-                return "upstream_timeout"
-            case UpstreamError() | BreakerOpen():
-                return "upstream_error"
-            case _:
-                return "gateway_error"
 
     async def _to_client(self, sending: Any) -> None:
         due = self.deadline.now() + self.configuration.settings.client_write_timeout_s

@@ -17,7 +17,7 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
-from gateway.request.headers import bearer_token, request_headers
+from gateway.request.headers import request_headers
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
 
@@ -36,7 +36,7 @@ def upstream_headers(state: RequestState) -> CIMultiDict[str]:
     upstream = state.upstream
     # Another kind of server wants the client's own key under another name.
     translates = upstream.forwards_credentials and upstream.row.is_translated
-    key = bearer_token(state.http.headers) if translates else upstream.api_key
+    key = state.bearer if translates else upstream.api_key
     return request_headers(
         state.http.headers,
         id=state.id,

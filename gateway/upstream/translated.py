@@ -18,7 +18,6 @@ from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, U
 from gateway.kinds.lowering.refusals import lowered
 from gateway.kinds.shared.faults import waiting_time
 from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
-from gateway.request.headers import credential
 from gateway.request.state import RequestState
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.upstream.client import UpstreamReply, error_body, gathered
@@ -329,7 +328,7 @@ def _endless() -> UpstreamBadReply:
 
 def _scope(state: RequestState) -> str:
     """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
-    token = credential(state.http.headers) or ""
+    token = state.credential or ""
     named = "\0".join((state.upstream.name, str(state.upstream.base_url), token))
     return blake2b(
         named.encode("utf-8", "surrogateescape"), key=state.shared.secret, digest_size=SCOPE_BYTES
