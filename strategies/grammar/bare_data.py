@@ -121,7 +121,7 @@ def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
 
 def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str]) -> Steps:
     """Look on behind an `id`, a `type` or a thought, as any record may begin with one: a key that is none of a call's
-    and no tool's parameter settles it. Other values than words and numbers are not looked behind."""
+    and no tool's parameter decides it. Other values than words and numbers are not looked behind."""
     keys = keys.union(*(context.schema(tool).properties for tool in context.tools))
     for _ in range(len(EXTRAS)):
         yield from cur.ws()
@@ -158,7 +158,7 @@ def _blanks(cur: Cursor) -> Steps:
 
 
 def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
-    """`"name": "Alice"` is settled before anything more of it is held."""
+    """`"name": "Alice"` is decided before anything more of it is held."""
     yield from cur.ws()
     if not (yield from cur.lit('"')):
         return

@@ -24,13 +24,13 @@ __all__ = [
     "Run",
     "call_follows",
     "closed_by",
+    "end_of_run",
     "ends_here",
     "ends_with_closer",
     "ends_with_token",
     "next_tag",
     "opens_call",
     "read_run",
-    "settle",
     "text_follows",
 ]
 
@@ -325,11 +325,11 @@ def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     return Run(kinds=tuple(kinds), ends=tuple(ends), follows=follows)
 
 
-Settled = tuple[Literal["repeated", "foreign", "swapped", "doubt", "content"], int]
+RunEnd = tuple[Literal["repeated", "foreign", "swapped", "doubt", "content"], int]
 """What a damaged run comes to, and the offset behind it where it ends the value."""
 
 
-def settle(run: Run, elements: Elements, tag: str) -> Settled | None:
+def end_of_run(run: Run, elements: Elements, tag: str) -> RunEnd | None:
     """What the run comes to if it is damaged; None where nothing is wrong with it.
 
     The value ends at the first of them: it has no opener that could need a closer. Where it has one, or opens what the
@@ -355,7 +355,7 @@ def _is_orderly(kinds: tuple[Kind, ...]) -> bool:
     return "call_close" not in kinds[1:] and not _OF_VALUE.intersection(kinds)
 
 
-def _values_first(run: Run, leading: int) -> Settled | None:
+def _values_first(run: Run, leading: int) -> RunEnd | None:
     """One closer of a value too many, or one of another kind."""
     kinds = run.kinds
     is_damaged = leading > 1 or kinds[0] not in ("close", "loose") or (len(kinds) > 1 and run.follows == "param")
@@ -371,7 +371,7 @@ def _values_first(run: Run, leading: int) -> Settled | None:
     return how, run.ends[-1 if run.follows == "param" else leading - 1]
 
 
-def _calls_first(run: Run) -> Settled | None:
+def _calls_first(run: Run) -> RunEnd | None:
     """The call's closer before the value's, or in its place."""
     kinds = run.kinds
     if run.follows == "param":

@@ -5,7 +5,7 @@ is not a call, nor is an object whose name nobody declared.
 """
 
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Context, Draft
@@ -70,22 +70,33 @@ def _objects(value: Any) -> list[dict[str, Any]]:
         return [found for entry in value for found in _objects(entry)]
     if not isinstance(value, dict):
         return []
-    said = {key: held for key, held in value.items() if (key, held) not in _MESSAGE}
-    if len(said) == 1:
-        ((key, inner),) = said.items()
-        if key in _LIST_KEYS and isinstance(inner, list):
-            return _objects(inner)
-        if key in _WRAPPER_KEYS and isinstance(inner, dict) and _name_of(inner)[0]:
-            return [inner]
-    inner = value.get("function")
-    if isinstance(inner, dict) and _name_of(inner)[0]:
-        return [inner]
+    wrapped = _wrapped(value)
+    if wrapped is not None:
+        return wrapped
     named, _ = _name_of(value)
     if named and named.endswith(_PARALLEL):
         held = value.get("parameters") or value.get("arguments")
         uses = held.get("tool_uses") if isinstance(held, dict) else None
         return _objects(uses) if isinstance(uses, list) else []
     return [value]
+
+
+def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """The calls inside a message that says nothing else, or inside an object around one call; None for neither."""
+    said = {key: held for key, held in value.items() if (key, held) not in _MESSAGE}
+    if len(said) == 1:
+        ((key, inner),) = said.items()
+        if key in _LIST_KEYS and isinstance(inner, list):
+            return _objects(inner)
+        if key in _WRAPPER_KEYS and _is_named(inner):
+            return [inner]
+    inner = value.get("function")
+    return [inner] if _is_named(inner) else None
+
+
+def _is_named(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether it is an object that says which tool is meant."""
+    return isinstance(value, dict) and bool(_name_of(value)[0])
 
 
 def _name_of(value: dict[str, Any]) -> tuple[str | None, str]:

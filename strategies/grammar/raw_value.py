@@ -4,8 +4,7 @@ Grammar of an end: the parameter's closer `C` counts only when, after white spac
 closer `K` follows, or the answer ends there; any other `C` is content. A body parameter may hold whole documents, so
 
 * inside a nested call (an opener directly followed by a parameter opener) `C` and `K` belong to that call;
-* `C K` followed by more text is only provisional: the rest of the answer is searched for stray closers, and where
-  another `C K` follows words there is no telling which is the end;
+* `C K` followed by more text is only provisional: what stands behind it is looked at in `strategies.grammar.value_end`;
 * closers that stand together in any other way are damaged: what they come to is said in `strategies.grammar.closers`;
 * a missing `C` is looked for last, or where another call opens behind a `K` that no opener in the value has.
 
@@ -25,11 +24,11 @@ from strategies.grammar.closers import (
     Markup,
     call_follows,
     closed_by,
+    end_of_run,
     ends_here,
     ends_with_token,
     opens_call,
     read_run,
-    settle,
     text_follows,
 )
 from strategies.grammar.dialect import Arguments
@@ -47,7 +46,6 @@ __all__ = [
     "read_cdata",
     "read_value",
     "refusal",
-    "settle_end",
     "trimmed",
     "unwrap_cdata",
     "without_fence",
@@ -55,8 +53,6 @@ __all__ = [
 
 CDATA_OPEN, CDATA_CLOSE = "<![CDATA[", "]]>"
 _MAX_HELD = 1 << 16
-_PASSED = 8
-"""How many calls may stand between an end that has no closer of the call and what shows that it was none."""
 _TORN = 120
 """How near behind a closer a call opens that shows the closer to be the value's, whatever is left between the two."""
 
@@ -208,30 +204,25 @@ def read_value(
     while True:
         if not (yield from cur.until("<", sink)):
             raise value.unclosed()
-        tag = yield from cur.tag()
-        if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
-            tag = markup.stub
+        tag = yield from _tag(cur, markup)
         kind = value.kind(tag) if tag else "other"
-        ended = (yield from value.at_run(tag)) if tag and kind in CLOSERS and not value.nested else ""
-        if ended:
-            pass
-        elif tag and kind in ("close", "loose"):
-            ended = yield from value.at_closer(tag, kind)
-        elif tag and kind == "call_open":
-            ended = yield from value.at_call(tag)
-        elif tag and kind != "other" and not value.nested:
-            ended = yield from value.at_end_of_call(tag, kind)
-        else:
-            ended = ""
+        ended = (yield from value.at(tag, kind)) if tag else ""
         if ended and ended != "content":
-            if ends_with_token(sink.raw) or (ended in MENDED and not sink.raw.strip()):
-                yield from doubt(cur)
+            yield from value.finish(ended)
             return ended
         if tag:
             value.see(tag, kind)
         size = len(tag) if tag and kind != "other" else 1
         sink(cur.text[cur.pos : cur.pos + size])
         cur.pos += size
+
+
+def _tag(cur: Cursor, markup: Markup) -> Steps:
+    """The tag that stands here, or a closer that counts although it lacks its end."""
+    tag = yield from cur.tag()
+    if tag is None and markup.stub and (yield from cur.starts(markup.stub)):
+        return markup.stub
+    return tag
 
 
 @define(kw_only=True)
@@ -277,11 +268,29 @@ class _Value:
         opens = opens or (kind == "param" and self.markup.declares(self._name))
         self._elements.see(tag, is_opener=opens)
 
-    def at_run(self, tag: str) -> Steps:
+    def at(self, tag: str, kind: Kind) -> Steps:
+        """What a tag comes to: how the value ended, `content` where that is known, or nothing."""
+        known = (yield from self._at_run(tag)) if kind in CLOSERS and not self.nested else ""
+        if known:
+            return known
+        if kind in ("close", "loose"):
+            return (yield from self._at_closer(tag, kind))
+        if kind == "call_open":
+            return (yield from self._at_call(tag))
+        if kind != "other" and not self.nested:
+            return (yield from self._at_end_of_call(tag, kind))
+        return ""
+
+    def finish(self, how: str) -> Steps:
+        """The value has ended so: it is in doubt behind a token, or where there is nothing but closers."""
+        if ends_with_token(self.sink.raw) or (how in MENDED and not self.sink.raw.strip()):
+            yield from doubt(self.cur)
+
+    def _at_run(self, tag: str) -> Steps:
         """Closers that stand together: what they come to where one is damaged, nothing where none is."""
         run = yield from read_run(self.cur, self.markup, self.key, tag)
         self._follows = run.follows
-        found = settle(run, self._elements, tag)
+        found = end_of_run(run, self._elements, tag)
         if found is None:
             return ""
         how, end = found
@@ -310,7 +319,7 @@ class _Value:
             return kind
         return "other"
 
-    def at_closer(self, tag: str, kind: Kind) -> Steps:
+    def _at_closer(self, tag: str, kind: Kind) -> Steps:
         """The value's own closer, or one like it: its end if the call goes on or ends behind it."""
         end = yield from closed_by(self.cur, self.markup, self.key, tag, body=self.body)
         if kind == "loose" and end == "end":
@@ -332,7 +341,7 @@ class _Value:
             return "closed" if kind == "close" else "loose"
         return ""
 
-    def at_call(self, tag: str) -> Steps:
+    def _at_call(self, tag: str) -> Steps:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""
         opens = yield from opens_call(self.cur, self.markup, self.key, tag)
         if opens and not self.way.flat:
@@ -349,7 +358,7 @@ class _Value:
         self._owed += 1
         return ""
 
-    def at_end_of_call(self, tag: str, kind: Kind) -> Steps:
+    def _at_end_of_call(self, tag: str, kind: Kind) -> Steps:
         """What ends the call or opens the next parameter, with no closer before it."""
         if kind == "param":
             return (yield from self._at_parameter(tag))
@@ -459,93 +468,6 @@ def _begins_markup(cur: Cursor) -> Steps:
     cur.back(start)
     cur.anchor = None
     return begins
-
-
-def settle_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool, closed: bool = True) -> Steps:
-    """After `C K` of a body value: search the rest for stray closers; asks for another pass where one is found.
-
-    Returns at once where the answer ends, another call opens at a line start, or one is complete: no value can hold its
-    own end and a whole call behind it. Where an opener took the place of `K` (not `closed`), the value may hold that
-    opener and its call: a few calls are passed over. A call that `lacks` what it requires goes on where another `C` and
-    a parameter stand. The text read on the way is to be given back (`Draft.end`).
-    """
-    if way.skip or way.lenient:
-        return
-    cur.floor = cur.offset
-    tail = _Tail()
-    ends = nested = passed = 0
-    stray = words = goes_on = False
-    yield from cur.ws()
-    cur.is_last = yield from cur.at_end()
-    while True:
-        if not (yield from cur.until("<", tail)):
-            break
-        tag = yield from cur.tag()
-        kind = markup.kind(tag, key)[0] if tag else "other"
-        if kind in ("call_open", "next_call") and (yield from opens_call(cur, markup, key, tag)):
-            passed += 1
-            is_next = tail.at_line_start if closed else passed > _PASSED
-            if is_next and (markup.distinct or not ends):
-                break
-            nested += markup.distinct
-        elif kind == "section_open" and closed and tail.is_blank:
-            break
-        elif kind in ("close", "loose"):
-            found = yield from closed_by(cur, markup, key, tag, body=True)
-            if lacks and not nested and kind == "close" and found == "param":
-                ends, stray, words, goes_on = ends + 1, False, True, True
-                break
-            if found in ("call_close", "end"):
-                if closed and nested == 1:
-                    break
-                ends += not nested
-                words = words or tail.words
-                stray = stray and nested > 0
-                nested = max(0, nested - 1)
-                yield from _skip_closers(cur, markup, key, tag)
-                continue
-            stray = stray or (kind == "close" and not nested)
-        elif kind == "call_close":
-            stray = True
-        size = len(tag) if tag else 1
-        if kind not in ("section_open", "section_close", "noise") or not tail.at_line_start:
-            tail.tag(cur.text[cur.pos : cur.pos + size], is_closer=kind in CLOSERS)
-        cur.pos += size
-    if (way.flat and (ends or stray)) or (ends and not stray and words and closed and not goes_on):
-        yield from doubt(cur)
-    if ends and not stray and words:
-        raise Reject("closer inside the value", again=True, hint=Way(skip=ends, flat=way.flat), attempted=True)
-
-
-def _skip_closers(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
-    cur.pos += len(tag)
-    yield from cur.ws()
-    if (yield from cur.peek(1)) == "<":
-        after = yield from cur.tag()
-        if after and markup.kind(after, key)[0] == "call_close":
-            cur.pos += len(after)
-
-
-class _Tail:
-    """Remembers whether the text seen last ended a line, and whether any was more than white space, or words."""
-
-    def __init__(self) -> None:
-        self.at_line_start = self.is_blank = True
-        self.words = False
-
-    def __call__(self, text: str) -> None:
-        self.words = self.words or not text.isspace()
-        self._see(text)
-
-    def tag(self, text: str, *, is_closer: bool) -> None:
-        """A tag that means nothing here."""
-        self.words = self.words or not is_closer
-        self._see(text)
-
-    def _see(self, text: str) -> None:
-        self.is_blank = self.is_blank and not text.strip()
-        line = text.rsplit("\n", 1)
-        self.at_line_start = not line[-1].strip() and (len(line) > 1 or self.at_line_start)
 
 
 _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&"}

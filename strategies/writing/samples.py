@@ -89,7 +89,7 @@ class _Samples:
 
     def _value(self, name: str, schema: Schema, depth: int) -> Any:
         self._left -= 1
-        schema = self._settled(schema)
+        schema = self._decided(schema)
         for value in islice(_given(schema), _MAX_GIVEN):
             if _is_plain(value):
                 return value
@@ -123,7 +123,7 @@ class _Samples:
         items = self._document.view(schema.get("items"))
         return [self._value(name, items, depth + 1) for _ in range(count)]
 
-    def _settled(self, schema: Schema) -> Schema:
+    def _decided(self, schema: Schema) -> Schema:
         """The schema with its unions decided: the first alternative that is more than null."""
         for _ in range(_SAMPLE_DEPTH):
             options = forms(self._document, schema)

@@ -29,10 +29,10 @@ from strategies.grammar.raw_value import (
     read_cdata,
     read_value,
     refusal,
-    settle_end,
     trimmed,
     unwrap_cdata,
 )
+from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema, schema_of
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -472,7 +472,7 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     form = call.form
     yield from cur.ws()
     if call.is_closed:
-        return (yield from _settled(cur, call, way, closed=True))
+        return (yield from _end_of_call(cur, call, way, closed=True))
     if (yield from cur.at_stub(call.ends)):
         if cur.cut:
             raise Reject("cut", attempted=True)
@@ -496,7 +496,7 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
         closed = False
     else:
         raise (yield from refusal(cur, call, "not closed"))
-    return (yield from _settled(cur, call, way, closed=closed))
+    return (yield from _end_of_call(cur, call, way, closed=closed))
 
 
 def _miss_closer(cur: Cursor, call: Call) -> Steps:
@@ -506,14 +506,14 @@ def _miss_closer(cur: Cursor, call: Call) -> Steps:
     call.mends.append("call_closer_missing")
 
 
-def _settled(cur: Cursor, call: Call, way: Way, *, closed: bool) -> Steps:
+def _end_of_call(cur: Cursor, call: Call, way: Way, *, closed: bool) -> Steps:
     """Where the call ends, behind its closer."""
     if closed and call.form.takes_section:
         yield from _section_close(cur, call.form)
     end = cur.offset
     if call.last_body is None:
         return None
-    yield from settle_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts), closed=closed)
+    yield from confirm_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts), closed=closed)
     return end
 
 

@@ -161,43 +161,65 @@ def _call(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
 def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
     """One argument behind the name of its opening tag."""
     written: Mapping[str, str] = yield from _attributes(cur)
-    key, kind = written.get("key", ""), written.get("type", "string")
-    if not key or "=" in key or key in call.arguments_seen:
-        raise Reject("no key" if not key or "=" in key else f"`{key}` is given twice", attempted=True)
-    call.arguments_seen.add(key)
+    key, kind = _new_key(written, call), written.get("type", "string")
     prop = call.schema.prop(key)
     kept = key in call.schema.from_json({key: ""}).arguments
     flows = prop.flows and kept and (kind == "string" or key in call.schema.properties)
     sink = Sink(arguments, key, body=False, flows=flows, trim=False, entities=False)
+    yield from _raw(cur, call, sink)
+    yield from _argument_closers(cur, call, key, sink.raw)
+    if kept:
+        call.values[key] = _value(call, key, sink.raw, kind)
+        sink.close(call.values[key])
+
+
+def _new_key(written: Mapping[str, str], call: _Call) -> str:
+    key = written.get("key", "")
+    if not key or "=" in key:
+        raise Reject("no key", attempted=True)
+    if key in call.arguments_seen:
+        raise Reject(f"`{key}` is given twice", attempted=True)
+    call.arguments_seen.add(key)
+    return key
+
+
+def _raw(cur: Cursor, call: _Call, sink: Sink) -> Steps:
+    """The text of a value, up to the closer that ends it; whole calls and sections in it are its own."""
     nested = sections = 0
     while True:
         if not (yield from cur.until_match(_TAG, len(_CLOSE) - 1, sink)):
             raise Reject("value not closed", attempted=True, inside=True)
         token = yield from cur.peek(len(_CLOSE))
-        section = _SECTION_TAG.match((yield from cur.peek(_LOOK_AHEAD))) if not nested else None
-        if section and (section.group(1) == "open" or sections):
-            sections += 1 if section.group(1) == "open" else -1
+        section = 0 if nested else (yield from _section_tag(cur))
+        if section > 0 or (section and sections):
+            sections += section
         elif token == _CLOSE and not nested:
             end = yield from _end_of(cur)
             if end == "closed":
-                break
+                return
             if end == "doubt":
                 yield from doubt(cur)
         nested += yield from _nesting(cur, call, nested)
         token = _OPEN if token.startswith(_OPEN) else _CLOSE
         sink(token)
         cur.pos += len(token)
+
+
+def _section_tag(cur: Cursor) -> Steps:
+    """Whether a section opens here (1), closes (-1), or neither."""
+    section = _SECTION_TAG.match((yield from cur.peek(_LOOK_AHEAD)))
+    return 0 if section is None else 1 if section.group(1) == "open" else -1
+
+
+def _argument_closers(cur: Cursor, call: _Call, key: str, raw: str) -> Steps:
+    """The closer behind a value, however often it is repeated: in doubt where the value holds another of its tags."""
     yield from _closes(cur, "argument")
     while (yield from _closes(cur, "argument")):
         call.mends.append("closer_repeated")
         yield from cur.ws()
-    text = sink.raw
-    strays = ends_with_closer(text, key) and not text.rstrip().endswith(_SEPARATOR)
-    if strays or (call.mends[-1:] == ["closer_repeated"] and _OPEN in text):
+    strays = ends_with_closer(raw, key) and not raw.rstrip().endswith(_SEPARATOR)
+    if strays or (call.mends[-1:] == ["closer_repeated"] and _OPEN in raw):
         yield from doubt(cur)
-    if kept:
-        call.values[key] = _value(call, key, text, kind)
-        sink.close(call.values[key])
 
 
 def _goes_on(cur: Cursor) -> Steps:

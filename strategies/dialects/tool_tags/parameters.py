@@ -19,11 +19,11 @@ from strategies.grammar.raw_value import (
     read_cdata,
     read_value,
     refusal,
-    settle_end,
     trimmed,
     unwrap_cdata,
     without_fence,
 )
+from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import dumps
@@ -149,7 +149,7 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
     if call.container and (yield from cur.lit(f"</{call.container}>")):
         yield from cur.ws()
     if call.is_closed:
-        return (yield from _settled(cur, call, way))
+        return (yield from _end_of_call(cur, call, way))
     if (yield from cur.at_stub(call.ends)):
         if cur.cut:
             raise Reject("cut", attempted=True)
@@ -167,13 +167,13 @@ def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
     if not call.is_closer(tag):
         raise (yield from refusal(cur, call, "not closed"))
     cur.pos += len(tag)
-    return (yield from _settled(cur, call, way))
+    return (yield from _end_of_call(cur, call, way))
 
 
-def _settled(cur: Cursor, call: TagCall, way: Way) -> Steps:
+def _end_of_call(cur: Cursor, call: TagCall, way: Way) -> Steps:
     """Where the call ends, behind its closer."""
     end = cur.offset
     if call.last_body is None:
         return None
-    yield from settle_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts))
+    yield from confirm_end(cur, call, call.last_body, way, lacks=call.schema.lacks(call.texts))
     return end
