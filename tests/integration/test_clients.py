@@ -1,4 +1,4 @@
-"""The rows C1 to C9 of the fault matrix: whatever a client does, nobody else pays for it."""
+"""The rows C1 to C9 of deploy/FAULTS.md: whatever a client does, nobody else pays for it."""
 
 import asyncio
 import json

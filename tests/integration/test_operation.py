@@ -1,4 +1,4 @@
-"""The rows O1, O9, O12 and O14 of the fault matrix: stopping, reloading, broken plug-ins, no descriptors."""
+"""The rows O1, O9, O12 and O14 of deploy/FAULTS.md: stopping, reloading, broken plug-ins, no descriptors."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The rows S9 to S14 of the fault matrix, as far as a single gateway can show them."""
+"""The rows S9 to S14 of deploy/FAULTS.md, as far as a single gateway can show them."""
 
 import hashlib
 import json

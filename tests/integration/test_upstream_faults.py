@@ -1,4 +1,4 @@
-"""The rows U1 to U28 of the fault matrix: whatever a model server does, the client gets an answer it understands."""
+"""The rows U1 to U28 of deploy/FAULTS.md: whatever a model server does, the client gets an answer it understands."""
 
 import asyncio
 import gzip

@@ -1,6 +1,6 @@
 """A gateway that serves while its store fails in every way: no request fails or waits, and what is kept goes on after.
 
-The rows O6 and O7 of the fault matrix and the goal G10, through the real program.
+The rows O6 and O7 of deploy/FAULTS.md, through the real program.
 """
 
 import asyncio

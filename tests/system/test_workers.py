@@ -1,4 +1,4 @@
-"""Several workers as real processes, under load: the rows O1 to O5 of the fault matrix and the goals G5 and G6."""
+"""Several workers as real processes, under load: the rows O1 to O5 of deploy/FAULTS.md."""
 
 import asyncio
 import contextlib
