@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import attrs
 import click
 import pytest
 from attrs import frozen
@@ -23,6 +24,7 @@ from gateway.app import Gateway
 from gateway.cli.root import cli
 from gateway.config.load import DECLARED, load
 from gateway.core.version import __version__
+from gateway.kinds.rows import KINDS
 from gateway.process import exits
 from gateway.telemetry.metrics import CATALOGUE
 from strategies.dialects.rows import TABLE
@@ -181,6 +183,16 @@ def test_settings_and_metrics_that_are_named_exist(name: str) -> None:
     assert set(re.findall(rf"(?<![\w$])(?:{groups})_[A-Z_]*[A-Z]\b(?!\()", TEXTS[name])) - settings == set()
     metrics = {metric.name for metric in CATALOGUE}
     assert set(re.findall(r"\btoolgate_[a-z_]+_(?:total|seconds|bytes|ratio)\b", TEXTS[name])) - metrics == set()
+
+
+def test_every_kind_of_model_server_is_told_with_its_options() -> None:
+    page = TEXTS["deploy/SETTINGS.md"]
+    assert [name for name in KINDS if f"`{name}`" not in README or f"`{name}`" not in page] == []
+    told = dict(re.findall(r"`\[upstreams\.NAME\.(\w+)\]`\s\((.*?)\)", page, re.DOTALL))
+    options = {name: row.options for name, row in KINDS.items() if row.options is not None}
+    assert told.keys() == options.keys()
+    for name, each in options.items():
+        assert told[name].startswith("every") or set(words(told[name])) >= {field.name for field in attrs.fields(each)}
 
 
 def test_every_error_can_occur() -> None:
