@@ -19,6 +19,7 @@ from gateway.kinds.anthropic.thoughts import recalled
 from gateway.kinds.lowering.walk import rooted_object
 from gateway.kinds.shared.ask_parts import (
     BUDGETS,
+    OPENING,
     Choice,
     Names,
     Part,
@@ -27,6 +28,7 @@ from gateway.kinds.shared.ask_parts import (
     effort_of,
     functions_of,
     messages_of,
+    nothing_to_answer,
     number_of,
     parts_of,
     refuse_more_choices,
@@ -42,8 +44,6 @@ from gateway.wire.chat_request import is_system
 __all__ = ["AnthropicOptions", "messages_request"]
 
 _VERSION = re.compile(r"claude-(?:[a-z]{1,32}-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
-_OPENING = "Continue."
-"""Stands before an assistant's message that would be first: the API wants the user to begin."""
 _MIN_BUDGET = 1024
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -254,9 +254,9 @@ class _Conversation:
         if not messages and self._system:
             messages.append({"role": "user", "content": [self._system.pop()]})
         if not messages:
-            raise InvalidRequest("the messages hold nothing to answer", param="messages")
+            raise nothing_to_answer()
         if messages[0]["role"] == "assistant":
-            messages.insert(0, {"role": "user", "content": [{"type": "text", "text": _OPENING}]})
+            messages.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
         for message in messages:
             if message["role"] == "user":
                 message["content"].sort(key=lambda block: block["type"] != "tool_result")

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import msgspec
 from attrs import define, field, frozen
 
-from gateway.core.errors import UpstreamBadReply
 from gateway.kinds.anthropic.ask import AnthropicOptions, messages_request
 from gateway.kinds.anthropic.thoughts import KIND, Layout
 from gateway.kinds.lowering.walk import is_rooted
-from gateway.kinds.shared.answer import Answer, Feed, Usage, gathered, is_stream
+from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
-from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long, refused, unreadable
+from gateway.kinds.shared.dialogue import TranslatingDialogue
+from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
 from gateway.kinds.shared.listing import listing
 from gateway.kinds.shared.memory import Place, key_of_answer, keys_of_history
-from gateway.kinds.shared.port import Headers, HttpAsk, Memory, Reply, Situation
+from gateway.kinds.shared.port import Headers, HttpAsk, Situation
 
 __all__ = ["AnthropicKind"]
 
@@ -127,7 +127,7 @@ class AnthropicKind:
         )
         ask = HttpAsk(path="/messages", headers=headers, body=data, streams=streams)
         place = Place.after((original or body).get("messages"))
-        return _Dialogue(ask, Answer.to(body, situation), place, situation, self.options)
+        return _Dialogue(ask, body, place, situation, ttl_s=self.options.memory_ttl_s)
 
     def can_say(self, parameters: Mapping[str, Any]) -> bool:
         return is_rooted(parameters)
@@ -154,52 +154,28 @@ class _Open:
     has_arguments: bool = False
 
 
-class _Dialogue:
+class _Dialogue(TranslatingDialogue):
     """One Messages request."""
 
-    again = None
-    may_be_void = False
-
     def __init__(
-        self, ask: HttpAsk, answer: Answer, place: Place, situation: Situation, options: AnthropicOptions
+        self, ask: HttpAsk, body: Mapping[str, Any], place: Place, situation: Situation, *, ttl_s: float
     ) -> None:
+        super().__init__(body, situation, ttl_s=ttl_s)
         self.ask = ask
-        self._answer = answer
-        self._model = answer.model
+        self._model = self._answer.model
         self._place = place
-        self._situation = situation
-        self._options = options
         self._layout = Layout()
         self._blocks: dict[int, _Open] = {}
         self._usage: dict[str, Any] = {}
-        self._is_complete = False
-        self._feed = Feed(self._event, answer, max_event_bytes=situation.max_event_bytes)
 
-    def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
-        if not 200 <= status < 300:
-            return refused(status, body, _fault)
-        if is_stream(body):
-            return gathered(self._feed, self._answer, body, self._stop)
-        try:
-            self._whole(decoded(body, _MESSAGE))
-        except UpstreamBadReply as error:
-            return unreadable(error, body, _fault)
-        return Reply(status=status, body=self._answer.body())
+    def _kept(self) -> bytes | None:
+        return self._layout.packed(self._model)
 
-    def feed(self, data: bytes) -> bytes:
-        return self._feed.feed(data)
+    def _key(self, message: Mapping[str, Any]) -> str | None:
+        return key_of_answer(KIND, message, self._place, scope=self._situation.scope)
 
-    def finish(self) -> bytes:
-        return self._feed.finish(self._stop)
-
-    def remember(self, delivered: Mapping[str, Any] | None = None) -> tuple[Memory, ...]:
-        value = self._layout.packed(self._model) if self._is_complete else None
-        key = key_of_answer(KIND, delivered or self._answer.message(), self._place, scope=self._situation.scope)
-        if value is None or key is None:
-            return ()
-        return (Memory(key=key, value=value, ttl_s=self._options.memory_ttl_s),)
-
-    def _whole(self, message: _Message) -> None:
+    def _whole(self, body: bytes) -> None:
+        message = decoded(body, _MESSAGE)
         if message.content is None:
             raise bad_reply()
         self._begin(message)
@@ -208,7 +184,6 @@ class _Dialogue:
             self._end_block(number)
         self._learn_usage(message.usage)
         self._reason(message.stop_reason)
-        self._complete()
 
     def _event(self, data: bytes) -> None:
         event = decoded(data, _EVENT)
@@ -229,8 +204,7 @@ class _Dialogue:
                 self._answer.finish_reason = self._answer.finish_reason or "stop"
                 self._stop()
             case "error":
-                fault = _fault({"error": event.error}, 500) or fault_of_status(502)
-                raise fault.error()
+                self._refuse(event.error)
 
     def _begin(self, message: _Message) -> None:
         self._answer.identify(message.id, message.model)
@@ -301,17 +275,14 @@ class _Dialogue:
         if isinstance(reason, str):
             self._answer.finish_reason = _REASONS.get(reason, "stop")
 
-    def _stop(self) -> None:
-        """The end of the message; told by the stream's end alone it counts only behind a stop reason."""
-        if self._answer.finish_reason is not None and not self._is_complete:
-            self._complete()
-            self._answer.end()
-
     def _complete(self) -> None:
+        super()._complete()
         for number in list(self._blocks):
             self._end_block(number)
-        self._is_complete = True
         self._answer.usage = _usage(self._usage)
+
+    def _fault(self, value: Mapping[str, Any], status: int) -> Fault | None:
+        return _fault(dict_of(value.get("error")), status)
 
 
 def _number(index: object) -> int:
@@ -336,8 +307,7 @@ def _usage(told: dict[str, Any]) -> Usage | None:
     )
 
 
-def _fault(body: Mapping[str, Any], status: int) -> Fault | None:
-    error = dict_of(body.get("error"))
+def _fault(error: dict[str, Any], status: int) -> Fault | None:
     told, message = string_of(error.get("type")), string_of(error.get("message"))
     if not told and not message:
         return None

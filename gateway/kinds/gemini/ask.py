@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from gateway.core.errors import InvalidRequest
 from gateway.kinds.lowering.walk import openapi_subset, rooted_object
 from gateway.kinds.shared.ask_parts import (
     BUDGETS,
+    OPENING,
     Function,
     Names,
     Part,
@@ -25,6 +25,7 @@ from gateway.kinds.shared.ask_parts import (
     effort_of,
     functions_of,
     messages_of,
+    nothing_to_answer,
     number_of,
     parts_of,
     refuse_more_choices,
@@ -42,7 +43,6 @@ __all__ = ["KIND", "GeminiOptions", "content_request", "function_name"]
 KIND = "gemini"
 SKIP_CHECK = "skip_thought_signature_validator"
 _VERSION = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
-_OPENING = "Continue."
 _MAX_STOPS = 5
 _NEWEST = (99, 0)
 _MEDIA_TYPES = {
@@ -222,9 +222,9 @@ class _Conversation:
         if not self._contents and self._system:
             self._push("user", [self._system.pop()])
         if not self._contents:
-            raise InvalidRequest("the messages hold nothing to answer", param="messages")
+            raise nothing_to_answer()
         if self._contents[0]["role"] == "model":
-            self._contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
+            self._contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
         return self._system, self._contents
 
     def _flush(self) -> None:

@@ -12,16 +12,16 @@ from urllib.parse import quote
 import msgspec
 from attrs import field, frozen
 
-from gateway.core.errors import UpstreamBadReply
 from gateway.kinds.gemini.ask import KIND, GeminiOptions, content_request, function_name
 from gateway.kinds.lowering.walk import is_rooted, openapi_subset
-from gateway.kinds.shared.answer import Answer, Feed, Usage, gathered, is_stream
+from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import Names, bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
-from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long, refused, unreadable
+from gateway.kinds.shared.dialogue import TranslatingDialogue
+from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
 from gateway.kinds.shared.listing import listing
 from gateway.kinds.shared.memory import Place, key_of_answer, keys_of_history
-from gateway.kinds.shared.port import Headers, HttpAsk, Memory, Reply, Situation
+from gateway.kinds.shared.port import Headers, HttpAsk, Situation
 
 __all__ = ["GeminiKind"]
 
@@ -136,7 +136,7 @@ class GeminiKind:
             streams=streams,
         )
         place = Place.after((original or body).get("messages"))
-        return _Dialogue(ask, Answer.to(body, situation), place, situation, names, self.options)
+        return _Dialogue(ask, body, place, situation, names, ttl_s=self.options.memory_ttl_s)
 
     def can_say(self, parameters: Mapping[str, Any]) -> bool:
         if self.options.schema_field == "parametersJsonSchema":
@@ -156,70 +156,40 @@ def _listed(entry: dict[str, Any]) -> tuple[str, str]:
     return (string_of(entry.get("name")).removeprefix("models/") if talks else "", "google")
 
 
-class _Dialogue:
+class _Dialogue(TranslatingDialogue):
     """One request for content."""
 
-    again = None
-    may_be_void = False
-
     def __init__(
-        self,
-        ask: HttpAsk,
-        answer: Answer,
-        place: Place,
-        situation: Situation,
-        names: Names,
-        options: GeminiOptions,
+        self, ask: HttpAsk, body: Mapping[str, Any], place: Place, situation: Situation, names: Names, *, ttl_s: float
     ) -> None:
+        super().__init__(body, situation, ttl_s=ttl_s)
         self.ask = ask
-        self._answer = answer
-        self._model = answer.model
+        self._model = self._answer.model
         self._place = place
-        self._situation = situation
         self._names = names
-        self._options = options
         self._usage: dict[str, Any] = {}
         self._signatures: dict[str, str] = {}
         self._text_signature = ""
         self._ids: set[str] = set()
-        self._is_complete = False
-        self._feed = Feed(self._event, answer, max_event_bytes=situation.max_event_bytes)
 
-    def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> HttpAsk | Reply:
-        if not 200 <= status < 300:
-            return refused(status, body, _fault)
-        if is_stream(body):
-            return gathered(self._feed, self._answer, body, self._stop)
-        try:
-            response = decoded(body, _RESPONSE)
-            if response.candidates is None and not dict_of(response.prompt_feedback):
-                raise bad_reply()
-            self._told(response)
-        except UpstreamBadReply as error:
-            return unreadable(error, body, _fault)
-        self._complete()
-        return Reply(status=status, body=self._answer.body())
+    def _kept(self) -> bytes | None:
+        if not (self._signatures or self._text_signature):
+            return None
+        return msgspec.json.encode({"model": self._model, "calls": self._signatures, "text": self._text_signature})
 
-    def feed(self, data: bytes) -> bytes:
-        return self._feed.feed(data)
+    def _key(self, message: Mapping[str, Any]) -> str | None:
+        return key_of_answer(KIND, message, self._place, scope=self._situation.scope)
 
-    def finish(self) -> bytes:
-        return self._feed.finish(self._stop)
-
-    def remember(self, delivered: Mapping[str, Any] | None = None) -> tuple[Memory, ...]:
-        if not self._is_complete or not (self._signatures or self._text_signature):
-            return ()
-        key = key_of_answer(KIND, delivered or self._answer.message(), self._place, scope=self._situation.scope)
-        if key is None:
-            return ()
-        value = {"model": self._model, "calls": self._signatures, "text": self._text_signature}
-        return (Memory(key=key, value=msgspec.json.encode(value), ttl_s=self._options.memory_ttl_s),)
+    def _whole(self, body: bytes) -> None:
+        response = decoded(body, _RESPONSE)
+        if response.candidates is None and not dict_of(response.prompt_feedback):
+            raise bad_reply()
+        self._told(response)
 
     def _event(self, data: bytes) -> None:
         response = decoded(data, _RESPONSE)
         if response.error is not None:
-            fault = _fault({"error": response.error}, 500) or fault_of_status(502)
-            raise fault.error()
+            self._refuse(response.error)
         self._told(response)
         self._answer.open()
 
@@ -263,15 +233,12 @@ class _Dialogue:
         given = bytes(call.args).strip() not in (b"", b"null")
         self._answer.arguments(number, compact(call.args) if given else "{}")
 
-    def _stop(self) -> None:
-        """The end of the stream, which counts only behind a finish reason."""
-        if self._answer.finish_reason is not None:
-            self._complete()
-            self._answer.end()
-
     def _complete(self) -> None:
-        self._is_complete = True
+        super()._complete()
         self._answer.usage = _usage(self._usage)
+
+    def _fault(self, value: Mapping[str, Any], status: int) -> Fault | None:
+        return _fault(dict_of(value.get("error")), status)
 
 
 def _usage(told: dict[str, Any]) -> Usage | None:
@@ -289,8 +256,7 @@ def _usage(told: dict[str, Any]) -> Usage | None:
     )
 
 
-def _fault(body: Mapping[str, Any], status: int) -> Fault | None:
-    error = dict_of(body.get("error"))
+def _fault(error: dict[str, Any], status: int) -> Fault | None:
     told, message = string_of(error.get("status")), string_of(error.get("message"))
     if not told and not message:
         return None

@@ -13,16 +13,23 @@ from typing import Any
 import msgspec
 from attrs import field, frozen
 
-from gateway.core.errors import InvalidRequest, UpstreamRejected
+from gateway.core.errors import UpstreamRejected
 from gateway.kinds.qwen_web.session import conversation_key, last_answer
-from gateway.kinds.shared.answer import Answer, Feed, Usage, gathered, is_stream
-from gateway.kinds.shared.ask_parts import bounded_nesting, functions_of, messages_of, refuse_more_choices
+from gateway.kinds.shared.answer import Usage, gathered, is_stream
+from gateway.kinds.shared.ask_parts import (
+    bounded_nesting,
+    functions_of,
+    messages_of,
+    nothing_to_answer,
+    refuse_more_choices,
+)
 from gateway.kinds.shared.checks import above_zero, path
 from gateway.kinds.shared.decoding import bad_reply, count_of, decoded, dict_of, read_json, string_of
+from gateway.kinds.shared.dialogue import TranslatingDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status, refused, reply_of
 from gateway.kinds.shared.listing import listing
 from gateway.kinds.shared.memory import value_in
-from gateway.kinds.shared.port import Headers, HttpAsk, Memory, Reply, Situation
+from gateway.kinds.shared.port import Headers, HttpAsk, Reply, Situation
 
 __all__ = ["KIND", "QwenWebKind", "QwenWebOptions"]
 
@@ -96,7 +103,7 @@ class QwenWebKind:
             raise _no_tools()
         messages = messages_of(body)
         if not messages:
-            raise InvalidRequest("the messages hold nothing to answer", param="messages")
+            raise nothing_to_answer()
         client = original or body
         session = value_in(known, _key(client, situation.scope))
         return _Dialogue(body, client, _Session.read(session), situation, self.options)
@@ -140,7 +147,7 @@ class _Session:
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
-class _Dialogue:
+class _Dialogue(TranslatingDialogue):
     """One message in a chat, and the chat before it where there is none yet."""
 
     def __init__(
@@ -151,9 +158,8 @@ class _Dialogue:
         situation: Situation,
         options: QwenWebOptions,
     ) -> None:
-        self._body = body
+        super().__init__(body, situation, ttl_s=options.session_ttl_s)
         self._client = client
-        self._situation = situation
         self._options = options
         self._model = string_of(body.get("model"))
         self._streams = body.get("stream") is True
@@ -168,9 +174,6 @@ class _Dialogue:
         self._has_begun = False
         """An event has come that was no fault."""
         self._answer_id = ""
-        self._is_complete = False
-        self.again: HttpAsk | None = None
-        self._renew()
         self.ask = self._create() if self._session is None else self._message(self._session, self._news)
 
     @property
@@ -189,31 +192,24 @@ class _Dialogue:
             fault = fault_of_status(max(status, 400))
         if fault is not None:
             return self._create_again() if self._is_gone(fault) else fault.reply()
-        return self._whole(dict_of(value))
+        return super().answered(200, headers, body)
 
     def feed(self, data: bytes) -> bytes:
-        out = b"" if self.again is not None else self._feed.feed(data)
+        out = b"" if self.again is not None else super().feed(data)
         return b"" if self.again is not None else out
 
     def finish(self) -> bytes:
-        out = b"" if self.again is not None else self._feed.finish(self._stop)
+        out = b"" if self.again is not None else super().finish()
         return b"" if self.again is not None else out
 
-    def remember(self, delivered: Mapping[str, Any] | None = None) -> tuple[Memory, ...]:
-        if not self._is_complete or self._session is None or not self._answer_id:
-            return ()
-        messages = [*self._client.get("messages", ()), delivered or self._answer.message()]
-        model = string_of(self._client.get("model"))
-        key = conversation_key(KIND, model, messages, scope=self._situation.scope)
-        if key is None:
-            return ()
-        value = msgspec.json.encode({"chat_id": self._session.chat_id, "parent_id": self._answer_id})
-        return (Memory(key=key, value=value, ttl_s=self._options.session_ttl_s),)
+    def _kept(self) -> bytes | None:
+        if self._session is None or not self._answer_id:
+            return None
+        return msgspec.json.encode({"chat_id": self._session.chat_id, "parent_id": self._answer_id})
 
-    def _renew(self) -> None:
-        """Nothing of an answer is known."""
-        self._answer = Answer.to(self._body, self._situation)
-        self._feed = Feed(self._event, self._answer, max_event_bytes=self._situation.max_event_bytes)
+    def _key(self, message: Mapping[str, Any]) -> str | None:
+        messages = [*self._client.get("messages", ()), message]
+        return conversation_key(KIND, string_of(self._client.get("model")), messages, scope=self._situation.scope)
 
     def _create(self) -> HttpAsk:
         fields = {**self._options.create_fields, "models": [self._model], "timestamp": int(self._situation.now)}
@@ -264,19 +260,18 @@ class _Dialogue:
         ask, self.again = self.again, None
         return ask or reply
 
-    def _whole(self, value: dict[str, Any]) -> Reply:
+    def _whole(self, body: bytes) -> None:
+        value = dict_of(read_json(body))
         told = dict_of(self._of(value, "data")) or value
         choices = told.get("choices")
         choice = dict_of(choices[0]) if isinstance(choices, list) and choices else {}
         message = dict_of(choice.get("message"))
         if not message:
-            return reply_of(bad_reply())
+            raise bad_reply()
         self._learn(told)
         self._answer.reasoning(string_of(message.get("reasoning_content")))
         self._answer.text(string_of(message.get(self._name("content"))))
         self._answer.finish_reason = _REASONS.get(string_of(choice.get("finish_reason")), "stop")
-        self._is_complete = True
-        return Reply(status=200, body=self._answer.body())
 
     def _event(self, data: bytes) -> None:
         if self.again is not None:
@@ -317,11 +312,6 @@ class _Dialogue:
                 reason = reason or "stop"
         if reason:
             self._answer.finish_reason = _REASONS.get(reason, "stop")
-
-    def _stop(self) -> None:
-        if self._answer.finish_reason is not None:
-            self._is_complete = True
-            self._answer.end()
 
     def _usage(self, told: dict[str, Any]) -> Usage:
         details = dict_of(told.get("output_tokens_details"))

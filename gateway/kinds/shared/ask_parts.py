@@ -19,6 +19,7 @@ from gateway.wire.chat_request import texts_of
 
 __all__ = [
     "BUDGETS",
+    "OPENING",
     "Blob",
     "Choice",
     "Function",
@@ -32,6 +33,7 @@ __all__ = [
     "effort_of",
     "functions_of",
     "messages_of",
+    "nothing_to_answer",
     "number_of",
     "parts_of",
     "refuse_more_choices",
@@ -43,6 +45,8 @@ __all__ = [
 
 BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 32768}
 """Tokens of thought by effort, for servers that count them: as Google's own OpenAI surface has it."""
+OPENING = "Continue."
+"""Stands before an assistant's message that would be first: other wires want the user to begin."""
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 
@@ -107,6 +111,11 @@ def messages_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
             raise InvalidRequest("the message has no role that is known", param=f"messages[{index}].role")
     return messages
+
+
+def nothing_to_answer() -> InvalidRequest:
+    """The refusal of a request without a message that another wire could carry."""
+    return InvalidRequest("the messages hold nothing to answer", param="messages")
 
 
 def parts_of(content: object, *, where: str) -> Iterator[Part]:
