@@ -14,7 +14,7 @@ from attrs import frozen
 from gateway.core.rules import Rule, covers_model
 from gateway.kinds.rows import KINDS
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
-from strategies.asking.intent import Overhearing, asks_for_tools
+from strategies.asking.intent import IntentWatch, asks_for_tools
 from strategies.base import Options, Prepared, ToolExecutionStrategy
 from strategies.xml_text import XmlTextStrategy
 
@@ -176,7 +176,7 @@ class ToolExecutionFactory:
         if chosen.strategy.name == PROMPTED and (len(request.tools) > 0 or _has_tool_history(request)):
             return chosen
         if self.auto_detect and not request.tools and asks_for_tools(request):
-            return Selection(strategy=Overhearing(), dialect=None, reason="intent")
+            return Selection(strategy=IntentWatch(), dialect=None, reason="intent")
         return Selection(strategy=Passthrough(), dialect=None, reason="no_tools")
 
     def _text(self) -> ToolExecutionStrategy:

@@ -1,7 +1,7 @@
 """Native: tools go upstream as they are, calls come back as they are; certain wire faults are mended."""
 
 from gateway.wire.chat_request import ChatRequest
-from strategies.asking.ask_again import repairs
+from strategies.asking.ask_again import asking_again
 from strategies.asking.past_calls import mend
 from strategies.base import Options, Prepared
 
@@ -19,6 +19,6 @@ class NativeStrategy:
         return Prepared(
             strategy=self.name,
             body=mended.body(request),
-            repair=repairs(request, messages=mended.messages) if request.wants_tools else None,
+            ask_again=asking_again(request, messages=mended.messages) if request.wants_tools else None,
             warnings=mended.notes,
         )

@@ -1,7 +1,7 @@
 """Recovery: native, and the text is watched for calls that were meant as such."""
 
 from gateway.wire.chat_request import ChatRequest
-from strategies.asking.ask_again import repairs
+from strategies.asking.ask_again import asking_again
 from strategies.asking.past_calls import mend
 from strategies.base import Options, Prepared, Shape
 from strategies.reading.factory import reader_factory
@@ -43,6 +43,6 @@ class RecoveryStrategy:
                 keep_trailing=options.trailing_text == "keep",
                 wait_for_finish=True,
             ),
-            repair=repairs(request, messages=mended.messages),
+            ask_again=asking_again(request, messages=mended.messages),
             warnings=warnings,
         )

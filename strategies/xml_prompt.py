@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from gateway.core.errors import InvalidRequest, TooManyTools
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
-from strategies.asking.ask_again import Demand, demanded, repairs
+from strategies.asking.ask_again import Demand, asking_again, demanded
 from strategies.asking.history import render_history
 from strategies.asking.past_calls import mend
 from strategies.asking.renderers import RENDERERS, renderer
@@ -66,7 +66,7 @@ class XmlPromptStrategy:
             strategy=self.name,
             body=_encoded(request, messages),
             make_reader=self._reader(request, options, tools, writer),
-            repair=repairs(request, messages=messages, tools=tools, demand=demand, renderer=writer),
+            ask_again=asking_again(request, messages=messages, tools=tools, demand=demand, renderer=writer),
             shape=Shape(first_only=first_only, keep_trailing=options.trailing_text == "keep"),
             warnings=(*warnings, *history.warnings),
         )

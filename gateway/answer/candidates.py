@@ -12,13 +12,13 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.answer.facts import Facts
-from gateway.answer.transcript import Candidate, Heard
+from gateway.answer.transcript import Candidate, Transcript
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
 from gateway.core.records import CallRecord, Stage
 from strategies.grammar.literal import FenceMark, closes_fence, may_open_fence, opens_fence
 
-__all__ = ["Audit", "attempts", "call_records", "dialect_of", "refusal"]
+__all__ = ["Audit", "broken_calls", "call_records", "dialect_of", "refusal"]
 
 Audit = Literal["none", "redacted", "full"]
 Mask = Callable[[str], str]
@@ -47,7 +47,7 @@ _STAGES: dict[Reason, Stage] = {
 """How far a refused candidate came."""
 
 
-def attempts(facts: Facts) -> list[Verdict]:
+def broken_calls(facts: Facts) -> list[Verdict]:
     """The candidates that stayed text though they named a tool; the others were prose with a marker in it."""
     return [verdict for verdict in facts.refused if verdict.name]
 
@@ -60,8 +60,8 @@ def refusal(verdict: Verdict) -> Reason:
 
 
 def dialect_of(facts: Facts) -> str:
-    """The dialect of the first call that was, or would have been, delivered; else that of the first attempt."""
-    verdicts = [call.verdict for call in facts.calls[:1]] or attempts(facts)
+    """The dialect of the first call that was, or would have been, delivered; else that of the first broken call."""
+    verdicts = [call.verdict for call in facts.calls[:1]] or broken_calls(facts)
     return verdicts[0].dialect if verdicts else "none"
 
 
@@ -70,7 +70,7 @@ def call_records(
 ) -> tuple[CallRecord, ...]:
     """The records of an answer's candidates, in their order; `is_beside`: the client was given none of the calls."""
     entries = sorted(_weightiest(_entries(facts, is_beside=is_beside)), key=_place)
-    showing = _Showing(heard=facts.heard, audit=audit, mask=mask)
+    showing = _Showing(transcript=facts.transcripts, audit=audit, mask=mask)
     return tuple(
         _record(number, entry, showing, declared=declared, native=facts.native_calls > 0)
         for number, entry in enumerate(entries)
@@ -89,16 +89,16 @@ class _Entry:
 
 
 def _entries(facts: Facts, *, is_beside: bool) -> Iterator[_Entry]:
-    given: Decision = "would_deliver" if is_beside else "repaired" if facts.repaired else "delivered"
+    given: Decision = "would_deliver" if is_beside else "repaired" if facts.has_second_answer else "delivered"
     told: dict[int, tuple[Verdict, Decision, str]] = {}
     for call in facts.calls:
         told[id(call.verdict)] = (call.verdict, given, call.arguments)
     for verdict in facts.refused:
         told[id(verdict)] = (verdict, "refused", "")
-    for verdict in facts.overheard:
+    for verdict in facts.intents:
         told[id(verdict)] = (verdict, "overheard", "")
-    for choice, heard in facts.heard.items():
-        for candidate in heard.candidates:
+    for choice, transcript in facts.transcripts.items():
+        for candidate in transcript.candidates:
             verdict = candidate.verdict
             other: Decision = "overheard" if verdict.accepted else "refused"
             _, decision, arguments = told.pop(id(verdict), (verdict, other, ""))
@@ -170,7 +170,7 @@ def _signs(entry: _Entry, showing: "_Showing", *, is_declared: bool, native: boo
 class _Showing:
     """How the candidates of one answer are shown."""
 
-    heard: dict[int, Heard]
+    transcript: dict[int, Transcript]
     audit: Audit
     mask: Mask
     _fences: dict[int, list[tuple[int, int]]] = field(factory=dict, init=False)
@@ -185,7 +185,7 @@ class _Showing:
         candidate = entry.candidate
         if self.audit == "none" or candidate is None:
             return ""
-        text = self.heard[entry.choice].text
+        text = self.transcript[entry.choice].text
         size = min(candidate.size, _SHOWN[self.audit])
         if candidate.at + candidate.size > len(text):
             return self._window(candidate.text, 0, size)
@@ -230,21 +230,21 @@ class _Showing:
     def is_literal(self, entry: _Entry) -> bool:
         """Whether the candidate stands in a quotation, or in a code fence beside something else."""
         candidate = entry.candidate
-        if candidate is None or candidate.at >= len(self.heard[entry.choice].text):
+        if candidate is None or candidate.at >= len(self.transcript[entry.choice].text):
             return False
-        heard = self.heard[entry.choice]
-        before = heard.text[max(0, candidate.at - _MARGIN) : candidate.at]
+        transcript = self.transcript[entry.choice]
+        before = transcript.text[max(0, candidate.at - _MARGIN) : candidate.at]
         if before[before.rfind("\n") + 1 :].lstrip().startswith(">"):
             return True
         if entry.choice not in self._fences:
-            self._fences[entry.choice] = list(_mixed_fences(heard))
+            self._fences[entry.choice] = list(_mixed_fences(transcript))
         return any(start <= candidate.at < end for start, end in self._fences[entry.choice])
 
 
-def _mixed_fences(heard: Heard) -> Iterator[tuple[int, int]]:
+def _mixed_fences(transcript: Transcript) -> Iterator[tuple[int, int]]:
     """The contents of those code fences that hold anything beside candidates."""
-    text = heard.text
-    spans = sorted((each.at, each.at + each.size) for each in heard.candidates)
+    text = transcript.text
+    spans = sorted((each.at, each.at + each.size) for each in transcript.candidates)
     for start, end in _fences(text):
         at = start
         for begun, ended in spans:

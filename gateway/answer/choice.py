@@ -7,21 +7,21 @@ from typing import Any
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.guard import GuardedReader
 from gateway.answer.hold import Hold
-from gateway.answer.queue import Slot
+from gateway.answer.queue import Pending
 from gateway.answer.shaper import Shaper
-from gateway.answer.transcript import HearingReader
+from gateway.answer.transcript import TranscriptReader
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
-from gateway.wire.chat_chunks import args_mould, call_start_chunk
+from gateway.wire.chat_chunks import args_template, call_start_chunk
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
 
-__all__ = ["MakeId", "Voice", "broken_call", "hold_of"]
+__all__ = ["Choice", "MakeId", "broken_off", "hold_of"]
 
 MakeId = Callable[[str], str]
 
 
-class Voice:
+class Choice:
     """One choice of an answer: its reader, its shape, and how its calls are numbered."""
 
     __slots__ = (
@@ -29,25 +29,25 @@ class Voice:
         "_call",
         "_early",
         "_facts",
+        "_held_events",
         "_is_mapped",
         "_make_id",
-        "_pending",
+        "_read_calls",
         "_reader",
         "_reads",
         "_texts",
-        "_told",
-        "args_mould",
-        "attempt",
+        "args_template",
+        "broken_call",
         "call_id",
         "finished",
         "held",
+        "held_calls",
         "hold",
         "index",
         "native",
         "number",
         "shaper",
         "spoken",
-        "waiting",
     )
 
     def __init__(
@@ -62,40 +62,40 @@ class Voice:
     ) -> None:
         self.index = index
         reader = GuardedReader(prepared.make_reader) if prepared.make_reader else None
-        self._reader: GuardedReader | HearingReader | None = reader
+        self._reader: GuardedReader | TranscriptReader | None = reader
         self._early: list[Event] | None = None
         """What the end of the text came to so far, once it has been begun to be read."""
         if keep_text and reader is not None:
-            self._reader = hearing = HearingReader(reader)
-            facts.heard[index] = hearing.heard
+            self._reader = transcribing = TranscriptReader(reader)
+            facts.transcripts[index] = transcribing.transcript
         self.hold = hold
-        self.attempt: BrokenCall | None = None
+        self.broken_call: BrokenCall | None = None
         """What is to be asked again, once the choice has finished."""
         self.shaper = Shaper(prepared.shape)
         self.native = NativeCalls(make_id, prepared.rename)
-        self.waiting: deque[Slot] = deque()
-        """The slots of which not every character is decided."""
+        self.held: deque[Pending] = deque()
+        """The events of which not every character is decided."""
         self.number = -1
         """The number of the call under way."""
         self.call_id = ""
         self._base_id = ""
-        self.args_mould = (b"", b"")
+        self.args_template = (b"", b"")
         self.spoken = False
         """A chunk of this choice with a role has gone out."""
         self.finished = False
-        self.held: list[Slot] = []
-        """Slots with structured calls that may be those of the text again."""
+        self.held_calls: list[Pending] = []
+        """Events with structured calls that may be those of the text again."""
         self._make_id = make_id
         self._facts = facts
         self._reads = self._reader is not None
         self._is_mapped = prepared.mapping is not None
         self._texts = 0
         """How many calls have begun that are not the model server's own."""
-        self._told: list[tuple[str, str]] = []
+        self._read_calls: list[tuple[str, str]] = []
         """Name and arguments of those that were read from text."""
         self._call: list[Event] = []
         """The call of the text under way, where it may be a structured one again."""
-        self._pending: list[Event] = []
+        self._held_events: list[Event] = []
         """Everything from the first call on of which that cannot be told before the answer's end."""
 
     @property
@@ -104,26 +104,26 @@ class Voice:
 
     @property
     def may_call(self) -> bool:
-        """A call may stand in what waits: there is none in white space."""
-        return bool(self.waiting) and (self.shaper.waits or not (self._reader is None or self._reader.idle))
+        """A call may stand in what is held: there is none in white space."""
+        return bool(self.held) and (self.shaper.holds_calls or not (self._reader is None or self._reader.idle))
 
     @property
     def given(self) -> set[CallKey]:
         """The calls that were read from text."""
-        return {key_of(name, arguments) for name, arguments in self._told}
+        return {key_of(name, arguments) for name, arguments in self._read_calls}
 
     @property
-    def is_pending(self) -> bool:
-        """Calls of the text wait for the end of structured ones."""
-        return bool(self._pending)
+    def holds_events(self) -> bool:
+        """Calls of the text are held for the end of structured ones."""
+        return bool(self._held_events)
 
     @property
     def may_repeat(self) -> bool:
         """A structured call that begins now may be one that was written as text, before it or about to be."""
-        return not self._is_mapped and (self.number >= 0 or bool(self.waiting) or bool(self.held))
+        return not self._is_mapped and (self.number >= 0 or bool(self.held) or bool(self.held_calls))
 
     def reasoned(self) -> list[Event]:
-        """The choice's reasoning is over or has a field of its own: what waited for that."""
+        """The choice's reasoning is over or has a field of its own: what was held for that."""
         return self._shaped("", self._reader.reasoned()) if self._reader is not None else []
 
     def feed(self, text: str) -> list[Event]:
@@ -150,7 +150,7 @@ class Voice:
         if self._reader is not None and self._early is None:
             self._early = self._reader.step(reason=reason)
 
-    def _last(self, reader: GuardedReader | HearingReader, reason: FinishReason) -> list[Event]:
+    def _last(self, reader: GuardedReader | TranscriptReader, reason: FinishReason) -> list[Event]:
         """What the end of the text comes to."""
         self.read_end(reason)
         while reader.busy:
@@ -163,23 +163,23 @@ class Voice:
         return self._distinct(events if self.hold is None else self.hold.take(text, events))
 
     def finish(self, reason: FinishReason) -> list[Event]:
-        """The last events; none of those that are held back while there is an `attempt`."""
+        """The last events; none of those that are held while there is a `broken_call`."""
         if self._reader is None:
             return []
         events = [*self._last(self._reader, reason), *self.shaper.finish()]
         if self.hold is None:
             return self._distinct(events)
         events = self.hold.take("", events)
-        self.attempt = self.hold.due(reason)
-        return self._distinct(events if self.attempt is not None else [*events, *self.hold.release()])
+        self.broken_call = self.hold.broken_call(reason)
+        return self._distinct(events if self.broken_call is not None else [*events, *self.hold.release()])
 
-    def settle(self) -> list[Event]:
-        """The end of what waits for structured calls: a call that is one of them is dropped."""
+    def finish_calls(self) -> list[Event]:
+        """The end of what is held for structured calls: a call that is one of them is dropped."""
         known = self.native.keys
         out: list[Event] = []
         call: list[Event] = []
-        waiting, self._pending, self._call = [*self._pending, *self._call], [], []
-        for event in waiting:
+        held, self._held_events, self._call = [*self._held_events, *self._call], [], []
+        for event in held:
             if call or isinstance(event, Start | Said):
                 call.append(event)
             else:
@@ -194,13 +194,13 @@ class Voice:
         return [Drop("".join(event.raw for event in call), "repeated")]
 
     def _distinct(self, events: list[Event]) -> list[Event]:
-        """The events that do not wait for the end of structured calls which they may repeat."""
-        if self._is_mapped or (not self.native.count and not self._pending):
+        """The events that are not held for the end of structured calls which they may repeat."""
+        if self._is_mapped or (not self.native.count and not self._held_events):
             return events
         out: list[Event] = []
         for event in events:
-            if self._pending:
-                self._pending += [*self._call, event]
+            if self._held_events:
+                self._held_events += [*self._call, event]
                 self._call = []
             elif self._call or isinstance(event, Start | Said):
                 self._call.append(event)
@@ -209,7 +209,7 @@ class Voice:
                 if isinstance(event, Broken) or not self.native.may_name(_name_of(event)):
                     out += self._call
                 else:
-                    self._pending += self._call
+                    self._held_events += self._call
                 self._call = []
             else:
                 out.append(event)
@@ -219,14 +219,14 @@ class Voice:
         """There is a call that can be used: nothing of this choice will be asked again."""
         return self._distinct(self.hold.release() if self.hold is not None else [])
 
-    def replace_attempt(self) -> list[Event]:
-        """A call is told in the place of the attempt."""
-        self.attempt = None
+    def replace_broken_call(self) -> list[Event]:
+        """A call is told in the place of the broken one."""
+        self.broken_call = None
         return self.hold.replaced() if self.hold is not None else []
 
     def give_back(self) -> list[Event]:
-        """No call of this choice's text is wanted any more: what waits is text."""
-        self.attempt = None
+        """No call of this choice's text is wanted any more: what is held is text."""
+        self.broken_call = None
         events = self.hold.release() if self.hold is not None else []
         if self._reader is not None:
             events = [*events, *self._last(self._reader, "cut"), *self.shaper.give_back()]
@@ -246,32 +246,32 @@ class Voice:
         """The first chunk of a call."""
         self.begin_call(start, call_id)
         role, self.spoken = not self.spoken, True
-        self.args_mould = args_mould(event, self.index, self.number)
+        self.args_template = args_template(event, self.index, self.number)
         return call_start_chunk(event, self.index, self.number, self.call_id, start.name, role=role)
 
     def account(self, event: Event) -> None:
-        """Say of an event's raw text, slot by slot, whether it stays text."""
+        """Say of an event's raw text, event by event, whether it stays text."""
         at = 0
-        while at < len(event.raw) and self.waiting:
-            slot = self.waiting[0]
-            taken = min(len(event.raw) - at, slot.left)
+        while at < len(event.raw) and self.held:
+            pending = self.held[0]
+            taken = min(len(event.raw) - at, pending.held)
             if isinstance(event, Text):
-                slot.text(event.raw[at : at + taken])
+                pending.text(event.raw[at : at + taken])
             else:
-                slot.changed = True
+                pending.changed = True
             at += taken
-            slot.left -= taken
-            if slot.left == 0:
-                self.waiting.popleft()
+            pending.held -= taken
+            if pending.held == 0:
+                self.held.popleft()
 
     def note(self, event: Event) -> None:
         """Keep what is to be recorded of an event."""
         match event:
             case End() | Said():
-                self._told.append((event.verdict.name, event.arguments))
+                self._read_calls.append((event.verdict.name, event.arguments))
                 self._facts.calls.append(delivered(event.verdict, event.arguments))
             case Note():
-                kept = self._facts.overheard if event.verdict.accepted else self._facts.refused
+                kept = self._facts.intents if event.verdict.accepted else self._facts.refused
                 kept.append(event.verdict)
             case Broken():
                 self._facts.broken.append(event.reason)
@@ -295,11 +295,11 @@ def _key_of(event: Event) -> CallKey | None:
 
 
 def hold_of(prepared: Prepared) -> Hold | None:
-    """What holds back an attempt of the only choice, where it can be asked again."""
-    if prepared.repair is None or prepared.make_reader is None:
+    """What holds a broken call of the only choice, where it can be asked again."""
+    if prepared.ask_again is None or prepared.make_reader is None:
         return None
-    return Hold(prepared.repair)
+    return Hold(prepared.ask_again)
 
 
-def broken_call(reason: str) -> GatewayError:
+def broken_off(reason: str) -> GatewayError:
     return UpstreamBadReply(f"the model's tool call broke off: {reason}")

@@ -6,7 +6,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from gateway.answer.second_answer import SecondCall
-from gateway.answer.transcript import Heard
+from gateway.answer.transcript import Transcript
 from gateway.core.events import Verdict
 from gateway.wire.chat_chunks import token_counts
 from strategies.mapping.answers import Translation
@@ -40,7 +40,7 @@ class Facts:
     undelivered: int = 0
     refused: list[Verdict] = field(factory=list)
     """Candidates that stayed text, with the reasons."""
-    overheard: list[Verdict] = field(factory=list)
+    intents: list[Verdict] = field(factory=list)
     """Calls that were read beside the answer and are not given to the client."""
     broken: list[str] = field(factory=list)
     dropped: Counter[str] = field(factory=Counter)
@@ -48,9 +48,9 @@ class Facts:
     native_calls: int = 0
     unusable_calls: int = 0
     """Structured calls whose arguments are no JSON object."""
-    attempts: int = 0
+    broken_calls: int = 0
     """Calls that were plainly meant, stayed text, and were the answer's only ones."""
-    repaired: bool = False
+    has_second_answer: bool = False
     """The calls of this answer are those of a second one."""
     completion_id: str | None = None
     held_bytes_max: int = 0
@@ -62,7 +62,7 @@ class Facts:
     """A reader looked at the answer."""
     failure: str | None = None
     """The code of the error that ended the answer."""
-    heard: dict[int, Heard] = field(factory=dict)
+    transcripts: dict[int, Transcript] = field(factory=dict)
     """Each choice's text and candidates, where they are kept."""
 
     translated: int = 0

@@ -1,8 +1,8 @@
-"""What is kept back of one choice while a broken call in it may still be asked for again.
+"""What is held of one choice while a broken call in it may still be asked for again.
 
-Text flows until a call is plainly attempted and cannot be used: it is broken, or its tool does not exist. From there on
-everything waits for the answer's end, unless a call that can be used, or much other text, shows that there is nothing
-to repair. Where a call is required everything waits from the beginning.
+Text flows until a call is plainly meant and cannot be used: it is broken, or its tool does not exist. From there on
+everything is held for the answer's end, unless a call that can be used, or much other text, shows that there is nothing
+to ask for. Where a call is required everything is held from the beginning.
 """
 
 from io import StringIO
@@ -17,25 +17,25 @@ __all__ = ["Hold"]
 _LIMIT = 1 << 18
 """Characters of an answer that can be asked for again: a longer one costs too much to be written twice."""
 _BEHIND = 500
-"""How much text may follow an attempt: an answer that goes on was not waiting for its call."""
+"""How much text may follow a broken call: an answer that goes on was not waiting for its call."""
 
 
 class Hold:
-    """Keeps back the events of one choice; what it gives out is final."""
+    """Holds the events of one choice; what it gives out is final."""
 
-    __slots__ = ("_ask", "_first", "_kept", "_notes", "_room", "_said", "_size", "is_over")
+    __slots__ = ("_ask", "_first", "_held", "_notes", "_room", "_said", "_size", "is_over")
 
     def __init__(self, ask: AsksAgain) -> None:
         self._ask = ask
         self._said = StringIO()
         self._size = 0
-        self._kept: list[Event] = []
+        self._held: list[Event] = []
         self._first: int | None = None
-        """Where among them the attempt stands, or another call in its place."""
+        """Where among them the broken call stands, or another call in its place."""
         self._notes: tuple[Note, ...] = ()
         self._room = 0
         self.is_over = False
-        """Nothing is kept back any more, and nothing will be asked again."""
+        """Nothing is held any more, and nothing will be asked again."""
 
     def take(self, text: str, events: list[Event]) -> list[Event]:
         """The events that may go out now, of those that this text led to."""
@@ -50,27 +50,27 @@ class Hold:
             out += self.release()
         return out
 
-    def due(self, reason: FinishReason) -> BrokenCall | None:
+    def broken_call(self, reason: FinishReason) -> BrokenCall | None:
         """What is to be asked again now that the choice has ended."""
         if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
             return None
         return BrokenCall(content=self._said.getvalue(), notes=self._notes)
 
     def release(self) -> list[Event]:
-        """Everything that is kept back; there will be no repair."""
+        """Everything that is held; nothing will be asked again."""
         self.is_over = True
-        kept, self._kept = self._kept, []
+        held, self._held = self._held, []
         self._said.close()
-        return kept
+        return held
 
     def replaced(self) -> list[Event]:
-        """What is kept back, now that a call stands in place of the attempt: only the text before it stays text."""
-        kept = self.release()
-        first = len(kept) if self._first is None else self._first
-        said = max((at for at, event in enumerate(kept[:first]) if _is_said(event)), default=-1)
+        """What is held, now that a call stands in the broken one's place: only the text before it stays text."""
+        held = self.release()
+        first = len(held) if self._first is None else self._first
+        said = max((at for at, event in enumerate(held[:first]) if _is_said(event)), default=-1)
         return [
             Drop(event.raw, "repaired") if at > said and not isinstance(event, Note) else event
-            for at, event in enumerate(kept)
+            for at, event in enumerate(held)
         ]
 
     def _passed(self, event: Event) -> list[Event]:
@@ -78,7 +78,7 @@ class Hold:
             return [event]
         if isinstance(event, Start) and event.is_declared and self._ask.satisfies(event.name):
             return [*self.release(), event]
-        note = None if self._notes else self._attempted(event)
+        note = None if self._notes else self._broken_call_of(event)
         if note is not None:
             self._notes = (note,)
             self._room = note.size + _BEHIND
@@ -87,17 +87,17 @@ class Hold:
             return [event]
         elif isinstance(event, Start):
             self._mark()
-        self._kept.append(event)
+        self._held.append(event)
         if self._notes and not self._ask.required:
             self._room -= len(event.raw) if isinstance(event, Text | Drop) else 0
             if self._room < 0:
                 return self.release()
         return []
 
-    def _attempted(self, event: Event) -> Note | None:
-        """The attempt that an event tells of: a call that cannot be used, or one of a tool that does not exist."""
+    def _broken_call_of(self, event: Event) -> Note | None:
+        """The broken call that an event tells of: a call that cannot be used, or one of a tool that does not exist."""
         if isinstance(event, Note):
-            return event if self._ask.is_attempt(event) else None
+            return event if self._ask.is_broken_call(event) else None
         if not isinstance(event, Start) or event.is_declared:
             return None
         verdict = Verdict(dialect=event.dialect, name=event.name, score=0, accepted=False)
@@ -105,7 +105,7 @@ class Hold:
 
     def _mark(self) -> None:
         if self._first is None:
-            self._first = len(self._kept)
+            self._first = len(self._held)
 
 
 def _is_said(event: Event) -> bool:

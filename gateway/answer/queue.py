@@ -21,9 +21,9 @@ from gateway.wire.chat_chunks import (
 from gateway.wire.usage import summed_usage
 
 if TYPE_CHECKING:
-    from gateway.answer.choice import Voice
+    from gateway.answer.choice import Choice
 
-__all__ = ["Mould", "Run", "Slot", "last_events", "text_of"]
+__all__ = ["Pending", "PendingRun", "Template", "last_events", "text_of"]
 
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
@@ -35,7 +35,7 @@ _BODIES = re.compile(rb"%b(?:\x00%b)*+" % (_WHOLE, _WHOLE))
 _UNSAFE = re.compile(rb'["\x00-\x1f]')
 
 
-class Slot:
+class Pending:
     """One upstream event: how much of its content is undecided, and what is to go out in its place."""
 
     __slots__ = (
@@ -44,18 +44,18 @@ class Slot:
         "_parts",
         "_raw",
         "changed",
+        "choice",
         "finish",
-        "left",
+        "held",
         "moves",
         "number",
         "opens",
-        "voice",
         "waits",
     )
 
-    def __init__(self, raw: bytes, data: bytes, voice: "Voice | None" = None, left: int = 0) -> None:
-        self.voice = voice
-        self.left = left
+    def __init__(self, raw: bytes, data: bytes, choice: "Choice | None" = None, held: int = 0) -> None:
+        self.choice = choice
+        self.held = held
         self.changed = False
         self.finish: str | None = None
         """The finish reason to give, where it is not the event's own."""
@@ -66,7 +66,7 @@ class Slot:
         self.number = 0
         """Which of the answer's events it is; of a run, the first that has not left."""
         self.moves = False
-        """It waits with calls that go out behind those of the text."""
+        """It is held with calls that go out behind those of the text."""
         self._raw = raw
         self._data = data
         self._event: dict[str, Any] | None = None
@@ -88,9 +88,9 @@ class Slot:
 
     def forget(self, data: bytes) -> int:
         """Let go of the event's own bytes: its text will be told in a chunk made after `data`. Returns what it held."""
-        held = self.size
+        size = self.size
         self._raw, self._data, self.changed = b"", data, True
-        return held
+        return size
 
     def add_usage(self, more: object) -> None:
         """Another answer is part of this one: where the event says what it cost, both are told."""
@@ -109,27 +109,27 @@ class Slot:
         del self.event["choices"][0]["delta"]["tool_calls"]
         self._emptied()
 
-    def settle_calls(self, moved: Mapping[int, int | None], *, keeps_legacy: bool) -> int:
+    def finish_calls(self, moved: Mapping[int, int | None], *, keeps_legacy: bool) -> int:
         """Leave out the calls that are dropped, and number the others anew; how many of those there are."""
         delta = self.event["choices"][0]["delta"]
         calls = delta.get("tool_calls")
         calls = calls if isinstance(calls, list) else []
         is_changed, renumbered = False, 0
-        kept = []
+        left = []
         for call in calls:
             index = call.get("index") if isinstance(call, dict) else None
             becomes = moved.get(index, index) if isinstance(index, int) else index
             if becomes != index:
                 call["index"] = becomes
             if becomes is not None or index is None:
-                kept.append(call)
+                left.append(call)
                 renumbered += becomes != index
             is_changed = is_changed or becomes != index
         if not keeps_legacy and delta.pop("function_call", None) is not None:
             is_changed = True
         if is_changed:
-            if kept:
-                delta["tool_calls"] = kept
+            if left:
+                delta["tool_calls"] = left
             else:
                 delta.pop("tool_calls", None)
             self._emptied()
@@ -156,7 +156,7 @@ class Slot:
 
     def render(self) -> bytes:
         """The event's own bytes, or what replaces them."""
-        if not self.changed or self.voice is None:
+        if not self.changed or self.choice is None:
             return self._bytes()
         out: list[bytes] = []
         rebuilt = not self.size
@@ -165,13 +165,13 @@ class Slot:
                 out += parts  # type: ignore[arg-type]
             elif text := "".join(parts):  # type: ignore[arg-type]
                 out.append(
-                    text_chunk(self.event, self.voice.index, text) if rebuilt else rebuilt_chunk(self.event, text)
+                    text_chunk(self.event, self.choice.index, text) if rebuilt else rebuilt_chunk(self.event, text)
                 )
                 rebuilt = True
         if not rebuilt and (self.opens or has_more_than_content(self.event)):
             out.insert(0, rebuilt_chunk(self.event, ""))
         if self.finish:
-            out.append(finish_chunk(self.event, self.voice.index, self.finish))
+            out.append(finish_chunk(self.event, self.choice.index, self.finish))
         return b"".join(out)
 
     def _bytes(self) -> bytes:
@@ -179,7 +179,7 @@ class Slot:
 
 
 @frozen
-class Mould:
+class Template:
     """What all content events of an answer have in common: everything before and behind the content."""
 
     head: bytes
@@ -189,8 +189,8 @@ class Mould:
     """The tail of one event and the head of the next."""
 
     @classmethod
-    def of(cls, raw: bytes, data: bytes, text: str) -> "Mould | None":
-        """The mould of the event with this content; None where it cannot be told for certain."""
+    def of(cls, raw: bytes, data: bytes, text: str) -> "Template | None":
+        """The template of the event with this content; None where it cannot be told for certain."""
         match = _CONTENT.search(raw)
         if match is None or raw.count(b'"content"') != 1 or not raw.endswith(b"}\n\n") or raw.count(b"\n") != 2:
             return None
@@ -200,7 +200,7 @@ class Mould:
         return cls(head, tail, data, tail + head)
 
     def run(self, data: bytes) -> bytes:
-        """What may be a run of events cast in this mould, at the beginning of the data."""
+        """What may be a run of events made after this template, at the beginning of the data."""
         end = data.rfind(self.tail) if data.startswith(self.head) else -1
         return data[: end + len(self.tail)] if end >= 0 else b""
 
@@ -209,7 +209,7 @@ class Mould:
         return sum(map(len, contents)) + len(contents) * len(self.gap)
 
     def contents(self, data: bytes) -> list[bytes] | None:
-        """The JSON string bodies of events that are all cast in this mould."""
+        """The JSON string bodies of events that are all made after this template."""
         if not data.startswith(self.head) or not data.endswith(self.tail):
             return None
         if len(data) < len(self.head) + len(self.tail):
@@ -243,25 +243,25 @@ def _count(content: bytes) -> int:
 
 def last_events(contents: list[bytes], chars: int) -> tuple[int, int]:
     """How many events at the end hold the last characters of a run, and how many characters those events have."""
-    count = held = 0
-    while held < chars:
+    count = size = 0
+    while size < chars:
         count += 1
-        held += _count(contents[-count])
-    return count, held
+        size += _count(contents[-count])
+    return count, size
 
 
-class Run(Slot):
-    """A run of content events cast in one mould, kept as their contents and lengths alone.
+class PendingRun(Pending):
+    """A run of content events made after one template, kept as their contents and lengths alone.
 
     Its first events leave as soon as they are decided; where they end in the contents is told by an offset, which is
     taken off when half of what is kept is gone, so that a run costs the same for each of its events however long it is.
     """
 
-    __slots__ = ("_contents", "_decided", "_first", "_head", "_lengths", "_start", "mould")
+    __slots__ = ("_contents", "_decided", "_first", "_head", "_lengths", "_start", "template")
 
-    def __init__(self, mould: Mould, voice: "Voice") -> None:
-        super().__init__(b"", mould.data, voice)
-        self.mould = mould
+    def __init__(self, template: Template, choice: "Choice") -> None:
+        super().__init__(b"", template.data, choice)
+        self.template = template
         self._contents = bytearray()
         self._lengths = array("L")
         self._start = 0
@@ -277,9 +277,9 @@ class Run(Slot):
     def size(self) -> int:
         return len(self._contents) - self._start
 
-    def extend(self, contents: list[bytes], left: int) -> None:
+    def extend(self, contents: list[bytes], held: int) -> None:
         """More events of the run, with this many characters."""
-        self.left += left
+        self.held += held
         self._contents += b"".join(contents)
         self._lengths.extend(map(len, contents))
 
@@ -326,4 +326,4 @@ class Run(Slot):
         for length in lengths:
             pieces.append(contents[at : at + length])
             at += length
-        return self.mould.head + self.mould.gap.join(pieces) + self.mould.tail
+        return self.template.head + self.template.gap.join(pieces) + self.template.tail

@@ -25,19 +25,19 @@ __all__ = ["Fitting", "held_to_schemas", "misfits"]
 
 def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> Prepared:
     """The same, its structured calls held against those schemas that a server of this kind is not told whole."""
-    if prepared.repair is None or not (keywords or KINDS[kind.name].is_translated):
+    if prepared.ask_again is None or not (keywords or KINDS[kind.name].is_translated):
         return prepared
     schemas = {
         tool.name: schema_of(tool)
         for tool in _tools(prepared.body)
         if not kind.can_say(tool.parameters) or without(tool.parameters, keywords) != tool.parameters
     }
-    return evolve(prepared, repair=Fitting(ask=prepared.repair, schemas=schemas)) if schemas else prepared
+    return evolve(prepared, ask_again=Fitting(ask=prepared.ask_again, schemas=schemas)) if schemas else prepared
 
 
 def misfits(prepared: Prepared, message: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The tools and faults of those calls in a message that do not fit."""
-    fitting = prepared.repair
+    fitting = prepared.ask_again
     if not isinstance(fitting, Fitting) or prepared.mapping is not None:
         return []  # calls of mapped tools were checked when they were translated
     calls = message.get("tool_calls")
@@ -59,8 +59,8 @@ class Fitting:
     def satisfies(self, name: str) -> bool:
         return self.ask.satisfies(name)
 
-    def is_attempt(self, note: Note) -> bool:
-        return self.ask.is_attempt(note)
+    def is_broken_call(self, note: Note) -> bool:
+        return self.ask.is_broken_call(note)
 
     def is_usable(self, name: object, arguments: object) -> bool:
         """Whether a structured call can be delivered; an empty object stands for no arguments in particular."""
@@ -68,15 +68,15 @@ class Fitting:
             return False
         return arguments == {} or self._fault(cast(str, name), arguments) is None
 
-    def is_echo(self, name: str, arguments: str, attempts: Sequence[BrokenCall]) -> bool:
-        return self.ask.is_echo(name, arguments, attempts)
+    def is_echo(self, name: str, arguments: str, broken_calls: Sequence[BrokenCall]) -> bool:
+        return self.ask.is_echo(name, arguments, broken_calls)
 
-    def reason(self, attempt: BrokenCall) -> str:
-        return self.ask.reason(attempt)
+    def reason(self, broken_call: BrokenCall) -> str:
+        return self.ask.reason(broken_call)
 
-    def body(self, attempts: Sequence[BrokenCall]) -> bytes:
+    def body(self, broken_calls: Sequence[BrokenCall]) -> bytes:
         """The request that asks again, with what was wrong."""
-        return self.ask.body([self._told(attempt) for attempt in attempts])
+        return self.ask.body([self._told(broken_call) for broken_call in broken_calls])
 
     def faults(self, calls: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
         """Which of the calls do not fit, by their place, with their tools, and why."""
@@ -86,12 +86,12 @@ class Fitting:
             if name is not None and fault is not None:
                 yield at, name, fault
 
-    def _told(self, attempt: BrokenCall) -> BrokenCall:
+    def _told(self, broken_call: BrokenCall) -> BrokenCall:
         told = {
-            call_id(attempt.calls[at], at): f"the tool was not run: {fault}"
-            for at, _, fault in self.faults(attempt.calls)
+            call_id(broken_call.calls[at], at): f"the tool was not run: {fault}"
+            for at, _, fault in self.faults(broken_call.calls)
         }
-        return evolve(attempt, refusals={**told, **attempt.refusals}) if told else attempt
+        return evolve(broken_call, refusals={**told, **broken_call.refusals}) if told else broken_call
 
     def _fault(self, name: str, arguments: object) -> str | None:
         schema = self.schemas.get(name)

@@ -14,7 +14,7 @@ from strategies.mapping.answers import translation_of
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
 
-__all__ = ["Repair", "SecondAnswer", "SecondCall", "read_again", "unusable_attempt"]
+__all__ = ["SecondAnswer", "SecondCall", "SecondRequest", "read_second_answer", "unusable_calls"]
 
 NATIVE = "native"
 MAX_CHARS = 1 << 18
@@ -22,22 +22,24 @@ MAX_CHARS = 1 << 18
 
 
 @frozen(kw_only=True)
-class Repair:
+class SecondRequest:
     """One more request, and why."""
 
     reason: str
     number: int
     _ask: AsksAgain
-    _attempts: tuple[BrokenCall, ...]
+    _broken_calls: tuple[BrokenCall, ...]
 
     @classmethod
-    def of(cls, ask: AsksAgain, attempts: Sequence[BrokenCall]) -> "Repair":
-        """The request that follows these attempts."""
-        return cls(reason=ask.reason(attempts[-1]), number=len(attempts), ask=ask, attempts=tuple(attempts))
+    def of(cls, ask: AsksAgain, broken_calls: Sequence[BrokenCall]) -> "SecondRequest":
+        """The request that follows these broken calls."""
+        return cls(
+            reason=ask.reason(broken_calls[-1]), number=len(broken_calls), ask=ask, broken_calls=tuple(broken_calls)
+        )
 
     def body(self) -> bytes:
         """What to send."""
-        return self._ask.body(self._attempts)
+        return self._ask.body(self._broken_calls)
 
 
 @frozen(kw_only=True)
@@ -57,12 +59,12 @@ class SecondAnswer:
 
     calls: tuple[SecondCall, ...] = ()
     usage: Any = None
-    attempt: BrokenCall | None = None
+    broken_call: BrokenCall | None = None
 
 
-def read_again(body: bytes, prepared: Prepared, attempts: Sequence[BrokenCall]) -> SecondAnswer:
-    """Look for calls in the answer that follows these attempts; whatever else it says is none of the client's."""
-    ask = prepared.repair
+def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[BrokenCall]) -> SecondAnswer:
+    """Look for calls in the answer that follows these broken calls; whatever else it says is none of the client's."""
+    ask = prepared.ask_again
     try:
         answer = decode_object(body)
     except BadChunk:
@@ -78,18 +80,18 @@ def read_again(body: bytes, prepared: Prepared, attempts: Sequence[BrokenCall]) 
     reason = choice.get("finish_reason")
     if message.get("tool_calls"):
         calls = _native_calls(message["tool_calls"], ask, prepared.rename)
-        attempt = unusable_attempt(message, ask)
+        broken_call = unusable_calls(message, ask)
     else:
-        calls, attempt = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
-    calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, attempts)]
+        calls, broken_call = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
+    calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)]
     if message.get("tool_calls") and prepared.mapping is not None:
         calls, refused = _mapped(calls, prepared.mapping, content=text)
-        attempt = attempt or refused
+        broken_call = broken_call or refused
     made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
     return SecondAnswer(
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
         usage=usage,
-        attempt=attempt if reason not in CUT_REASONS else None,
+        broken_call=broken_call if reason not in CUT_REASONS else None,
     )
 
 
@@ -103,8 +105,8 @@ def _grouped(calls: Sequence[SecondCall]) -> list[list[SecondCall]]:
     return groups
 
 
-def unusable_attempt(message: dict[str, Any], ask: AsksAgain) -> BrokenCall | None:
-    """The attempt that a message's structured calls are, when none of them has arguments that can be used."""
+def unusable_calls(message: dict[str, Any], ask: AsksAgain) -> BrokenCall | None:
+    """The broken call that a message's structured calls are, when none of them has arguments that can be used."""
     calls = [call for call in message["tool_calls"] if isinstance(call, dict)] if _is_list(message) else []
     if not calls or _size(calls) > MAX_CHARS or any(_is_usable(call, ask) for call in calls):
         return None
@@ -147,9 +149,9 @@ def _mapped(
 ) -> tuple[list[SecondCall], BrokenCall | None]:
     """The client's calls, if all of them can be had."""
     translation = translation_of(mapping, ((f"call_{at}", each.name, each.arguments) for at, each in enumerate(calls)))
-    attempt = translation.attempt(content)
-    if attempt is not None:
-        return [], attempt
+    broken_call = translation.broken_call(content)
+    if broken_call is not None:
+        return [], broken_call
     told = (mapping.back(each.name, each.arguments) for each in calls)
     return [
         SecondCall(name=one.name, arguments=one.arguments, dialect=NATIVE, part=(one.number, one.count))
@@ -179,7 +181,7 @@ def _text_calls(
         for start, end in zip(starts, ends, strict=False)
         if start.is_declared
     ]
-    note = next((event for event in events if isinstance(event, Note) and ask.is_attempt(event)), None)
+    note = next((event for event in events if isinstance(event, Note) and ask.is_broken_call(event)), None)
     if note is None and not ask.required:
         return calls, None
     return calls, BrokenCall(content=text, notes=() if note is None else (note,))

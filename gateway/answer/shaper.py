@@ -1,7 +1,7 @@
 """What becomes of the calls and of the text around them, once they are read.
 
 Events come out in the order they came in, with all their raw text. White space before a call is dropped; behind a call
-only what the settings keep stays; where calls wait for the upstream's finish they may still turn back into text.
+only what the settings keep stays; where calls are held for the upstream's finish they may still turn back into text.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,9 @@ class Shaper:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._held: list[Event] = []
-        """Everything from the first call on, while calls wait for the finish."""
-        self._behind: list[Event] = []
+        self._held_calls: list[Event] = []
+        """Everything from the first call on, while calls are held for the finish."""
+        self._held_text: list[Event] = []
         """White space and text that the next event decides about."""
         self._skipping = False
         self._left_out = False
@@ -30,12 +30,12 @@ class Shaper:
 
     @property
     def idle(self) -> bool:
-        return not self._held and not self._behind
+        return not self._held_calls and not self._held_text
 
     @property
-    def waits(self) -> bool:
-        """There is a call, and it waits for the finish."""
-        return bool(self._held)
+    def holds_calls(self) -> bool:
+        """There is a call, and it is held for the finish."""
+        return bool(self._held_calls)
 
     def feed(self, events: list[Event]) -> list[Event]:
         if len(events) == 1 and not self.calls and self.idle:
@@ -44,8 +44,8 @@ class Shaper:
                 return events
         out: list[Event] = []
         for event in events:
-            if self._shape.wait_for_finish and (self._held or not isinstance(event, Text | Note)):
-                self._held.append(event)
+            if self._shape.wait_for_finish and (self._held_calls or not isinstance(event, Text | Note)):
+                self._held_calls.append(event)
             else:
                 self._take(event, out)
         return out
@@ -53,28 +53,28 @@ class Shaper:
     def finish(self) -> list[Event]:
         """The answer has ended as it should."""
         out: list[Event] = []
-        held, self._held = self._held, []
-        for event in held:
+        held_calls, self._held_calls = self._held_calls, []
+        for event in held_calls:
             self._take(event, out)
-        behind, self._behind = self._behind, []
+        held_text, self._held_text = self._held_text, []
         keep = self.calls == 0 or self._shape.keep_trailing
-        out += behind if keep else _dropped(behind, "trailing")
+        out += held_text if keep else _dropped(held_text, "trailing")
         return out
 
     def give_back(self) -> list[Event]:
-        """Nothing that waits is a call after all: all of it is its own text."""
-        waiting = [*self._behind, *self._held]
-        self._behind, self._held = [], []
-        return [event if isinstance(event, Text | Note) else Text(event.raw) for event in waiting]
+        """Nothing that is held is a call after all: all of it is its own text."""
+        held = [*self._held_text, *self._held_calls]
+        self._held_text, self._held_calls = [], []
+        return [event if isinstance(event, Text | Note) else Text(event.raw) for event in held]
 
     def _take(self, event: Event, out: list[Event]) -> None:
         match event:
             case Text():
                 self._text(event, out)
             case Drop():
-                if event.reason == "leftover" and not any(_says(part) for part in self._behind):
-                    self._behind = _dropped(self._behind, "space")
-                (self._behind if self._behind else out).append(event)
+                if event.reason == "leftover" and not any(_says(part) for part in self._held_text):
+                    self._held_text = _dropped(self._held_text, "space")
+                (self._held_text if self._held_text else out).append(event)
             case Start():
                 self._start(event, out)
             case Args():
@@ -91,15 +91,15 @@ class Shaper:
         if self.calls and self._shape.first_only and not self._shape.keep_trailing:
             out.append(Drop(event.raw, "trailing"))
         elif self.calls and not self._shape.keep_trailing:
-            self._behind.append(event)
+            self._held_text.append(event)
         else:
             told = event.raw if self._shape.keep_space or event.firm else event.raw.rstrip()
             if told:
-                out += self._behind
-                self._behind = []
+                out += self._held_text
+                self._held_text = []
                 out.append(event if len(told) == len(event.raw) else Text(told))
             if len(told) < len(event.raw):
-                self._behind.append(Text(event.raw[len(told) :]))
+                self._held_text.append(Text(event.raw[len(told) :]))
 
     def _start(self, event: Start, out: list[Event]) -> None:
         if self.calls and self._shape.first_only and (event.part[0] == 1 or self._left_out):
@@ -107,8 +107,8 @@ class Shaper:
             self.undelivered += 1
             out.append(Drop(event.raw, "undelivered"))
             return
-        behind, self._behind = self._behind, []
-        out += _before_call(behind)
+        held_text, self._held_text = self._held_text, []
+        out += _before_call(held_text)
         self.calls += 1
         out.append(event)
 
@@ -118,8 +118,8 @@ class Shaper:
             self.undelivered += 1
             out.append(Drop(event.raw, "undelivered"))
             return
-        behind, self._behind = self._behind, []
-        out += behind
+        held_text, self._held_text = self._held_text, []
+        out += held_text
         self.calls += 1
         out.append(event)
 

@@ -1,11 +1,11 @@
 """One request's answer, without sockets: upstream bytes in, client bytes and facts out.
 
-Each upstream event is a slot in a queue. The reader says of every character of content whether it is text; a slot all
-of whose characters are text goes out as the bytes it came in, so an answer in which nothing is recognised is the
-upstream's, byte for byte. Only a slot that a call begins or ends in is rebuilt. Slots leave in order.
+Each upstream event is pending in a queue. The reader says of every character of content whether it is text; an event
+all of whose characters are text goes out as the bytes it came in, so an answer in which nothing is recognised is the
+upstream's, byte for byte. Only an event that a call begins or ends in is rebuilt. They leave in order.
 
-Where a call was plainly meant and cannot be used, the answer does not end: `repair` says what to send, and the second
-answer is brought with `repaired`, or its absence with `unrepaired`.
+Where a call was plainly meant and cannot be used, the answer does not end: `ask_again` says what to send, and the
+second answer is brought with `second_answer`, or its absence with `no_second_answer`.
 """
 
 from collections import deque
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gateway.answer.choice import MakeId, Voice, broken_call, hold_of
+from gateway.answer.choice import Choice, MakeId, broken_off, hold_of
 from gateway.answer.facts import Facts
-from gateway.answer.queue import Mould, Run, Slot, last_events, text_of
-from gateway.answer.second_answer import Repair, SecondAnswer, read_again
+from gateway.answer.queue import Pending, PendingRun, Template, last_events, text_of
+from gateway.answer.second_answer import SecondAnswer, SecondRequest, read_second_answer
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Args, Broken, Event, Said, Start, Text
 from gateway.core.limits import Limits
@@ -50,23 +50,23 @@ _FEW = 4
 _CALL_FIELDS = ("tool_calls", "function_call")
 
 
-class _Due:
-    """A choice that waits for a second answer: its last slot, and what has been asked so far."""
+class _AskingAgain:
+    """A choice that waits for a second answer: its last event, and what has been asked so far."""
 
-    __slots__ = ("attempts", "reason", "slot", "voice")
+    __slots__ = ("broken_calls", "choice", "pending", "reason")
 
-    def __init__(self, voice: Voice, slot: Slot, reason: str, attempt: BrokenCall) -> None:
-        self.voice = voice
-        self.slot = slot
+    def __init__(self, choice: Choice, pending: Pending, reason: str, broken_call: BrokenCall) -> None:
+        self.choice = choice
+        self.pending = pending
         self.reason = reason
-        self.attempts = [attempt]
+        self.broken_calls = [broken_call]
 
 
 class StreamExchange:
     """A streamed answer."""
 
     def __init__(
-        self, prepared: Prepared, *, make_id: MakeId, limits: Limits, repairs: int = 0, keep_text: bool = False
+        self, prepared: Prepared, *, make_id: MakeId, limits: Limits, asks: int = 0, keep_text: bool = False
     ) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
         self.finished = False
@@ -74,26 +74,26 @@ class StreamExchange:
         self._prepared = prepared
         self._make_id = make_id
         self._keep_text = keep_text
-        self._repairs = repairs if prepared.repair is not None else 0
+        self._asks_left = asks if prepared.ask_again is not None else 0
         """How often it may still be asked again."""
-        self._due: _Due | None = None
-        self._endings: list[tuple[Voice, Slot, str]] = []
+        self._asking: _AskingAgain | None = None
+        self._endings: list[tuple[Choice, Pending, str]] = []
         """Choices that have ended and hold calls, whose place a structured one could still take."""
         self._done: bytes | None = None
         """The upstream's `[DONE]`, while a second answer is waited for."""
         self._decoder = SseDecoder(limits.max_event_bytes)
-        self._voices: dict[int, Voice] = {}
-        self._slots: deque[Slot] = deque()
-        self._held = 0
+        self._choices: dict[int, Choice] = {}
+        self._queue: deque[Pending] = deque()
+        self._held_bytes = 0
         self._events = 0
         """How many have been read."""
         self._late_to = 0
         """Up to which of them lateness has been told."""
-        self._mould: Mould | None = None
-        self._run_voice: Voice | None = None
-        """Whose content the mould casts."""
+        self._template: Template | None = None
+        self._run_choice: Choice | None = None
+        """Whose content is told by the template."""
         self._casts = _MAX_CASTS
-        """How often a new mould may still be taken."""
+        """How often a new template may still be taken."""
         self._out: list[bytes] = []
         self._seen = b"{}"
         """The last chunk's data: what a chunk of our own is made after."""
@@ -106,9 +106,9 @@ class StreamExchange:
         """What is to be done once no choice has, in order."""
 
     @property
-    def holding(self) -> bool:
+    def held(self) -> bool:
         """Text is held while it is undecided."""
-        return bool(self._slots)
+        return bool(self._queue)
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
@@ -116,7 +116,7 @@ class StreamExchange:
 
     def _count_late(self) -> None:
         """Count what is held although a later event has been read: another one is read before it leaves."""
-        behind = max(self._late_to, self._slots[0].number - 1)
+        behind = max(self._late_to, self._queue[0].number - 1)
         self._late_to = max(behind, self._events - 1)
         self.facts.late_events += self._late_to - behind
 
@@ -142,7 +142,7 @@ class StreamExchange:
             self._works.append(partial(self._take_in, data))
         elif data:
             self._take_in(data)
-        if self._slots and not self.busy:
+        if self._queue and not self.busy:
             self._count_late()
         return self._take()
 
@@ -160,11 +160,11 @@ class StreamExchange:
         else:
             work()
 
-    def _once_read(self, endings: list[tuple[Voice, str]], work: Callable[[], None]) -> None:
+    def _once_read(self, endings: list[tuple[Choice, str]], work: Callable[[], None]) -> None:
         """Do it once the text of these choices has been read to its end, before anything that was put off."""
-        for voice, reason in endings:
-            voice.read_end(reason)
-        if any(voice.busy for voice, _ in endings):
+        for choice, reason in endings:
+            choice.read_end(reason)
+        if any(choice.busy for choice, _ in endings):
             self._labors = True
             self._works.appendleft(work)
         else:
@@ -172,17 +172,17 @@ class StreamExchange:
 
     def _go_on(self) -> None:
         """A piece of the choices' work; where none of them has any left, what was put off until then."""
-        for voice in self._voices.values():
-            if voice.busy:
-                self._apply(voice, voice.go_on())
-        self._labors = any(voice.busy for voice in self._voices.values())
+        for choice in self._choices.values():
+            if choice.busy:
+                self._apply(choice, choice.go_on())
+        self._labors = any(choice.busy for choice in self._choices.values())
         if self._labors:
             self._flush()
         elif self._works:
             work = self._works.popleft()
-            behind, self._works = self._works, deque()
+            later, self._works = self._works, deque()
             work()
-            self._works += behind
+            self._works += later
 
     def _take_in(self, data: bytes) -> None:
         while data and not self.finished and not self.busy:
@@ -203,20 +203,20 @@ class StreamExchange:
 
     def _read_all(self, error: GatewayError | None, work: Callable[[], None]) -> None:
         """Do it once the text of all choices has been read, of which none follows."""
-        ended = {voice.index: reason for voice, _, reason in self._endings}
+        ended = {choice.index: reason for choice, _, reason in self._endings}
         last = "stop" if error is None else "cut"
-        open_ones = [voice for voice in self._voices.values() if not voice.finished or voice.index in ended]
-        self._once_read([(voice, ended.get(voice.index, last)) for voice in open_ones], work)
+        open_ones = [choice for choice in self._choices.values() if not choice.finished or choice.index in ended]
+        self._once_read([(choice, ended.get(choice.index, last)) for choice in open_ones], work)
 
     def _closing(self, error: GatewayError | None) -> None:
-        self._conclude_all()
-        if self._due is not None and (error is None or self.finished):
-            rest = self.unrepaired()
+        self._finish_all()
+        if self._asking is not None and (error is None or self.finished):
+            rest = self.no_second_answer()
             self._out.append(rest)
         if self.finished:
             return
         self.finished = True
-        unfinished = not self._voices or any(not voice.finished for voice in self._voices.values())
+        unfinished = not self._choices or any(not choice.finished for choice in self._choices.values())
         if error is None and unfinished:
             error = UpstreamTruncated("the model server's answer ended too early")
         if error is None:
@@ -226,58 +226,58 @@ class StreamExchange:
             self._fail(error.code, error_event(error))
 
     @property
-    def repair(self) -> Repair | None:
+    def ask_again(self) -> SecondRequest | None:
         """What is to be asked again now, as soon as the upstream's answer has ended."""
-        self._conclude_all()
-        if self._due is None or self._closed or self._prepared.repair is None:
+        self._finish_all()
+        if self._asking is None or self._closed or self._prepared.ask_again is None:
             return None
-        return Repair.of(self._prepared.repair, self._due.attempts)
+        return SecondRequest.of(self._prepared.ask_again, self._asking.broken_calls)
 
-    def repaired(self, body: bytes) -> bytes:
-        """Put the calls of a second answer in the place of the attempt; one without any is an attempt more."""
-        due = self._due
-        if due is None:
+    def second_answer(self, body: bytes) -> bytes:
+        """Put the calls of a second answer in the place of the broken one; one without any is one broken call more."""
+        asking = self._asking
+        if asking is None:
             return b""
-        second = read_again(body, self._prepared, due.attempts)
-        self._repairs -= 1
+        second = read_second_answer(body, self._prepared, asking.broken_calls)
+        self._asks_left -= 1
         self.facts.add_usage(second.usage)
         if not second.calls:
-            if self._repairs and second.attempt is not None:
-                due.attempts.append(second.attempt)
+            if self._asks_left and second.broken_call is not None:
+                asking.broken_calls.append(second.broken_call)
                 return b""
-            return self.unrepaired()
-        self.facts.repaired = True
-        self._apply(due.voice, due.voice.replace_attempt(), due.slot)
+            return self.no_second_answer()
+        self.facts.has_second_answer = True
+        self._apply(asking.choice, asking.choice.replace_broken_call(), asking.pending)
         for call in second.calls:
             start = Start("", call.name, call.dialect, call.part)
-            due.slot.chunk(due.voice.begin(start, due.slot.event))
-            due.slot.chunk(args_chunk(due.voice.args_mould, call.arguments))
+            asking.pending.chunk(asking.choice.begin(start, asking.pending.event))
+            asking.pending.chunk(args_chunk(asking.choice.args_template, call.arguments))
             self.facts.take_over(call)
-        self._add_usage(due.slot, second)
-        return self._resume(due)
+        self._add_usage(asking.pending, second)
+        return self._resume(asking)
 
-    def unrepaired(self) -> bytes:
+    def no_second_answer(self) -> bytes:
         """Nothing came of asking again: the rest of the first answer, unchanged."""
-        due = self._due
-        if due is None:
+        asking = self._asking
+        if asking is None:
             return b""
-        self._apply(due.voice, due.voice.give_back(), due.slot)
-        self._tell_mapped(due.voice, due.slot, self._translation(due.voice))
-        return self._resume(due)
+        self._apply(asking.choice, asking.choice.give_back(), asking.pending)
+        self._tell_mapped(asking.choice, asking.pending, self._translation(asking.choice))
+        return self._resume(asking)
 
-    def _resume(self, due: _Due) -> bytes:
-        self._due = None
-        self._finish(due.voice, due.slot, due.reason, 0)
+    def _resume(self, asking: _AskingAgain) -> bytes:
+        self._asking = None
+        self._finish_event(asking.choice, asking.pending, asking.reason, 0)
         self._flush()
         if self._done is not None:
             self._end(self._done)
         return self._take()
 
-    def _add_usage(self, last: Slot, second: SecondAnswer) -> None:
+    def _add_usage(self, last: Pending, second: SecondAnswer) -> None:
         """Count what the second answer cost where the first one says what it cost."""
-        for slot in reversed(self._slots):
-            slot.add_usage(second.usage)
-            if slot is last:
+        for pending in reversed(self._queue):
+            pending.add_usage(second.usage)
+            if pending is last:
                 break
 
     def _take(self) -> bytes:
@@ -285,8 +285,8 @@ class StreamExchange:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def _feed_events(self, data: bytes) -> int:
-        """Each event by itself: all that have come or, while there is no mould, the first. Returns their size."""
-        size = data.find(b"\n\n") + 2 if self._mould is None else 0
+        """Each event by itself: all that have come or, while there is no template, the first. Returns their size."""
+        size = data.find(b"\n\n") + 2 if self._template is None else 0
         try:
             self._read(self._decoder.feed(data[:size] if size > 1 else data))
         except EventTooLong as error:
@@ -298,56 +298,56 @@ class StreamExchange:
 
         Returns the size of the run that the data begins with, 0 where it begins with none.
         """
-        voice = self._run_voice
-        if self._mould is None or voice is None or self._decoder.pending:
+        choice = self._run_choice
+        if self._template is None or choice is None or self._decoder.pending:
             return 0
-        data = self._mould.run(data)
-        contents = self._mould.contents(data)
+        data = self._template.run(data)
+        contents = self._template.contents(data)
         text = text_of(contents) if contents is not None else None
         if contents is None or text is None:
             return 0
-        events = voice.feed(text) if text else []
+        events = choice.feed(text) if text else []
         size = len(data)
-        if self._slots:
-            events = self._freed(voice, events)
-        if not self._slots and _is_text(events, text):
+        if self._queue:
+            events = self._freed(choice, events)
+        if not self._queue and _is_text(events, text):
             self._events += len(contents)
             self._out.append(data)
             return size
         told = events[0].raw if len(events) == 1 and isinstance(events[0], Text) else ""
-        if not self._slots and 0 < len(told) < len(text):
+        if not self._queue and 0 < len(told) < len(text):
             kept, chars = last_events(contents, len(text) - len(told))
             at = len(text) - chars
             self._events += len(contents) - kept
-            self._out.append(data[: size - self._mould.size(contents[-kept:])])
+            self._out.append(data[: size - self._template.size(contents[-kept:])])
             contents, text, events = contents[-kept:], text[at:], [Text(told[at:])] if at < len(told) else []
-        last = self._slots[-1] if self._slots else None
-        if not isinstance(last, Run) or last.mould is not self._mould:
-            last = Run(self._mould, voice)
+        last = self._queue[-1] if self._queue else None
+        if not isinstance(last, PendingRun) or last.template is not self._template:
+            last = PendingRun(self._template, choice)
             last.number = self._events + 1
-            self._slots.append(last)
-        if not last.left and text:
-            voice.waiting.append(last)
+            self._queue.append(last)
+        if not last.held and text:
+            choice.held.append(last)
         before = last.size
         last.extend(contents, len(text))
         self._events += len(contents)
-        self._held += last.size - before
-        self._apply(voice, events, last)
+        self._held_bytes += last.size - before
+        self._apply(choice, events, last)
         self._flush()
-        self._labors = voice.busy
+        self._labors = choice.busy
         return size
 
-    def _freed(self, voice: Voice, events: list[Event]) -> list[Event]:
-        """Let what waits go where a text decides all of it; what is left of that text stands in front of nothing."""
-        if len(events) != 1 or not isinstance(events[0], Text) or len(voice.waiting) > _FEW:
+    def _freed(self, choice: Choice, events: list[Event]) -> list[Event]:
+        """Let what is held go where a text decides all of it; what is left of that text stands in front of nothing."""
+        if len(events) != 1 or not isinstance(events[0], Text) or len(choice.held) > _FEW:
             return events
         told = events[0].raw
-        left = sum(slot.left for slot in voice.waiting)
-        if left > len(told):
+        held = sum(pending.held for pending in choice.held)
+        if held > len(told):
             return events
-        self._apply(voice, [Text(told[:left])])
+        self._apply(choice, [Text(told[:held])])
         self._flush()
-        return [Text(told[left:])] if left < len(told) else []
+        return [Text(told[held:])] if held < len(told) else []
 
     def _read(self, events: list[SseEvent]) -> None:
         for number, (raw, data) in enumerate(events):
@@ -356,7 +356,7 @@ class StreamExchange:
                 return
             if data is None:
                 if says_nothing(raw):
-                    self._push(Slot(raw, b""))
+                    self._push(Pending(raw, b""))
             elif data == DONE:
                 self.finished = True
                 self._read_all(None, partial(self._ends, raw))
@@ -372,7 +372,7 @@ class StreamExchange:
         except BadChunk as error:
             raise UpstreamBadReply(f"the model server sent an event that is {error}") from error
         if chunk is None:
-            self._push(Slot(raw, data))
+            self._push(Pending(raw, data))
         elif is_given(chunk.error) and not chunk.choices:
             self.finished = True
             self._read_all(UpstreamError("told in the answer"), partial(self._fails, raw))
@@ -381,11 +381,11 @@ class StreamExchange:
             self._chunk(raw, data, chunk)
 
     def _ends(self, raw: bytes) -> None:
-        self._conclude_all()
+        self._finish_all()
         self._end(raw)
 
     def _fails(self, raw: bytes) -> None:
-        self._conclude_all()
+        self._finish_all()
         self._fail("upstream_error", raw)
 
     def _chunk(self, raw: bytes, data: bytes, chunk: Chunk) -> None:
@@ -396,296 +396,296 @@ class StreamExchange:
             self.facts.completion_id = string_in(chunk.id)
         choices = chunk.choices or []
         if len(choices) == 1:
-            self._choice(raw, data, choices[0])
+            self._read_choice(raw, data, choices[0])
         elif not choices:
-            self._push(Slot(raw, data))
+            self._push(Pending(raw, data))
         elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
             event = decode_object(data)
-            for choice, single in zip(choices, event["choices"], strict=True):
+            for chunk_choice, single in zip(choices, event["choices"], strict=True):
                 alone = encode_object({**event, "choices": [single]})
-                self._then(partial(self._choice, alone, alone[len(b"data: ") : -2], choice))
+                self._then(partial(self._read_choice, alone, alone[len(b"data: ") : -2], chunk_choice))
 
     def _several(self, raw: bytes, data: bytes, choices: list[ChunkChoice]) -> None:
         """Several choices in one chunk of an answer that is not read: mended in place, if at all."""
-        slot = Slot(raw, data)
-        for at, choice in enumerate(choices):
-            voice = self._voice(choice.index)
-            if _has_calls(voice, choice.delta):
-                self._native(voice, slot, at)
-            if choice.finish_reason:
-                self._finish(voice, slot, choice.finish_reason, at)
-        self._push(slot)
+        pending = Pending(raw, data)
+        for at, chunk_choice in enumerate(choices):
+            choice = self._choice(chunk_choice.index)
+            if _has_calls(choice, chunk_choice.delta):
+                self._native(choice, pending, at)
+            if chunk_choice.finish_reason:
+                self._finish_event(choice, pending, chunk_choice.finish_reason, at)
+        self._push(pending)
 
-    def _choice(self, raw: bytes, data: bytes, choice: ChunkChoice) -> None:
-        voice = self._voice(choice.index)
-        delta = choice.delta
+    def _read_choice(self, raw: bytes, data: bytes, chunk_choice: ChunkChoice) -> None:
+        choice = self._choice(chunk_choice.index)
+        delta = chunk_choice.delta
         text = (delta.content if delta else None) or ""
-        called = _has_calls(voice, delta)
-        reads_on = voice.listens and not self._prepared.shape.wait_for_finish
-        if reads_on and (called or voice.held) and bool(text) + called + bool(choice.finish_reason) > 1:
+        called = _has_calls(choice, delta)
+        reads_on = choice.listens and not self._prepared.shape.wait_for_finish
+        if reads_on and (called or choice.held_calls) and bool(text) + called + bool(chunk_choice.finish_reason) > 1:
             self._apart(data)
             return
         if (delta is not None and delta.reasons) or (reads_on and called):
-            self._apply(voice, voice.reasoned())
+            self._apply(choice, choice.reasoned())
         if reads_on and called:
-            self._apply(voice, voice.release_hold())
-        opens = delta is not None and delta.role is not None and not voice.spoken
-        ends = bool(choice.finish_reason)  # some servers put an empty one into every chunk
-        events = voice.feed(text) if text else []
+            self._apply(choice, choice.release_hold())
+        opens = delta is not None and delta.role is not None and not choice.spoken
+        ends = bool(chunk_choice.finish_reason)  # some servers put an empty one into every chunk
+        events = choice.feed(text) if text else []
         if text and not called and not ends and self._casts:
             self._casts -= 1
-            self._mould, self._run_voice = Mould.of(raw, data, text), voice
-        if not self._slots and not called and not ends and _is_text(events, text):
-            voice.spoken = voice.spoken or opens
+            self._template, self._run_choice = Template.of(raw, data, text), choice
+        if not self._queue and not called and not ends and _is_text(events, text):
+            choice.spoken = choice.spoken or opens
             self._out.append(raw)
             return
-        slot = Slot(raw, data, voice, len(text) if voice.listens else 0)
-        slot.opens = opens
-        voice.spoken = voice.spoken or opens
-        slot.number = self._events
-        self._slots.append(slot)
-        self._held += len(raw)
-        if slot.left:
-            voice.waiting.append(slot)
-            self._apply(voice, events, slot)
-        if voice.busy:
-            self._labors = slot.waits = True
-            self._works.append(partial(self._tell, voice, slot, choice.finish_reason, called=called))
+        pending = Pending(raw, data, choice, len(text) if choice.listens else 0)
+        pending.opens = opens
+        choice.spoken = choice.spoken or opens
+        pending.number = self._events
+        self._queue.append(pending)
+        self._held_bytes += len(raw)
+        if pending.held:
+            choice.held.append(pending)
+            self._apply(choice, events, pending)
+        if choice.busy:
+            self._labors = pending.waits = True
+            self._works.append(partial(self._tell, choice, pending, chunk_choice.finish_reason, called=called))
         else:
-            self._tell(voice, slot, choice.finish_reason, called=called)
+            self._tell(choice, pending, chunk_choice.finish_reason, called=called)
 
-    def _tell(self, voice: Voice, slot: Slot, reason: str | None, *, called: bool) -> None:
+    def _tell(self, choice: Choice, pending: Pending, reason: str | None, *, called: bool) -> None:
         """What an event says besides its text, which has been read."""
-        slot.waits = False
+        pending.waits = False
         if called:
             if self._prepared.shape.wait_for_finish:
-                self._apply(voice, voice.give_back(), slot)
-            self._put_endings_behind(voice)
-            self._native(voice, slot, 0)
+                self._apply(choice, choice.give_back(), pending)
+            self._put_endings_behind(choice)
+            self._native(choice, pending, 0)
         if reason:
-            self._ended(voice, slot, reason)
+            self._ended(choice, pending, reason)
         self._flush()
 
     def _apart(self, data: bytes) -> None:
         """Text, structured calls and the end in one event, each as an event of its own: each may become another."""
         event = decode_object(data)
-        choice = event["choices"][0]
-        delta = choice["delta"]
+        chunk_choice = event["choices"][0]
+        delta = chunk_choice["delta"]
         said = {key: value for key, value in delta.items() if key not in _CALL_FIELDS}
         calls = {key: value for key, value in delta.items() if key in _CALL_FIELDS}
-        parts = [{**choice, "delta": each, "finish_reason": None} for each in (said, calls) if each]
-        if choice.get("finish_reason"):
-            parts.append({**choice, "delta": {}})
+        parts = [{**chunk_choice, "delta": each, "finish_reason": None} for each in (said, calls) if each]
+        if chunk_choice.get("finish_reason"):
+            parts.append({**chunk_choice, "delta": {}})
         shared = {key: value for key, value in event.items() if key != "usage"}
         for part in parts:
             raw = encode_object({**(event if part is parts[-1] else shared), "choices": [part]})
             told = raw[len(b"data: ") : -2]
             chunk = decode_chunk(told)
             if chunk is not None and chunk.choices:
-                self._then(partial(self._choice, raw, told, chunk.choices[0]))
+                self._then(partial(self._read_choice, raw, told, chunk.choices[0]))
 
-    def _native(self, voice: Voice, slot: Slot, at: int) -> None:
+    def _native(self, choice: Choice, pending: Pending, at: int) -> None:
         """Structured calls of one choice: mend what is certain, and hold what may be a call that was given."""
         if not self._prepared.mend_native:
             return
-        event = slot.event
-        native = voice.native
+        event = pending.event
+        native = choice.native
         before = len(native.mended)
         delta = event["choices"][at]["delta"]
         deltas = delta.get("tool_calls")
-        native.is_holding = self._prepared.make_reader is not None and voice.may_repeat
+        native.is_holding = self._prepared.make_reader is not None and choice.may_repeat
         native.mend_deltas(deltas)
         native.take_legacy(delta.get("function_call"))
         if event.get("usage"):
             self._withheld_usage = event.pop("usage")
             native.mended.append("usage_in_call_chunk")
-        self.facts.native_calls = sum(known.native.count for known in self._voices.values())
+        self.facts.native_calls = sum(known.native.count for known in self._choices.values())
         if len(native.mended) > before:
             self.facts.mended.update(native.mended[before:])
-            slot.replace(encode_object(event))
+            pending.replace(encode_object(event))
         if self._prepared.mapping is not None and deltas:
-            slot.withhold_calls()  # they are the client's calls only when they are complete and translated
+            pending.withhold_calls()  # they are the client's calls only when they are complete and translated
         elif self._prepared.make_reader is not None:
-            self._hold_calls(voice, slot)
+            self._hold_calls(choice, pending)
 
-    def _hold_calls(self, voice: Voice, slot: Slot) -> None:
+    def _hold_calls(self, choice: Choice, pending: Pending) -> None:
         """Keep an event back whose calls may be some that were given; those in `tool_calls` by themselves."""
-        event = slot.event
+        event = pending.event
         delta = event["choices"][0]["delta"]
         deltas = delta.get("tool_calls")
-        held = [each for each in deltas if voice.native.holds(each)] if isinstance(deltas, list) else []
-        is_legacy = voice.native.is_legacy(delta.get("function_call"))
+        held_calls = [each for each in deltas if choice.native.holds(each)] if isinstance(deltas, list) else []
+        is_legacy = choice.native.is_legacy(delta.get("function_call"))
         if is_legacy:
-            slot.waits = True
-            voice.held.append(slot)
-        if held and (is_legacy or len(held) < len(deltas)):
-            choice = {**event["choices"][0], "delta": {"tool_calls": held}, "finish_reason": None}
-            raw = encode_object({**event, "choices": [choice]})
-            delta["tool_calls"] = [each for each in deltas if not voice.native.holds(each)]
-            slot.replace(encode_object(event))
-            slot = Slot(raw, raw[len(b"data: ") : -2], voice)
-            self._slots.append(slot)
-            self._held += len(raw)
-        if held:
-            slot.waits = slot.moves = True
-            voice.held.append(slot)
+            pending.waits = True
+            choice.held_calls.append(pending)
+        if held_calls and (is_legacy or len(held_calls) < len(deltas)):
+            chunk_choice = {**event["choices"][0], "delta": {"tool_calls": held_calls}, "finish_reason": None}
+            raw = encode_object({**event, "choices": [chunk_choice]})
+            delta["tool_calls"] = [each for each in deltas if not choice.native.holds(each)]
+            pending.replace(encode_object(event))
+            pending = Pending(raw, raw[len(b"data: ") : -2], choice)
+            self._queue.append(pending)
+            self._held_bytes += len(raw)
+        if held_calls:
+            pending.waits = pending.moves = True
+            choice.held_calls.append(pending)
 
-    def _settle(self, voice: Voice, last: Slot | None) -> None:
+    def _finish_calls(self, choice: Choice, last: Pending | None) -> None:
         """Of each call that came as text and structured, one stays."""
-        native = voice.native
+        native = choice.native
         before = len(native.mended)
-        self._apply(voice, voice.settle(), last)
-        given = voice.given if voice.held else set()
-        moved = native.settle(given)
-        keeps_legacy = native.settle_legacy(given) if voice.held else True
-        held, voice.held = voice.held, []
-        for slot in held:
-            native.mended += ["index_repeated"] * slot.settle_calls(moved, keeps_legacy=keeps_legacy)
-            slot.waits = False
+        self._apply(choice, choice.finish_calls(), last)
+        given = choice.given if choice.held_calls else set()
+        moved = native.finish_calls(given)
+        keeps_legacy = native.finish_legacy(given) if choice.held_calls else True
+        held_calls, choice.held_calls = choice.held_calls, []
+        for pending in held_calls:
+            native.mended += ["index_repeated"] * pending.finish_calls(moved, keeps_legacy=keeps_legacy)
+            pending.waits = False
         if moved:  # calls go out in the order of their numbers
-            behind = {id(slot) for slot in held if slot.moves and slot is not last}
-            stay = [slot for slot in self._slots if id(slot) not in behind]
-            at = next((at for at, slot in enumerate(stay) if slot is last), len(stay))
-            self._slots = deque([*stay[:at], *(slot for slot in held if id(slot) in behind), *stay[at:]])
+            behind = {id(pending) for pending in held_calls if pending.moves and pending is not last}
+            stay = [pending for pending in self._queue if id(pending) not in behind]
+            at = next((at for at, pending in enumerate(stay) if pending is last), len(stay))
+            self._queue = deque([*stay[:at], *(pending for pending in held_calls if id(pending) in behind), *stay[at:]])
         self.facts.mended.update(native.mended[before:])
 
-    def _ended(self, voice: Voice, slot: Slot, reason: str) -> None:
-        """A choice says that it has ended; where it waits with a call, a structured one may come all the same."""
-        waits = voice.may_call and (self._prepared.shape.wait_for_finish or voice.native.count)
-        if (waits or voice.held or voice.is_pending) and not voice.finished:
-            slot.waits = True
-            self._endings.append((voice, slot, reason))
+    def _ended(self, choice: Choice, pending: Pending, reason: str) -> None:
+        """A choice says that it has ended; where it is held with a call, a structured one may come all the same."""
+        waits = choice.may_call and (self._prepared.shape.wait_for_finish or choice.native.count)
+        if (waits or choice.held_calls or choice.holds_events) and not choice.finished:
+            pending.waits = True
+            self._endings.append((choice, pending, reason))
         else:
-            slot.waits = True
-            self._once_read([(voice, reason)], partial(self._conclude_one, voice, slot, reason))
+            pending.waits = True
+            self._once_read([(choice, reason)], partial(self._finish_one, choice, pending, reason))
 
-    def _conclude_one(self, voice: Voice, slot: Slot, reason: str) -> None:
-        slot.waits = False
-        self._conclude(voice, slot, reason)
+    def _finish_one(self, choice: Choice, pending: Pending, reason: str) -> None:
+        pending.waits = False
+        self._finish_choice(choice, pending, reason)
         self._flush()
 
-    def _put_endings_behind(self, voice: Voice) -> None:
+    def _put_endings_behind(self, choice: Choice) -> None:
         """A structured call came behind the end of its choice: that end goes out behind the call."""
-        for known, slot, _ in self._endings:
-            if known is voice and not slot.left and slot in self._slots:
-                self._slots.remove(slot)
+        for known, pending, _ in self._endings:
+            if known is choice and not pending.held and pending in self._queue:
+                self._queue.remove(pending)
 
-    def _conclude_all(self) -> None:
+    def _finish_all(self) -> None:
         """The answer is over: what its choices hold is what there is."""
         endings, self._endings = self._endings, []
-        for voice, slot, reason in endings:
-            slot.waits = False
-            if slot not in self._slots:
-                self._slots.append(slot)
-            self._conclude(voice, slot, reason)
+        for choice, pending, reason in endings:
+            pending.waits = False
+            if pending not in self._queue:
+                self._queue.append(pending)
+            self._finish_choice(choice, pending, reason)
         if endings:
             self._flush()
 
-    def _conclude(self, voice: Voice, slot: Slot, reason: str) -> None:
-        """The end of a choice that is read; it waits where it is to be asked again."""
-        if voice.finished:  # some servers say it twice: what the choice held has been told
-            if self._due is None:
-                self._finish(voice, slot, reason, 0)
+    def _finish_choice(self, choice: Choice, pending: Pending, reason: str) -> None:
+        """The end of a choice that is read; it is held where it is to be asked again."""
+        if choice.finished:  # some servers say it twice: what the choice held has been told
+            if self._asking is None:
+                self._finish_event(choice, pending, reason, 0)
             return
-        self._apply(voice, voice.finish(reason), slot)
-        translation = self._translation(voice)
-        attempt = voice.attempt or self._refused(translation, reason)
-        if attempt is not None and self._due is None and len(self._voices) == 1:
-            self.facts.attempts += not attempt.calls
-            voice.finished = True
-            self._due = _Due(voice, slot, reason, attempt)
+        self._apply(choice, choice.finish(reason), pending)
+        translation = self._translation(choice)
+        broken_call = choice.broken_call or self._refused(translation, reason)
+        if broken_call is not None and self._asking is None and len(self._choices) == 1:
+            self.facts.broken_calls += not broken_call.calls
+            choice.finished = True
+            self._asking = _AskingAgain(choice, pending, reason, broken_call)
             return
-        self._apply(voice, voice.give_back(), slot)
-        self._settle(voice, slot)
-        self._tell_mapped(voice, slot, translation)
-        self._finish(voice, slot, reason, 0)
+        self._apply(choice, choice.give_back(), pending)
+        self._finish_calls(choice, pending)
+        self._tell_mapped(choice, pending, translation)
+        self._finish_event(choice, pending, reason, 0)
 
-    def _translation(self, voice: Voice) -> Translation | None:
+    def _translation(self, choice: Choice) -> Translation | None:
         """What the structured calls of a choice become, where the model was shown other tools than the client's."""
-        if self._prepared.mapping is None or not voice.native.calls:
+        if self._prepared.mapping is None or not choice.native.calls:
             return None
-        return translation_of(self._prepared.mapping, voice.native.calls)
+        return translation_of(self._prepared.mapping, choice.native.calls)
 
     def _refused(self, translation: Translation | None, reason: str) -> BrokenCall | None:
-        """The attempt that structured calls are which cannot be translated, where it may be asked for again."""
-        if translation is None or not self._repairs or reason in CUT_REASONS:
+        """The broken call that structured calls are which cannot be translated, where it may be asked for again."""
+        if translation is None or not self._asks_left or reason in CUT_REASONS:
             return None
-        return translation.attempt()
+        return translation.broken_call()
 
-    def _tell_mapped(self, voice: Voice, slot: Slot, translation: Translation | None) -> None:
+    def _tell_mapped(self, choice: Choice, pending: Pending, translation: Translation | None) -> None:
         """Give the client its calls; one that could not be translated is left for the client to refuse."""
         if translation is None:
             return
         self.facts.note_mapped(translation)
-        given = voice.given
+        given = choice.given
         for call in translation.calls:
             if key_of(call.name, call.arguments) in given:
                 self.facts.mended["call_repeated"] += 1
                 continue
-            slot.chunk(voice.begin(Start("", call.name, "native"), slot.event, call.id))
-            slot.chunk(args_chunk(voice.args_mould, call.arguments))
+            pending.chunk(choice.begin(Start("", call.name, "native"), pending.event, call.id))
+            pending.chunk(args_chunk(choice.args_template, call.arguments))
 
-    def _finish(self, voice: Voice, slot: Slot, reason: str, at: int) -> None:
+    def _finish_event(self, choice: Choice, pending: Pending, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
-        voice.finished = True
-        self.facts.unusable_calls = sum(known.native.unusable for known in self._voices.values())
-        final = voice.final_reason(reason)
+        choice.finished = True
+        self.facts.unusable_calls = sum(known.native.unusable for known in self._choices.values())
+        final = choice.final_reason(reason)
         if self._prepared.mend_native and final == reason:
-            final = voice.native.finish_reason(reason) or reason
+            final = choice.native.finish_reason(reason) or reason
             if final != reason:
                 self.facts.mended["finish_reason"] += 1
-        if final != reason and not slot.changed:
-            slot.event["choices"][at]["finish_reason"] = final
-            slot.replace(encode_object(slot.event))
-        self.facts.finish_reasons[voice.index] = final
-        if slot.changed:
-            slot.finish = final
+        if final != reason and not pending.changed:
+            pending.event["choices"][at]["finish_reason"] = final
+            pending.replace(encode_object(pending.event))
+        self.facts.finish_reasons[choice.index] = final
+        if pending.changed:
+            pending.finish = final
 
-    def _apply(self, voice: Voice, events: list[Event], last: Slot | None = None) -> None:
-        """Account for the raw text of events, slot by slot, and put what replaces it there."""
+    def _apply(self, choice: Choice, events: list[Event], last: Pending | None = None) -> None:
+        """Account for the raw text of events, event by event, and put what replaces it there."""
         for event in events:
-            voice.note(event)
+            choice.note(event)
             if isinstance(event, Start):
-                place = voice.waiting[0] if voice.waiting else last or self._spare(voice)
-                place.chunk(voice.begin(event, place.event))
+                place = choice.held[0] if choice.held else last or self._spare(choice)
+                place.chunk(choice.begin(event, place.event))
             elif isinstance(event, Args) and event.json:
-                place = voice.waiting[0] if voice.waiting else last or self._spare(voice)
-                place.chunk(args_chunk(voice.args_mould, event.json))
+                place = choice.held[0] if choice.held else last or self._spare(choice)
+                place.chunk(args_chunk(choice.args_template, event.json))
             elif isinstance(event, Said):
-                place = voice.waiting[0] if voice.waiting else last or self._spare(voice)
+                place = choice.held[0] if choice.held else last or self._spare(choice)
                 place.say(event.text)
             elif isinstance(event, Broken):
                 self._broken = event.reason
-            voice.account(event)
-        self.facts.undelivered = sum(known.shaper.undelivered for known in self._voices.values())
+            choice.account(event)
+        self.facts.undelivered = sum(known.shaper.undelivered for known in self._choices.values())
 
-    def _spare(self, voice: Voice) -> Slot:
-        """A slot of our own, for what has no upstream event any more."""
-        slot = Slot(b"", self._seen, voice)
-        slot.changed = True
-        slot.number = self._events
-        self._slots.append(slot)
-        return slot
+    def _spare(self, choice: Choice) -> Pending:
+        """An event of our own, for what has no upstream event any more."""
+        pending = Pending(b"", self._seen, choice)
+        pending.changed = True
+        pending.number = self._events
+        self._queue.append(pending)
+        return pending
 
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
-        if self._due is not None:
+        if self._asking is not None:
             # Nothing is read any more, so a line feed that was cut off is not waited for.
             self._done = raw + b"\n" if raw.endswith(b"\r\n\r") else raw
             return
-        for voice in self._voices.values():
-            if voice.finished and voice.held:
-                self._settle(voice, self._spare(voice))
-            elif not voice.finished:
-                slot = self._spare(voice)
-                self._apply(voice, voice.finish("stop"), slot)
-                self._apply(voice, voice.give_back(), slot)
-                self._settle(voice, slot)
-                self._tell_mapped(voice, slot, self._translation(voice))
-                voice.finished = True
-                slot.finish = voice.final_reason("stop") if voice.number >= 0 else None
+        for choice in self._choices.values():
+            if choice.finished and choice.held_calls:
+                self._finish_calls(choice, self._spare(choice))
+            elif not choice.finished:
+                pending = self._spare(choice)
+                self._apply(choice, choice.finish("stop"), pending)
+                self._apply(choice, choice.give_back(), pending)
+                self._finish_calls(choice, pending)
+                self._tell_mapped(choice, pending, self._translation(choice))
+                choice.finished = True
+                pending.finish = choice.final_reason("stop") if choice.number >= 0 else None
         self._flush(everything=True)
         if self.facts.failure is None:
             if self._withheld_usage is not None:
@@ -695,67 +695,67 @@ class StreamExchange:
     def _fail(self, code: str, raw: bytes) -> None:
         """The answer ends in an error: what is held goes out as text, then the error, then nothing more."""
         self.facts.failure = code
-        self._due = None
-        for voice in self._voices.values():
-            self._apply(voice, voice.give_back())
-            self._settle(voice, None)
+        self._asking = None
+        for choice in self._choices.values():
+            self._apply(choice, choice.give_back())
+            self._finish_calls(choice, None)
         self._broken = None
         self._flush(everything=True)
         self._out.append(raw)
 
-    def _voice(self, index: int) -> Voice:
-        voice = self._voices.get(index)
-        if voice is None:
-            hold = hold_of(self._prepared) if self._repairs and not self._voices else None
-            voice = self._voices[index] = Voice(
+    def _choice(self, index: int) -> Choice:
+        choice = self._choices.get(index)
+        if choice is None:
+            hold = hold_of(self._prepared) if self._asks_left and not self._choices else None
+            choice = self._choices[index] = Choice(
                 index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text
             )
-        return voice
+        return choice
 
-    def _push(self, slot: Slot) -> None:
-        if self._slots:
-            slot.number = self._events
-            self._slots.append(slot)
-            self._held += slot.size
+    def _push(self, pending: Pending) -> None:
+        if self._queue:
+            pending.number = self._events
+            self._queue.append(pending)
+            self._held_bytes += pending.size
         else:
-            self._out.append(slot.render())
+            self._out.append(pending.render())
 
     def _flush(self, *, everything: bool = False) -> None:
-        """Let out the slots that are decided, in order."""
-        if self._held > self.facts.held_bytes_max:
-            self.facts.held_bytes_max = self._held
-        if self._held > _MAX_HELD:
-            for voice in self._voices.values():
-                if voice.held:
-                    self._settle(voice, None)
-            for slot in self._slots:
-                may_go = slot.left and not slot.opens and not isinstance(slot, Run)
-                self._held -= slot.forget(self._seen) if may_go else 0
-        if self._due is not None:
+        """Let out the events that are decided, in order."""
+        if self._held_bytes > self.facts.held_bytes_max:
+            self.facts.held_bytes_max = self._held_bytes
+        if self._held_bytes > _MAX_HELD:
+            for choice in self._choices.values():
+                if choice.held_calls:
+                    self._finish_calls(choice, None)
+            for pending in self._queue:
+                may_go = pending.held and not pending.opens and not isinstance(pending, PendingRun)
+                self._held_bytes -= pending.forget(self._seen) if may_go else 0
+        if self._asking is not None:
             return
-        while self._slots and (everything or not (self._slots[0].left or self._slots[0].waits)):
-            slot = self._slots.popleft()
-            self._held -= slot.size
-            self._out.append(slot.render())
-        if not self._slots:
-            self._held = 0
-        elif isinstance(self._slots[0], Run):
-            before = self._slots[0].size
-            self._out.append(self._slots[0].release())
-            self._held -= before - self._slots[0].size
+        while self._queue and (everything or not (self._queue[0].held or self._queue[0].waits)):
+            pending = self._queue.popleft()
+            self._held_bytes -= pending.size
+            self._out.append(pending.render())
+        if not self._queue:
+            self._held_bytes = 0
+        elif isinstance(self._queue[0], PendingRun):
+            before = self._queue[0].size
+            self._out.append(self._queue[0].release())
+            self._held_bytes -= before - self._queue[0].size
         if self._broken is not None:
-            fault = broken_call(self._broken)
+            fault = broken_off(self._broken)
             self.finished = True
             self._fail(fault.code, error_event(fault))
 
 
-def _has_calls(voice: Voice, delta: Delta | None) -> bool:
+def _has_calls(choice: Choice, delta: Delta | None) -> bool:
     """Whether there is a structured call in it, or a piece of one."""
     if delta is None:
         return False
     if is_given(delta.tool_calls):
         return True
-    return is_given(delta.function_call) and voice.native.is_legacy(any_in(delta.function_call))
+    return is_given(delta.function_call) and choice.native.is_legacy(any_in(delta.function_call))
 
 
 def _is_text(events: list[Event], text: str) -> bool:

@@ -7,7 +7,7 @@ from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Ver
 from gateway.core.reasons import Reason
 from strategies.base import FinishReason
 
-__all__ = ["MAX_TEXT", "Candidate", "Heard", "HearingReader"]
+__all__ = ["MAX_TEXT", "Candidate", "Transcript", "TranscriptReader"]
 
 MAX_TEXT = 1 << 18
 """Characters of a choice that are kept."""
@@ -30,7 +30,7 @@ class Candidate:
 
 
 @define
-class Heard:
+class Transcript:
     """One choice as it was read, from the first character on."""
 
     candidates: list[Candidate] = field(factory=list)
@@ -110,14 +110,14 @@ def _broken(start: Start, event: Broken) -> Verdict:
     return refused(verdict, Reason.of(event.reason), event.reason)
 
 
-class HearingReader:
+class TranscriptReader:
     """Passes text to a reader and keeps what it was told and what it said."""
 
-    __slots__ = ("_reader", "heard")
+    __slots__ = ("_reader", "transcript")
 
     def __init__(self, reader: GuardedReader) -> None:
         self._reader = reader
-        self.heard = Heard()
+        self.transcript = Transcript()
 
     @property
     def idle(self) -> bool:
@@ -125,9 +125,9 @@ class HearingReader:
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""
-        self.heard.has_reasoned = True
+        self.transcript.has_reasoned = True
         events = self._reader.reasoned()
-        self.heard.take(events)
+        self.transcript.take(events)
         return events
 
     @property
@@ -143,10 +143,10 @@ class HearingReader:
 
     def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
         """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
-        self.heard.add(text)
+        self.transcript.add(text)
         events = self._reader.step(text, reason)
-        self.heard.take(events)
-        self.heard.finish = reason or self.heard.finish
+        self.transcript.take(events)
+        self.transcript.finish = reason or self.transcript.finish
         return events
 
     def _all(self, events: list[Event]) -> list[Event]:

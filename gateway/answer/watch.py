@@ -1,8 +1,8 @@
-"""An answer that goes through untouched, and what a strategy would have made of it.
+"""An answer that is relayed, and what a strategy would have made of it.
 
-The client's bytes are the upstream's, whatever happens here: the reading beside works on a copy, within a budget of
-time, and an exception in it ends nothing but the reading. How the answer ended, what it cost and which structured
-calls it held is watched in any case, by the same rules as in an answer that is read, so that the arms can be compared.
+The client's bytes are the upstream's, whatever happens here: the watch reads a copy, within a budget of
+time, and an exception in it ends nothing but the watch. How the answer ended, what it cost and which structured
+calls it held is told in any case, by the same rules as in an answer that is read, so that the arms can be compared.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -16,9 +16,9 @@ from attrs import evolve, field, frozen
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Delivered, Facts
 from gateway.answer.guard import GuardedReader
-from gateway.answer.second_answer import Repair
+from gateway.answer.second_answer import SecondRequest
 from gateway.answer.stream import StreamExchange, error_event
-from gateway.answer.transcript import MAX_TEXT, Heard, HearingReader
+from gateway.answer.transcript import MAX_TEXT, Transcript, TranscriptReader
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
@@ -26,15 +26,15 @@ from gateway.core.records import DryVerdict
 from gateway.core.rules import IgnoreRule
 from strategies.base import Prepared
 
-__all__ = ["Beside", "UntouchedBody", "UntouchedStream"]
+__all__ = ["WatchTerms", "WatchedBody", "WatchedStream"]
 
 _MAX_CUT = 61
 _END = object()
 
 
 @frozen(kw_only=True)
-class Beside:
-    """On what terms an untouched answer is read beside; without a strategy's preparation it is only watched."""
+class WatchTerms:
+    """On what terms a relayed answer is watched; without a strategy's preparation only its facts are told."""
 
     prepared: Prepared | None = None
     clock: Callable[[], float]
@@ -45,41 +45,39 @@ class Beside:
     limits: Limits = field(factory=Limits)
 
 
-class UntouchedStream:
+class WatchedStream:
     """A streamed answer whose bytes are not changed."""
 
-    def __init__(self, beside: Beside) -> None:
-        watched = _watched(beside)
-        self._watch: StreamExchange | None = StreamExchange(watched, make_id=_no_id, limits=beside.limits)
-        self.facts = self._watch.facts
+    def __init__(self, terms: WatchTerms) -> None:
+        relayed = _relay_of(terms)
+        self._relay: StreamExchange | None = StreamExchange(relayed, make_id=_no_id, limits=terms.limits)
+        self.facts = self._relay.facts
         self.finished = False
         """Nothing more is to come: `[DONE]` or an error has been seen."""
-        self._reading = _Reading(beside)
-        shadowed = _shadowed(beside)
-        self._shadow = (
-            StreamExchange(shadowed, make_id=_no_id, limits=beside.limits, keep_text=True) if shadowed else None
-        )
+        self._reading = _Reading(terms)
+        watched = _watch_of(terms)
+        self._watch = StreamExchange(watched, make_id=_no_id, limits=terms.limits, keep_text=True) if watched else None
         self._tail = b""
         self._closed = False
-        self._is_concluded = False
+        self._is_finished = False
 
     @property
-    def holding(self) -> bool:
+    def held(self) -> bool:
         """Nothing is ever held."""
         return False
 
     @property
-    def repair(self) -> Repair | None:
+    def ask_again(self) -> SecondRequest | None:
         """Nothing is ever asked again."""
         return None
 
-    def repaired(self, body: bytes) -> bytes:
-        """There is no attempt whose place a second answer could take."""
+    def second_answer(self, body: bytes) -> bytes:
+        """There is no broken call whose place a second answer could take."""
         del body
         return b""
 
-    def unrepaired(self) -> bytes:
-        """Nothing waits for a second answer."""
+    def no_second_answer(self) -> bytes:
+        """Nothing is held for a second answer."""
         return b""
 
     @property
@@ -89,17 +87,17 @@ class UntouchedStream:
 
     @property
     def verdict(self) -> DryVerdict | None:
-        """What the reading beside came to, once the answer has ended."""
+        """What the watch came to, once the answer has ended."""
         return self._reading.verdict
 
     def noise(self) -> bool | None:
         """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
-        return self._reading.noise(self.facts.heard)
+        return self._reading.noise(self.facts.transcripts)
 
     @property
     def busy(self) -> bool:
-        """The reading beside has more to do with what came: `step` goes on with it."""
-        return self._shadow is not None and not self._is_concluded and self._reading.goes_on and self._shadow.busy
+        """The watch has more to do with what came: `step` goes on with it."""
+        return self._watch is not None and not self._is_finished and self._reading.goes_on and self._watch.busy
 
     def feed(self, data: bytes) -> bytes:
         """The same bytes."""
@@ -115,81 +113,81 @@ class UntouchedStream:
         return out
 
     def step(self, data: bytes = b"") -> bytes:
-        """The same bytes, and a bounded piece of the reading beside: `busy` says whether more of it is left."""
+        """The same bytes, and a bounded piece of the watch: `busy` says whether more of it is left."""
         if data and not self._closed:
             self._tail = (self._tail + data)[-3:] if len(data) < 3 else data[-3:]
-            self._see(lambda watch: watch.feed(data))
-        if self._shadow is not None and not self._is_concluded:
-            self._reading.run(partial(self._shadow.step, b"" if self._closed else data))
-            self._conclude()
+            self._see(lambda relay: relay.feed(data))
+        if self._watch is not None and not self._is_finished:
+            self._reading.run(partial(self._watch.step, b"" if self._closed else data))
+            self._finish_watch()
         return data
 
-    def _conclude(self) -> None:
+    def _finish_watch(self) -> None:
         """Say what the reading came to, once it has come to its end or may not go on."""
-        if self._closed and not self.busy and self._shadow is not None and not self._is_concluded:
-            self._is_concluded = True
-            self._reading.conclude(self._shadow.facts, self.facts)
+        if self._closed and not self.busy and self._watch is not None and not self._is_finished:
+            self._is_finished = True
+            self._reading.finish(self._watch.facts, self.facts)
 
     def close(self, error: GatewayError | None = None) -> bytes:
-        """The closing bytes; the reading beside goes on with `step` while `busy`."""
+        """The closing bytes; the watch goes on with `step` while `busy`."""
         if self._closed:
             return b""
         self._closed = True
         is_told = error is not None and not self.finished
-        self._see(lambda watch: watch.finish(error))
+        self._see(lambda relay: relay.finish(error))
         self.facts.mended.clear()
-        if self._shadow is not None:
-            self._reading.run(partial(self._shadow.close, error))
-            self._conclude()
+        if self._watch is not None:
+            self._reading.run(partial(self._watch.close, error))
+            self._finish_watch()
         if error is None or not is_told:
             return b""
         return (b"" if self.at_boundary else b"\n\n") + error_event(error)
 
     def _see(self, look: Callable[[StreamExchange], object]) -> None:
         """Watch the answer; one that cannot be read is told by its fault, and watched no more."""
-        if self._watch is None:
+        if self._relay is None:
             return
         try:
-            look(self._watch)
-            self.finished = self._watch.finished
+            look(self._relay)
+            self.finished = self._relay.finished
         except GatewayError as error:
             self.facts.failure = error.code
-            self._watch = None
+            self._relay = None
         except Exception:  # noqa: BLE001 - whatever fails here, the bytes go on
-            self._watch = None
+            self._relay = None
 
 
-class UntouchedBody:
+class WatchedBody:
     """An answer that comes whole and is not changed."""
 
-    def __init__(self, beside: Beside) -> None:
-        self._beside = beside
-        self._watch = BodyExchange(_watched(beside), make_id=_no_id, limits=beside.limits)
-        self.facts = self._watch.facts
-        self._reading = _Reading(beside)
+    def __init__(self, terms: WatchTerms) -> None:
+        self._terms = terms
+        self._relay = BodyExchange(_relay_of(terms), make_id=_no_id, limits=terms.limits)
+        self.facts = self._relay.facts
+        self._reading = _Reading(terms)
 
     @property
-    def repair(self) -> Repair | None:
+    def ask_again(self) -> SecondRequest | None:
         """Nothing is ever asked again."""
         return None
 
-    def repaired(self, body: bytes) -> bytes:
-        """There is no attempt whose place a second answer could take."""
+    def second_answer(self, body: bytes) -> bytes:
+        """There is no broken call whose place a second answer could take."""
         del body
         return b""
 
-    def unrepaired(self) -> bytes:
-        """Nothing waits for a second answer."""
+    def no_second_answer(self) -> bytes:
+        """Nothing is held for a second answer."""
         return b""
 
     @property
     def verdict(self) -> DryVerdict | None:
-        """What the reading beside came to, once it has ended."""
+        """What the watch came to, once it has ended."""
         return self._reading.verdict
 
     def noise(self) -> bool | None:
         """Whether the same text, cut in another way, gives other calls; `None` where that was not tried."""
-        return self._reading.noise(self.facts.heard)
+        return self._reading.noise(self.facts.transcripts)
 
     def transform(self, body: bytes) -> bytes:
         """The same bytes."""
@@ -200,29 +198,29 @@ class UntouchedBody:
     def steps(self, body: bytes) -> Generator[None, None, bytes]:
         """The same in steps of bounded work."""
         try:
-            self._watch.transform(body)
+            self._relay.transform(body)
         except GatewayError as error:
             self.facts.failure = error.code
         except Exception:  # noqa: BLE001 - whatever fails here, the bytes go on
             self.facts.native_calls = 0
         self.facts.mended.clear()
-        shadowed = _shadowed(self._beside)
-        if shadowed is not None:
-            shadow = BodyExchange(shadowed, make_id=_no_id, limits=self._beside.limits, keep_text=True)
-            work = shadow.steps(body)
+        watched = _watch_of(self._terms)
+        if watched is not None:
+            watch = BodyExchange(watched, make_id=_no_id, limits=self._terms.limits, keep_text=True)
+            work = watch.steps(body)
             while self._reading.run(partial(next, work, _END)) is None and self._reading.goes_on:
                 yield
-            self._reading.conclude(shadow.facts, self.facts)
+            self._reading.finish(watch.facts, self.facts)
         return body
 
 
 class _Reading:
-    """The reading beside one answer: its time, its faults, and what it came to."""
+    """The watch of one answer: its time, its faults, and what it came to."""
 
-    __slots__ = ("_beside", "_fault", "_is_cut", "_is_over", "_spent", "verdict")
+    __slots__ = ("_fault", "_is_cut", "_is_over", "_spent", "_terms", "verdict")
 
-    def __init__(self, beside: Beside) -> None:
-        self._beside = beside
+    def __init__(self, terms: WatchTerms) -> None:
+        self._terms = terms
         self._spent = 0.0
         self._is_over = False
         """The budget ran out."""
@@ -231,7 +229,7 @@ class _Reading:
         self._is_cut = False
         """The answer itself cannot be read any further."""
         self.verdict: DryVerdict | None = None
-        """What it came to, once it has been concluded."""
+        """What it came to, once it has finished."""
 
     @property
     def goes_on(self) -> bool:
@@ -241,26 +239,26 @@ class _Reading:
         """Do a piece of the work, unless the reading has ended; its result, or `None` if there is none."""
         if not self.goes_on:
             return None
-        clock = self._beside.clock
+        clock = self._terms.clock
         started = clock()
         try:
             return work()
         except GatewayError:  # the upstream's fault, which is told where the answer is watched
             self._is_cut = True
             return None
-        except Exception as error:  # noqa: BLE001 - a reading beside may fail in any way, and harms nothing
+        except Exception as error:  # noqa: BLE001 - a watch may fail in any way, and harms nothing
             self._fault = type(error).__name__
             return None
         finally:
             self._spent += clock() - started
-            self._is_over = self._spent > self._beside.budget_s
+            self._is_over = self._spent > self._terms.budget_s
 
-    def conclude(self, read: Facts, told: Facts) -> None:
+    def finish(self, read: Facts, told: Facts) -> None:
         """Say what the reading came to, and put what would have been delivered among what is told."""
         told.read = True
         told.calls, told.undelivered = read.calls, read.undelivered
-        told.refused, told.overheard, told.broken = read.refused, read.overheard, read.broken
-        told.dropped, told.heard = read.dropped, read.heard
+        told.refused, told.intents, told.broken = read.refused, read.intents, read.broken
+        told.dropped, told.transcripts = read.dropped, read.transcripts
         told.held_bytes_max = read.held_bytes_max
         self.verdict = self._verdict(read)
 
@@ -276,28 +274,28 @@ class _Reading:
         return "would_fail" if any(each.name for each in read.refused) else "identical"
 
     def _is_ignored(self, call: Delivered) -> bool:
-        today, verdict = self._beside.today, call.verdict
-        return any(rule.covers(verdict.dialect, verdict.name, today) for rule in self._beside.ignore)
+        today, verdict = self._terms.today, call.verdict
+        return any(rule.covers(verdict.dialect, verdict.name, today) for rule in self._terms.ignore)
 
-    def noise(self, heard: dict[int, Heard]) -> bool | None:
-        prepared = self._beside.prepared
+    def noise(self, transcripts: dict[int, Transcript]) -> bool | None:
+        prepared = self._terms.prepared
         make_reader = prepared.make_reader if prepared is not None else None
-        whole = [each for each in heard.values() if each.finish is not None and each.size <= MAX_TEXT]
+        whole = [each for each in transcripts.values() if each.finish is not None and each.size <= MAX_TEXT]
         if make_reader is None or not whole or not self.goes_on:
             return None
         differs = False
         for each in whole:
-            again = self.run(lambda: HearingReader(GuardedReader(make_reader)))
-            if again is None:
+            second = self.run(lambda: TranscriptReader(GuardedReader(make_reader)))
+            if second is None:
                 return None
             if each.has_reasoned:
-                self.run(again.reasoned)
+                self.run(second.reasoned)
             for piece in _pieces(each.text):
-                self.run(partial(again.feed, piece))
+                self.run(partial(second.feed, piece))
                 if not self.goes_on:
                     return None
-            self.run(partial(again.finish, each.finish or "stop"))
-            differs = differs or again.heard.calls != each.calls
+            self.run(partial(second.finish, each.finish or "stop"))
+            differs = differs or second.transcript.calls != each.calls
         return differs if self.goes_on else None
 
 
@@ -312,18 +310,18 @@ def _pieces(text: str) -> Iterator[str]:
         at += size
 
 
-def _watched(beside: Beside) -> Prepared:
+def _relay_of(terms: WatchTerms) -> Prepared:
     """What only watches an answer: nothing in it is read."""
-    strategy = beside.prepared.strategy if beside.prepared is not None else "none"
+    strategy = terms.prepared.strategy if terms.prepared is not None else "none"
     return Prepared(strategy=strategy, body=b"")
 
 
-def _shadowed(beside: Beside) -> Prepared | None:
-    """The strategy's reading as it runs beside: calls wait for the finish, where native ones take their place."""
-    prepared = beside.prepared
+def _watch_of(terms: WatchTerms) -> Prepared | None:
+    """The strategy's reading as a watch: calls are held for the finish, where native ones take their place."""
+    prepared = terms.prepared
     if prepared is None or prepared.make_reader is None:
         return None
-    return evolve(prepared, shape=evolve(prepared.shape, wait_for_finish=True), repair=None)
+    return evolve(prepared, shape=evolve(prepared.shape, wait_for_finish=True), ask_again=None)
 
 
 def _no_id(dialect: str) -> str:

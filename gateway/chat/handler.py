@@ -18,8 +18,8 @@ from gateway.chat.enrolment import enrol, hear
 from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
 from gateway.chat.prepare import with_tools
 from gateway.chat.pump import pump
-from gateway.chat.repeat import repair, second_answer
-from gateway.chat.watched import UNTOUCHED_ARMS, in_turns, options_for, untouched
+from gateway.chat.repeat import ask_again, second_answer
+from gateway.chat.watched import WATCHED_ARMS, in_turns, options_for, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
@@ -30,9 +30,9 @@ from gateway.rollout.assignment import Assignment
 from gateway.traffic.routing import Route
 from gateway.upstream.failover import fail_over, may_fail_over
 from gateway.upstream.reply_shape import stream_opening, whole_body
-from gateway.upstream.translated import ChatReply, note_misfits, open_chat, settle
+from gateway.upstream.translated import ChatReply, finish_session, note_misfits, open_chat
 from gateway.wire.chat_request import ChatRequest, parse_request
-from strategies.asking.intent import Obliging
+from strategies.asking.intent import IntentRecovery
 from strategies.base import Prepared
 from strategies.factory import Passthrough, Selection
 
@@ -71,12 +71,12 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
         request, state.capability(asked.model), client, assignment.arm, state.upstream.kind.name, asked=asked.model
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
-        selection = evolve(selection, strategy=Obliging())
+        selection = evolve(selection, strategy=IntentRecovery())
     state.reason, state.strategy = selection.reason, selection.strategy.name
     hear(state, asked, assignment)
-    if assignment.arm in UNTOUCHED_ARMS:
+    if assignment.arm in WATCHED_ARMS:
         try:
-            return await untouched(state, request, selection, client)
+            return await watched(state, request, selection, client)
         finally:
             _afterwards(learn_from, state)
     prepared = _prepare(state, request, selection, client, route)
@@ -85,7 +85,7 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
         prepared = held_to_schemas(prepared, state.upstream.kind, state.upstream.down_level)
         with reply:
             response = await (_stream if request.stream else _whole)(state, reply, prepared)
-            await settle(state, reply)
+            await finish_session(state, reply)
             _afterwards(note_misfits, state, prepared)
             return response
     finally:
@@ -164,9 +164,9 @@ async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> w
     started = time.perf_counter()
     answer = await in_turns(exchange.steps(body))
     state.read_s += time.perf_counter() - started
-    while (wanted := exchange.repair) is not None:
-        answer = await repair(state, exchange, wanted, partial(second_answer, state))
-    await settle(state, reply, answer)  # first: the next request may come on the heels of the answer
+    while (wanted := exchange.ask_again) is not None:
+        answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
+    await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
     response = json_response(answer)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await state.send(response)
@@ -184,7 +184,7 @@ async def _stream(state: RequestState, reply: ChatReply, prepared: Prepared) -> 
 class _Terms(TypedDict):
     make_id: MakeId
     limits: Limits
-    repairs: int
+    asks: int
     keep_text: bool
 
 
@@ -194,6 +194,6 @@ def _terms(state: RequestState) -> _Terms:
     return _Terms(
         make_id=state.make_call_id,
         limits=state.configuration.limits,
-        repairs=settings.repair_attempts if state.arm == "live" else 0,
+        asks=settings.repair_attempts if state.arm == "live" else 0,
         keep_text=settings.audit_bodies != "none",
     )

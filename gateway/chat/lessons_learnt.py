@@ -2,7 +2,7 @@
 
 import structlog
 
-from gateway.answer.candidates import attempts
+from gateway.answer.candidates import broken_calls
 from gateway.answer.facts import Facts
 from gateway.core.errors import UpstreamRejected
 from gateway.request.state import RequestState
@@ -65,5 +65,5 @@ def _fault(facts: Facts) -> Fault | None:
     """What was wrong with an answer's calls; one that was recovered from text arrived as it should."""
     if facts.unusable_calls:
         return "bad_arguments"
-    is_lost = not facts.calls and not facts.repaired
-    return "as_text" if is_lost and (facts.attempts or attempts(facts)) else None
+    is_lost = not facts.calls and not facts.has_second_answer
+    return "as_text" if is_lost and (facts.broken_calls or broken_calls(facts)) else None

@@ -11,15 +11,15 @@ import structlog
 from aiohttp import web
 
 from gateway.answer.stream import StreamExchange
-from gateway.answer.watch import UntouchedStream
-from gateway.chat.repeat import repair, second_answer_in_company
+from gateway.answer.watch import WatchedStream
+from gateway.chat.repeat import ask_again, second_answer_in_company
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.translated import ChatReply
 
 __all__ = ["pump"]
 
-Exchange = StreamExchange | UntouchedStream
+Exchange = StreamExchange | WatchedStream
 
 KEEP_ALIVE = b": keep-alive\n\n"
 PIECE_BYTES = 16 << 10
@@ -43,7 +43,7 @@ async def pump(
         await state.start(response)
         error = await stream.run(first)
         if error is None:
-            await stream.repair()
+            await stream.ask_again()
         closed = True
         await stream.close(error)
     finally:
@@ -69,13 +69,13 @@ class _Stream:
         "_response",
         "_rest",
         "_sent_at",
+        "_state",
         "_total_due",
-        "_turn",
     )
 
     def __init__(self, state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
         settings = state.configuration.settings
-        self._turn = state
+        self._state = state
         self._reply = reply
         self._exchange = exchange
         self._response = response
@@ -105,7 +105,7 @@ class _Stream:
             raise
         except Exception:
             log.exception("stream_failed")
-            return InternalError(f"internal error; request id {self._turn.id}")
+            return InternalError(f"internal error; request id {self._state.id}")
         return None
 
     async def _relay(self, data: bytes) -> None:
@@ -121,12 +121,12 @@ class _Stream:
 
     async def _send(self, out: bytes) -> None:
         if out:
-            self._note_sent(self._turn.deadline.now())
-            await self._turn.write(self._response, out)
+            self._note_sent(self._state.deadline.now())
+            await self._state.write(self._response, out)
 
     def _whole_events(self, data: bytes) -> bytes:
-        """What has come up to the end of an event; a part of one, of which nothing could be sent, waits for more."""
-        if isinstance(self._exchange, UntouchedStream):
+        """What has come up to the end of an event; a part of one, of which nothing could be sent, is held for more."""
+        if isinstance(self._exchange, WatchedStream):
             return data
         if self._rest:
             data, self._rest = self._rest + data, b""
@@ -136,24 +136,24 @@ class _Stream:
         self._rest = data[end:]
         return data[:end]
 
-    async def repair(self) -> None:
+    async def ask_again(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
-        if isinstance(self._exchange, UntouchedStream):
+        if isinstance(self._exchange, WatchedStream):
             return
-        while (wanted := self._exchange.repair) is not None:
+        while (wanted := self._exchange.ask_again) is not None:
             self._reply.close()
-            ask = partial(second_answer_in_company, self._turn, due=self._total_due, tell=self._keep_alive)
-            out = await repair(self._turn, self._exchange, wanted, ask)
+            ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
+            out = await ask_again(self._state, self._exchange, wanted, ask)
             await self._send(out)
 
     async def close(self, error: GatewayError | None) -> None:
         """The last bytes, and the end of the answer."""
-        self._turn.error = error
+        self._state.error = error
         await self._send(self._exchange.close(error))
         while self._exchange.busy:
             await asyncio.sleep(0)
             await self._send(self._exchange.step())
-        await self._turn.end(self._response)
+        await self._state.end(self._response)
 
     async def _next(self) -> bytes:
         """What the upstream sent, `b""` at its end; sends comments while there is nothing."""
@@ -165,22 +165,22 @@ class _Stream:
             except TimeoutError:
                 await self._waited()
                 continue
-            now = self._turn.deadline.now()
+            now = self._state.deadline.now()
             if now >= self._total_due:
                 raise UpstreamTimeout("the model server took too long for its whole answer")
             self._data_due = now + self._idle_s
-            if self._turn.upstream_first is None:
-                self._turn.upstream_first = now
+            if self._state.upstream_first is None:
+                self._state.upstream_first = now
             return data
         return await self._lingering()
 
     async def _lingering(self) -> bytes:
-        if self._exchange.repair is not None:
+        if self._exchange.ask_again is not None:
             return b""
-        self._turn.is_told = True
+        self._state.is_told = True
         if self._linger_due is None:
-            self._linger_due = self._turn.deadline.now() + LINGER_S
-        if self._turn.deadline.now() >= self._linger_due:
+            self._linger_due = self._state.deadline.now() + LINGER_S
+        if self._state.deadline.now() >= self._linger_due:
             return b""
         try:
             return await self._reply.read(self._linger_due)
@@ -188,7 +188,7 @@ class _Stream:
             return b""
 
     async def _waited(self) -> None:
-        now = self._turn.deadline.now()
+        now = self._state.deadline.now()
         if now >= self._total_due:
             raise UpstreamTimeout("the model server took too long for its whole answer")
         if now >= self._data_due:
@@ -198,27 +198,27 @@ class _Stream:
 
     async def _keep_alive(self) -> None:
         # An exchange that reads gives whole events only; one that does not says where an event ends.
-        if isinstance(self._exchange, UntouchedStream) and not (self._is_stream and self._exchange.at_boundary):
+        if isinstance(self._exchange, WatchedStream) and not (self._is_stream and self._exchange.at_boundary):
             return
-        await self._turn.write(self._response, KEEP_ALIVE)
+        await self._state.write(self._response, KEEP_ALIVE)
 
     def _feed(self, data: bytes) -> bytes:
         """The exchange's answer to what came, timed."""
-        state = self._turn
+        state = self._state
         started = time.perf_counter()
         out = self._exchange.step(data)
         ended = time.perf_counter()
         state.read_s += ended - started
         if self._held_since is not None:
             state.longest_hold_s = max(state.longest_hold_s, ended - self._held_since)
-        if not self._exchange.holding:
+        if not self._exchange.held:
             self._held_since = None
         elif self._held_since is None or out:
             self._held_since = started
         return out
 
     def _note_sent(self, now: float) -> None:
-        state = self._turn
+        state = self._state
         if state.first_sent is None:
             state.first_sent = self._sent_at = now
         if now - self._sent_at > state.longest_gap_s:

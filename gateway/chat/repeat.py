@@ -8,7 +8,7 @@ import structlog
 from attrs import evolve
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.second_answer import Repair
+from gateway.answer.second_answer import SecondRequest
 from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError, UpstreamTimeout
 from gateway.request.deadline import Deadline
@@ -16,7 +16,7 @@ from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.reply_shape import whole_body
 from gateway.upstream.translated import open_chat
 
-__all__ = ["repair", "second_answer", "second_answer_in_company"]
+__all__ = ["ask_again", "second_answer", "second_answer_in_company"]
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 Tell = Callable[[], Awaitable[None]]
@@ -24,19 +24,21 @@ Tell = Callable[[], Awaitable[None]]
 log = structlog.get_logger("toolgate")
 
 
-async def repair(state: RequestState, exchange: StreamExchange | BodyExchange, wanted: Repair, ask: Ask) -> bytes:
+async def ask_again(
+    state: RequestState, exchange: StreamExchange | BodyExchange, wanted: SecondRequest, ask: Ask
+) -> bytes:
     """Ask for what is `wanted`, and give the exchange what came of it; its bytes for the client."""
     budget = state.shared.budget
     if not budget.take(state.shared.admission.active):
         _record(state, wanted, "no_budget", None)
-        return exchange.unrepaired()
+        return exchange.no_second_answer()
     started = state.deadline.now()
     result = "cancelled"
     try:
         second = await ask(wanted.body())
         result = "error"
         out = _timed(state, exchange, second)
-        result = "repaired" if exchange.facts.repaired else "failed"
+        result = "repaired" if exchange.facts.has_second_answer else "failed"
         return out
     except GatewayError as error:
         result = "error"
@@ -49,7 +51,7 @@ async def repair(state: RequestState, exchange: StreamExchange | BodyExchange, w
     finally:
         budget.give_back()
         _record(state, wanted, result, state.deadline.now() - started)
-    return exchange.unrepaired()
+    return exchange.no_second_answer()
 
 
 async def second_answer(state: RequestState, body: bytes) -> bytes:
@@ -112,7 +114,7 @@ async def _keep_company(
 def _timed(state: RequestState, exchange: StreamExchange | BodyExchange, second: bytes) -> bytes:
     started = time.perf_counter()
     try:
-        return exchange.repaired(second)
+        return exchange.second_answer(second)
     finally:
         state.read_s += time.perf_counter() - started
 
@@ -127,7 +129,7 @@ def _measure(asking: RequestState) -> None:
     )
 
 
-def _record(state: RequestState, wanted: Repair, result: str, seconds: float | None) -> None:
+def _record(state: RequestState, wanted: SecondRequest, result: str, seconds: float | None) -> None:
     state.shared.telemetry.count("toolgate_repairs_total", {"result": result})
     if seconds is None:
         log.info("repair_left_out", reason=wanted.reason, result=result)

@@ -1,4 +1,4 @@
-"""The arms `control` and `dry_run`: the request as it came, the answer's own bytes, and what is read beside them."""
+"""The arms `control` and `dry_run`: the request as it came, the answer's own bytes, and what is watched of them."""
 
 import asyncio
 import time
@@ -10,30 +10,30 @@ from aiohttp import web
 from attrs import evolve
 from multidict import CIMultiDict
 
-from gateway.answer.watch import Beside, UntouchedBody, UntouchedStream
+from gateway.answer.watch import WatchedBody, WatchedStream, WatchTerms
 from gateway.chat.pump import pump
 from gateway.core.client import Client
 from gateway.request.headers import response_headers
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
-from gateway.upstream.translated import ChatReply, open_chat, settle
+from gateway.upstream.translated import ChatReply, finish_session, open_chat
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.base import Options, Prepared
 from strategies.factory import Selection
 
-__all__ = ["UNTOUCHED_ARMS", "in_turns", "options_for", "untouched"]
+__all__ = ["WATCHED_ARMS", "in_turns", "options_for", "watched"]
 
-UNTOUCHED_ARMS = frozenset({"control", "dry_run"})
+WATCHED_ARMS = frozenset({"control", "dry_run"})
 
 log = structlog.get_logger("toolgate")
 
 
-async def untouched(
+async def watched(
     state: RequestState, request: ChatRequest, selection: Selection, client: Client
 ) -> web.StreamResponse:
     """Relay the request and its answer as they are."""
-    beside = Beside(
-        prepared=_read_beside(state, request, selection, client),
+    terms = WatchTerms(
+        prepared=_preparation(state, request, selection, client),
         clock=time.perf_counter,
         budget_s=state.configuration.settings.transform_budget_ms / 1000,
         today=datetime.fromtimestamp(state.shared.wall(), UTC).date(),
@@ -42,8 +42,8 @@ async def untouched(
     )
     with await open_chat(state, _body(state, request), stream=request.stream, original=request) as reply:
         is_stream = request.stream or reply.content_type == "text/event-stream"
-        response = await (_stream if is_stream else _whole)(state, reply, beside)
-        await settle(state, reply)
+        response = await (_stream if is_stream else _whole)(state, reply, terms)
+        await finish_session(state, reply)
         return response
 
 
@@ -78,8 +78,8 @@ async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
         await asyncio.sleep(0)
 
 
-def _read_beside(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
-    """How the answer is read beside; `None` where it is not, or where the strategy refuses the request, or fails."""
+def _preparation(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
+    """How the answer is watched; `None` where it is not, or where the strategy refuses the request, or fails."""
     state.verdict = None  # of another upstream, which was asked before
     settings = state.configuration.settings
     if state.arm == "control" and settings.canary_rest == "control":
@@ -97,32 +97,32 @@ def _read_beside(state: RequestState, request: ChatRequest, selection: Selection
         state.prepare_s = time.perf_counter() - started
 
 
-async def _whole(state: RequestState, reply: ChatReply, beside: Beside) -> web.StreamResponse:
+async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
     body = await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
-    exchange = UntouchedBody(beside)
+    exchange = WatchedBody(terms)
     state.facts = exchange.facts
-    await settle(state, reply, body)  # before the client can ask again, perhaps of another process
+    await finish_session(state, reply, body)  # before the client can ask again, perhaps of another process
     response = await state.send(web.Response(body=body, headers=_headers(reply)))
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
     state.read_s += time.perf_counter() - started
-    _conclude(state, exchange)
+    _finish_watch(state, exchange)
     return response
 
 
-async def _stream(state: RequestState, reply: ChatReply, beside: Beside) -> web.StreamResponse:
-    exchange = UntouchedStream(beside)
+async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
+    exchange = WatchedStream(terms)
     state.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
     try:
         return await pump(state, reply, exchange, response, first=b"")
     finally:
-        _conclude(state, exchange)
+        _finish_watch(state, exchange)
 
 
-def _conclude(state: RequestState, exchange: UntouchedBody | UntouchedStream) -> None:
-    """Take down what the reading beside came to; where there was none, because of a fault, that is counted here."""
+def _finish_watch(state: RequestState, exchange: WatchedBody | WatchedStream) -> None:
+    """Take down what the watch came to; where there was none, because of a fault, that is counted here."""
     if state.verdict is not None:
         labels = {"dialect": "none", "verdict": state.verdict}
         state.shared.telemetry.count("toolgate_dryrun_verdicts_total", labels)

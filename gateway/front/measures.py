@@ -80,7 +80,7 @@ def _measure_answer(facts: Facts, telemetry: Telemetry, upstream: str) -> None:
 def _measure_reading(summary: Summary, telemetry: Telemetry, arm: str) -> None:
     strategy, dialect, facts = summary.strategy or "none", summary.dialect, summary.facts
     is_error = facts.broken or summary.attempted
-    outcome = "success" if facts.calls or facts.repaired else "error" if is_error else "noop"
+    outcome = "success" if facts.calls or facts.has_second_answer else "error" if is_error else "noop"
     telemetry.count(
         "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}
     )
@@ -97,7 +97,7 @@ def _measure_reading(summary: Summary, telemetry: Telemetry, arm: str) -> None:
         telemetry.observe("toolgate_hold_seconds", {}, summary.longest_hold_s)
     if facts.late_events:
         telemetry.count("toolgate_stream_late_events_total", {"strategy": strategy}, facts.late_events)
-    for verdict in facts.overheard:
+    for verdict in facts.intents:
         telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
     if copies := facts.dropped["duplicate"]:
         telemetry.count("toolgate_duplicate_calls_total", {"strategy": strategy}, copies)

@@ -81,7 +81,9 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         version=__version__,
         config=summary.configuration.digest,
         request_body=_masked(mask, _beginning(request.raw)) if keeps_all else None,
-        answer_text=_masked(mask, facts.heard[min(facts.heard)].text) if keeps_all and facts.heard else None,
+        answer_text=_masked(mask, facts.transcripts[min(facts.transcripts)].text)
+        if keeps_all and facts.transcripts
+        else None,
     )
 
 
@@ -89,10 +91,10 @@ def _calls(summary: Summary, request: ChatRequest, shared: Shared, mask: Mask) -
     """The records of the candidates, with as much text as the settings and the room for samples allow."""
     settings, facts = summary.configuration.settings, summary.facts
     audit = settings.audit_bodies
-    if not (facts.calls or facts.refused or facts.overheard):
+    if not (facts.calls or facts.refused or facts.intents):
         return (), audit
     if audit == "redacted":
-        first = facts.calls[0].verdict if facts.calls else (facts.refused or facts.overheard)[0]
+        first = facts.calls[0].verdict if facts.calls else (facts.refused or facts.intents)[0]
         kind = (first.name[:MAX_NAME_CHARS], first.dialect, summary.verdict or "live")
         if not shared.samples.wants(kind, shared.wall(), most=settings.dry_run_samples_per_slice):
             audit = "none"

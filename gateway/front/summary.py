@@ -2,7 +2,7 @@
 
 from attrs import field, frozen
 
-from gateway.answer.candidates import attempts, dialect_of
+from gateway.answer.candidates import broken_calls, dialect_of
 from gateway.answer.facts import Facts
 from gateway.core.errors import (
     BreakerOpen,
@@ -142,7 +142,7 @@ class Summary:
             overhead_s=state.prepare_s + state.read_s,
             has_answer=answer is not None,
             facts=facts,
-            attempted=tuple(attempts(facts)) if facts.refused else (),
+            attempted=tuple(broken_calls(facts)) if facts.refused else (),
             dialect=dialect_of(facts) if facts.calls or facts.refused else "none",
             is_reader_broken=any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused),
         )

@@ -26,7 +26,7 @@ from gateway.wire.chat_reshape import body_to_stream, stream_to_body
 from gateway.wire.sse import DONE, encode
 from strategies.base import Prepared
 
-__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "note_misfits", "open_chat", "settle"]
+__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "finish_session", "note_misfits", "open_chat"]
 
 MAX_FAULTS = 16
 MAX_FAULT_CHARS = 200
@@ -65,15 +65,15 @@ async def open_chat(
     return await _converse(state, await _begun(state, body, original), headers, repeatable=repeatable)
 
 
-async def settle(state: RequestState, reply: "ChatReply", body: bytes | None = None) -> None:
+async def finish_session(state: RequestState, reply: "ChatReply", body: bytes | None = None) -> None:
     """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
     if isinstance(reply, TranslatedReply):
-        await reply.settle(body)
+        await reply.finish_session(body)
 
 
 def note_misfits(state: RequestState, prepared: Prepared) -> None:
     """Take down structured calls that the client was given and that do not fit the schemas it declared."""
-    message = _delivered(state) if isinstance(prepared.repair, Fitting) else None
+    message = _delivered(state) if isinstance(prepared.ask_again, Fitting) else None
     found = misfits(prepared, message) if message is not None else []
     if found:
         labels = {"upstream": state.upstream.name}
@@ -95,7 +95,7 @@ class TranslatedReply:
         "_first",
         "_headers",
         "_inner",
-        "_is_settled",
+        "_is_finished",
         "_reads",
         "_turn",
         "_whole",
@@ -122,7 +122,7 @@ class TranslatedReply:
         self._end = b""
         """The last event, held until what the next request needs is kept: it may come on the heels of this one."""
         self._ended = False
-        self._is_settled = False
+        self._is_finished = False
 
     @property
     def status(self) -> int:
@@ -163,7 +163,7 @@ class TranslatedReply:
             return self._masked(out)
         end, self._end = self._end, b""
         if end:
-            await self.settle()
+            await self.finish_session()
         return end
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
@@ -171,15 +171,15 @@ class TranslatedReply:
         deadline = self._turn.deadline
         return await gathered(self.read, deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
-    async def settle(self, body: bytes | None = None) -> None:
+    async def finish_session(self, body: bytes | None = None) -> None:
         """Keep what the dialogue wants kept, once; `body` is what the client is about to be given whole."""
         facts = self._turn.facts
-        if self._is_settled or (facts is not None and facts.repaired):
+        if self._is_finished or (facts is not None and facts.has_second_answer):
             return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
         delivered = _delivered(self._turn, body)
         if delivered is None:
             return
-        self._is_settled = True
+        self._is_finished = True
         try:
             for memory in self._dialogue.remember(delivered):
                 await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)

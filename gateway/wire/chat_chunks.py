@@ -18,7 +18,7 @@ __all__ = [
     "Delta",
     "any_in",
     "args_chunk",
-    "args_mould",
+    "args_template",
     "call_start_chunk",
     "decode_chunk",
     "decode_object",
@@ -200,16 +200,16 @@ def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: st
     return _chunk(event, index, {**delta, "tool_calls": [call]})
 
 
-def args_mould(event: dict[str, Any], index: int, number: int) -> tuple[bytes, bytes]:
+def args_template(event: dict[str, Any], index: int, number: int) -> tuple[bytes, bytes]:
     """What stands before and behind the argument text in all chunks of one call's arguments."""
     chunk = _chunk(event, index, {"tool_calls": [{"index": number, "function": {"arguments": ""}}]})
     head, name, tail = chunk.rpartition(b'"arguments":""')
     return head + name[:-2], tail
 
 
-def args_chunk(mould: tuple[bytes, bytes], arguments: str) -> bytes:
+def args_chunk(template: tuple[bytes, bytes], arguments: str) -> bytes:
     """A chunk of a call's arguments."""
-    return mould[0] + msgspec.json.encode(arguments) + mould[1]
+    return template[0] + msgspec.json.encode(arguments) + template[1]
 
 
 def finish_chunk(event: dict[str, Any], index: int, reason: str) -> bytes:

@@ -147,7 +147,7 @@ class NativeCalls:
         """Whether a call has begun that is of this name, or began without any."""
         return name in self._names or "" in self._names
 
-    def settle(self, given: Collection[CallKey]) -> dict[int, int | None]:
+    def finish_calls(self, given: Collection[CallKey]) -> dict[int, int | None]:
         """All that is held goes out, but for what has been given in another form.
 
         Returns what becomes of the indexes of those that were held; None where the call is dropped.
@@ -165,7 +165,7 @@ class NativeCalls:
                 free += 1
         return moved
 
-    def settle_legacy(self, given: Collection[CallKey]) -> bool:
+    def finish_legacy(self, given: Collection[CallKey]) -> bool:
         """The same of the call in the older form: False if it is dropped, for one of these or of the others."""
         call = self.legacy
         if call is None or (call.key not in given and call.key not in self.keys):

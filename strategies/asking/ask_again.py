@@ -1,6 +1,6 @@
 """Asking again for a call that was plainly meant but cannot be used: when that is due, what is said, how it is sent.
 
-An attempt counts where the opener of a declared tool, in a dialect of strong evidence, led to a call whose end, values
+A broken call counts where the opener of a declared tool, in a dialect of strong evidence, led to one whose end, values
 or types are wrong. Doubt about whether it was a call at all (data in prose, a fence, a quotation, a weak score without
 a mend) never asks: the second answer would be the action that the first one was not.
 """
@@ -25,7 +25,7 @@ from strategies.schema.tool_schema import schema_of
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
 
-__all__ = ["UNTRANSLATABLE", "Demand", "Repairs", "demanded", "fault_of", "repairs"]
+__all__ = ["UNTRANSLATABLE", "AskAgain", "Demand", "asking_again", "demanded", "fault_of"]
 
 _FORCING = ("required", "any")
 
@@ -34,7 +34,7 @@ UNTRANSLATABLE = "the arguments cannot be carried out: "
 """How the reason of a call that was refused by a tool mapping begins; the rest is for the model."""
 
 _FINAL = frozenset({"cut", "too_large", "opener inside a value"})
-"""Attempts that were broken off by what nobody can mend, or that hold more than one."""
+"""Calls that were broken off by what nobody can mend, or that hold more than one."""
 _WEAK_FORMS = ("in_prose", "shell", "shell_lines", "bare", "fence")
 _SCHEMA_FAULT = re.compile(r"`|missing required argument|the arguments ")
 _MEND = re.compile(r"[a-z_]+ -[0-9]+")
@@ -70,7 +70,7 @@ def demanded(choice: object) -> Demand:
 
 
 @frozen(kw_only=True)
-class Repairs:
+class AskAgain:
     """Asks the same model for one request's call again."""
 
     request: ChatRequest
@@ -95,46 +95,46 @@ class Repairs:
         """Whether a call of this tool is one that the request asks for."""
         return self.demand.name is None or name == (self.translated_name or self.demand.name)
 
-    def is_attempt(self, note: Note) -> bool:
+    def is_broken_call(self, note: Note) -> bool:
         """Whether what stayed text was plainly meant as a call of a declared tool, and was no quotation."""
         verdict = note.verdict
         if not note.seen or not verdict.name or not verdict.reasons or not self._is_strong(verdict.dialect):
             return False
-        is_repairable = _is_repairable(verdict.reasons) if verdict.score else verdict.reasons[-1] not in _FINAL
-        tool = self.tool_of(note) if is_repairable else None
+        is_worth_asking = _may_be_asked_again(verdict.reasons) if verdict.score else verdict.reasons[-1] not in _FINAL
+        tool = self.tool_of(note) if is_worth_asking else None
         return tool is not None and not self._is_copied(note, tool)
 
     def is_usable(self, name: object, arguments: object) -> bool:
         """Whether a structured call names a declared tool and has an object for arguments."""
         return isinstance(name, str) and name in self.tools and arguments_of(arguments) is not None
 
-    def is_echo(self, name: str, arguments: str, attempts: Sequence[BrokenCall]) -> bool:
+    def is_echo(self, name: str, arguments: str, broken_calls: Sequence[BrokenCall]) -> bool:
         """Whether a call's arguments are those of the example, and not what the model had meant before."""
         tool = self.tools.get(name)
-        if tool is None or not any(tool in self._shown(attempt) for attempt in attempts):
+        if tool is None or not any(tool in self._shown(broken_call) for broken_call in broken_calls):
             return False
         shown, given = sample_arguments(tool), arguments_of(arguments)
         if given is None or any(key not in shown or shown[key] != given[key] for key in given):
             return False
-        said = "".join(attempt.content + dumps(attempt.calls, default=str) for attempt in attempts)
+        said = "".join(broken_call.content + dumps(broken_call.calls, default=str) for broken_call in broken_calls)
         return any(isinstance(value, str) and value not in said for value in given.values())
 
-    def reason(self, attempt: BrokenCall) -> str:
+    def reason(self, broken_call: BrokenCall) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
-        if attempt.refusals:
+        if broken_call.refusals:
             return "untranslatable"
-        if attempt.calls:
+        if broken_call.calls:
             return "bad_arguments"
-        if not attempt.notes:
+        if not broken_call.notes:
             return "required_call_missing"
-        reason = attempt.notes[0].verdict.reasons[-1]
+        reason = broken_call.notes[0].verdict.reasons[-1]
         return "untranslatable" if reason.startswith(UNTRANSLATABLE) else reason
 
-    def body(self, attempts: Sequence[BrokenCall]) -> bytes:
+    def body(self, broken_calls: Sequence[BrokenCall]) -> bytes:
         """The request that asks again, behind everything that was answered so far."""
         messages = [*self.messages]
-        for attempt in attempts:
-            messages.extend(self._correction(attempt))
+        for broken_call in broken_calls:
+            messages.extend(self._correction(broken_call))
         own = {} if self.renderer is None else dict.fromkeys(TOOL_FIELDS)
         return self.request.replace(messages=messages, stream=False, stream_options=None, **own)
 
@@ -158,37 +158,41 @@ class Repairs:
 
     # What is said
 
-    def _correction(self, attempt: BrokenCall) -> Iterator[dict[str, Any]]:
-        if attempt.calls:
+    def _correction(self, broken_call: BrokenCall) -> Iterator[dict[str, Any]]:
+        if broken_call.calls:
             yield {
                 "role": "assistant",
-                "content": attempt.content or None,
-                "tool_calls": [_readable(call, at) for at, call in enumerate(attempt.calls)],
+                "content": broken_call.content or None,
+                "tool_calls": [_readable(call, at) for at, call in enumerate(broken_call.calls)],
             }
-            for at, call in enumerate(attempt.calls):
-                yield {"role": "tool", "tool_call_id": call_id(call, at), "content": self._on_call(call, at, attempt)}
+            for at, call in enumerate(broken_call.calls):
+                yield {
+                    "role": "tool",
+                    "tool_call_id": call_id(call, at),
+                    "content": self._on_call(call, at, broken_call),
+                }
             return
-        if attempt.content.strip():
-            yield {"role": "assistant", "content": attempt.content}
-        yield {"role": "user", "content": self._on_attempt(attempt)}
+        if broken_call.content.strip():
+            yield {"role": "assistant", "content": broken_call.content}
+        yield {"role": "user", "content": self._on_broken_call(broken_call)}
 
-    def _shown(self, attempt: BrokenCall) -> list[Tool]:
-        """The tools whose form is shown after this attempt."""
-        names = [function_name(call) for call in attempt.calls]
-        if not names and _is_unknown(attempt):
+    def _shown(self, broken_call: BrokenCall) -> list[Tool]:
+        """The tools whose form is shown after this broken call."""
+        names = [function_name(call) for call in broken_call.calls]
+        if not names and _is_unknown(broken_call):
             return []
         if not names:
-            meant = self.tool_of(attempt.notes[0]) if attempt.notes else None
+            meant = self.tool_of(broken_call.notes[0]) if broken_call.notes else None
             names = [meant.name if meant is not None else self.demand.name or next(iter(self.tools.names), None)]
         return [tool for name in names if name is not None and (tool := self.tools.get(name)) is not None]
 
-    def _on_attempt(self, attempt: BrokenCall) -> str:
-        if _is_unknown(attempt):
+    def _on_broken_call(self, broken_call: BrokenCall) -> str:
+        if _is_unknown(broken_call):
             return self._on_unknown()
-        note = attempt.notes[0] if attempt.notes else None
+        note = broken_call.notes[0] if broken_call.notes else None
         tool = self.tool_of(note) if note is not None else None
         if note is None or tool is None:
-            return self._on_missing(next(iter(self._shown(attempt)), None))
+            return self._on_missing(next(iter(self._shown(broken_call)), None))
         said = f"Your last message was meant as a call of the tool `{tool.name}`, but it could not be used"
         return f"{said}: {fault_of(note, tool)}. {self._again(tool)}"
 
@@ -207,8 +211,8 @@ class Repairs:
         said = f"Your last message calls a tool that does not exist. The tools are {told}."
         return f"{said} Write the whole call again, of the one among them that you meant."
 
-    def _on_call(self, call: Mapping[str, Any], at: int, attempt: BrokenCall) -> str:
-        refusal = attempt.refusals.get(call_id(call, at))
+    def _on_call(self, call: Mapping[str, Any], at: int, broken_call: BrokenCall) -> str:
+        refusal = broken_call.refusals.get(call_id(call, at))
         if refusal:
             return f"Error: {refusal}"
         if arguments_of(function_of(call).get("arguments")) is None:
@@ -236,19 +240,19 @@ class Repairs:
             return error.nearest or ""
 
 
-def repairs(
+def asking_again(
     request: ChatRequest,
     *,
     messages: Sequence[dict[str, Any]] | None = None,
     tools: ToolSet | None = None,
     demand: Demand | None = None,
     renderer: Renderer | None = None,
-) -> Repairs | None:
+) -> AskAgain | None:
     """How this request is asked again, as it came or as a `renderer` wrote it; never for several choices."""
     offered = request.tools if tools is None else tools
     if not offered or request.body.get("n") not in (None, 1):
         return None
-    return Repairs(
+    return AskAgain(
         request=request,
         tools=offered,
         messages=request.messages if messages is None else messages,
@@ -257,12 +261,12 @@ def repairs(
     )
 
 
-def _is_unknown(attempt: BrokenCall) -> bool:
-    """Whether the attempt named a tool that does not exist."""
-    return any(note.verdict.refusal is Reason.UNKNOWN_TOOL for note in attempt.notes)
+def _is_unknown(broken_call: BrokenCall) -> bool:
+    """Whether the broken call named a tool that does not exist."""
+    return any(note.verdict.refusal is Reason.UNKNOWN_TOOL for note in broken_call.notes)
 
 
-def _is_repairable(reasons: Sequence[str]) -> bool:
+def _may_be_asked_again(reasons: Sequence[str]) -> bool:
     """Whether a complete candidate was refused for its arguments or for how it was written, not for what it is."""
     last = reasons[-1]
     if last.startswith("confidence "):

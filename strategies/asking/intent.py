@@ -1,4 +1,4 @@
-"""Requests that ask for tool work but offer no tools: the answer passes untouched and is read beside.
+"""Requests that ask for tool work but offer no tools: the answer is relayed and watched.
 
 A well-formed call of a well-known tool is noted, so that an operator sees what such clients miss; nothing is delivered,
 for they did not ask for calls.
@@ -19,7 +19,7 @@ from strategies.reading.factory import reader_factory
 from strategies.schema.known_tools import known, known_tools
 from strategies.text.tolerant_json import loads_strict
 
-__all__ = ["MIN_SCORE", "Obliging", "Overhearing", "asks_for_tools"]
+__all__ = ["MIN_SCORE", "IntentRecovery", "IntentWatch", "asks_for_tools"]
 
 MIN_SCORE = 95
 _LOOKED_AT = 4000
@@ -55,7 +55,7 @@ def asks_for_tools(request: ChatRequest) -> bool:
     return False
 
 
-class Obliging:
+class IntentRecovery:
     """The request as it came; certain calls of well-known tools in the answer are delivered, as an operator wants."""
 
     name = "recovery"
@@ -77,8 +77,8 @@ class Obliging:
         )
 
 
-class Overhearing:
-    """The request as it came, the answer as it comes, read beside for calls of well-known tools."""
+class IntentWatch:
+    """The request as it came, the answer as it comes, watched for calls of well-known tools."""
 
     name = "passthrough"
 
@@ -95,16 +95,16 @@ class Overhearing:
         return Prepared(
             strategy=self.name,
             body=request.raw,
-            make_reader=_beside(make_inner) if make_inner is not None else None,
+            make_reader=_watching(make_inner) if make_inner is not None else None,
             mend_native=False,
         )
 
 
-def _beside(make_inner: Callable[[], AnswerReader]) -> Callable[[], AnswerReader]:
-    return lambda: _Beside(make_inner())
+def _watching(make_inner: Callable[[], AnswerReader]) -> Callable[[], AnswerReader]:
+    return lambda: _Watching(make_inner())
 
 
-class _Beside:
+class _Watching:
     """Lets all text through at once and notes the calls in it."""
 
     def __init__(self, inner: AnswerReader) -> None:
@@ -115,17 +115,17 @@ class _Beside:
         return True
 
     def feed(self, text: str) -> list[Event]:
-        return [Text(text), *self._heard(lambda inner: inner.feed(text))] if text else []
+        return [Text(text), *self._noted(lambda inner: inner.feed(text))] if text else []
 
     def finish(self, reason: FinishReason) -> list[Event]:
-        return self._heard(lambda inner: inner.finish(reason))
+        return self._noted(lambda inner: inner.finish(reason))
 
-    def _heard(self, read: Callable[[AnswerReader], list[Event]]) -> list[Event]:
+    def _noted(self, read: Callable[[AnswerReader], list[Event]]) -> list[Event]:
         if self._inner is None:
             return []
         try:
             return [Note(event.verdict) for event in read(self._inner) if isinstance(event, End) and _is_certain(event)]
-        except Exception:  # noqa: BLE001 - reading beside must never harm the answer
+        except Exception:  # noqa: BLE001 - watching must never harm the answer
             self._inner = None
             return []
 

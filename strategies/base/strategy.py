@@ -106,7 +106,7 @@ class BrokenCall:
 
     content: str
     notes: tuple[Note, ...] = ()
-    """The attempts that stayed text."""
+    """The candidates that stayed text."""
     calls: tuple[Mapping[str, Any], ...] = ()
     """Its structured calls, as they came, when none has arguments that can be used."""
     refusals: Mapping[str, str] = field(factory=dict)
@@ -118,12 +118,12 @@ class HearsReasoning(Protocol):
     """A reader that asks whether an answer has reasoning in a field of its own: its text then holds no drafts."""
 
     def reasoned(self) -> list[Event]:
-        """It has: what waited for that is returned."""
+        """It has: what was held for that is returned."""
         ...
 
 
 class AsksAgain(Protocol):
-    """How a request is sent again after an attempt; the answer to it is read for its calls alone."""
+    """How a request is sent again after a broken call; the answer to it is read for its calls alone."""
 
     @property
     def required(self) -> bool:
@@ -134,7 +134,7 @@ class AsksAgain(Protocol):
         """Whether a call of this tool is one that the request asks for."""
         ...
 
-    def is_attempt(self, note: Note) -> bool:
+    def is_broken_call(self, note: Note) -> bool:
         """Whether a candidate that stayed text was plainly meant as a call that can be asked for again."""
         ...
 
@@ -142,15 +142,15 @@ class AsksAgain(Protocol):
         """Whether a structured call can be delivered."""
         ...
 
-    def is_echo(self, name: str, arguments: str, attempts: Sequence[BrokenCall]) -> bool:
+    def is_echo(self, name: str, arguments: str, broken_calls: Sequence[BrokenCall]) -> bool:
         """Whether a call of the next answer only repeats the example it was shown."""
         ...
 
-    def reason(self, attempt: BrokenCall) -> str:
+    def reason(self, broken_call: BrokenCall) -> str:
         """In a few words, without anything the model wrote, why it is asked again."""
         ...
 
-    def body(self, attempts: Sequence[BrokenCall]) -> bytes:
+    def body(self, broken_calls: Sequence[BrokenCall]) -> bytes:
         """The body of the request that asks again; its answer is wanted whole, not as a stream."""
         ...
 
@@ -174,7 +174,7 @@ class Prepared:
     shape: Shape = field(factory=Shape)
     mend_native: bool = True
     """Mend the certain wire faults of structured tool calls."""
-    repair: AsksAgain | None = None
+    ask_again: AsksAgain | None = None
     """How a broken call is asked for again; `None` never asks."""
     rename: Callable[[str], str | None] | None = None
     """The declared tool that another name in a structured call means, if it certainly means one."""

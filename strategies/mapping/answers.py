@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 
 from gateway.core.events import Args, Broken, End, Event, Note, Start, Text, refused
 from gateway.core.reasons import Reason
-from strategies.asking.ask_again import UNTRANSLATABLE, Repairs
+from strategies.asking.ask_again import UNTRANSLATABLE, AskAgain
 from strategies.base import (
     AnswerReader,
     BrokenCall,
@@ -48,7 +48,7 @@ class Translation:
     refusals: Mapping[str, str] = field(factory=dict)
     _given: tuple[tuple[str, str, str], ...] = ()
 
-    def attempt(self, content: str = "") -> BrokenCall | None:
+    def broken_call(self, content: str = "") -> BrokenCall | None:
         """What is to be asked again; `None` where everything could be translated."""
         if not self.refusals:
             return None
@@ -64,10 +64,10 @@ def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepa
     backing = _Back(mapping, one_at_a_time)
     make_inner = prepared.make_reader
     make_reader = None if make_inner is None else lambda: _MappedReader(make_inner(), backing)
-    repair = prepared.repair
-    if isinstance(repair, Repairs):
-        repair = evolve(repair, translated_name=mapping.demanded)
-    return evolve(prepared, mapping=backing, make_reader=make_reader, repair=repair)
+    ask_again = prepared.ask_again
+    if isinstance(ask_again, AskAgain):
+        ask_again = evolve(ask_again, translated_name=mapping.demanded)
+    return evolve(prepared, mapping=backing, make_reader=make_reader, ask_again=ask_again)
 
 
 def translation_of(mapping: Translates, calls: Iterable[tuple[str, str, str]]) -> Translation:

@@ -59,37 +59,41 @@ def test_a_whole_answer_whose_call_breaks_after_it_began_is_an_error() -> None:
 def test_a_second_answer_that_nobody_waits_for_changes_nothing() -> None:
     how = XmlPromptStrategy().prepare(parse_request(request()), Options())
     events = answer_events(["plain words"])
-    streamed = StreamExchange(how, make_id=ids(), limits=Limits(), repairs=1)
+    streamed = StreamExchange(how, make_id=ids(), limits=Limits(), asks=1)
     out = b"".join(map(streamed.feed, events))
-    assert (streamed.repair, streamed.repaired(answer_body(CALL)), streamed.unrepaired()) == (None, b"", b"")
+    assert (streamed.ask_again, streamed.second_answer(answer_body(CALL)), streamed.no_second_answer()) == (
+        None,
+        b"",
+        b"",
+    )
     assert out + streamed.finish() == b"".join(events)
     body = answer_body("plain words")
-    told = BodyExchange(how, make_id=ids(), limits=Limits(), repairs=1)
+    told = BodyExchange(how, make_id=ids(), limits=Limits(), asks=1)
     assert told.transform(body) == body
-    assert (told.repair, told.repaired(answer_body(CALL)), told.unrepaired()) == (None, body, body)
+    assert (told.ask_again, told.second_answer(answer_body(CALL)), told.no_second_answer()) == (None, body, body)
 
 
 def test_a_whole_answer_is_asked_for_as_often_as_allowed() -> None:
     how = XmlPromptStrategy().prepare(parse_request(request(tool_choice="required")), Options())
     first = answer_body("I will not.")
-    exchange = BodyExchange(how, make_id=ids(), limits=Limits(), repairs=2)
+    exchange = BodyExchange(how, make_id=ids(), limits=Limits(), asks=2)
     assert exchange.transform(first) == first
-    assert exchange.repaired(answer_body("Still not.")) == first
-    assert exchange.repair is not None
-    assert exchange.repair.number == 2
-    heard = hear_body(exchange.repaired(answer_body("<read></read>")))
+    assert exchange.second_answer(answer_body("Still not.")) == first
+    assert exchange.ask_again is not None
+    assert exchange.ask_again.number == 2
+    heard = hear_body(exchange.second_answer(answer_body("<read></read>")))
     assert [call["name"] for call in heard.calls] == ["read"]
-    assert exchange.repair is None
+    assert exchange.ask_again is None
 
 
 def test_a_second_answer_of_words_is_none_where_text_is_not_read() -> None:
     how = NativeStrategy().prepare(parse_request(request()), Options())
     broken = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{"}}
     first = answer_body(None, "tool_calls", tool_calls=[broken])
-    exchange = BodyExchange(how, make_id=ids(), limits=Limits(), repairs=1)
+    exchange = BodyExchange(how, make_id=ids(), limits=Limits(), asks=1)
     assert exchange.transform(first) == first
-    assert exchange.repair is not None
-    assert exchange.repaired(answer_body(CALL)) == first
+    assert exchange.ask_again is not None
+    assert exchange.second_answer(answer_body(CALL)) == first
 
 
 def test_a_guarded_reader_is_idle_when_its_reader_is_or_is_gone() -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from gateway.answer.watch import UntouchedStream
+from gateway.answer.watch import WatchedStream
 from tests.gateway.answer.test_watch import beside
 from tests.support.chat import DONE, hear_stream, prepared, stream
 from tests.support.event_source import ENDS, cuts, dispatched, joined, joined_by
@@ -78,7 +78,7 @@ def test_a_call_between_odd_line_ends_is_read():
 def test_an_untouched_answer_goes_through_and_comments_fit_between_its_events():
     for data in mixtures(LINES):
         for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
-            untouched, out, told = UntouchedStream(beside(prepared())), b"", b""
+            untouched, out, told = WatchedStream(beside(prepared())), b"", b""
             for piece in pieces:
                 out += untouched.feed(piece)
                 told += piece + (b": keep-alive\n\n" if untouched.at_boundary else b"")

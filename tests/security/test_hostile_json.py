@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from gateway.answer.watch import UntouchedBody, UntouchedStream
+from gateway.answer.watch import WatchedBody, WatchedStream
 from gateway.core.errors import UpstreamBadReply
 from tests.gateway.answer.test_watch import beside
 from tests.gateway.kinds.test_hostile import STREAMS, TURN, check_stream, read
@@ -51,7 +51,7 @@ def test_a_stream_with_such_a_value_ends_as_streams_do(chunks, name):
             for how in HOW:
                 out, exchange = stream(events, how)
                 assert out.endswith(DONE) or exchange.facts.failure in ("upstream_bad_reply", "upstream_error")
-            untouched = UntouchedStream(beside(prepared()))
+            untouched = WatchedStream(beside(prepared()))
             assert b"".join(map(untouched.feed, events)) == b"".join(events)
             untouched.finish()
 
@@ -97,7 +97,7 @@ def test_a_whole_answer_with_such_a_value_is_answered(name):
             for how in HOW:
                 with suppress(UpstreamBadReply):
                     whole(data, how)
-            assert UntouchedBody(beside(prepared())).transform(data) == data
+            assert WatchedBody(beside(prepared())).transform(data) == data
 
 
 @pytest.mark.parametrize("kind", STREAMS)

@@ -161,7 +161,7 @@ def stream(
     except GatewayError as fault:
         error = fault
     out.append(exchange.finish(error))
-    assert not exchange.holding
+    assert not exchange.held
     return b"".join(out), exchange
 
 

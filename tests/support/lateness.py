@@ -105,7 +105,7 @@ JSON_MOST = 60
 
 def waits(how: Prepared, parts: Sequence[str]) -> list[int]:
     """For each event, how many later ones were read before it left; the bytes are checked to be the same."""
-    exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), repairs=1)
+    exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), asks=1)
     events = answer_events(parts)
     waited: list[int] = []
     sent = b""

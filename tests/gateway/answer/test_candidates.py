@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.candidates import attempts, call_records, dialect_of, refusal
+from gateway.answer.candidates import broken_calls, call_records, dialect_of, refusal
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.guard import GuardedReader
 from gateway.answer.stream import StreamExchange
-from gateway.answer.transcript import MAX_TEXT, Heard, HearingReader
+from gateway.answer.transcript import MAX_TEXT, Transcript, TranscriptReader
 from gateway.core.events import Event, Note, Said, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
@@ -106,7 +106,7 @@ def test_nothing_is_shown_where_bodies_are_not_audited() -> None:
 
 def test_what_is_not_kept_is_recorded_without_its_text() -> None:
     facts = facts_of(f"One.\n\n{UNFIT}\n\n{CALL}", keep_text=False)
-    assert facts.heard == {}
+    assert facts.transcripts == {}
     assert [(each.decision, each.before) for each in records_of(facts)] == [("delivered", ""), ("refused", "")]
     assert json.loads(records_of(facts)[0].after)["arguments"] == {"filePath": "/a.py"}
 
@@ -176,13 +176,13 @@ def test_a_refusal_has_one_word_and_a_stage(seen: Verdict, word: str, stage: str
     (record,) = records_of(facts)
     assert refusal(seen) == record.reason == word
     assert record.stage == stage
-    assert attempts(facts) == ([seen] if seen.name else [])
+    assert broken_calls(facts) == ([seen] if seen.name else [])
 
 
-def signs(*verdicts: Verdict, native: int = 0, overheard: tuple[Verdict, ...] = ()) -> list[tuple[str, ...]]:
+def signs(*verdicts: Verdict, native: int = 0, intents: tuple[Verdict, ...] = ()) -> list[tuple[str, ...]]:
     facts = Facts(native_calls=native)
     facts.refused += verdicts
-    facts.overheard += overheard
+    facts.intents += intents
     return [record.signs for record in records_of(facts)]
 
 
@@ -192,7 +192,7 @@ def test_signs_say_what_speaks_against_a_call() -> None:
     assert signs(verdict("unknown_tool", why=Reason.UNKNOWN_TOOL)) == [("undeclared",)]
     assert signs(verdict("tag 97", why=Reason.LOW_CONFIDENCE, score=50, name="nope")) == [("undeclared",)]
     odd = verdict("tag 97", "unknown_argument -3", "known_tool_only -1", score=93, name="nope", accepted=True)
-    assert signs(overheard=(odd,), native=1) == [("undeclared", "schema", "native_beside")]
+    assert signs(intents=(odd,), native=1) == [("undeclared", "schema", "native_beside")]
     assert signs(verdict("cut", name="<read>")) == [()]
 
 
@@ -223,14 +223,14 @@ def test_an_undelivered_call_is_overheard() -> None:
     ],
 )
 def test_a_candidate_in_a_fence_with_other_things_is_literal(text: str, literal: bool) -> None:
-    heard = Heard()
-    heard.add(text)
+    transcript = Transcript()
+    transcript.add(text)
     at = 0
-    facts = Facts(heard={0: heard})
+    facts = Facts(transcripts={0: transcript})
     while (begun := text.find(CALL, at)) >= 0:
         noted = verdict("tag 97", why=Reason.LOW_CONFIDENCE, score=50)
         facts.refused.append(noted)
-        heard.take([Text(text[at:begun]), Note(noted, seen=CALL, size=len(CALL)), Text(CALL)])
+        transcript.take([Text(text[at:begun]), Note(noted, seen=CALL, size=len(CALL)), Text(CALL)])
         at = begun + len(CALL)
     found = [record.signs for record in records_of(facts)]
     assert found == [("in_fence",) if literal else ()] * text.count(CALL)
@@ -238,7 +238,7 @@ def test_a_candidate_in_a_fence_with_other_things_is_literal(text: str, literal:
 
 def test_calls_of_a_second_answer_are_repaired_ones() -> None:
     facts = facts_of(UNFIT)
-    facts.repaired = True
+    facts.has_second_answer = True
     facts.calls.append(delivered(verdict(accepted=True, score=99), '{"filePath":"/a"}'))
     assert [record.decision for record in records_of(facts)] == ["refused", "repaired"]
 
@@ -284,13 +284,13 @@ class Silent:
 
 
 def test_text_is_kept_up_to_its_bound() -> None:
-    hearing = HearingReader(GuardedReader(Silent))
+    transcribing = TranscriptReader(GuardedReader(Silent))
     for _ in range(100):
-        hearing.feed("x" * 4096)
-    hearing.finish("stop")
-    assert hearing.heard.text == "x" * MAX_TEXT
-    assert hearing.heard.size == 409_600
-    assert hearing.heard.finish == "stop"
+        transcribing.feed("x" * 4096)
+    transcribing.finish("stop")
+    assert transcribing.transcript.text == "x" * MAX_TEXT
+    assert transcribing.transcript.size == 409_600
+    assert transcribing.transcript.finish == "stop"
 
 
 def test_a_call_beyond_what_is_kept_is_shown_by_itself() -> None:
@@ -300,24 +300,24 @@ def test_a_call_beyond_what_is_kept_is_shown_by_itself() -> None:
 
 @pytest.mark.parametrize("text", ["é" * 50 + "\n\n" + CALL, f"a\n\n{CALL}\n\nb\n\n{UNFIT}\n\n{CALL}"])
 def test_candidates_stand_where_their_text_stands(text: str) -> None:
-    heard = facts_of(text).heard[0]
-    assert heard.text == text
-    for candidate in heard.candidates:
+    transcript = facts_of(text).transcripts[0]
+    assert transcript.text == text
+    for candidate in transcript.candidates:
         assert text[candidate.at : candidate.at + len(candidate.text)] == candidate.text
-    assert [name for _, name, _ in heard.calls] == ["read"] * text.count(CALL)
+    assert [name for _, name, _ in transcript.calls] == ["read"] * text.count(CALL)
 
 
 def test_a_call_told_in_the_clients_own_words_is_heard() -> None:
-    heard = Heard()
-    heard.take([Text("ab"), Said("raw", "<told/>", "{}", verdict(accepted=True, score=97))])
-    (candidate,) = heard.candidates
+    transcript = Transcript()
+    transcript.take([Text("ab"), Said("raw", "<told/>", "{}", verdict(accepted=True, score=97))])
+    (candidate,) = transcript.candidates
     assert (candidate.at, candidate.text, candidate.arguments) == (2, "raw", "{}")
 
 
 def test_candidates_that_are_kept_are_bounded() -> None:
-    heard = Heard()
-    heard.take([Note(verdict("cut"))] * 5000)
-    assert len(heard.candidates) == 1024
+    transcript = Transcript()
+    transcript.take([Note(verdict("cut"))] * 5000)
+    assert len(transcript.candidates) == 1024
 
 
 @pytest.mark.parametrize("arguments", ["{", "[" * 5000, "\ud800"])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.answer import stream as exchange
-from gateway.answer.queue import Mould, Slot, text_of
+from gateway.answer.queue import Pending, Template, text_of
 from gateway.wire.chat_chunks import Chunk, decode_chunk
 from tests.support.chat import event, hear_stream, prepared, stream
 
@@ -15,8 +15,8 @@ RAW = event({"content": "hello"})
 DATA = RAW[len(b"data: ") : -2]
 
 
-def mould() -> Mould:
-    made = Mould.of(RAW, DATA, "hello")
+def template() -> Template:
+    made = Template.of(RAW, DATA, "hello")
     assert made is not None
     return made
 
@@ -82,13 +82,13 @@ def test_what_is_not_plainly_a_text_is_left_to_the_decoder(contents: list[bytes]
     ],
     ids=["no end", "no beginning", "another choice", "a finish", "head and tail that share a byte"],
 )
-def test_events_of_another_form_are_not_cast_in_the_mould(data: bytes) -> None:
-    contents = mould().contents(data)
+def test_events_of_another_form_are_not_made_after_the_template(data: bytes) -> None:
+    contents = template().contents(data)
     assert contents is None or text_of(contents) is None
 
 
 def test_head_and_tail_must_not_overlap() -> None:
-    made = Mould(head=b"ab", tail=b"bc", data=b"", gap=b"bcab")
+    made = Template(head=b"ab", tail=b"bc", data=b"", gap=b"bcab")
     assert made.contents(b"abc") is None
     assert made.contents(b"abbc") == [b""]
 
@@ -96,7 +96,7 @@ def test_head_and_tail_must_not_overlap() -> None:
 @pytest.mark.parametrize("more", [{"logprobs": {"content": []}}, {"note": {"content": "x"}}])
 def test_an_event_with_more_than_one_content_makes_no_mould(more: dict[str, Any]) -> None:
     raw = event({"content": "hello"}, **more)
-    assert Mould.of(raw, raw[6:-2], "hello") is None
+    assert Template.of(raw, raw[6:-2], "hello") is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -121,17 +121,17 @@ def test_only_the_events_around_a_run_are_taken_apart(words: str, monkeypatch: p
     data = b"".join([first, *run, event({}, "stop"), b"data: [DONE]\n\n"])
     out, _ = stream([data], prepared())
     assert out == data
-    assert len(taken) == 3, "the role, the content that is the mould, the finish"
+    assert len(taken) == 3, "the role, the content that is the template, the finish"
 
 
 @pytest.mark.parametrize("last", [event({}, "stop"), b": ping\n\n", RAW[:-9]])
 def test_a_run_ends_where_its_last_event_does(last: bytes) -> None:
-    assert mould().run(RAW * 3 + last) == RAW * 3
-    assert mould().run(b": ping\n\n" + RAW) == b""
-    assert mould().run(RAW * 3) == RAW * 3
+    assert template().run(RAW * 3 + last) == RAW * 3
+    assert template().run(b": ping\n\n" + RAW) == b""
+    assert template().run(RAW * 3) == RAW * 3
 
 
 def test_usage_is_not_looked_for_in_what_is_no_object() -> None:
-    slot = Slot(b'data: "usage"\n\n', b'"usage"')
-    slot.add_usage({"total_tokens": 3})
-    assert slot.render() == b'data: "usage"\n\n'
+    pending = Pending(b'data: "usage"\n\n', b'"usage"')
+    pending.add_usage({"total_tokens": 3})
+    assert pending.render() == b'data: "usage"\n\n'

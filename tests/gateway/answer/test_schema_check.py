@@ -26,7 +26,7 @@ def call(name: str, arguments: Any, call_id: str = "c") -> dict[str, Any]:
 
 
 def fitting() -> Fitting:
-    held = held_to_schemas(prepared(pick=SCHEMA, plain=PLAIN), OpenAiKind(), ["enum"]).repair
+    held = held_to_schemas(prepared(pick=SCHEMA, plain=PLAIN), OpenAiKind(), ["enum"]).ask_again
     assert isinstance(held, Fitting)
     return held
 
@@ -37,7 +37,7 @@ def test_only_tools_that_were_told_differently_are_held() -> None:
     assert held_to_schemas(whole, OpenAiKind(), ["enum"]) is whole
     assert held_to_schemas(whole, AnthropicKind(), ()) is whole
     assert held_to_schemas(whole, GeminiKind(), ()) is whole
-    assert held_to_schemas(prepared(), OpenAiKind(), ["enum"]).repair is None
+    assert held_to_schemas(prepared(), OpenAiKind(), ["enum"]).ask_again is None
 
 
 def test_kinds_know_what_they_cannot_say() -> None:

@@ -59,22 +59,22 @@ class Streamed:
     """A stream that is asked again with these second answers; `None` stands for one that did not come."""
 
     def __init__(
-        self, parts: Sequence[bytes], how: Prepared, seconds: Sequence[bytes | None] = (), *, repairs: int = 1
+        self, parts: Sequence[bytes], how: Prepared, seconds: Sequence[bytes | None] = (), *, asks: int = 1
     ) -> None:
-        self.exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), repairs=repairs)
+        self.exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), asks=asks)
         self.asked: list[Any] = []
         self.reasons: list[str] = []
         rest = list(seconds)
         self.early = b"".join(self.exchange.feed(part) for part in parts)
         self.out = self.early
-        while (repair := self.exchange.repair) is not None:
-            self.asked.append(json.loads(repair.body()))
-            self.reasons.append(repair.reason)
+        while (ask_again := self.exchange.ask_again) is not None:
+            self.asked.append(json.loads(ask_again.body()))
+            self.reasons.append(ask_again.reason)
             body = rest.pop(0)
-            self.out += self.exchange.unrepaired() if body is None else self.exchange.repaired(body)
+            self.out += self.exchange.no_second_answer() if body is None else self.exchange.second_answer(body)
         assert not rest
         self.out += self.exchange.finish()
-        assert not self.exchange.holding
+        assert not self.exchange.held
 
     @property
     def heard(self) -> Heard:
@@ -84,15 +84,15 @@ class Streamed:
 class Whole:
     """The same for an answer that comes whole."""
 
-    def __init__(self, body: bytes, how: Prepared, seconds: Sequence[bytes | None] = (), *, repairs: int = 1) -> None:
-        self.exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits(), repairs=repairs)
+    def __init__(self, body: bytes, how: Prepared, seconds: Sequence[bytes | None] = (), *, asks: int = 1) -> None:
+        self.exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits(), asks=asks)
         self.asked: list[Any] = []
         rest = list(seconds)
         self.out = self.exchange.transform(body)
-        while (repair := self.exchange.repair) is not None:
-            self.asked.append(json.loads(repair.body()))
+        while (ask_again := self.exchange.ask_again) is not None:
+            self.asked.append(json.loads(ask_again.body()))
             second = rest.pop(0)
-            self.out = self.exchange.unrepaired() if second is None else self.exchange.repaired(second)
+            self.out = self.exchange.no_second_answer() if second is None else self.exchange.second_answer(second)
         assert not rest
 
 
@@ -108,8 +108,8 @@ def test_a_broken_call_is_replaced_by_that_of_the_second_answer(broken: str) -> 
     assert told(run.heard) == CALL
     assert run.heard.finish == "tool_calls"
     assert run.heard.done
-    assert run.exchange.facts.repaired
-    assert run.exchange.facts.attempts == 1
+    assert run.exchange.facts.has_second_answer
+    assert run.exchange.facts.broken_calls == 1
     assert all(chunk["id"] == "chatcmpl-1" for chunk in chunks_of(run.out) if chunk)
 
 
@@ -129,26 +129,26 @@ def test_when_it_fails_again_the_first_answer_goes_out_byte_for_byte(broken: str
     parts = answer_events(["I look.\n", *broken])
     run = Streamed(parts, prepared(), [second])
     assert run.out == b"".join(parts)
-    assert not run.exchange.facts.repaired
+    assert not run.exchange.facts.has_second_answer
     body = answer_body(f"I look.\n{broken}")
     assert Whole(body, prepared(), [second]).out == body
 
 
 def test_no_attempts_left_no_question() -> None:
     parts = answer_events([OPEN])
-    run = Streamed(parts, prepared(), repairs=0)
+    run = Streamed(parts, prepared(), asks=0)
     assert run.asked == []
     assert run.out == b"".join(parts)
-    assert Whole(answer_body(OPEN), prepared(), repairs=0).asked == []
+    assert Whole(answer_body(OPEN), prepared(), asks=0).asked == []
 
 
 def test_it_is_asked_as_often_as_allowed() -> None:
     failing = answer_body(WRONG)
-    run = Streamed(answer_events([OPEN]), prepared(), [failing, failing, answer_body(GOOD)], repairs=3)
+    run = Streamed(answer_events([OPEN]), prepared(), [failing, failing, answer_body(GOOD)], asks=3)
     assert told(run.heard) == CALL
     assert [len(asked["messages"]) for asked in run.asked] == [4, 6, 8]
     assert run.reasons == ["value not closed", "`limit` must be a number", "`limit` must be a number"]
-    assert len(Streamed(answer_events([OPEN]), prepared(), [failing, failing], repairs=2).asked) == 2
+    assert len(Streamed(answer_events([OPEN]), prepared(), [failing, failing], asks=2).asked) == 2
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
@@ -168,7 +168,7 @@ def test_a_stream_without_a_finish_reason_is_not_repaired() -> None:
 
 
 def test_a_stream_that_breaks_off_gives_its_text_and_the_error() -> None:
-    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), repairs=1)
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), asks=1)
     out = exchange.feed(event({"content": WRONG})) + exchange.feed(event({"content": " more"}))
     out += exchange.finish(UpstreamDisconnected("gone"))
     assert hear_stream(out).content == f"{WRONG} more"
@@ -178,17 +178,17 @@ def test_a_stream_that_breaks_off_gives_its_text_and_the_error() -> None:
 @pytest.mark.parametrize("is_done", [True, False])
 def test_an_interruption_while_it_is_asked_gives_the_first_answer(is_done: bool) -> None:
     parts = answer_events([OPEN])
-    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), repairs=1)
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), asks=1)
     out = b"".join(exchange.feed(part) for part in (parts if is_done else parts[:-1]))
-    assert exchange.repair is not None
+    assert exchange.ask_again is not None
     out += exchange.finish(None)
     assert out == b"".join(parts)
-    assert exchange.repair is None
+    assert exchange.ask_again is None
 
 
 def test_an_error_while_it_is_asked_does_not_lose_a_complete_answer() -> None:
     parts = answer_events([OPEN])
-    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), repairs=1)
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), asks=1)
     out = b"".join(exchange.feed(part) for part in parts) + exchange.finish(UpstreamDisconnected("gone"))
     assert out == b"".join(parts)
 
@@ -211,7 +211,7 @@ def test_an_answer_that_goes_on_at_length_is_not_asked_for() -> None:
     run = Streamed(parts, prepared())
     assert run.asked == []
     assert run.out == b"".join(parts)
-    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), repairs=1)
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits(), asks=1)
     assert sum(bool(exchange.feed(part)) for part in parts[:-2]) > 10
 
 
@@ -376,18 +376,18 @@ def test_how_the_answer_is_cut_does_not_matter(cuts: list[int], content: str, re
     second = answer_body(GOOD if helps else "No.")
 
     def run(pieces: Sequence[bytes]) -> bytes:
-        exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), repairs=1)
+        exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), asks=1)
         out = b"".join(exchange.feed(piece) for piece in pieces)
-        if exchange.repair is not None:
-            out += exchange.repaired(second)
+        if exchange.ask_again is not None:
+            out += exchange.second_answer(second)
         return out + exchange.finish()
 
     whole = run([b"".join(parts)])
     assert run(parts) == whole
-    exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits(), repairs=1)
+    exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits(), asks=1)
     body = exchange.transform(answer_body(content))
-    if exchange.repair is not None:
-        body = exchange.repaired(second)
+    if exchange.ask_again is not None:
+        body = exchange.second_answer(second)
     assert hear_stream(whole).meaning == hear_body(body).meaning
 
 
@@ -473,17 +473,17 @@ def test_only_calls_without_an_object_for_arguments_count_as_unusable() -> None:
     cut["function"]["arguments"] = '{"input'
     for first, unusable in (([moved], 0), ([moved, cut], 1), ([cut], 1)):
         run = Whole(answer_body(None, "tool_calls", tool_calls=first), how, [fine])
-        assert (run.exchange.facts.repaired, run.exchange.facts.unusable_calls) == (True, unusable)
+        assert (run.exchange.facts.has_second_answer, run.exchange.facts.unusable_calls) == (True, unusable)
 
     misfit, right = (native(arguments) for arguments in ('{"path": 5}', '{"path": "/a"}'))
     misfit["function"]["name"] = right["function"]["name"] = "list"
     held = held_to_schemas(prepared(NativeStrategy()), GeminiKind(), ())
     run = Whole(answer_body(None, tool_calls=[misfit]), held, [answer_body(None, tool_calls=[right])])
-    assert (run.exchange.facts.repaired, run.exchange.facts.unusable_calls) == (True, 0)
+    assert (run.exchange.facts.has_second_answer, run.exchange.facts.unusable_calls) == (True, 0)
 
 
 def test_a_second_answer_that_was_truncated_is_not_asked_for_once_more() -> None:
-    run = Streamed(answer_events([OPEN]), prepared(), [answer_body(OPEN, "length")], repairs=3)
+    run = Streamed(answer_events([OPEN]), prepared(), [answer_body(OPEN, "length")], asks=3)
     assert len(run.asked) == 1
 
 

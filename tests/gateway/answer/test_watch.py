@@ -11,7 +11,7 @@ from attrs import define, evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.answer.watch import Beside, UntouchedBody, UntouchedStream
+from gateway.answer.watch import WatchedBody, WatchedStream, WatchTerms
 from gateway.core.errors import InternalError, UpstreamTimeout
 from gateway.core.events import Event, Text
 from gateway.core.limits import Limits
@@ -67,27 +67,27 @@ class Lying:
         return None
 
 
-def beside(how: Prepared | None = None, *, step: float = 0.0, **terms: Any) -> Beside:
-    return Beside(prepared=how, clock=Ticking(step), budget_s=1.0, today=TODAY, **terms)
+def beside(how: Prepared | None = None, *, step: float = 0.0, **terms: Any) -> WatchTerms:
+    return WatchTerms(prepared=how, clock=Ticking(step), budget_s=1.0, today=TODAY, **terms)
 
 
 def reading(make: Callable[[], Any]) -> Prepared:
     return Prepared(strategy="test", body=b"", make_reader=make)
 
 
-def streamed(parts: list[bytes], terms: Beside) -> UntouchedStream:
+def streamed(parts: list[bytes], terms: WatchTerms) -> WatchedStream:
     """Put a stream through; its bytes must be the same."""
-    stream = UntouchedStream(terms)
+    stream = WatchedStream(terms)
     for part in parts:
         assert stream.feed(part) == part
-        assert not stream.holding
-        assert stream.repair is None
+        assert not stream.held
+        assert stream.ask_again is None
     assert stream.finish() == b""
     return stream
 
 
-def whole(body: bytes, terms: Beside) -> UntouchedBody:
-    exchange = UntouchedBody(terms)
+def whole(body: bytes, terms: WatchTerms) -> WatchedBody:
+    exchange = WatchedBody(terms)
     assert exchange.transform(body) == body
     return exchange
 
@@ -121,16 +121,16 @@ def test_facts_say_what_would_have_been_delivered() -> None:
     assert facts.completion_id == "chatcmpl-1"
     assert facts.finish_reasons == {0: "stop"}
     assert facts.failure is None
-    assert facts.heard[0].text == f"Look.\n\n{CALL}"
+    assert facts.transcripts[0].text == f"Look.\n\n{CALL}"
 
 
 def test_there_is_no_verdict_before_the_end_or_without_a_reader() -> None:
-    stream = UntouchedStream(beside(prepared()))
+    stream = WatchedStream(beside(prepared()))
     stream.feed(b"".join(answer_events([CALL])))
     assert stream.verdict is None
     assert streamed(answer_events([CALL]), beside()).verdict is None
     assert streamed(answer_events([CALL]), beside(Prepared(strategy="native", body=b""))).verdict is None
-    assert UntouchedBody(beside(prepared())).verdict is None
+    assert WatchedBody(beside(prepared())).verdict is None
     assert whole(answer_body(CALL), beside()).verdict is None
 
 
@@ -140,14 +140,14 @@ def test_native_calls_take_the_place_of_those_in_the_text() -> None:
     assert stream.verdict == "identical"
     assert stream.facts.native_calls == 1
     assert stream.facts.calls == []
-    assert stream.facts.heard[0].calls == []
+    assert stream.facts.transcripts[0].calls == []
 
 
-def test_call_before_a_native_one_is_heard() -> None:
+def test_call_before_a_native_one_is_read() -> None:
     events = answer_events(["Look.\n\n", CALL, "\n"])
     stream = streamed([*events[:4], native(), *events[4:]], beside(prepared()))
     assert stream.verdict == "identical"
-    assert [name for _, name, _ in stream.facts.heard[0].calls] == ["read"]
+    assert [name for _, name, _ in stream.facts.transcripts[0].calls] == ["read"]
 
 
 def test_what_could_be_mended_is_not_counted_as_mended() -> None:
@@ -205,7 +205,7 @@ def test_reading_stops_when_its_time_is_over() -> None:
 
 def test_time_is_looked_at_only_while_reading() -> None:
     clock = Ticking(1.0)
-    stream = UntouchedStream(Beside(prepared=prepared(), clock=clock, budget_s=1.5, today=TODAY))
+    stream = WatchedStream(WatchTerms(prepared=prepared(), clock=clock, budget_s=1.5, today=TODAY))
     for _ in range(9):
         stream.feed(event({"content": "x"}))
     assert clock.now == 4.0
@@ -253,7 +253,7 @@ def test_noise_has_only_what_is_left_of_the_time() -> None:
 
 
 def test_noise_is_not_told_of_what_was_not_read() -> None:
-    stream = UntouchedStream(beside(prepared()))
+    stream = WatchedStream(beside(prepared()))
     stream.feed(event({"content": "Hi"}))
     assert stream.noise() is None
     assert streamed(answer_events(["x"]), beside()).noise() is None
@@ -263,7 +263,7 @@ def test_noise_is_not_told_of_what_was_not_read() -> None:
 
 
 def test_an_error_after_the_start_is_shown() -> None:
-    stream = UntouchedStream(beside(prepared()))
+    stream = WatchedStream(beside(prepared()))
     stream.feed(event({"content": "Hi"}))
     *_, last = chunks_of(stream.finish(UpstreamTimeout("late")))
     assert last["error"]["code"] == "upstream_timeout"
@@ -272,7 +272,7 @@ def test_an_error_after_the_start_is_shown() -> None:
 
 
 def test_an_error_within_an_event_ends_that_event_first() -> None:
-    stream = UntouchedStream(beside())
+    stream = WatchedStream(beside())
     stream.feed(event({"content": "Hi"})[:-20])
     assert not stream.at_boundary
     out = stream.finish(InternalError("x"))
@@ -280,7 +280,7 @@ def test_an_error_within_an_event_ends_that_event_first() -> None:
 
 
 def test_no_error_is_shown_behind_done() -> None:
-    stream = UntouchedStream(beside())
+    stream = WatchedStream(beside())
     stream.feed(b"".join(answer_events(["x"])))
     assert stream.finish(UpstreamTimeout("late")) == b""
     assert stream.facts.failure is None
@@ -314,7 +314,7 @@ def test_what_is_no_event_goes_through_and_is_counted() -> None:
 
 
 def test_a_line_without_end_goes_through() -> None:
-    stream = UntouchedStream(beside(prepared(), limits=Limits(max_event_bytes=100)))
+    stream = WatchedStream(beside(prepared(), limits=Limits(max_event_bytes=100)))
     for _ in range(9):
         assert stream.feed(b"x" * 50) == b"x" * 50
     assert stream.facts.failure == "upstream_bad_reply"
@@ -323,7 +323,7 @@ def test_a_line_without_end_goes_through() -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_comments_may_be_sent_between_events_only(end: bytes) -> None:
     data = event({"content": "Hi"}).replace(b"\n", end)
-    stream = UntouchedStream(beside())
+    stream = WatchedStream(beside())
     assert stream.at_boundary
     for at in range(len(data)):
         stream.feed(data[at : at + 1])
@@ -366,7 +366,7 @@ def test_answers_of_all_kinds_go_through_byte_for_byte(answers: list[dict[str, A
     st.lists(st.binary(max_size=40) | st.sampled_from([DONE, event({"content": CALL}), b"data: {}\n\n"]), max_size=8)
 )
 def test_any_bytes_go_through(parts: list[bytes]) -> None:
-    stream = UntouchedStream(beside(prepared()))
+    stream = WatchedStream(beside(prepared()))
     assert [stream.feed(part) for part in parts] == parts
     assert stream.finish() == b""
     joined = b"".join(parts)
@@ -374,9 +374,15 @@ def test_any_bytes_go_through(parts: list[bytes]) -> None:
 
 
 def test_nothing_is_asked_again() -> None:
-    stream, body = UntouchedStream(beside(prepared())), UntouchedBody(beside(prepared()))
-    assert stream.repair is body.repair is None
-    assert stream.repaired(b"x") == stream.unrepaired() == body.repaired(b"x") == body.unrepaired() == b""
+    stream, body = WatchedStream(beside(prepared())), WatchedBody(beside(prepared()))
+    assert stream.ask_again is body.ask_again is None
+    assert (
+        stream.second_answer(b"x")
+        == stream.no_second_answer()
+        == body.second_answer(b"x")
+        == body.no_second_answer()
+        == b""
+    )
 
 
 def test_a_fault_of_ours_while_watching_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +390,6 @@ def test_a_fault_of_ours_while_watching_harms_nothing(monkeypatch: pytest.Monkey
         raise RuntimeError
 
     monkeypatch.setattr("gateway.answer.stream.StreamExchange.step", failing)
-    monkeypatch.setattr("gateway.answer.body.BodyExchange._choice", failing)
+    monkeypatch.setattr("gateway.answer.body.BodyExchange._read_choice", failing)
     assert streamed(answer_events([CALL]), beside(prepared())).verdict == "would_fail"
     assert whole(answer_body(CALL), beside(prepared())).verdict == "would_fail"

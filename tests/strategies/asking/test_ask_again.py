@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.events import Note, Verdict
 from gateway.wire.chat_request import parse_request
-from strategies.asking.ask_again import Demand, Repairs, demanded, fault_of, repairs
+from strategies.asking.ask_again import AskAgain, Demand, asking_again, demanded, fault_of
 from strategies.base import BrokenCall, Options, Prepared
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
@@ -30,16 +30,16 @@ def prepared(strategy: Any = None, *messages: dict[str, Any], dialect: str | Non
     return result
 
 
-def ask_of(how: Prepared) -> Repairs:
-    assert isinstance(how.repair, Repairs)
-    return how.repair
+def ask_of(how: Prepared) -> AskAgain:
+    assert isinstance(how.ask_again, AskAgain)
+    return how.ask_again
 
 
 def attempts(answer: str, how: Prepared, reason: str = "stop") -> list[Note]:
     assert how.make_reader is not None
     reader = how.make_reader()
     events = [*reader.feed(answer), *reader.finish(reason)]
-    return [event for event in events if isinstance(event, Note) and ask_of(how).is_attempt(event)]
+    return [event for event in events if isinstance(event, Note) and ask_of(how).is_broken_call(event)]
 
 
 def said(answer: str, how: Prepared | None = None) -> str:
@@ -119,18 +119,18 @@ def test_a_copied_call_and_one_of_a_tool_that_may_not_be_recovered_are_not_asked
     ask = ask_of(prepared())
     for reason in ("provenance", "tool not in RECOVERY_TOOLS", "unknown_tool", "too_large"):
         verdict = Verdict(dialect="generic_xml", name="read", score=97, accepted=False, reasons=("tag 97", reason))
-        assert not ask.is_attempt(Note(verdict, seen="<read>", size=6))
+        assert not ask.is_broken_call(Note(verdict, seen="<read>", size=6))
 
 
 def test_several_choices_are_never_asked_for_again() -> None:
-    assert prepared(n=2).repair is None
-    assert prepared(RecoveryStrategy(), n=2).repair is None
-    assert prepared(n=1).repair is not None
+    assert prepared(n=2).ask_again is None
+    assert prepared(RecoveryStrategy(), n=2).ask_again is None
+    assert prepared(n=1).ask_again is not None
 
 
 def test_no_tools_no_repair() -> None:
     for strategy in (XmlPromptStrategy(), RecoveryStrategy(), NativeStrategy()):
-        assert prepared(strategy, tool_choice="none").repair is None
+        assert prepared(strategy, tool_choice="none").ask_again is None
 
 
 def test_the_second_request_is_the_first_one_and_what_came_of_it() -> None:
@@ -276,7 +276,7 @@ def test_the_examples_own_arguments_are_an_echo_unless_the_model_had_meant_them(
 
 
 def test_a_call_of_a_tool_that_is_not_declared_is_asked_for_in_general() -> None:
-    ask = repairs(ask_of(prepared()).request, demand=Demand(required=True, name="zap"))
+    ask = asking_again(ask_of(prepared()).request, demand=Demand(required=True, name="zap"))
     assert ask is not None
     text = json.loads(ask.body([BrokenCall(content="No.")]))["messages"][-1]["content"]
     assert text.endswith("a call of one of the tools is required now.")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.wire.chat_request import parse_request
-from strategies.asking.intent import Overhearing, asks_for_tools
+from strategies.asking.intent import IntentWatch, asks_for_tools
 from strategies.base import Options
 from tests.support.chat import answer_body, answer_events, stream, whole
 
@@ -55,11 +55,11 @@ def test_only_the_last_user_message_counts():
 
 @pytest.mark.parametrize("size", [1, 6, 500])
 def test_a_well_formed_call_is_noted_and_nothing_is_touched(size):
-    prepared = Overhearing().prepare(request("read the file"), Options())
+    prepared = IntentWatch().prepare(request("read the file"), Options())
     events = answer_events([READ[at : at + size] for at in range(0, len(READ), size)])
     out, exchange = stream(events, prepared)
     assert out == b"".join(events)
-    assert [verdict.name for verdict in exchange.facts.overheard] == ["read"]
+    assert [verdict.name for verdict in exchange.facts.intents] == ["read"]
     assert exchange.facts.calls == []
     body = answer_body(READ)
     assert whole(body, prepared)[0] == body
@@ -75,18 +75,18 @@ def test_a_well_formed_call_is_noted_and_nothing_is_touched(size):
     ],
 )
 def test_less_than_a_well_formed_call_is_not_noted(text):
-    prepared = Overhearing().prepare(request("read the file"), Options())
+    prepared = IntentWatch().prepare(request("read the file"), Options())
     out, exchange = stream(answer_events([text]), prepared)
-    assert exchange.facts.overheard == []
+    assert exchange.facts.intents == []
     assert out == b"".join(answer_events([text]))
 
 
 def test_several_choices_are_not_read():
-    assert Overhearing().prepare(request("read the file", n=2), Options()).make_reader is None
+    assert IntentWatch().prepare(request("read the file", n=2), Options()).make_reader is None
 
 
 def test_a_reader_that_fails_beside_an_answer_harms_nothing():
-    make_reader = Overhearing().prepare(request("read the file"), Options()).make_reader
+    make_reader = IntentWatch().prepare(request("read the file"), Options()).make_reader
     assert make_reader is not None
     reader: Any = make_reader()
 

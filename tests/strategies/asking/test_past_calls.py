@@ -340,7 +340,7 @@ def test_a_text_is_not_held_against_more_tools_than_any_client_has():
         prepared = RecoveryStrategy().prepare(parse_request(body), Options())
         assert (prepared.make_reader is not None, prepared.body != body) == (is_read, is_read)
         assert any("too many" in warning for warning in prepared.warnings) is not is_read
-        assert prepared.repair is not None
+        assert prepared.ask_again is not None
 
 
 def test_a_conversation_is_read_up_to_a_bound():
