@@ -1,6 +1,7 @@
 """Which module may import which and what it may touch: the table of rooms, held against the sources themselves."""
 
 import ast
+import re
 import sys
 from collections import Counter
 
@@ -75,6 +76,14 @@ def test_every_folder_is_in_the_table_and_says_what_it_may_touch() -> None:
         assert rights(name) == "pure" or rights(name).startswith("edge: ")
         assert is_pure(room_of(name)) <= (rights(name) == "pure"), f"{name} has other rights than its room"
         assert len((ast.get_docstring(ast.parse(modules()[name].read_bytes())) or "").splitlines()) <= 20
+
+
+def test_what_a_folder_names_is_there() -> None:
+    for name in (name for name, path in modules().items() if path.name == "__init__.py"):
+        said = ast.get_docstring(ast.parse(modules()[name].read_bytes())) or ""
+        named = re.findall(r"`([a-z_.]+)`", said)
+        roots = (f"{name}.", "gateway.", "strategies.", "")
+        assert [each for each in named if not any(f"{root}{each}" in modules() for root in roots)] == [], name
 
 
 def test_a_folder_can_be_held_in_the_head() -> None:

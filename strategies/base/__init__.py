@@ -1,6 +1,7 @@
 """What a strategy is: all that one of a third party needs, beside `gateway.core` and `gateway.wire`.
 
-In: a request. Out: what is sent upstream, and how the answer is read.
+In: a request. Out: what is sent upstream, and how the answer is read. `strategy` is the protocol, `translation` what
+calls become where a client has other tools.
 
 Rights: pure.
 """
