@@ -37,24 +37,6 @@ LAG_PERIOD_S = 0.5
 GC_THRESHOLDS = (50_000, 20, 100)
 """A request makes few cycles: looking for them at each 700 objects costs more than what they hold."""
 DIALECTS = frozenset(row.id for row in TABLE)
-_FIXED = (
-    "host",
-    "port",
-    "log_format",
-    "metrics_host",
-    "metrics_port",
-    "metrics_models",
-    "metrics_tools",
-    "metrics_label_cap",
-    "metrics_sd_file",
-    "pid_file",
-    "workers",
-    "store_url",
-    "store_prefix",
-    "store_timeout_ms",
-    "canary_salt",
-)
-"""Settings that a reload cannot change."""
 
 log = structlog.get_logger("toolgate")
 
@@ -87,7 +69,7 @@ class Gateway:
         )
         self.shared.admission.limit = settings.max_concurrency
         self.upkeep.follow(settings)
-        self.settings, waiting = config.settled(settings, self.settings, _FIXED)
+        self.settings, waiting = config.settled(settings, self.settings, "reload")
         for name in waiting:
             log.warning("setting_needs_restart", setting=name)
 

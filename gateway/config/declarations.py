@@ -1,4 +1,4 @@
-"""Every setting of the gateway, declared once: its name, its reader, its default and its help.
+"""Every setting of the gateway, declared once: its name, its reader, its default, its help and its reach.
 
 `Settings` is the table: what reads the environment, checks names, prints the effective values and writes the
 reference goes over its attributes. `LATER` names the settings whose feature is not in this version: they are refused
@@ -16,8 +16,8 @@ from attrs import field, frozen
 
 from gateway.config.keys import KeyRing
 from gateway.config.routes import Routes
+from gateway.config.setting import Later, declared, setting
 from gateway.config.values import (
-    Reader,
     aliases,
     boolean,
     choice,
@@ -37,11 +37,6 @@ from gateway.config.values import (
     rules,
     seconds,
     secret,
-    shown,
-    shown_maps,
-    shown_percent,
-    shown_size,
-    shown_store,
     size,
     store_url,
     text,
@@ -55,81 +50,34 @@ from gateway.kinds.rows import DEFAULT_KIND, KINDS
 from gateway.rollout.stages import RolloutRules
 from strategies.base import Options
 
-__all__ = ["DECLARED", "LATER", "Declared", "Later", "Settings", "describe", "settings_table_markdown"]
+__all__ = ["DECLARED", "LATER", "Settings", "describe", "settings_table_markdown"]
 
 _MIB = 1 << 20
-_MASK = "********"
-
-
-@frozen(kw_only=True)
-class Declared:
-    """What is known of one setting besides its value."""
-
-    name: str
-    attribute: str
-    read: Reader
-    default: Any
-    help: str
-    group: str
-    is_secret: bool
-    is_size: bool
-
-    def show(self, value: Any) -> str:
-        """The value in the words that would set it; of a secret no more than that it is set."""
-        if self.read is store_url:
-            return shown_store(value)
-        if self.is_secret:
-            return _MASK if value else ""
-        if self.read is tool_maps or self.read is aliases:
-            return shown_maps(value)
-        if self.read is percent or self.read is percents:
-            return shown_percent(value)
-        if self.read is hundredths:
-            return f"{value / 100:.2f}"
-        return shown_size(value) if self.is_size else shown(value)
-
-    @property
-    def default_text(self) -> str:
-        return self.show(self.default)
-
-
-@frozen(kw_only=True)
-class Later:
-    """A setting whose feature is not in this version; `accepts` are the values that mean off."""
-
-    name: str
-    accepts: tuple[str, ...]
 
 
 LATER: tuple[Later, ...] = (Later(name="METRICS_MODE", accepts=("ports",)),)
 """The one place where a setting waits for its feature: it leaves this list, and enters `Settings`, when that lands."""
 
 
-def _setting(name: str, read: Reader, default: Any, help: str, *, group: str, is_secret: bool = False) -> Any:
-    """An attribute of `Settings` that is read from the setting `name`."""
-    metadata = {"name": name, "read": read, "help": help, "group": group, "is_secret": is_secret}
-    if isinstance(default, KeyRing):
-        return field(factory=KeyRing, metadata=metadata, repr=False)
-    return field(default=default, metadata=metadata, repr=not is_secret)
-
-
-_serve = partial(_setting, group="Serving")
-_upstream = partial(_setting, group="Model server")
-_calls = partial(_setting, group="Tool calls")
-_rollout = partial(_setting, group="Rollout")
-_keep = partial(_setting, group="Store")
-_watch = partial(_setting, group="Metrics and logs")
+_serve = partial(setting, group="Serving")
+_upstream = partial(setting, group="Model server")
+_calls = partial(setting, group="Tool calls")
+_rollout = partial(setting, group="Rollout")
+_keep = partial(setting, group="Store")
+_watch = partial(setting, group="Metrics and logs")
 
 
 @frozen(kw_only=True)
 class Settings:
     """The settings of one run, checked; `sources` says where each one that was set came from."""
 
-    host: str = _serve("GATEWAY_HOST", host_name, "127.0.0.1", "Address to listen on.")
-    port: int = _serve("GATEWAY_PORT", whole(0, 65535), 8080, "Port to listen on; 0 takes any free one.")
-    workers: int = _serve("GATEWAY_WORKERS", whole(1, 64), 1, "How many processes answer, under one supervisor.")
+    host: str = _serve("GATEWAY_HOST", host_name, "127.0.0.1", "Address to listen on.", reach="start")
+    port: int = _serve("GATEWAY_PORT", whole(0, 65535), 8080, "Port to listen on; 0 takes any free one.", reach="start")
+    workers: int = _serve(
+        "GATEWAY_WORKERS", whole(1, 64), 1, "How many processes answer, under one supervisor.", reach="start"
+    )
     pid_file: str | None = _serve(
-        "GATEWAY_PID_FILE", text, None, "File that the process id is written to, for `toolgate reload`."
+        "GATEWAY_PID_FILE", text, None, "File that the process id is written to, for `toolgate reload`.", reach="start"
     )
     api_keys: KeyRing = _serve(  # noqa: RUF009 - the call makes an attrs field, not a shared default
         "GATEWAY_API_KEYS",
@@ -387,6 +335,7 @@ class Settings:
         "Secret that decides who is in the canary and marks call ids; made once and kept in the store if unset; "
         "set the same one on every host.",
         is_secret=True,
+        reach="restart",
     )
     canary_steps: tuple[int, ...] = _rollout(
         "CANARY_STEPS", percents, (100, 500, 2500, 5000, 9500), "Shares in percent that promotion goes through."
@@ -501,10 +450,13 @@ class Settings:
         "Where records, sessions and the rollout's state are kept: sqlite:///file, redis://host:port/0, rediss://..., "
         "unix://..., or memory:// for this process alone.",
         is_secret=True,
+        reach="restart",
     )
-    store_prefix: str = _keep("STORE_PREFIX", text, "toolgate:", "What every key in Redis begins with.")
+    store_prefix: str = _keep(
+        "STORE_PREFIX", text, "toolgate:", "What every key in Redis begins with.", reach="restart"
+    )
     store_timeout_ms: int = _keep(
-        "STORE_TIMEOUT_MS", whole(10, 60_000), 200, "How long one operation on the store may take."
+        "STORE_TIMEOUT_MS", whole(10, 60_000), 200, "How long one operation on the store may take.", reach="restart"
     )
     store_retention_days: int = _keep("STORE_RETENTION_DAYS", whole(1, 3650), 14, "How long records are kept.")
     store_max_bytes: int = _keep(
@@ -518,22 +470,37 @@ class Settings:
         "masked; full: requests and answers too, which `toolgate export` needs.",
     )
 
-    metrics_host: str = _watch("METRICS_HOST", host_name, "127.0.0.1", "Address of the metrics port.")
-    metrics_port: int = _watch("METRICS_PORT", whole(0, 65535), 9464, "Port that serves /metrics alone.")
+    metrics_host: str = _watch("METRICS_HOST", host_name, "127.0.0.1", "Address of the metrics port.", reach="restart")
+    metrics_port: int = _watch(
+        "METRICS_PORT", whole(0, 65535), 9464, "Port that serves /metrics alone.", reach="restart"
+    )
     metrics_models: tuple[str, ...] = _watch(
-        "METRICS_MODELS", names, (), "Model names that always have a series of their own, comma-separated."
+        "METRICS_MODELS",
+        names,
+        (),
+        "Model names that always have a series of their own, comma-separated.",
+        reach="restart",
     )
     metrics_tools: tuple[str, ...] = _watch(
-        "METRICS_TOOLS", names, (), "Tool names that always have a series of their own, comma-separated."
+        "METRICS_TOOLS",
+        names,
+        (),
+        "Tool names that always have a series of their own, comma-separated.",
+        reach="restart",
     )
     metrics_label_cap: int = _watch(
-        "METRICS_LABEL_CAP", whole(0, 1000), 40, "How many further values a label may take before the rest is other."
+        "METRICS_LABEL_CAP",
+        whole(0, 1000),
+        40,
+        "How many further values a label may take before the rest is other.",
+        reach="restart",
     )
     metrics_sd_file: str | None = _watch(
         "METRICS_SD_FILE",
         text,
         None,
         "File in which the metrics addresses of all workers are kept, as Prometheus reads them (file_sd, http_sd).",
+        reach="start",
     )
     log_level: Literal["debug", "info", "warning", "error"] = _watch(
         "LOG_LEVEL", choice("debug", "info", "warning", "error"), "info", "Least severe event that is logged."
@@ -543,6 +510,7 @@ class Settings:
         choice("json", "console"),
         "json",
         "json: one line per event; console: for a terminal, its default.",
+        reach="restart",
     )
 
     routes: Routes = field(factory=Routes)
@@ -632,22 +600,7 @@ def _rule_of(rule: ModelRule) -> Rule:
 _ROLLOUT_RULES = tuple(attribute.name for attribute in attrs.fields(RolloutRules))
 
 
-def _declared(attribute: "attrs.Attribute[Any]") -> Declared:
-    meta = attribute.metadata
-    default = attribute.default
-    return Declared(
-        name=meta["name"],
-        attribute=attribute.name,
-        read=meta["read"],
-        default=KeyRing() if isinstance(default, attrs.Factory) else default,  # type: ignore[arg-type]
-        help=meta["help"],
-        group=meta["group"],
-        is_secret=meta["is_secret"],
-        is_size=meta["name"].endswith("_BYTES"),
-    )
-
-
-DECLARED = tuple(_declared(attribute) for attribute in attrs.fields(Settings) if "name" in attribute.metadata)
+DECLARED = tuple(declared(attribute) for attribute in attrs.fields(Settings) if "name" in attribute.metadata)
 """Every setting of this version, in the order of the reference."""
 
 

@@ -1,17 +1,18 @@
 """Reads the settings from the environment and the files it names, and reports every fault of them at once."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 from attrs import field, frozen
 
-from gateway.config.declarations import DECLARED, LATER, Declared, Settings, describe, settings_table_markdown
+from gateway.config.declarations import DECLARED, LATER, Settings, describe, settings_table_markdown
 from gateway.config.keys import KeyRing
 from gateway.config.names import OWN_PREFIXES, is_injected, nearest
 from gateway.config.routes import Routes, UpstreamSettings, read_routes
+from gateway.config.setting import Declared, Reach
 from gateway.config.sources import parse_env_file, parse_toml, read_text
 from gateway.config.values import http_url
 from gateway.core.errors import ConfigError
@@ -62,13 +63,15 @@ def inspect(environ: Mapping[str, str], *, default_log_format: LogFormat = "json
     return _read_all(environ, file_wins=False, default_log_format=default_log_format)
 
 
-def settled(new: Settings, before: Settings, fixed: Iterable[str]) -> tuple[Settings, list[str]]:
-    """New settings without what cannot change in a process that runs, and the names of what would have to.
-
-    `fixed` names attributes.
-    """
-    kept = {name: getattr(before, name) for name in fixed if getattr(before, name) != getattr(new, name)}
-    return attrs.evolve(new, **kept), [entry.name for entry in DECLARED if entry.attribute in kept]
+def settled(new: Settings, before: Settings, step: Reach) -> tuple[Settings, list[str]]:
+    """New settings without what `step` does not change, and the names of what waits for more than that."""
+    waiting = [
+        entry
+        for entry in DECLARED
+        if entry.is_beyond(step) and getattr(before, entry.attribute) != getattr(new, entry.attribute)
+    ]
+    kept = {entry.attribute: getattr(before, entry.attribute) for entry in waiting}
+    return attrs.evolve(new, **kept), [entry.name for entry in waiting]
 
 
 @frozen

@@ -42,9 +42,6 @@ from gateway.telemetry.logs import configure_logging
 
 __all__ = ["Pacing", "Supervisor", "supervise"]
 
-FIXED = ("host", "port", "workers", "pid_file", "metrics_sd_file")
-"""Settings that even new workers cannot change: they are the supervisor's own."""
-
 _LAST_PORT = 65535
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
 
@@ -437,7 +434,7 @@ class Supervisor:
         reload.waiting.remove(worker)
         reload.faults += faults
         if not faults and reload.candidate is not None:
-            self._settings, _ = config.settled(reload.candidate, self._settings, FIXED)
+            self._settings, _ = config.settled(reload.candidate, self._settings, "restart")
             worker.settings = self._settings
             if self._restart is not None:
                 self._restart.settings = self._settings
@@ -466,7 +463,7 @@ class Supervisor:
         except ConfigError as error:
             self._end_restart(error.faults)
             return
-        settings, waiting = config.settled(settings, self._settings, FIXED)
+        settings, waiting = config.settled(settings, self._settings, "restart")
         for name in waiting:
             log.warning("setting_needs_restart", setting=name)
         self._notifier.reloading()

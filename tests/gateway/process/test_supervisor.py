@@ -66,14 +66,14 @@ while True:
 SUPERVISOR = """
 import json, os, sys
 from gateway.config.load import load
-from gateway.process.supervisor import Pace, Supervisor
+from gateway.process.supervisor import Pacing, Supervisor
 from gateway.process.lanes import open_lanes
 from gateway.telemetry.logs import configure_logging
 writer = configure_logging()
 settings = load(os.environ)
 lanes = open_lanes(settings.host, settings.port, settings.workers)
 code = Supervisor(
-    settings, os.environ, lanes=lanes, pace=Pace(**json.loads(sys.argv[1])), command=[sys.executable, sys.argv[2]]
+    settings, os.environ, lanes=lanes, pace=Pacing(**json.loads(sys.argv[1])), command=[sys.executable, sys.argv[2]]
 ).run()
 writer.close()
 sys.exit(code)
