@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from strategies.text.cursor import Cursor
 from strategies.text.tolerant_json import CHOSEN
 from tests.fixtures.example_dialect import heron
 from tests.fixtures.example_dialect.heron import HERON
+from tests.support.golden import parse
 from tests.support.pages import part
 from tests.support.reading import AGENT_TOOLS, pieces
 
@@ -77,6 +79,16 @@ def test_the_example_is_read_as_it_says_however_it_is_cut(name: str) -> None:
     assert read(*text) == whole
     for cut in range(len(text)):
         assert read(*pieces(text, [cut])) == whole
+
+
+def test_the_golden_case_of_the_page_is_one() -> None:
+    found = re.search(r"^   ```text\n(   # heron\n.*?)^   ```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    (case,) = parse("heron", textwrap.dedent(found[1]))
+    expected = [[call["name"], json.dumps(call["arguments"], separators=(",", ":"))] for call in case.expected["calls"]]
+    calls, text = json.loads(read(*case.text))
+    assert calls == expected
+    assert text.strip() == case.expected["content"]
 
 
 def test_the_example_completes_nothing_that_was_cut() -> None:
