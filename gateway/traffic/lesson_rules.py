@@ -34,11 +34,16 @@ _IS_NOT = r"(?:(?:is|are) )?(?:currently )?(?:not (?:currently |yet )?(?:support
 _REFUSAL = re.compile(
     "|".join(
         (
+            # Ollama, by the model's template: https://github.com/ollama/ollama/issues/14795
             rf"(?:does not|doesn't|do not|don't|cannot|can't) support (?:the |native )?(?:use of )?['\"`]?{_TOOLS}",
             rf"(?<!in )(?<!of )(?<!for )(?<!with )\b{_TOOLS}['\"`]?(?: with function calling)? {_IS_NOT}",
+            # OpenRouter, where none of a model's hosts takes tools: https://openrouter.ai/docs/features/tool-calling
             r"no endpoints found that support tool use",
+            # vLLM without its flags: https://github.com/vllm-project/vllm/issues/9986
             r"--enable-auto-tool-choice|requires --tool-call-parser",
+            # llama.cpp without its flag: https://github.com/ggml-org/llama.cpp/blob/master/docs/function-calling.md
             r"tools param requires --jinja",
+            # Servers that check the fields of a request, by the libraries that check them for Python and Go.
             r"(?:unsupported|unknown|unrecognized|unexpected) (?:request )?"
             r"(?:param(?:eter)?|name|field|argument|keyword argument)s?(?: supplied)?:? ['\"`]?tools\b(?![\[.])",
             r"\btools: extra (?:inputs|fields)",

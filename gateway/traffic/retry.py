@@ -25,6 +25,8 @@ class RetryPolicy:
         """Seconds until attempt `attempt + 1`, or `None` when the fault is final; `jitter` is drawn from [0, 1)."""
         if attempt > self.retries or not _is_repeatable(error):
             return None
+        # Clients that failed together come back apart:
+        # https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
         spread = jitter * self.base_s * 2.0 ** (attempt - 1)
         wait_s = spread + (error.retry_after_s or 0.0)
         return wait_s if wait_s <= self.max_wait_s else None

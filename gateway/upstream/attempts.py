@@ -23,6 +23,7 @@ from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
 
 __all__ = ["open_reply", "upstream_headers"]
 
+# 529 is Anthropic's word for 503: https://docs.anthropic.com/en/api/errors
 GATEWAY_STATUSES = frozenset({502, 503, 504, 529})
 """These speak of the server, not of the request: one bad prompt answered with 500 must not shut others out."""
 
@@ -75,6 +76,8 @@ async def open_reply(
     try:
         return await _attempt(state, call, keep_errors=relayed, refused=refused)
     except GatewayError as error:
+        # A POST that may have been read is never sent again, as nobody pays twice for an answer.
+        # https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
         wait_s = state.shared.retry.wait_s(error, attempt=1, jitter=state.shared.jitter()) if repeatable else None
         if wait_s is None or not state.shared.budget.take(state.shared.admission.active):
             raise

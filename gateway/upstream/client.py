@@ -143,7 +143,11 @@ class UpstreamClient:
             aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
+                # Its total of 300 s by default would end long streams; the deadlines of a request are
+                # `request.deadline`'s.
+                # https://docs.aiohttp.org/en/stable/client_quickstart.html#timeouts
                 timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=None),
+                # Without `Accept-Encoding` nothing is compressed, so that an event goes on as soon as it is written.
                 skip_auto_headers=("User-Agent", "Accept-Encoding", "Content-Type"),
             )
         )
@@ -177,6 +181,7 @@ async def rejection(
     status = reply.status
     if status < 400:
         return UpstreamBadReply(f"the model server answered with status {status}")
+    # The client's own key is right: told of a 401 it would ask its user for another one.
     if status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=status)
     payload = _json_object(await error_body(reply, deadline))
@@ -209,6 +214,7 @@ async def _full(session: aiohttp.ClientSession, call: UpstreamCall, deadline: De
         call.url,
         headers=headers,
         data=data,
+        # A key must not follow to another host: https://github.com/aio-libs/aiohttp/pull/12275
         allow_redirects=False,
         auto_decompress=call.decode,
         timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
@@ -277,6 +283,7 @@ def _of_head(error: Exception) -> GatewayError:
     for cause in _causes(error):
         if isinstance(cause, GatewayError):
             return cause
+    # No fault of the model server: its breaker must not open for it.
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return NoCapacity("no free connection to the model server", retry_after_s=1.0)
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -30,6 +30,9 @@ async def whole_body(state: RequestState, reply: ChatReply) -> bytes:
 
 async def stream_opening(state: RequestState, reply: ChatReply) -> bytes:
     """The beginning of a stream that was not announced as one; a JSON answer becomes a whole stream."""
+    # Some servers and proxies ignore `stream` where tools are given, or stream under `text/plain`; agents that asked
+    # for
+    # a stream cannot read a body, and some wait for ever.
     head = await _peek(state, reply)
     match _shape(head):
         case "sse":

@@ -24,6 +24,8 @@ def body_to_stream(body: bytes) -> bytes:
     usage = answer.pop("usage", None)
     answer["object"] = "chat.completion.chunk"
     answer["choices"] = [_as_delta(choice) for choice in choices if isinstance(choice, dict)]
+    # Usage has a chunk without choices of its own: clients hold back, or lose, a chunk that has both.
+    # https://github.com/continuedev/continue/pull/13162
     out = [encode_object(answer)]
     if usage is not None:
         out.append(usage_chunk(answer, usage))

@@ -14,6 +14,8 @@ SseEvent = tuple[bytes, bytes | None]
 
 DONE = b"[DONE]"
 _BOM = b"\xef\xbb\xbf"
+# Any pair of line ends is a blank line, also of two kinds: `\r\n` is one and not two, so the groups are atomic.
+# https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
 _NO_FIELD = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+)*+")
@@ -68,6 +70,8 @@ class SseDecoder:
         """The last event, completed with the blank line it lacks."""
         rest = bytes(self._buffer)
         self._buffer.clear()
+        # A client drops an event that the stream ends within, as the standard wants it: the last one is often the
+        # finish.
         if not rest.strip(b"\r\n"):
             return [(rest, None)] if rest else []
         # Behind a carriage return one line feed would be its other half, not a line of its own.
@@ -78,6 +82,8 @@ class SseDecoder:
         """Drop a byte order mark once it can be told."""
         if len(self._buffer) < len(_BOM) and _BOM.startswith(self._buffer):
             return False
+        # The standard drops one mark at the start; openai-python does not, and loses the first event to it.
+        # https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py
         if self._buffer.startswith(_BOM):
             del self._buffer[: len(_BOM)]
         self._started = True

@@ -176,6 +176,8 @@ class NativeCalls:
 
     def finish_reason(self, reason: str | None) -> str | None:
         """The reason to give at the end: a stop beside calls is `tool_calls`."""
+        # Agents go by this word: with `stop` they take the call for a finished answer.
+        # https://github.com/openvinotoolkit/model_server/issues/3927
         if reason == "stop" and self._calls:
             self.mended.append("finish_reason")
             return "tool_calls"
@@ -184,6 +186,8 @@ class NativeCalls:
     def _mend_delta(self, delta: dict[str, Any]) -> None:
         function = delta.get("function")
         if not isinstance(function, dict):
+            # A client that adds pieces up takes the index for a number:
+            # https://github.com/openai/openai-python/issues/2806
             if delta.get("index") is None:
                 self._set_index(delta, self._calls[-1].index if self._calls else self.first)
             return
@@ -203,6 +207,9 @@ class NativeCalls:
             call = next((known for known in self._calls if known.id == call_id), None)
         else:
             call = None if name or not self._calls else self._calls[-1]
+        # Gemini's own endpoint puts parallel calls into pieces of their own without an index, others all at 0; whether
+        # a
+        # piece begins a call is then told by its id and name. https://github.com/brainlid/langchain/pull/620
         if call is None or not call_id or call_id == call.id or not name:
             return call
         return None if call.has_ended() else call
@@ -220,11 +227,15 @@ class NativeCalls:
     def _go_on(self, call: _Call, delta: dict[str, Any], function: dict[str, Any]) -> None:
         if delta.get("index") != call.index:
             self._set_index(delta, call.index, "index_missing" if delta.get("index") is None else "index_repeated")
+        # Clients join what comes again: an id in every piece becomes one long id, and `null` where text was is a fault.
+        # https://github.com/BerriAI/litellm/issues/20480
         for key in ("id", "type"):
             if key in delta and (delta[key] is None or delta[key] == "" or key == "id"):
                 del delta[key]
                 self.mended.append(f"{key}_repeated")
         if "name" in function:
+            # llama.cpp once told the name in every piece, which clients join to `readreadread`.
+            # https://github.com/ggml-org/llama.cpp/pull/13800
             if not call.name and isinstance(function["name"], str):
                 self._repair_name(function)
                 call.name = function["name"]
@@ -242,6 +253,8 @@ class NativeCalls:
 
     def _begun(self, given: dict[str, Any], function: dict[str, Any], index: int) -> _Call:
         """One more call, with what the first words of it must hold."""
+        # Streams of vLLM and LM Studio came without: https://github.com/vllm-project/vllm/issues/18412,
+        # https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/830
         if not isinstance(given.get("id"), str) or not given["id"]:
             given["id"] = self._make_id("native")
             self.mended.append("id_missing")
@@ -267,6 +280,8 @@ class NativeCalls:
 
     def _arguments(self, function: dict[str, Any]) -> None:
         arguments = function.get("arguments")
+        # Ollama's own form is an object, and llama.cpp sent one to everybody for a while.
+        # https://github.com/ggml-org/llama.cpp/issues/20198
         if isinstance(arguments, dict | list):
             function["arguments"] = msgspec.json.encode(arguments).decode()
             self.mended.append("arguments_object")
