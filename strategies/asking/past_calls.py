@@ -186,6 +186,8 @@ class _Mending:
         self._count += 1
         self._has_new_ids = self._has_new_ids or (formed is not None and bool(given) and formed != given)
         new = formed or given or _hashed(place, name)
+        # Gateways and parallel calls repeat ids, and servers refuse them then:
+        # https://github.com/HKUDS/nanobot/issues/4059
         while new in self._used:
             self._notes.append(f"{place}.id came twice")
             new = _hashed(new, place) if formed is None else _short(new + place)
@@ -323,8 +325,13 @@ def _is_family(model: str, globs: tuple[str, ...]) -> bool:
 def _family_id(model: str, given: str, name: str, count: int) -> str | None:
     """The id in the form that the model's family asks for; None where any form will do."""
     if _is_family(model, _KIMI):
+        # Counted over the whole conversation. With any other id in its history the model stops calling, or damages ids
+        # of
+        # its own: https://github.com/getkimchi/kimchi/issues/1063 https://github.com/vybestack/llxprt-code/issues/713
         return f"functions.{name}:{count}"
     if _is_family(model, _MISTRAL):
+        # Nine letters or digits, or Mistral's API and templates answer 400:
+        # https://github.com/anomalyco/opencode/issues/1680
         return given if _MISTRAL_ID.fullmatch(given) else _short(given)
     return None
 

@@ -13,6 +13,7 @@ from attrs import frozen
 
 __all__ = ["SCRIPT_SPACE", "Rules", "Seen", "is_numbered", "keep_entities", "see", "undo_entities"]
 
+# https://github.com/RooCodeInc/Roo-Code/blob/7d198778e742c243986bf9991983fca388a46103/src/utils/text-normalization.ts
 _ENTITIES = (
     ("&lt;", "<"),
     ("&gt;", ">"),
@@ -80,6 +81,7 @@ def see(text: str, rules: Rules, tools: Iterable[str], parameters: Iterable[str]
         if mark.group() == closer:
             # Where the opening tag is missing the clients count as if it stood one character before the call's inside.
             first = text.find(_OPENED, start, crude_end) if crude_end >= 0 else -1
+            # `indexOf` gives -1, to which they add the tag's length.
             first = (first if first >= 0 else start - 1) + len(_OPENED)
             if crude_end > first:
                 values[_CONTENT] = _cut(_CONTENT, text[first:crude_end], rules)

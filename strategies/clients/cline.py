@@ -11,6 +11,7 @@ __all__ = ["CLINE"]
 
 _FILES = frozenset({"write_to_file", "new_rule"})
 
+# https://github.com/cline/cline/blob/06a9f7b4d993f44fa42d77ddbe612fd0875a46e1/src/core/assistant-message/parse-assistant-message.ts
 CLINE = Profile(
     id="cline",
     agents=("Cline/",),
@@ -46,6 +47,8 @@ CLINE = Profile(
     ),
     rules=Rules(
         keeps=frozenset(),
+        # For models that write entities:
+        # https://github.com/cline/cline/blob/c2b554ceb2afe3c6bd1862638d9076a92f65b10a/src/utils/string.ts
         decodes=frozenset(
             {
                 ("write_to_file", "content"),

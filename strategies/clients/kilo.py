@@ -12,6 +12,7 @@ __all__ = ["KILO"]
 
 _FILES = frozenset({"write_to_file", "new_rule"})
 
+# https://github.com/Kilo-Org/kilocode/blob/b2e5191b0e50d14dc66cbf9c0f4ff0989f2bc6bd/src/core/assistant-message/AssistantMessageParser.ts
 KILO = Profile(
     id="kilo",
     agents=("Kilo-Code/", "KiloCode/"),

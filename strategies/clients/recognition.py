@@ -21,6 +21,7 @@ _CLINES_OWN = frozenset({"replace_in_file", "plan_mode_respond", "load_mcp_docum
 
 def recognise(request: ChatRequest, client: Client) -> TextClient | None:
     """The client whose tools are in the request's prompt; None for every other request."""
+    # Roo Code 3.37 and later, Cline 4 and Kilo Code 7 offer native tools: they read none from the text.
     if request.body.get("tools") or request.body.get("functions"):
         return None
     named = _named(client)

@@ -42,6 +42,7 @@ FORMS = {
     "write_to_file": file_writing,
 }
 
+# https://github.com/RooCodeInc/Roo-Code/blob/0e110a2d47d54b3f9222a9c3c8a07d442aaafbde/src/core/assistant-message/parseAssistantMessage.ts
 ROO = Profile(
     id="roo",
     agents=("RooCode/", "Roo-Code/"),
@@ -49,6 +50,7 @@ ROO = Profile(
     phrases=("You are Roo",),
     tools=TOOLS,
     rules=Rules(
+        # https://github.com/RooCodeInc/Roo-Code/blob/cf6b3848bd85de1958a5aea92e5a041086a877d3/src/core/tools/writeToFileTool.ts
         decodes=frozenset({("write_to_file", "content"), ("execute_command", "command"), ("apply_diff", "diff")}),
         crude=ROO_FILES,
         files=ROO_FILES,

@@ -94,6 +94,14 @@ def test_the_module_states_its_grammar_and_what_holds_of_it(row: Dialect) -> Non
 
 
 @ROW
+def test_where_the_form_comes_from_stands_above_its_row(row: Dialect) -> None:
+    """A link, or for a damaged form what makes it come about."""
+    lines = inspect.getsource(module_of(row)).splitlines()
+    start = next(at for at, line in enumerate(lines) if f'id="{row.id}"' in line)
+    assert lines[start - 2].startswith("# ")
+
+
+@ROW
 def test_every_row_says_what_opens_it(row: Dialect) -> None:
     context = Context(tools=TOOLS, options=Options(**switched_on(row)))
     anywhere, lines, bodies = row.openers(context), row.line_openers(context), row.bodies(context)

@@ -2,12 +2,12 @@
 
 import re
 
-__all__ = ["faults_of", "sources"]
+__all__ = ["faults_of", "is_address", "sources"]
 
 _SOURCE = re.compile(r"(\[([^\[\]]+)\]\((https?://[^\s()]+)\))")
 _THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 _OF_HOST = {
-    "github.com": re.compile(r"[\w.-]+/[\w.-]+/(?:issues/\d+|blob/[\w.-]+/[\w./-]+\.\w+)"),
+    "github.com": re.compile(r"[\w.-]+/[\w.-]+/(?:(?:issues|pull)/\d+|blob/[\w.-]+/[\w./-]+\.\w+)"),
     "huggingface.co": re.compile(r"[\w.-]+/[\w.-]+(?:#[\w-]+|/blob/main/[\w./-]+\.\w+)?"),
     "www.rfc-editor.org": re.compile(r"rfc/rfc\d+(?:#[\w.-]+)?"),
 }
@@ -26,11 +26,15 @@ def faults_of(text: str) -> list[str]:
     return found + _THREAD.findall(rest) + re.findall(r"https?://\S+", rest)
 
 
-def _leads(name: str, address: str) -> bool:
+def is_address(address: str) -> bool:
+    """Whether an address is one that can lead to something."""
     host, _, path = address.removeprefix("https://").partition("/")
     if not address.startswith("https://") or "." not in host or not path:
         return False
-    if host in _OF_HOST and not _OF_HOST[host].fullmatch(path):
-        return False
+    return host not in _OF_HOST or _OF_HOST[host].fullmatch(path) is not None
+
+
+def _leads(name: str, address: str) -> bool:
     thread = _THREAD.fullmatch(name)
-    return thread is None or address == f"https://github.com/{name.replace('#', '/issues/')}"
+    is_threads = thread is None or address == f"https://github.com/{name.replace('#', '/issues/')}"
+    return is_address(address) and is_threads

@@ -44,6 +44,7 @@ from gateway.wire.chat_request import is_system
 __all__ = ["AnthropicOptions", "messages_request"]
 
 _VERSION = re.compile(r"claude-(?:[a-z]{1,32}-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+# https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking
 _MIN_BUDGET = 1024
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -116,6 +117,8 @@ def _thinking(
     if isinstance(given := body.get("thinking"), dict):
         return given, None
     effort = effort_of(body)
+    # A forced tool and thinking exclude each other:
+    # https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking
     if effort in (None, "none") or options.thinking == "off" or choice_of(body).mode in ("any", "tool"):
         return None, None
     if options.thinking == "adaptive" or (options.thinking == "auto" and _is_adaptive(model, version)):
@@ -137,6 +140,8 @@ def _may_think(messages: list[dict[str, Any]]) -> bool:
 
 def _sampling(body: Mapping[str, Any], version: tuple[int, int] | None, *, thinks: bool) -> dict[str, Any]:
     """Temperature and its kin, as far as the model takes them."""
+    # From 4.7 on any of them is a 400; before, thinking rules out temperature and `top_k`, and 4.1 and later take
+    # temperature or `top_p`, not both. https://docs.anthropic.com/en/api/messages
     if version is not None and version >= (4, 7):
         return {}
     fields: dict[str, Any] = {}
@@ -255,6 +260,7 @@ class _Conversation:
             messages.append({"role": "user", "content": [self._system.pop()]})
         if not messages:
             raise nothing_to_answer()
+        # The API wants the user to begin: https://docs.anthropic.com/en/api/messages
         if messages[0]["role"] == "assistant":
             messages.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
         for message in messages:

@@ -34,6 +34,7 @@ _REASONS = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
+# https://docs.anthropic.com/en/api/errors
 _FAULTS = {
     "invalid_request_error": (400, "invalid_request_error", "invalid_request"),
     "authentication_error": (401, "authentication_error", "invalid_api_key"),

@@ -41,6 +41,9 @@ from gateway.wire.chat_request import is_system
 __all__ = ["KIND", "GeminiOptions", "content_request", "function_name"]
 
 KIND = "gemini"
+# What the documentation offers for calls that another model has made:
+# https://ai.google.dev/gemini-api/docs/thought-signatures
+# Without it Gemini 3 answers 400: https://github.com/musistudio/claude-code-router/issues/1431
 SKIP_CHECK = "skip_thought_signature_validator"
 _VERSION = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
 _MAX_STOPS = 5
@@ -70,6 +73,7 @@ class GeminiOptions:
 
 def function_name(name: str) -> str:
     """A function's name in the letters that the server takes."""
+    # https://ai.google.dev/gemini-api/docs/function-calling
     plain = re.sub(r"[^A-Za-z0-9_.:-]", "_", name)[:120]
     return plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
 
@@ -129,6 +133,8 @@ def _declaration(function: Function, names: Names, options: GeminiOptions) -> di
     if options.schema_field == "parametersJsonSchema":
         schema: dict[str, Any] | None = rooted_object(function.parameters)
     else:
+        # A subset of OpenAPI, in which foreign keywords are a 400:
+        # https://ai.google.dev/gemini-api/docs/function-calling
         schema = openapi_subset(function.parameters)
     return {**declared, options.schema_field: schema} if schema else declared
 
@@ -162,6 +168,7 @@ def _generation(body: Mapping[str, Any], model: str, version: tuple[int, int]) -
 
 def _thinking(effort: str | None, model: str, version: tuple[int, int]) -> dict[str, Any]:
     """How much to think: by level from Gemini 3 on, by tokens for 2.5, not at all before."""
+    # https://ai.google.dev/gemini-api/docs/thinking
     if effort is None or version < (2, 5):
         return {}
     is_pro = "pro" in model
@@ -223,6 +230,7 @@ class _Conversation:
             self._push("user", [self._system.pop()])
         if not self._contents:
             raise nothing_to_answer()
+        # A conversation that the model begins is refused.
         if self._contents[0]["role"] == "model":
             self._contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
         return self._system, self._contents

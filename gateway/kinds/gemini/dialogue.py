@@ -25,6 +25,7 @@ from gateway.kinds.shared.port import Headers, HttpAsk, Situation
 
 __all__ = ["GeminiKind"]
 
+# https://ai.google.dev/api/generate-content#FinishReason
 _REASONS = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -47,6 +48,9 @@ _REASONS = {
         "content_filter",
     ),
 }
+# The API's own parser has failed, and there is nothing else in the answer:
+# https://github.com/googleapis/python-genai/issues/1836
+# Taken for `stop` it is an empty answer that looks finished: https://github.com/NousResearch/hermes-agent/issues/83886
 _BROKEN_CALL = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 _UNSPECIFIED = ("", "FINISH_REASON_UNSPECIFIED")
 _FAULTS = {

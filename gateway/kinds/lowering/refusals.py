@@ -18,6 +18,8 @@ from gateway.kinds.lowering.walk import LISTS, MAPS, MAX_DEPTH, MAX_NODES, SINGL
 
 __all__ = ["LOWERABLE", "lowered", "without"]
 
+# llama.cpp makes a grammar of the schema, and one `pattern` that it cannot say is a 400 for the whole request:
+# https://github.com/ggml-org/llama.cpp/issues/26930 https://github.com/ggml-org/llama.cpp/issues/25746
 _SAID = (
     "pattern",
     "format",

@@ -53,6 +53,8 @@ def _tool_result(content: str) -> str:
     return f"<|START_TOOL_RESULT|>[{entry}]<|END_TOOL_RESULT|>"
 
 
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/CohereForAI-c4ai-command-r7b-12-2024-tool_use.jinja
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/cohere_command_tool_parser.py
 COMMAND_R = Dialect(
     id="command_r",
     family="command_r",
@@ -75,6 +77,7 @@ COMMAND_R = Dialect(
         "]<|END_ACTION|>"
     ),
 )
+# R and R+: https://github.com/ollama/ollama/blob/main/model/parsers/commandr.go
 COMMAND_R_ACTION = Dialect(
     id="command_r_action",
     family="command_r",

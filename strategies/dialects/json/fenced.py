@@ -213,6 +213,7 @@ def _listed(name: str, arguments: Mapping[str, Any]) -> str:
     return f"[{named_object(name, json_text(dict(arguments)))}]"
 
 
+# Qwen2.5-Coder at long prompts: https://github.com/ardanlabs/kronk/issues/950
 JSON_FENCE = Dialect(
     id="json_fence",
     family="json",
@@ -226,6 +227,7 @@ JSON_FENCE = Dialect(
     example='```json\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n```',
 )
 
+# The same model at short ones, and whatever has no template for tools: https://github.com/ollama/ollama/issues/12174
 JSON_BARE = Dialect(
     id="json_bare",
     family="json",
@@ -238,6 +240,7 @@ JSON_BARE = Dialect(
     example='{"name": "read", "arguments": {"filePath": "src/app.py"}}',
 )
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/xlam_tool_parser.py
 XLAM = Dialect(
     id="xlam",
     family="json",

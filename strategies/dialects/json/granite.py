@@ -14,6 +14,7 @@ __all__ = ["GRANITE", "GRANITE_FC"]
 
 _CLOSERS = ("<|/tool_call|>", "</|tool_call|>", "</tool_call>", "<|tool_call_end|>")
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/granite_tool_parser.py
 GRANITE = Dialect(
     id="granite",
     family="granite",
@@ -27,6 +28,7 @@ GRANITE = Dialect(
     ),
     example='<|tool_call|>[{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/granite_20b_fc_tool_parser.py
 GRANITE_FC = Dialect(
     id="granite_fc",
     family="granite",

@@ -28,6 +28,9 @@ from strategies.writing.renderer import Hermes
 
 __all__ = ["HERMES", "UNOPENED"]
 
+# What models write that were not trained on the tag: Qwen2.5-Coder copies `<tools>` from its prompt
+# (https://github.com/vllm-project/vllm/issues/32931), llama.cpp reads most of the others:
+# https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp
 _WRAPPERS = (
     "tool_call",
     "function_call",
@@ -246,6 +249,8 @@ def _name_attribute(cur: Cursor) -> Steps:
     return name
 
 
+# https://github.com/NousResearch/Hermes-Function-Calling/blob/main/README.md and
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/hermes_tool_parser.py
 HERMES = Dialect(
     id="hermes",
     family="tool_call",
@@ -257,6 +262,7 @@ HERMES = Dialect(
     renderer=Hermes(),
     example='<tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',
 )
+# Openers get lost in this family: https://github.com/QwenLM/Qwen3-Coder/issues/475
 UNOPENED = Dialect(
     id="hermes_unopened",
     family="tool_call",

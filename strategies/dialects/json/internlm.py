@@ -41,6 +41,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     yield draft if closed else evolve(draft, mends=("call_closer_missing",))
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/internlm2_tool_parser.py
 INTERNLM = Dialect(
     id="internlm",
     family="internlm",

@@ -30,6 +30,9 @@ _ARGUMENTS = "<|tool_call_argument_begin|>"
 _CALL_END = ("<|tool_call_end|>",)
 _ID = re.compile(r"[^<{]*")
 _CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
+# Clients that allow only letters, digits and lines in an id send back `functions_read_3`, and the model goes on in
+# that way; K2.5 writes `functionsread3` by itself. https://github.com/exo-explore/exo/issues/2281
+# https://github.com/sgl-project/sglang/issues/21377
 _PREFIX = re.compile(r"functions[._]?")
 _COUNTER = re.compile(r"[:_.]?[0-9]*")
 
@@ -103,6 +106,8 @@ def _k2_body(name: str, arguments: str) -> str:
     return f"{_CALL}functions.{name}:0{_ARGUMENTS}{arguments}{_CALL_END[0]}"
 
 
+# https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/kimi_k2_tool_parser.py
 KIMI_K2 = Dialect(
     id="kimi_k2",
     family="kimi",

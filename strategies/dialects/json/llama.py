@@ -54,6 +54,8 @@ def _built_in(code: str) -> list[tuple[str, dict[str, object]]]:
     return [(name.removesuffix(".call"), arguments) for name, arguments in found]
 
 
+# https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/llama_tool_parser.py
 LLAMA_JSON = Dialect(
     id="llama3_json",
     family="llama",

@@ -45,6 +45,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     if not name:
         raise Reject("no name")
     yield from cur.ws()
+    # Small 3.2 writes an id here; the gateway makes ids of its own.
     if (yield from cur.lit("[CALL_ID]")):
         yield from cur.ws()
         yield from cur.match(_NAME, 64)
@@ -131,6 +132,8 @@ def _old_result(name: str, call_id: str, content: str) -> str:
 _TOKENS = ("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[INST]", "[/INST]")
 _CARRIERS = ("", "json", "tool_call", "tool_code", "tool", "tools", "function")
 
+# From version 11 of the tokenizer on: https://mistralai.github.io/mistral-common/usage/tools/
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/mistral_tool_parser.py
 MISTRAL = Dialect(
     id="mistral",
     family="mistral",
@@ -148,6 +151,8 @@ MISTRAL = Dialect(
     ),
     example='[TOOL_CALLS]read[ARGS]{"filePath": "src/app.py"}',
 )
+# Up to version 7:
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/mistralai-Mistral-Small-3.1-24B-Instruct-2503.jinja
 MISTRAL_OLD = Dialect(
     id="mistral_old",
     family="mistral",
@@ -162,6 +167,7 @@ MISTRAL_OLD = Dialect(
     ),
     example='[TOOL_CALLS] [{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
 )
+# Servers that skip special tokens leave the name and what follows it.
 MISTRAL_STRIPPED = Dialect(
     id="mistral_stripped",
     family="mistral",

@@ -12,6 +12,8 @@ from strategies.writing.token_renderer import JsonRenderer, json_text
 
 __all__ = ["PHI"]
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/phi4mini_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/llama-cpp-microsoft-Phi-4-mini-instruct.jinja
 PHI = Dialect(
     id="phi4",
     family="phi",

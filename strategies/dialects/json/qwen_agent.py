@@ -135,6 +135,7 @@ def _written(name: str, arguments: Mapping[str, Any]) -> str:
     return text
 
 
+# https://github.com/QwenLM/Qwen-Agent/blob/main/qwen_agent/llm/fncall_prompts/qwen_fncall_prompt.py
 QWEN_AGENT = Dialect(
     id="qwen_agent",
     family="qwen_agent",

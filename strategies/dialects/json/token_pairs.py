@@ -81,6 +81,7 @@ _MESSAGE = "<|message_sep|>"
 _CALL_ROLES = ("function call<|role_sep|>", "function call <|role_sep|>", "<|function_call|>")
 _MODEL, _INVOKE, _END_MESSAGE = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja
 NEMOTRON_NANO = Dialect(
     id="nemotron_nano",
     family="nemotron_nano",
@@ -99,6 +100,7 @@ NEMOTRON_NANO = Dialect(
     ),
     example='<TOOLCALL>[{"name": "read", "arguments": {"filePath": "src/app.py"}}]</TOOLCALL>',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/apertus_tool_parser.py
 APERTUS = Dialect(
     id="apertus",
     family="apertus",
@@ -116,6 +118,7 @@ APERTUS = Dialect(
     ),
     example='<|tools_prefix|>[{"read": {"filePath": "src/app.py"}}]<|tools_suffix|>',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/longcat_tool_parser.py
 LONGCAT = Dialect(
     id="longcat",
     family="longcat",
@@ -131,6 +134,8 @@ LONGCAT = Dialect(
     ),
     example='<longcat_tool_call>\n{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</longcat_tool_call>',
 )
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/GigaChat3-10B-A1.8B.jinja
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/gigachat3_tool_parser.py
 GIGACHAT = Dialect(
     id="gigachat",
     family="gigachat",
@@ -147,6 +152,7 @@ GIGACHAT = Dialect(
     ),
     example='<|function_call|>{"name": "read", "arguments": {"filePath": "src/app.py"}}',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/inkling_tool_parser.py
 INKLING = Dialect(
     id="inkling",
     family="inkling",
@@ -277,6 +283,8 @@ _CALLEE = re.compile(r"[\w.:/-]*")
 _LFM2_END = ("<|tool_call_end|>",)
 
 
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/llama-cpp-lfm2.jinja, whose own parser refused the
+# Python form for a while: https://github.com/ggml-org/llama.cpp/issues/23838
 LFM2 = Dialect(
     id="lfm2",
     family="lfm2",
@@ -294,6 +302,7 @@ LFM2 = Dialect(
     ),
     example='<|tool_call_start|>[read(filePath="src/app.py")]<|tool_call_end|>',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/olmo3_tool_parser.py
 OLMO3 = Dialect(
     id="olmo3",
     family="olmo3",
@@ -303,6 +312,7 @@ OLMO3 = Dialect(
     models=("olmo-3*", "olmo3*"),
     example='<function_calls>\nread(filePath="src/app.py")\n</function_calls>',
 )
+# https://huggingface.co/HuggingFaceTB/SmolLM3-3B
 SMOLLM3 = Dialect(
     id="smollm3",
     family="smollm3",

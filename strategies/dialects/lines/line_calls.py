@@ -173,6 +173,7 @@ def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) 
 
 _ID = re.compile(r"[^()\s]*")
 
+# https://github.com/MeetKai/functionary/blob/main/functionary/prompt_template/llama3_prompt_template_v3.py
 FUNCTIONARY = Dialect(
     id="functionary",
     family="functionary",
@@ -187,6 +188,7 @@ FUNCTIONARY = Dialect(
     ),
     example='>>>read\n{"filePath": "src/app.py"}',
 )
+# https://github.com/continuedev/continue/blob/main/core/tools/systemMessageTools/toolCodeblocks/index.ts
 CONTINUE = Dialect(
     id="continue",
     family="continue",
@@ -197,6 +199,7 @@ CONTINUE = Dialect(
     carriers=("tool", ""),
     example="```tool\nTOOL_NAME: read\nBEGIN_ARG: filePath\nsrc/app.py\nEND_ARG\n```",
 )
+# https://github.com/gptme/gptme/blob/master/gptme/tools/base.py
 GPTME = Dialect(
     id="gptme",
     family="gptme",

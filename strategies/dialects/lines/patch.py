@@ -94,6 +94,7 @@ def _envelope(cur: Cursor) -> Steps:
         lines.append(line)
 
 
+# https://github.com/openai/codex/blob/main/codex-rs/apply-patch/apply_patch_tool_instructions.md
 APPLY_PATCH = Dialect(
     id="apply_patch",
     family="patch",

@@ -205,6 +205,7 @@ def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
     return text
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/pythonic_tool_parser.py
 PYTHONIC = Dialect(
     id="pythonic",
     family="python",
@@ -250,6 +251,7 @@ def _parse_tagged(
     yield from drafts
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/llama4_pythonic_tool_parser.py
 PYTHON_TAGGED = Dialect(
     id="pythonic_tagged",
     family="python",
@@ -333,6 +335,8 @@ def _ignored(_text: str) -> None:
 _BARE = ("print(default_api.", "default_api.")
 
 
+# https://www.philschmid.de/gemma-function-calling; Gemini writes it where its API finds the call malformed:
+# https://github.com/googleapis/python-genai/issues/1836
 TOOL_CODE = Dialect(
     id="tool_code",
     family="python",

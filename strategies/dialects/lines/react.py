@@ -232,6 +232,8 @@ def _written(name: str, arguments: Mapping[str, Any]) -> str:
     return text
 
 
+# https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/output_parsers/react_single_input.py
+# https://github.com/QwenLM/Qwen-Agent/blob/main/qwen_agent/agents/react_chat.py
 REACT = Dialect(
     id="react",
     family="react",

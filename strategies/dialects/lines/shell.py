@@ -201,6 +201,7 @@ def _arguments(command: str, lead: str, tool: Tool, context: Context) -> dict[st
     return arguments
 
 
+# Agents that ran every fence ran examples, too: https://github.com/gptme/gptme/issues/327
 SHELL = Dialect(
     id="shell",
     family="shell",

@@ -21,8 +21,11 @@ from strategies.writing.element_renderer import ParameterRenderer
 
 __all__ = ["DSML"]
 
+# Hosts turn the full-width bars into others, double them or put blanks beside them:
+# https://github.com/lsdefine/GenericAgent/issues/804 https://github.com/AgentFlocks/flocks/issues/687
 _T = r"\s?[|｜‖]{0,2}\s?DSML\s?[|｜‖]{0,2}\s?"
 _STRING = re.compile(r"""string\s*=\s*["']?(true|false)""")
+# The word changed between V3.2 and V4, and models write both.
 _BLOCK_OPEN = re.compile(rf"<{_T}(?:function_calls|tool_calls)\s*>\Z")
 
 
@@ -68,6 +71,8 @@ def _parse(
     yield from read_invoke(cur, context, opening, arguments, FORM, undeclared=True)
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv32_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/DeepSeek-V3.2.jinja
 DSML = Dialect(
     id="dsml",
     family="dsml",

@@ -112,6 +112,7 @@ def _named(cur: Cursor, context: Context, name: str) -> Steps:
     if key.strip():
         call.mends.append("key_tag")
         return call, key.strip()
+    # `<tool_call>grep_toolpattern</arg_key>`: https://github.com/vllm-project/vllm/issues/47190
     found = [
         (tool.name, name[len(tool.name) :])
         for tool in context.tools
@@ -236,6 +237,8 @@ def _gap(cur: Cursor) -> Steps:
         yield from cur.ws()
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/glm4_moe_tool_parser.py,
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/glm47_moe_tool_parser.py
 GLM = Dialect(
     id="glm",
     family="tool_call",
@@ -256,6 +259,7 @@ GLM = Dialect(
     ),
     example="<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>src/app.py</arg_value>\n</tool_call>",
 )
+# GLM-4 of 2024 has no tags: the name on a line, the object on the next.
 GLM_BARE = Dialect(
     id="glm_bare",
     family="tool_call",

@@ -59,6 +59,7 @@ def _result(_name: str, _call_id: str, content: str) -> str:
 
 
 _RESULTS = ("<tool_response>", "<tool_responses>")
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/hunyuan_a13b_tool_parser.py
 HUNYUAN = Dialect(
     id="hunyuan",
     family="tool_call",
@@ -77,6 +78,7 @@ HUNYUAN = Dialect(
     ),
     example='<tool_calls>[{"name": "glob", "arguments": {"pattern": "**/*.py"}}]</tool_calls>',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/hy_v3_tool_parser.py
 HY3 = Dialect(
     id="hy3",
     family="tool_call",

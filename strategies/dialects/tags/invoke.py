@@ -37,6 +37,7 @@ from strategies.writing.element_renderer import ParameterRenderer
 __all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "invoke_open", "invoke_param", "read_invoke"]
 
 _PREFIX = "antml:"
+# Muse Glimmer has a prefix of its own: https://github.com/raullenchai/Rapid-MLX/issues/1791
 _P = r"(?:[A-Za-z][\w.-]{0,30}:)?"
 _ATTRIBUTES = r"""(?:\s+[\w:-]{1,40}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*"""
 _BLOCKS = "function_calls|tool_calls?|dots_function_call"
@@ -159,6 +160,7 @@ def _result(name: str, _call_id: str, content: str) -> str:
 
 
 _RESULTS = ("<function_results>",)
+# Claude, where its structure is lost on the way: https://github.com/anthropics/claude-code/issues/71508
 CLAUDE_INVOKE = Dialect(
     id="claude_invoke",
     family="invoke",
@@ -184,6 +186,7 @@ CLAUDE_INVOKE = Dialect(
         "</function_calls>"
     ),
 )
+# The block's own tags are lost before the calls: https://github.com/anthropics/claude-code/issues/64700
 BARE_INVOKE = Dialect(
     id="bare_invoke",
     family="invoke",
@@ -194,6 +197,7 @@ BARE_INVOKE = Dialect(
     results=(*_RESULTS, "<response>"),
     example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/dots_tool_parser.py
 DOTS = Dialect(
     id="dots",
     family="invoke",

@@ -55,6 +55,8 @@ def _head(cur: Cursor, context: Context) -> Steps:
     return call
 
 
+# https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/; where it is written for JSON, Groq answers 400:
+# https://github.com/tashfeenahmed/freellmapi/issues/291
 LLAMA3_TAG = Dialect(
     id="llama3_tag",
     family="tool_call",

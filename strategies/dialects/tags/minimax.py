@@ -84,6 +84,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         yield from doubt(cur)
     match = yield from _tag(cur)
     if match is None:
+        # The first parameter comes without its opener, every time: https://github.com/vllm-project/vllm/issues/51073
         yield from _unopened(cur, call, arguments)
         return True
     closes, written = match.groups()
@@ -237,6 +238,8 @@ def _result(_name: str, _call_id: str, content: str) -> str:
     return f"<response>{content}</response>"
 
 
+# https://huggingface.co/MiniMaxAI/MiniMax-M2/blob/main/docs/tool_calling_guide.md
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/minimax_m2_tool_parser.py
 MINIMAX_M2 = Dialect(
     id="minimax_m2",
     family="invoke",
@@ -262,6 +265,7 @@ MINIMAX_M2 = Dialect(
         "</minimax:tool_call>"
     ),
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/minimax_tool_parser.py
 MINIMAX_M1 = Dialect(
     id="minimax_m1",
     family="tool_call",
@@ -278,6 +282,7 @@ MINIMAX_M1 = Dialect(
     ),
     example='<tool_calls>\n{"name": "read", "arguments": {"filePath": "a.py"}}\n</tool_calls>',
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/minimax_m3_tool_parser.py
 MINIMAX_M3 = Dialect(
     id="minimax_m3",
     family="minimax_m3",

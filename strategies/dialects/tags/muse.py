@@ -59,6 +59,7 @@ def _may_open(_context: Context, opening: Opening) -> bool:
     return not before or before.endswith((*_ENDS, _BLOCK_END)) or CLOSER_AT_END.search(before) is not None
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/muse_glimmer_tool_parser.py
 MUSE = Dialect(
     id="muse_glimmer",
     family="muse",

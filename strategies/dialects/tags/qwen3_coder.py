@@ -32,6 +32,7 @@ FUNCTION = Form(
     call_close=re.compile(r"</[ \t]*function[ \t]*>\Z"),
     param=re.compile(rf"<{_GAP}(?:parameter|param|argument|arg){_NAMED}{QUOTED.format('key')}{_GAP}(?P<empty>/?)>\Z"),
     close=re.compile(r"</(?:parameter|param|argument|arg)>\Z"),
+    # `</parameter/>`, `</parameter1>`, `</parameter_function>`: https://github.com/sgl-project/sglang/issues/27337
     loose=re.compile(r"</[ \t]*(?:parameter|param)[^<>]{0,80}>\Z"),
     section_open=re.compile(r"<(?:seed:)?tool_call>\Z"),
     section_close=re.compile(r"</(?:seed:)?tool_calls?>\Z"),
@@ -101,6 +102,7 @@ def _closed_by(call: Call, word: str, mend: str) -> Call:
 
 def _head_without_tag(cur: Cursor, context: Context) -> Steps:
     """`function=N>` that lost its `<`, or a bare name with tags named after its parameters behind it."""
+    # Brackets of tags get lost one by one: https://github.com/ml-explore/mlx-lm/issues/1881
     lost = yield from cur.lit("function=")
     name = yield from cur.match(_NAME_RUN, 128)
     if not _IDENTIFIER.match(name):
@@ -176,6 +178,8 @@ def _may_open_bare(_context: Context, opening: Opening) -> bool:
 
 
 _MODELS = ("qwen3-coder*", "qwen3-next-coder*", "qwen3.5*", "qwen3.6*", "nemotron*3*", "step-3.5*", "mimo-v2*")
+# https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct/blob/main/chat_template.jinja
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/qwen3coder_tool_parser.py
 QWEN3_CODER = Dialect(
     id="qwen3_coder",
     family="tool_call",
@@ -196,6 +200,8 @@ QWEN3_CODER = Dialect(
     ),
     example="<tool_call>\n<function=read>\n<parameter=filePath>\nsrc/app.py\n</parameter>\n</function>\n</tool_call>",
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/seed_oss_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/ByteDance-Seed-OSS.jinja
 SEED_OSS = Dialect(
     id="seed_oss",
     family="tool_call",
@@ -214,6 +220,7 @@ SEED_OSS = Dialect(
     ),
     example="<seed:tool_call>\n<function=grep>\n<parameter=pattern>TODO</parameter>\n</function>\n</seed:tool_call>",
 )
+# The wrapper's opener is lost behind a sentence, in one call of five: https://github.com/ollama/ollama/issues/16686
 BARE_FUNCTION = Dialect(
     id="bare_function",
     family="tool_call",

@@ -45,6 +45,7 @@ def _parse(
     yield from read_invoke(cur, context, opening, arguments, _FORM, undeclared=True)
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/step3_tool_parser.py
 STEP3 = Dialect(
     id="step3",
     family="step3",

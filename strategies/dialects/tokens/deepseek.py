@@ -36,6 +36,8 @@ def _spelt(*words: str) -> tuple[str, ...]:
     return tuple(f"<｜{separator.join(words)}｜>" for separator in ("▁", "_", " ", "\\_"))
 
 
+# Distilled models spell the tokens with what is on a keyboard; llama.cpp reads the same spellings:
+# https://github.com/ggml-org/llama.cpp/blob/master/common/chat.cpp
 _SECTION = (*_spelt("tool", "calls", "begin"), "<｜tool▁calls｜>")
 _SECTION_END = _spelt("tool", "calls", "end")
 _CALL = _spelt("tool", "call", "begin")
@@ -154,6 +156,7 @@ def _output(name: str, call_id: str, content: str) -> str:
 
 _TOKENS = ("<｜tool▁", "<｜User｜>", "<｜Assistant｜>", _EOS)
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv3_tool_parser.py
 DEEPSEEK = Dialect(
     id="ds_v3",
     family="deepseek",
@@ -177,6 +180,8 @@ DEEPSEEK = Dialect(
         '{"filePath": "src/app.py"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>'
     ),
 )
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/deepseekv31_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/deepseek-ai-DeepSeek-V3.1.jinja
 DEEPSEEK_V31 = Dialect(
     id="ds_v31",
     family="deepseek",
@@ -198,6 +203,7 @@ DEEPSEEK_V31 = Dialect(
         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
     ),
 )
+# Servers that skip special tokens leave the type and the name glued together.
 STRIPPED = Dialect(
     id="ds_stripped",
     family="deepseek",

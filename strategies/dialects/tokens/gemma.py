@@ -35,9 +35,11 @@ __all__ = ["FUNCTION_GEMMA", "GEMMA", "GEMMA_STRIPPED"]
 
 _CLOSERS = ("<tool_call|>", "<end_function_call>")
 _QUOTES = ('<|"|>', "<escape>")
+# Names of MCP come with their server in front, between colons: https://github.com/jundot/omlx/issues/1854
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _KEY = re.compile(r"[^:=,{}\[\]<\"'\n]*")
 _IS = (":", "=")
+# Quotes of either kind, where its own marks belong: https://github.com/NousResearch/hermes-agent/issues/7449
 _SINGLE = re.compile(r"[\\']")
 _MARKS = ("<escape>", '<|"', '"|>', '|"|')
 _WORD = re.compile(r"[^,{}\[\]<]*")
@@ -425,6 +427,8 @@ class _Writer:
         return None
 
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/gemma4_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/google-gemma-4-31B-it-interleaved.jinja
 GEMMA = Dialect(
     id="gemma4",
     family="gemma",
@@ -442,6 +446,7 @@ GEMMA = Dialect(
     ),
     example='<|tool_call>call:read{filePath:<|"|>src/app.py<|"|>,limit:20}<tool_call|>',
 )
+# https://ai.google.dev/gemma/docs/functiongemma/formatting-and-best-practices
 FUNCTION_GEMMA = Dialect(
     id="functiongemma",
     family="gemma",
@@ -459,6 +464,7 @@ FUNCTION_GEMMA = Dialect(
     ),
     example="<start_function_call>call:read{filePath:<escape>src/app.py<escape>}<end_function_call>",
 )
+# Small models lose the token themselves: https://github.com/mattn/tensai/issues/217
 GEMMA_STRIPPED = Dialect(
     id="gemma_stripped",
     family="gemma",

@@ -44,6 +44,8 @@ _TO = "to=functions."
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _TYPE = re.compile(r"[A-Za-z?]*")
 _NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
+# A wrapper of OpenAI's own training, which no API declares:
+# https://github.com/craft-ai-agents/craft-agents-oss/issues/449
 _PARALLEL = "multi_tool_use.parallel"
 _CHANNELS = ("commentary", "analysis")
 _BLANKS = re.compile(r"[ \t]*")
@@ -84,6 +86,8 @@ def read_header(cur: Cursor, marker: str) -> Steps:
     parts = [marker.removeprefix("<|start|>").removesuffix("<|channel|>").removesuffix(_TO)]
     if marker.endswith("<|channel|>"):
         parts.append("<|channel|>")
+    # Headers come with free words, question marks and a second channel, a few turns in a hundred; whole requests failed
+    # by it elsewhere. https://github.com/ggml-org/llama.cpp/issues/27720 https://github.com/openai/harmony/issues/114
     for _ in range(12):
         parts.append((yield from cur.match(_PLAIN, 256)))
         found = yield from cur.lits(_TOKENS)
@@ -115,6 +119,7 @@ def _read_header(parts: Sequence[str]) -> Header:
 def _callee(header: Header, context: Context) -> str | None:
     """The tool that the message is for."""
     recipient = header.recipient
+    # Calls come in the analysis channel as well: https://github.com/openai/harmony/issues/40
     if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
         return None
     name = recipient if context.find(recipient) else recipient.removeprefix("functions.")
@@ -202,6 +207,7 @@ def _result(name: str, call_id: str, content: str) -> str:
     return f"<|start|>functions.{name} to=assistant<|channel|>commentary<|message|>{json_text(content)}<|end|>"
 
 
+# https://github.com/openai/harmony/blob/main/docs/format.md
 HARMONY = Dialect(
     id="harmony",
     family="harmony",
@@ -218,6 +224,7 @@ HARMONY = Dialect(
         '{"filePath": "src/app.py"}<|call|>'
     ),
 )
+# Servers that skip special tokens glue header and text together.
 HARMONY_STRIPPED = Dialect(
     id="harmony_stripped",
     family="harmony",

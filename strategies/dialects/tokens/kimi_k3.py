@@ -374,6 +374,8 @@ _VALUE_END = re.compile(r"<\|close\|>\s*+argument\s*+<\|sep\|>|<\|(?:open|close)
 _PREFIXES = tuple(f"{_CLOSE}{word}" for word in ("argument", "argument "))
 _TOKEN = re.compile("<(\u200b*\\|(?:open|close|sep)\\|>)")
 
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/kimi_k3_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/Kimi-K3.jinja
 KIMI_K3 = Dialect(
     id="kimi_k3",
     family="kimi_k3",

@@ -325,6 +325,8 @@ _RESULTS = (
 )
 """The last are the labels of the clients that write calls as tags."""
 _CARRIERS = ("", "json", "xml", "tool_call", "tool_code", "tool", "tools", "function", "html")
+# Roo Code, Cline and Kilo Code prompted any model for it:
+# https://github.com/Kilo-Org/kilocode/blob/b2e5191b0e50d14dc66cbf9c0f4ff0989f2bc6bd/src/core/assistant-message/AssistantMessageParser.ts
 GENERIC = Dialect(
     id="generic_xml",
     family="tag XML",
@@ -337,6 +339,7 @@ GENERIC = Dialect(
     renderer=GenericTags(),
     example="<read_file>\n<path>src/app.py</path>\n</read_file>",
 )
+# Models that know another form as well put its wrapper around the tool's tag.
 WRAPPED = Dialect(
     id="wrapped_xml",
     family="tag XML",
@@ -346,6 +349,7 @@ WRAPPED = Dialect(
     carriers=_CARRIERS,
     example="<tool_use>\n<read_file><path>src/app.py</path></read_file>\n</tool_use>",
 )
+# Small models lose the tool's tag and keep its name on a line of its own.
 PREFIXED = Dialect(
     id="prefixed_xml",
     family="tag XML",
