@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import aiohttp
 import attrs
 import click
 import pytest
@@ -29,6 +30,8 @@ from gateway.process import exits
 from gateway.telemetry.metrics import CATALOGUE
 from strategies.dialects.rows import TABLE
 from strategies.factory import FALLBACK, GROUP, MODEL_STRATEGIES
+from tests.conftest import Log
+from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
 from tests.support.golden import cases
 from tests.support.pages import PAGES, ROOT, TABLES, anchors, filled, leaves, links, part
 
@@ -40,6 +43,14 @@ OF_TODAY = [name for name in TEXTS if name != "CHANGELOG.md"]
 """The pages that tell what is, and not also what was."""
 MOST_BYTES = 14_000
 HOUSE = ("gateway", "strategies", "tests", "grafana", "deploy")
+UNCLOSED = "<read>\n<filePath>src/app.py\n</read>"
+READ = {
+    "type": "function",
+    "function": {
+        "name": "read",
+        "parameters": {"type": "object", "properties": {"filePath": {"type": "string"}}, "required": ["filePath"]},
+    },
+}
 URL = "http://127.0.0.1:8080"
 TOOLGATE = ".venv/bin/toolgate"
 START = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/toolgate serve"
@@ -218,6 +229,32 @@ def test_the_first_page_is_short_and_begins_with_what_to_type() -> None:
     assert len(README.encode()) < MOST_BYTES
     first = [line for block in blocks(README) if block.language == "sh" for line in block.text.splitlines()][:2]
     assert first == [START, TESTS]
+
+
+async def test_the_lines_on_markup_that_is_still_printed_hold(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream, client: aiohttp.ClientSession, log: Log
+) -> None:
+    """What each line names is there: headers, the arm, the list of models, the log's words, the threshold."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Read."}], "tools": [READ]}
+
+    async def asked(**settings: str) -> tuple[aiohttp.ClientResponse, bool]:
+        upstream.script = answer_json(completion(UNCLOSED))
+        running = await gateway(upstream.url, REPAIR_ATTEMPTS="0", **settings)
+        async with client.post(f"{running.url}/v1/chat/completions", json=body) as response:
+            message = (await response.json())["choices"][0]["message"]
+            return response, bool(message.get("tool_calls"))
+
+    response, called = await asked()
+    assert (response.headers["X-Toolgate-Strategy"], response.headers["X-Toolgate-Arm"]) == ("recovery", "live")
+    assert not called
+    (refused,) = (await log.record("request_ended"))["refused"]
+    assert refused["tool"] == "read"
+    assert refused["reasons"]
+    response, called = await asked(TRANSFORM_MODE="dry_run")
+    assert (response.headers["X-Toolgate-Arm"], called) == ("dry_run", False)
+    response, called = await asked(STRATEGY_RULES="m=native")
+    assert (response.headers["X-Toolgate-Strategy"], called) == ("native", False)
+    assert (await asked(TRANSFORM_MIN_CONFIDENCE="0.85"))[1]
 
 
 def test_the_figures_of_the_first_page_are_so() -> None:
