@@ -40,6 +40,8 @@ class Server:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        # Else nobody hears of a client that leaves while its model server thinks:
+        # https://docs.aiohttp.org/en/stable/web_advanced.html#web-handler-cancellation
         self._runner = _runner(self._handle, handler_cancellation=True)
         self._site: web.BaseSite | None = None
         self._is_local = True

@@ -19,6 +19,7 @@ __all__ = [
 
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 
+# https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -32,6 +33,7 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
+# Of OpenAI, Anthropic, Azure and Gemini.
 CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
 BETWEEN_PAGE_AND_GATEWAY = frozenset(
     {
@@ -103,6 +105,7 @@ def request_id(headers: Headers) -> str:
 
 def trace_id(headers: Headers) -> str | None:
     """The trace that a well-formed `traceparent` names."""
+    # https://www.w3.org/TR/trace-context/#traceparent-header
     parts = headers.get("traceparent", "").split("-")
     if len(parts) < 4 or len(parts[1]) != 32 or not HEX.issuperset(parts[1]) or not parts[1].strip("0"):
         return None

@@ -43,6 +43,7 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.AuthenticationError, "the store refuses the credentials"),
     (exceptions.AuthorizationError, "the store refuses the credentials"),
     (exceptions.NoPermissionError, "the store's user may not do this"),
+    # With `noeviction`: https://redis.io/docs/latest/develop/reference/eviction/
     (exceptions.OutOfMemoryError, "the store's memory is full"),
     (exceptions.ReadOnlyError, "the store is a replica that can only be read"),
     (exceptions.InvalidResponse, "what answers is no Redis"),
@@ -59,6 +60,8 @@ class RedisStore:
             url,
             max_connections=_CONNECTIONS,
             timeout=None,
+            # By default it tries again several times, which held one command of a frozen Redis for seconds:
+            # https://redis.readthedocs.io/en/stable/retry.html
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,
             socket_connect_timeout=None,

@@ -27,6 +27,8 @@ _LOOK_AGAIN_S = 0.5
 _MIGRATION_S = 5.0
 _MAX_ENDINGS = 4
 _RETRY_S = 0.02
+# In WAL mode a lost power supply costs the last transactions at most, never the file:
+# https://www.sqlite.org/pragma.html#pragma_synchronous
 _PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=4194304")
 """Of each connection; the second keeps the journal from staying at its largest."""
 _FILE_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
@@ -50,6 +52,7 @@ _FIRST_SCHEMA = (
 _MIGRATIONS = (_FIRST_SCHEMA,)
 """What leads from each version of the schema to the next; the file's version is `PRAGMA user_version`."""
 
+# https://www.sqlite.org/rescode.html
 _WORDS = {
     sqlite3.SQLITE_BUSY: "the store is locked by another process",
     sqlite3.SQLITE_LOCKED: "the store is locked by another process",
@@ -103,6 +106,8 @@ class Line:
         """The same, with the right to write; all that the block does stays, or nothing of it."""
         self._write_pause.check()
         async with self.use(limit_s) as connection:
+            # A reader that becomes a writer later is refused at once, whatever the timeout:
+            # https://www.sqlite.org/lang_transaction.html
             await connection.execute("BEGIN IMMEDIATE")
             yield connection
             await connection.execute("COMMIT")

@@ -95,11 +95,13 @@ class Connections:
         if connection is None:
             connection = await self._connected(address, connect_timeout_s)
         try:
+            # A body without a length ends where the connection does: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
             connection.set_response_params(read_until_eof=True, auto_decompress=decode)
             if connection.transport is None:
                 raise ServerDisconnectedError()
             connection.transport.write(head + body)
             message, payload = await connection.read()
+            # https://www.rfc-editor.org/rfc/rfc9110#section-15.2
             while 100 <= message.code < 200 and message.code != 101:
                 message, payload = await connection.read()
         except BaseException:
@@ -110,6 +112,7 @@ class Connections:
     def give_back(self, address: Address, connection: ResponseHandler) -> None:
         """Keep a connection for the next request, if it can have one."""
         transport = connection.transport
+        # A request that is not written whole was answered early, and what follows would be read as part of it.
         if transport is None or connection.should_close or transport.get_write_buffer_size():
             connection.close()
             return
@@ -194,6 +197,7 @@ def _head(url: URL, headers: Iterable[tuple[str, str]], length: int) -> bytes:
     lines += [f"{name}: {value}" for name, value in headers]
     lines.append(f"Content-Length: {length}\r\n\r\n")
     head = "\r\n".join(lines)
+    # Header values come from clients: https://cwe.mitre.org/data/definitions/93.html
     ends = len(lines) + 1
     if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
         raise ValueError("a header that would split the request")

@@ -43,6 +43,7 @@ class Delta(msgspec.Struct):
     role: str | None = None
     tool_calls: msgspec.Raw = msgspec.Raw()
     function_call: msgspec.Raw = msgspec.Raw()
+    # DeepSeek's field, OpenRouter's and Ollama's: https://api-docs.deepseek.com/guides/reasoning_model
     reasoning_content: msgspec.Raw = msgspec.Raw()
     reasoning: msgspec.Raw = msgspec.Raw()
     thinking: msgspec.Raw = msgspec.Raw()

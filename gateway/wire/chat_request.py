@@ -65,6 +65,7 @@ class ChatRequest:
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
     body = _decode(raw)
+    # RFC 8259 leaves it open which of two members counts: https://www.rfc-editor.org/rfc/rfc8259#section-4
     _refuse_doubled(raw)
     model = _model(body.get("model"))
     stream = body.get("stream")
@@ -154,6 +155,7 @@ def _decode_halves(raw: bytes) -> Any:
 def _model(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidRequest("model must be a non-empty string", param="model")
+    # It goes into headers, labels and logs.
     if _CONTROL.search(value):
         raise InvalidRequest("model must not hold control characters", param="model")
     return value
@@ -187,6 +189,7 @@ def declared_tool(entry: object) -> Tool | None:
 def _is_read_only(declared: object) -> bool:
     """Whether a declaration says that its tool changes nothing."""
     annotations = declared.get("annotations") if isinstance(declared, dict) else None
+    # https://modelcontextprotocol.io/specification/2025-06-18/schema#toolannotations
     return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
 
 

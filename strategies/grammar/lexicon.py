@@ -11,6 +11,8 @@ from functools import lru_cache
 
 __all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
 
+# By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
+# Hermes; Apertus; Gemma 4; gpt-oss.
 REASONING: Mapping[str, str] = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -25,6 +27,8 @@ REASONING: Mapping[str, str] = {
 """Openers of reasoning blocks inside the text, and what closes each."""
 REASONING_ENDS = tuple(REASONING.values())
 
+# Servers that show special tokens, or whose stop words do not fit, leave these in the text:
+# https://github.com/scouzi1966/maclocal-api/issues/121
 END_TOKENS = (
     "<|im_end|>",
     "<|eot_id|>",

@@ -28,6 +28,7 @@ _WRAPPERS = re.compile(r"(?:<[A-Za-z][^<>\n]{0,80}>\s*)+\Z")
 _STRAIGHT = ('"', "'", "`")
 _BEFORE_QUOTES = "([{:=,"
 """What stands before a quotation mark that opens; before one that closes there are words."""
+# https://spec.commonmark.org/0.31.2/#block-quotes
 _BLOCKQUOTE = re.compile(r" {0,3}>[> \t]*")
 _AHEAD = r"(?:(?:function|tools|\]<\]minimax\[>\[)?<[^/<>\n][^<>\n]{0,100}>\s*)"
 _MARKERS = re.compile(_AHEAD + r"+\Z")
@@ -40,6 +41,8 @@ _SHOWING = re.compile(
 _SENTENCE_ENDS = frozenset(".:;!?。：；！？…)]}")
 _TAG_END = re.compile(r"<[^<>\n]{1,100}>\Z")
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
+# Whatever a list or a quotation is indented by, a fence closes up to three columns further in:
+# https://spec.commonmark.org/0.31.2/#fenced-code-blocks
 _CLOSER = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t\r]*\Z")
 _CLOSER_RUN = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 _CLOSER_BEGUN = re.compile(r"[ \t]*+(?:`++|~++)?[ \t\r]*+\Z")
@@ -60,6 +63,8 @@ _LOOKS = (
     r"|seria assim|ficaria assim|sarebbe così|выгляд\w+ (?:бы )?(?:так|следующим образом)"
     r"|wygląda\w* (?:tak|następująco))"
 )
+# Markup that only explains itself was carried out elsewhere: https://github.com/AmanCode22/deeperseeker/issues/12
+# https://github.com/agentscope-ai/QwenPaw/issues/4066
 _ANNOUNCED = re.compile(
     r"\b(?:for instance|such as|(?:would|will|might|could) look like"
     r"|looks? like (?:the following|(?:this|so|that)(?=\W*+\Z| (?:when|in|for|if|with|once|as)\b))"
@@ -113,6 +118,7 @@ def may_open_fence(line: str) -> bool:
 
 def opens_fence(info: str, mark: str) -> str | None:
     """The info word of a fence line, lower-cased; None when the line opens no fence."""
+    # Else a code span at the start of a line would be a fence: https://spec.commonmark.org/0.31.2/#info-string
     if mark == "`" and "`" in info:
         return None
     words = info.split(None, 1)

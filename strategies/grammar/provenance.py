@@ -16,6 +16,8 @@ from typing import Any
 
 __all__ = ["Provenance"]
 
+# A call that an agent's own file or page put into the model's mouth is no call of the model's:
+# https://github.com/NousResearch/hermes-agent/issues/47967 https://genai.owasp.org/llmrisk/llm01-prompt-injection/
 _SENDERS = frozenset({"user", "tool", "function"})
 _MAX_DEPTH = 4
 _BUDGET = 256 << 20
@@ -25,6 +27,7 @@ _REACH = 4096
 _MIN_TAIL = 12
 _EDGE = 400
 _WORD = re.compile(r"[A-Za-z0-9_]{3,64}")
+# Agents show files with numbers before their lines, and people quote with `>`; models copy without.
 _LINE_PREFIX = re.compile(r"^[ \t]*(?:[0-9]+[ \t]*[|:\t→-][ \t]?|(?:>[ \t]?)+|[+|-][ \t]?)", re.MULTILINE)
 _JSON_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}

@@ -156,6 +156,7 @@ class Sink:
         amp = text.find("&") if self._entities else -1
         if 0 <= amp < keep:
             keep, self._paused = amp, True
+        # The other half may come with the next chunk: alone it is no character, and cannot be sent.
         if keep and "\ud800" <= text[keep - 1] <= "\udbff":
             keep -= 1
         out, self._held = text[:keep], text[keep:]

@@ -59,6 +59,7 @@ def read_text(prop: Prop, text: str) -> Value:
     """The value that the text spells by the types allowed, else the text."""
     if not prop.is_string:
         return _convert(prop, text) or Value(text)
+    # A file's content is often valid JSON, and must stay the text it is: https://github.com/ollama/ollama/issues/17914
     if prop.flows:
         return Value(_enum_member(prop, text))
     trimmed = text.strip()
@@ -105,6 +106,7 @@ _NOTHING = object()
 
 
 def _scalar(types: frozenset[str], text: str) -> Any:
+    # Templates of the Qwen family show null as Python writes it.
     if "null" in types and text.lower() in ("null", "none"):
         return None
     if types & {"integer", "number"}:

@@ -28,6 +28,8 @@ _PLAIN_SPACE = " \t\r\n"
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
+# Code in arguments comes with its line breaks as they are:
+# https://github.com/minpeter/ai-sdk-tool-call-middleware/issues/298
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
 _PLAIN_DECODER = json.JSONDecoder()
@@ -45,8 +47,10 @@ _LITERAL_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")
 _ODD_SPACE = re.compile("[\ufeff\u00a0 \t\r\n]++")
 _LINE_COMMENTS = re.compile(r"(?://[^\r\n]*+[ \t\r\n]*+)++")
 _SURPLUS = re.compile(r"(?:[\s}\]]|<!--(?:(?!-->).)*+-->)++\Z", re.DOTALL)
+# Python decodes half of a pair and cannot encode it again: https://www.rfc-editor.org/rfc/rfc8259#section-8.2
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_SIGN = re.compile("[\ud800-\udfff]|\\\\[uU]")
+# JSON has none of them, and clients refuse an answer that does: https://www.rfc-editor.org/rfc/rfc8259#section-6
 _NON_FINITE = {
     "NaN": "NaN",
     "Infinity": "Infinity",
@@ -56,6 +60,8 @@ _NON_FINITE = {
 _MAX_COMPARED = 400
 """Digits of a number that are compared with what would be written: more may be too many to write."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+# Templates that render arguments by Python's `str` teach models to write them so:
+# https://github.com/waybarrios/vllm-mlx/issues/63
 _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 _SMART_QUOTES = {"“": "”", "”": "”", "„": "“", "‘": "’", "’": "’"}
 
