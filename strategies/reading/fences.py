@@ -1,0 +1,276 @@
+"""The modes in a code fence: its text is literal, unless it holds calls and nothing else, or special tokens call.
+
+Models that were asked for JSON wrap it in a fence (the `carriers` of a dialect), and the same fence with words behind
+it is an example for the reader of the answer; so a fence of calls waits until it is seen what follows it.
+"""
+
+import re
+
+from attrs import define
+
+from gateway.core.events import Drop, Event, Note, Text
+from strategies.grammar.dialect import Fence as FenceOf
+from strategies.grammar.dialect import Opening
+from strategies.grammar.lexicon import LEFTOVERS
+from strategies.grammar.literal import FenceMark, closes_fence, opens_fence
+from strategies.reading.moves import WAIT, Call, Mode, Move
+from strategies.reading.openings import Rows
+from strategies.reading.outlet import Held, as_text
+from strategies.reading.window import FENCE_LINE, Window
+
+__all__ = ["Carrier", "Fence", "TokensInFence"]
+
+_OWN_FENCES = frozenset({"tool_code"})
+"""Info strings that no language has: prose behind such a fence does not make it an example."""
+_INNER_CLOSER = re.compile(r"^ {0,3}(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
+
+
+@define(eq=False)
+class Fence:
+    """In a literal fence everything is text, up to the line that closes it or a family's own token."""
+
+    mark: FenceMark
+    is_example: bool
+    """It was announced as an example."""
+    after: Mode
+
+    is_ground = True
+    in_fence = True
+
+    def step(self, window: Window) -> Move:
+        found = self.read(window)
+        if isinstance(found, bool):
+            return self.after if found else WAIT
+        return Call.begin(window, *found, TokensInFence(self, window.out.hold()))
+
+    def read(self, window: Window) -> tuple[Rows, Opening] | bool:
+        """Let text out up to what opens a call; where nothing does, whether the fence has been closed."""
+        end, closes = self._end(window)
+        limit, rows, opening = self._token(window, end)
+        indented = window.indented(limit)
+        if window.told < indented < limit:
+            window.text(indented, firm=True)
+            limit, indented, end = limit - indented, 0, end - indented
+        window.text(limit, firm=indented == limit)
+        if opening is not None:
+            return rows, opening
+        if closes and limit == end:
+            return True
+        window.foretell("" if self.is_example else "A", in_fence=True)
+        return False
+
+    def _end(self, window: Window) -> tuple[int, bool]:
+        """Where the line ends that closes the fence; else where the text ends that cannot belong to such a line."""
+        buf = window.buf
+        start = 0
+        at_line = window.tail.endswith("\n")
+        while (newline := buf.find("\n", start)) >= 0:
+            if at_line and closes_fence(buf[start:newline], self.mark):
+                return newline + 1, True
+            start, at_line = newline + 1, True
+        rest = buf[start:]
+        if not at_line or len(rest) >= FENCE_LINE:
+            return len(buf), False
+        if window.eof:
+            return len(buf), closes_fence(rest, self.mark)
+        return (start if closes_fence(rest, self.mark, partial=True) else len(buf)), False
+
+    def _token(self, window: Window, end: int) -> tuple[int, Rows, Opening | None]:
+        """Where a special token opens a call in front of `end`, or where one may begin; else `end`."""
+        buf, lexicon = window.buf, window.grammar.lexicon
+        at = -1
+        while not self.is_example:
+            match = lexicon.trigger.search(buf, at + 1, end)
+            if match is None:
+                break
+            at = match.start()
+            if not window.eof and buf[at] not in "`~\n" and lexicon.may_begin(buf, at):
+                return at, (), None
+            marker = lexicon.at(buf, at)
+            if marker is None or window.offset + at < window.blind:
+                continue
+            rows, opening = window.openings_at(marker, at)
+            if rows := tuple(row for row in rows if row.level == "A"):
+                return at, rows, opening
+        return end, (), None
+
+    def finish(self, window: Window) -> None:
+        """Nothing waits here."""
+
+
+@define(eq=False)
+class TokensInFence:
+    """Behind a call by special tokens inside a fence: it counts unless the fence closes and prose follows.
+
+    Special tokens are one token each for a model that was trained on them: it does not write them to show them.
+    """
+
+    _fence: Fence
+    _held: Held
+    _is_closed: bool = False
+
+    is_ground = False
+
+    @property
+    def in_fence(self) -> bool:
+        return not self._is_closed
+
+    @property
+    def after(self) -> Mode:
+        return self._fence.after if self._is_closed else self._fence
+
+    def step(self, window: Window) -> Move:
+        if not self._held.calls:
+            return self._decide(window, accept=False)
+        if not self._is_closed:
+            return self._in_fence(window)
+        if window.blanks():
+            return self
+        if window.may_begin():
+            return WAIT
+        marker = window.marker()
+        if marker in LEFTOVERS:
+            window.text(len(marker))
+            return self
+        return self._decide(window, accept=False)
+
+    def _in_fence(self, window: Window) -> Move:
+        found = self._fence.read(window)
+        if not isinstance(found, bool):
+            return Call.begin(window, *found, self)
+        if not found:
+            return WAIT
+        self._is_closed = True
+        return self._decide(window, accept=False) if self._is_quotation() else self
+
+    def _is_quotation(self) -> bool:
+        """Whether a fence closes behind the last call within the fence that has just been left, and words follow."""
+        rest = self._held.said().rstrip().rpartition("\n")[0]
+        inner = _INNER_CLOSER.search(rest)
+        return inner is not None and bool(rest[inner.end() :].strip())
+
+    def _decide(self, window: Window, *, accept: bool) -> Mode:
+        window.let_go(self._held.decided(accept=accept))
+        return self.after
+
+    def finish(self, window: Window) -> None:
+        self._decide(window, accept=True)
+
+
+@define(eq=False)
+class Carrier:
+    """In a fence that may carry calls: only calls and white space, then only white space to the end."""
+
+    after: Mode
+    _held: Held
+    _fence: FenceMark
+    _info: str
+    _is_closed: bool = False
+    _has_begun: bool = False
+    """A candidate has been tried in this fence."""
+    _whole: int = 0
+    """How many of the events come before an end of a fence."""
+
+    is_ground = False
+    in_fence = False
+
+    @classmethod
+    def begin(cls, window: Window, line: str, fence: FenceMark, info: str, after: Mode) -> "Carrier":
+        held = window.out.hold()
+        held.events.append(Text(line))
+        return cls(after, held, fence, info)
+
+    def step(self, window: Window) -> Move:
+        if window.blanks():
+            return self
+        if self._is_closed:
+            return self._step_behind(window)
+        held = self._held
+        if held.calls and not held.refused and (move := self._close(window)) is not None:
+            return move
+        if window.may_begin():
+            return WAIT
+        marker = window.marker()
+        if held.calls and marker in LEFTOVERS:
+            window.text(len(marker))
+            return self
+        mark, size, _ = self._fence
+        rows, opening = window.openings_now(FenceOf(mark=mark, size=size, info=self._info))
+        if rows and not held.refused and (opening.marker or not self._has_begun):
+            self._has_begun = True
+            return Call.begin(window, rows, opening, self)
+        return self._give_up(window)
+
+    def _close(self, window: Window) -> Move | None:
+        """What the line leads to where it closes the fence, or may still become one that does."""
+        line, has_ended = window.line()
+        has_ended = has_ended or window.eof
+        if not closes_fence(line, self._fence):
+            may_close = not has_ended and closes_fence(line, self._fence, partial=True)
+            return WAIT if may_close else None
+        if not has_ended:
+            return WAIT
+        window.text(len(line))
+        self._is_closed, self._whole = True, len(self._held.events)
+        window.openings.enter_fence(self._info)
+        return self._decide(window, accept=True) if self._info in _OWN_FENCES else self
+
+    def _give_up(self, window: Window) -> Move:
+        """More than calls stands in it: it is a literal fence, in which calls by special tokens may still count."""
+        held = self._held
+        fence = Fence(self._fence, is_example=False, after=self.after)
+        window.openings.enter_fence(self._info)
+        if self._ends_in_cut_call():
+            held.refused = False
+            self._decide(window, accept=True)
+            return fence
+        held.keep(window.grammar.tokens)
+        if held.calls:
+            return TokensInFence(fence, held)
+        self._decide(window, accept=False)
+        return fence
+
+    def _step_behind(self, window: Window) -> Move:
+        """Behind a fence of calls: another one, tokens that mean nothing, or text that makes it an example."""
+        if window.may_begin():
+            return WAIT
+        marker = window.marker()
+        if marker in LEFTOVERS:
+            window.text(len(marker))
+            return self
+        buf = window.buf
+        size = len(buf) - len(buf.lstrip(buf[0]))
+        line, has_ended = window.line()
+        if not has_ended and not window.eof and buf[0] in "`~" and len(line) < FENCE_LINE:
+            return WAIT
+        info = opens_fence(line[size:], buf[0]) if size >= 3 and buf[0] in "`~" else None
+        if info is None or info not in window.grammar.carriers or window.offset < window.blind:
+            return self._decide(window, accept=False)
+        self._fence, self._info = (buf[0], size, 0), info
+        window.text(len(line) + has_ended)
+        self._is_closed = self._has_begun = False
+        return self
+
+    def _ends_in_cut_call(self) -> bool:
+        """Whether nothing but a call that was cut stands behind the fences that have been closed."""
+        behind = self._held.events[self._whole :]
+        return self._held.cut and self._whole > 0 and all(isinstance(event, Text | Note) for event in behind)
+
+    def _decide(self, window: Window, *, accept: bool) -> Mode:
+        """The calls are calls and the fence around them is none, or all is text."""
+        held = self._held
+        accept = accept and held.calls > 0 and not held.refused
+        if not accept:
+            window.let_go(held.decided(accept=False))
+            return self.after
+        whole = len(held.events) if self._is_closed or not window.cut else self._whole
+        window.let_go([*map(_carried, held.events[:whole]), *as_text(held.events[whole:])])
+        return self.after
+
+    def finish(self, window: Window) -> None:
+        self._decide(window, accept=True)
+
+
+def _carried(event: Event) -> Event:
+    """An event in a fence that carries calls: what is not a call is the fence, which goes."""
+    return Drop(event.raw, "carrier") if isinstance(event, Text) else event
