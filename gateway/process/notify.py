@@ -33,6 +33,8 @@ class Notifier:
 
     def reloading(self) -> None:
         """Settings are being read anew; `ready` ends it."""
+        # systemd wants the time beside it, to tell a reload from one before:
+        # https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
@@ -46,6 +48,7 @@ class Notifier:
     def _send(self, *lines: str) -> None:
         if self.address is None:
             return
+        # An `@` stands for the zero byte of an abstract socket.
         name = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
         # Whoever started us may be gone, or its queue full: that harms no request.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
@@ -55,6 +58,7 @@ class Notifier:
 def _watchdog_s(environ: Mapping[str, str]) -> float | None:
     pid = environ.get("WATCHDOG_PID", "")
     period = environ.get("WATCHDOG_USEC", "")
+    # The variables are inherited: a child of the service must not keep it alive.
     if not period.isdecimal() or not int(period) or (pid and pid != str(os.getpid())):
         return None
     return int(period) / 1_000_000

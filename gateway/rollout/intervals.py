@@ -11,6 +11,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
     """The 95 % interval of a share; without cases it is everything."""
     if of <= 0:
         return 0.0, 1.0
+    # https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
     share, square = min(hits / of, 1.0), _Z * _Z
     middle = share + square / (2 * of)
     reach = _Z * math.sqrt(share * (1 - share) / of + square / (4 * of * of))

@@ -9,6 +9,7 @@ OTHER = "other"
 
 _MAX_CHARS = 64
 _UNSAFE = re.compile("[^A-Za-z0-9_.:/-]")
+# Each value is a series that Prometheus keeps: https://prometheus.io/docs/practices/naming/#labels
 _EARNED = frozenset({"model", "tool"})
 _OWN_VALUES_CAP = 128
 

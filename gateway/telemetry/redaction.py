@@ -25,6 +25,8 @@ _VALUE = r"(?:[^\s\"',;&\\]|\\(?![\\\"nrt]))+"
 """A secret ends where JSON, which may be nested in JSON, goes on: at an escaped quote or the end of a line."""
 _QUOTE = r"(?:\\{1,7}[\"']|[\"'])?"
 _BEARER = re.compile(rf"(\b(?:bearer|basic) +){_VALUE}", re.IGNORECASE)
+# OpenAI, Anthropic, GitHub, GitLab, Hugging Face, xAI, Groq, Slack; then AWS, Google, and signed tokens:
+# https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
 _VENDOR_KEY = re.compile(
     r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf]))(?:"
     r"(?:sk|pk|gh[oprsu]|github_pat|glpat|hf|xai|gsk|xox[abeoprs])[-_][A-Za-z0-9_-]{8,}"

@@ -20,6 +20,7 @@ __all__ = ["Breaker", "BreakerPolicy"]
 class BreakerPolicy:
     """When to open and for how long."""
 
+    # As Envoy has it: https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/outlier
     failures_in_row: int = 5
     failure_share: float = 0.5
     window_s: float = 10.0

@@ -27,6 +27,7 @@ from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Section, Upd
 
 __all__ = ["APPLY_PATCH", "ApplyPatch"]
 
+# https://github.com/openai/codex/blob/main/codex-rs/apply-patch/apply_patch_tool_instructions.md
 _INPUT = "input"
 _FORM = (
     "Changes files by a patch. It begins with `*** Begin Patch` and ends with `*** End Patch`; between them stands a "

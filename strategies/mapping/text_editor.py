@@ -38,6 +38,8 @@ from strategies.mapping.operations import (
 __all__ = ["TEXT_EDITOR", "TextEditor"]
 
 Arguments = Mapping[str, Any]
+# By the commands of https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/text-editor-tool; `new_str` for the
+# text of `insert` is what its first version called it.
 _TAKES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "view": ("view_range",),

@@ -48,6 +48,7 @@ _KEPT = (
     "maximum",
     "default",
 )
+# https://ai.google.dev/api/caching#Schema
 _FORMATS = {"string": ("date-time", "enum"), "number": ("float", "double"), "integer": ("int32", "int64")}
 MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")

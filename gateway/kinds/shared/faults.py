@@ -23,6 +23,7 @@ __all__ = [
     "waiting_time",
 ]
 
+# In the words of Anthropic, OpenAI's kin and Gemini; agents shorten their conversation by the code for it.
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? the maximum number of (?:input )?tokens|context (?:length|window|limit)"
     r"|input token count .{0,40} exceeds",
@@ -92,6 +93,7 @@ def fault_of_status(status: int, message: str = "") -> Fault:
 
 def waiting_time(headers: Mapping[str, str], now: float) -> float | None:
     """How long `Retry-After` says to wait, in seconds or as a date."""
+    # https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
     told = headers.get("Retry-After", "").strip()
     if told.isascii() and told.isdigit():
         return float(told[:9])

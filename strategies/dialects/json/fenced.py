@@ -28,7 +28,9 @@ __all__ = ["JSON_BARE", "JSON_FENCE", "XLAM"]
 
 _TOOL_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tools", "function", "function_call"})
 _CARRIERS = ("", "json", "jsonc", "json5", "python", *sorted(_TOOL_FENCES))
+# What small models write before the object, as they were told to announce what they do.
 _LABELS = ("Tool call:", "Tool Call:", "tool call:", "tool_call:", "Function call:", "function_call:", "Tool:")
+# A fence that lost its marks: the info string is all that is left of it.
 _GLUED = ("json{", "json[", "JSON{", "json\n{", "json\n[")
 _ENTITIES = (("&quot;", '"'), ("&#34;", '"'), ("&#39;", "'"), ("&apos;", "'"), ("&lt;", "<"), ("&gt;", ">"))
 _MENDING, _ESCAPED = "mending", "escaped"
@@ -186,6 +188,7 @@ def _refuse_records(value: Any, *, whole: bool) -> None:
         if any(key in entry for key in CONTAINER_KEYS):
             continue
         others = [key for key in NAME_KEYS if key != "name" and isinstance(entry.get(key), str)]
+        # Any `package.json`, any list of persons.
         if isinstance(entry.get("name"), str) and not others:
             raise Reject("a name without arguments")
         if others and len(entry) == 1 and not whole:
@@ -194,6 +197,7 @@ def _refuse_records(value: Any, *, whole: bool) -> None:
 
 def _adapted(value: dict[str, Any], context: Context) -> dict[str, Any]:
     """`{"action": N, "action_input": text}`: the text is the tool's one required parameter."""
+    # https://github.com/langchain-ai/langchain/blob/master/libs/langchain/langchain/agents/output_parsers/json.py
     name, given = value.get("action"), value.get("action_input")
     if not isinstance(name, str) or not isinstance(given, str) or given.lstrip()[:1] == "{":
         return value

@@ -39,6 +39,7 @@ _CODE = re.compile(
 )
 """A line of Python: a call, an assignment, an import, a decorator, the head of a block."""
 _PREFIXES = ("functions.", "tools.")
+# Gemini's, whose functions live in a module of that name: https://github.com/lbjlaq/Antigravity-Manager/issues/938
 _OWN_PREFIX = "default_api."
 
 
@@ -65,6 +66,7 @@ def _placed(call: PythonCall, context: Context, *, aliases: bool, positions: boo
     """The one positional argument is the one required parameter."""
     resolved = context.resolve(_own_name(call.name, context), aliases=aliases) if positions else None
     required = context.schema(resolved[0]).required if resolved else frozenset()
+    # The order of a schema's properties says nothing.
     if len(call.positional) != 1 or len(required) != 1 or required & call.arguments.keys():
         raise Reject("positional argument")
     (key,) = required
@@ -94,6 +96,7 @@ def _parse(
     else:
         yield from _expressions(cur, pieces)
     calls = _read("".join(pieces))
+    # `os.remove(path)` in a block of code is none of a server's tools called `remove`.
     if not in_list and any(_is_member(call.name, context) for call in calls):
         raise Reject("a method, not a tool")
     found = call_drafts(calls, context, form=form, aliases=False, positions=in_list)

@@ -34,6 +34,8 @@ from strategies.writing.token_renderer import json_text
 __all__ = ["REACT", "text_arguments"]
 
 _OPENERS = ("Action:", "action:", "ACTION:", "Action：", "**Action:**", "**Action**:", "Action ", "**Action ")
+# Where the stop word fails, the model goes on with a result of its own making:
+# https://github.com/QwenLM/Qwen-Agent/issues/928
 _RESULTS = ("Observation:", "observation:", "OBSERVATION:", "**Observation:**", "**Observation**:", "Observation：")
 _HEADING = re.compile(r"[0-9]{0,3}[ ]?(?:\*\*)?[:：](?:\*\*)?\Z")
 _HEADING_RUN = re.compile(r"[0-9 *:：]*")
@@ -61,6 +63,7 @@ _CYCLE = re.compile(r"\s*(?:thought|question)\s*[0-9]{0,3}\s*[:：][^\n]*\Z", re
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
+    # A thought may speak of an example without announcing one.
     if is_announced_example(_CYCLE.sub("", opening.before.rstrip())):
         raise Reject("announced as an example")
     cur.pos += len(opening.marker)

@@ -24,6 +24,7 @@ _POSIX = ("bash", "sh", "shell", "zsh", "ksh", "fish")
 _SESSIONS = ("console", "terminal", "shell-session", "shellsession", "sh-session")
 _WINDOWS = ("powershell", "pwsh", "ps1", "ps", "cmd", "bat", "batch", "dos")
 SHELL_FENCES = (*_POSIX, *_SESSIONS, *_WINDOWS)
+# Of OpenCode, Roo Code and Cline, Qwen Code and Gemini CLI, Cursor, Codex.
 _TOOLS = (
     *("bash", "execute_command", "run_shell_command", "run_terminal_cmd", "run_terminal_command", "shell", "terminal"),
     *("exec_command", "run_command", "run_commands"),
@@ -35,6 +36,7 @@ _PROMPT = re.compile(
 _ROOT_PROMPT = re.compile(r"[ \t]*+(?:\[[^\]\n]*+\]|[\w.-]++@[\w.-]++[:~/\w.-]*+)[ \t]*+#[ \t]++(.*)\Z", re.DOTALL)
 _BARE_ROOT = re.compile(r"[ \t]*+#[ \t]++(.*)\Z", re.DOTALL)
 _WINDOWS_PROMPT = re.compile(r"(?:PS [^>\n]*>[ ]?|[A-Z]:\\[^>\n]*>)(.*)\Z", re.DOTALL)
+# A command with a place to fill in is for a person.
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w /-]*>(?!>)|\byour[-_]\w+|(?:\A|\s)\.\.\.(?:\s|\Z)|\bpath/to/", re.IGNORECASE)
 _ACTS = re.compile(
     r"\b(?:i['’]?ll|i will|i['’]?m going to|i am going to|i need to|i have to|i want to|i should|let me|let['’]?s"
@@ -83,6 +85,7 @@ def _parse(
     if tool is None or fence is None:
         raise Reject("no tool for commands")
     lead = _last_sentence(opening.lead)
+    # Two ways of doing it, or steps of a guide: nobody can tell which are meant to be run.
     if opening.earlier.intersection(SHELL_FENCES):
         raise Reject("several shell fences")
     asks = any(mark in opening.lead.rstrip().rpartition("\n")[2] for mark in "?？")

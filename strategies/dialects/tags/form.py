@@ -63,10 +63,12 @@ QUOTED = (
 """A name in quotes or bare; the groups are the given name, and the same with 1 and 2."""
 NEVER = re.compile(r"(?!)")
 _PLAIN_TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})\s*(/?)>\Z")
+# https://cwe.mitre.org/data/definitions/1321.html
 _PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 _NAMED_AS_TEXT = "<parameter>"
 _KEY_RUN = re.compile(r"[\w.:-]*")
 _VALUE_OPEN, _VALUE_CLOSE = "<value>", "</value>"
+# Qwen3.5 and later close the reasoning between tags of a call that began in it.
 _NOISE = frozenset({"</think>"})
 
 
@@ -178,6 +180,8 @@ class Call:
             return "noise"
         if tag == form.stub or form.loose.match(tag):
             return "loose"
+        # Closed by the parameter's own name, or in another family's spelling:
+        # https://github.com/anthropics/claude-code/issues/83088
         if tag == f"</{key}>" or PARAMETER_END.match(tag):
             return "foreign"
         return "stray_close" if CALL_END.match(tag) else "other"
@@ -223,6 +227,7 @@ class Call:
         else:
             texts.append(text)
         found = self.schema.from_text(key, texts[0]) if len(texts) == 1 else self.schema.from_texts(key, texts)
+        # A list written as a JSON string without its quotes: its own quotes are still escaped.
         if found.fault and '\\"' in text and len(texts) == 1:
             unescaped = self.schema.from_text(key, f'"{text.strip()}"')
             found = found if unescaped.fault else unescaped

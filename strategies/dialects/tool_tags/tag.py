@@ -43,6 +43,7 @@ _NAME_RUN = re.compile(r"[A-Za-z0-9_.:-]*")
 _SPACED_RUN = re.compile(r"[A-Za-z0-9_ .:-]*")
 _TEXT_RUN = re.compile(r"[^<>\n]*")
 _BLANK_RUN = re.compile(r"[ \t]*")
+# A tool may be called `a` or `table`, and answers hold markup.
 _HTML = frozenset(
     {"a", "b", "br", "div", "em", "i", "li", "ol", "p", "pre", "span", "strong", "table", "td", "tr", "ul"}
 )
@@ -57,6 +58,7 @@ _PRELUDE_BOUND = 200
 
 def _openers(context: Context) -> tuple[str, ...]:
     names = {name for name in context.tools.names if _NAME.fullmatch(name)}
+    # Small models put a blank behind the first part of a long name: `<replace_ in_file>`.
     spaced = {name[: at + 1] + " " for name in names for at, sign in enumerate(name[:-1]) if sign == "_"}
     return tuple(f"<{name}" for name in (*names, *(name for name in known_tools() if name not in names), *spaced))
 
@@ -101,6 +103,7 @@ def _call(
 
 def _closed_at_once(cur: Cursor, call: TagCall, opening: Opening) -> Steps:
     """`<todoread/>`: no parameters are evidence only where none are required and the tag stands alone on its line."""
+    # `<list/>` in prose is markup shown; on a line of its own it does something.
     if not call.texts and not (yield from _stands_alone(cur, call, opening, 0)):
         raise Reject("no parameter")
     yield from call.drafts()
