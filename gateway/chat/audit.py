@@ -2,16 +2,16 @@
 
 import structlog
 
-from gateway.request.state import RequestState
+from gateway.answer.facts import Facts
 
 __all__ = ["audit"]
 
 log = structlog.get_logger("toolgate")
 
 
-def audit(state: RequestState) -> None:
+def audit(facts: Facts | None) -> None:
     """Write down every recovered command of an answer; what it says, for the debug log alone."""
-    for call in state.facts.calls if state.facts is not None else ():
+    for call in facts.calls if facts is not None else ():
         if call.command:
             verdict = call.verdict
             log.info("shell_call_recovered", tool=verdict.name, score=verdict.score / 100, reasons=verdict.reasons)

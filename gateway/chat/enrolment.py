@@ -2,12 +2,12 @@
 
 import structlog
 
-from gateway.core.records import OutcomeRecord
+from gateway.core.records import Follows, OutcomeRecord
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallMark
 from gateway.rollout.conversation import conversation_key
-from gateway.rollout.outcomes import last_answer, outcome_records
+from gateway.rollout.outcomes import LastAnswer, last_answer, outcome_records
 from gateway.wire.chat_request import ChatRequest
 
 __all__ = ["enrol", "hear"]
@@ -17,45 +17,42 @@ _FORCED: dict[str, Forced] = {"live": "live", "control": "control", "off": "off"
 log = structlog.get_logger("toolgate")
 
 
-def enrol(state: RequestState, request: ChatRequest) -> Assignment:
-    """Give the request its conversation and its arm, for as long as it lasts; a fault in it leaves both alone."""
+def enrol(state: RequestState, request: ChatRequest) -> tuple[Assignment, str]:
+    """The request's arm and its conversation, for as long as it lasts; a fault in it leaves the answer alone."""
+    key = ""
     try:
-        state.assignment = _enrolled(state, request)
+        key = _conversation(state, request)
+        return state.shared.rollout.assign(key, _forced(state)), key
     except Exception:
         log.exception("enrolment_failed")
-        state.assignment = Assignment(arm="off", epoch=0, forced=True)
-    state.arm = state.assignment.arm
-    return state.assignment
+        return Assignment(arm="off", epoch=0, forced=True), key
 
 
-def _enrolled(state: RequestState, request: ChatRequest) -> Assignment:
-    settings = state.configuration.settings
-    sticky = state.http.headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
-    state.key = conversation_key(state.shared.secret, sticky=sticky, credential=state.credential, request=request)
-    return state.shared.rollout.assign(state.key, _forced(state))
+def _conversation(state: RequestState, request: ChatRequest) -> str:
+    header = state.configuration.settings.canary_sticky_header
+    sticky = state.http.headers.get(header) if header else None
+    return conversation_key(state.shared.secret, sticky=sticky, credential=state.credential, request=request)
 
 
-def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> None:
-    """Take down how the conversation's last answer fared; `state.strategy` has been chosen."""
-    if state.is_heard:
-        return  # the request is asked of another upstream, and tells what it told before
-    state.is_heard = True
+def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> Follows:
+    """Take down how the conversation's last answer fared, and say what follows it; the strategy has been chosen."""
+    follows: Follows = "nothing"
     try:
-        _hear(state, request, assignment)
+        told = last_answer(request.messages)
+        follows = told.follows
+        if told.outcomes:
+            _take_all(state, told, assignment)
     except Exception:
         log.exception("outcome_unread")
+    return follows
 
 
-def _hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> None:
-    told = last_answer(request.messages)
-    state.follows = told.follows
-    if not told.outcomes:
-        return
+def _take_all(state: RequestState, told: LastAnswer, assignment: Assignment) -> None:
+    found, shared = state.found, state.shared
     # A call whose id is not ours was the model server's own, in the arm that this conversation is in.
-    fallback = CallMark(arm=assignment.arm, strategy=state.strategy or "none", dialect="native", epoch=assignment.epoch)
-    shared = state.shared
+    fallback = CallMark(arm=assignment.arm, strategy=found.strategy or "none", dialect="native", epoch=assignment.epoch)
     records = outcome_records(
-        told, shared.call_ids, at=shared.wall(), key=state.key, fallback=fallback, reported_by=state.id
+        told, shared.call_ids, at=shared.wall(), key=found.key, fallback=fallback, reported_by=state.id
     )
     for record in records:
         _take(state, record, counts=not assignment.forced)

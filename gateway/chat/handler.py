@@ -46,10 +46,11 @@ P = ParamSpec("P")
 
 async def chat(state: RequestState) -> web.StreamResponse:
     """`POST /v1/chat/completions`."""
-    request = state.request = parse_request(await state.read_body())
+    request = state.found.request = parse_request(await state.read_body())
     state.model, state.stream = request.model, request.stream
     route = state.configuration.router.route(request.model)
-    assignment = enrol(state, request)
+    assignment, key = enrol(state, request)
+    state.found.assignment, state.found.key = assignment, key
     for name in route.upstreams[:-1]:
         state.upstream = state.configuration.upstreams[name].timed(route.rule)
         try:
@@ -72,8 +73,10 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
         selection = evolve(selection, strategy=IntentRecovery())
-    state.reason, state.strategy = selection.reason, selection.strategy.name
-    hear(state, asked, assignment)
+    found = state.found
+    found.selected, found.strategy = selection.reason, selection.strategy.name
+    if found.follows is None:  # else it is asked of another upstream, and tells what it told before
+        found.follows = hear(state, asked, assignment)
     if assignment.arm in WATCHED_ARMS:
         try:
             return await watched(state, request, selection, client)
@@ -90,7 +93,7 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
             return response
     finally:
         _afterwards(learn_from, state)
-        _afterwards(audit, state)
+        _afterwards(audit, found.facts)
 
 
 def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -130,9 +133,10 @@ def _prepare_prompted(state: RequestState, request: ChatRequest, route: Route) -
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
         return None
-    state.prepare_s += time.perf_counter() - started
-    state.strategy, state.reason = prepared.strategy, selection.reason
-    state.notes.extend(prepared.warnings)
+    found = state.found
+    found.prepare_s += time.perf_counter() - started
+    found.strategy, found.selected = prepared.strategy, selection.reason
+    found.notes.extend(prepared.warnings)
     return prepared
 
 
@@ -145,25 +149,26 @@ def _prepare(state: RequestState, request: ChatRequest, selection: Selection, cl
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
         prepared = _unchanged(state, request, selection)
-    state.prepare_s = time.perf_counter() - started
-    state.strategy = prepared.strategy
-    state.notes.extend(prepared.warnings)
+    found = state.found
+    found.prepare_s = time.perf_counter() - started
+    found.strategy = prepared.strategy
+    found.notes.extend(prepared.warnings)
     return prepared
 
 
 def _unchanged(state: RequestState, request: ChatRequest, failed: Selection) -> Prepared:
     """A broken strategy costs its request the transformation, not the answer."""
-    state.reason = f"{failed.strategy.name}_failed"
+    state.found.selected = f"{failed.strategy.name}_failed"
     return Passthrough().prepare(request, state.configuration.options(None))
 
 
 async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
     body = await whole_body(state, reply)
     exchange = BodyExchange(prepared, **_terms(state))
-    state.facts = exchange.facts
+    state.found.facts = exchange.facts
     started = time.perf_counter()
     answer = await in_turns(exchange.steps(body))
-    state.read_s += time.perf_counter() - started
+    state.found.read_s += time.perf_counter() - started
     while (wanted := exchange.ask_again) is not None:
         answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
@@ -174,7 +179,7 @@ async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> w
 
 async def _stream(state: RequestState, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
     exchange = StreamExchange(prepared, **_terms(state))
-    state.facts = exchange.facts
+    state.found.facts = exchange.facts
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"
@@ -194,6 +199,6 @@ def _terms(state: RequestState) -> _Terms:
     return _Terms(
         make_id=state.make_call_id,
         limits=state.configuration.limits,
-        asks=settings.repair_attempts if state.arm == "live" else 0,
+        asks=settings.repair_attempts if state.found.arm == "live" else 0,
         keep_text=settings.audit_bodies != "none",
     )

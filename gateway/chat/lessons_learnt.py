@@ -18,8 +18,8 @@ def may_fall_back(state: RequestState, error: UpstreamRejected) -> bool:
     """Whether this refusal was one of native tools, which the request can do without."""
     return (
         state.configuration.settings.native_fallback
-        and state.arm == "live"
-        and state.strategy in NATIVE_STRATEGIES
+        and state.found.arm == "live"
+        and state.found.strategy in NATIVE_STRATEGIES
         and refuses_tools(error.upstream_status, error.payload)
     )
 
@@ -34,16 +34,17 @@ def fall_back(state: RequestState, reason: str) -> None:
 
 def learn_from(state: RequestState) -> None:
     """Take down how a request has ended: its answer can be rated, and its native calls were usable or not."""
-    facts = state.facts
+    found = state.found
+    facts, strategy, arm = found.facts, found.strategy, found.arm
     if facts is None:
         return
     if facts.completion_id is not None:
-        state.shared.answers.remember(facts.completion_id, request_id=state.id, strategy=state.strategy, arm=state.arm)
+        state.shared.answers.remember(facts.completion_id, request_id=state.id, strategy=strategy, arm=arm)
     settings = state.configuration.settings
     if (
         not (settings.native_fallback and settings.native_fallback_rate)
-        or state.arm != "live"
-        or state.strategy not in NATIVE_STRATEGIES
+        or arm != "live"
+        or strategy not in NATIVE_STRATEGIES
     ):
         return
     fault = _fault(facts)

@@ -32,7 +32,7 @@ def with_tools(
     if work is None:
         return _renaming(state, strategy.prepare(request, options), request)
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
-    state.notes.append(f"tools shown as {name}")
+    prepared = evolve(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
     return _renaming(state, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
 
 

@@ -204,13 +204,13 @@ class _Stream:
 
     def _feed(self, data: bytes) -> bytes:
         """The exchange's answer to what came, timed."""
-        state = self._state
+        found = self._state.found
         started = time.perf_counter()
         out = self._exchange.step(data)
         ended = time.perf_counter()
-        state.read_s += ended - started
+        found.read_s += ended - started
         if self._held_since is not None:
-            state.longest_hold_s = max(state.longest_hold_s, ended - self._held_since)
+            found.longest_hold_s = max(found.longest_hold_s, ended - self._held_since)
         if not self._exchange.held:
             self._held_since = None
         elif self._held_since is None or out:

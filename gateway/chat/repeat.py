@@ -116,7 +116,7 @@ def _timed(state: RequestState, exchange: StreamExchange | BodyExchange, second:
     try:
         return exchange.second_answer(second)
     finally:
-        state.read_s += time.perf_counter() - started
+        state.found.read_s += time.perf_counter() - started
 
 
 def _measure(asking: RequestState) -> None:

@@ -80,9 +80,10 @@ async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
 
 def _preparation(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
     """How the answer is watched; `None` where it is not, or where the strategy refuses the request, or fails."""
-    state.verdict = None  # of another upstream, which was asked before
+    found = state.found
+    found.verdict = None  # of another upstream, which was asked before
     settings = state.configuration.settings
-    if state.arm == "control" and settings.canary_rest == "control":
+    if found.arm == "control" and settings.canary_rest == "control":
         return None
     # An answer to a request that was not told the tools in its prompt is read as one in which calls may have leaked.
     reading = state.configuration.factory.unprompted(selection)
@@ -91,29 +92,29 @@ def _preparation(state: RequestState, request: ChatRequest, selection: Selection
         return reading.strategy.prepare(request, options_for(state, reading, client))
     except Exception as error:  # noqa: BLE001 - what a strategy does here costs its verdict, never the answer
         log.info("dry_run_unprepared", strategy=reading.strategy.name, fault=type(error).__name__)
-        state.verdict = "would_fail"
+        found.verdict = "would_fail"
         return None
     finally:
-        state.prepare_s = time.perf_counter() - started
+        found.prepare_s = time.perf_counter() - started
 
 
 async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
     body = await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
     exchange = WatchedBody(terms)
-    state.facts = exchange.facts
+    state.found.facts = exchange.facts
     await finish_session(state, reply, body)  # before the client can ask again, perhaps of another process
     response = await state.send(web.Response(body=body, headers=_headers(reply)))
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
-    state.read_s += time.perf_counter() - started
+    state.found.read_s += time.perf_counter() - started
     _finish_watch(state, exchange)
     return response
 
 
 async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
     exchange = WatchedStream(terms)
-    state.facts = exchange.facts
+    state.found.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
     try:
         return await pump(state, reply, exchange, response, first=b"")
@@ -123,11 +124,12 @@ async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms) -> w
 
 def _finish_watch(state: RequestState, exchange: WatchedBody | WatchedStream) -> None:
     """Take down what the watch came to; where there was none, because of a fault, that is counted here."""
-    if state.verdict is not None:
-        labels = {"dialect": "none", "verdict": state.verdict}
+    found = state.found
+    if found.verdict is not None:
+        labels = {"dialect": "none", "verdict": found.verdict}
         state.shared.telemetry.count("toolgate_dryrun_verdicts_total", labels)
         return
-    state.verdict, state.noise = exchange.verdict, exchange.noise()
+    found.verdict, found.noise = exchange.verdict, exchange.noise()
 
 
 def _headers(reply: ChatReply) -> CIMultiDict[str]:

@@ -76,7 +76,7 @@ async def run(
 def account(state: RequestState) -> None:
     """Write the request down; called once, when it has ended. A fault in it costs the record, never the answer."""
     try:
-        summary = Summary.of(state, state.facts)
+        summary = Summary.of(state, state.found)
         measure(summary, state.shared.telemetry)
         write_line(summary)
         keep(summary, state.shared)

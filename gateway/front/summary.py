@@ -15,6 +15,7 @@ from gateway.core.errors import (
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
 from gateway.core.records import Arm, DryVerdict, Follows
+from gateway.request.findings import Findings
 from gateway.request.shared import Configuration
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment
@@ -96,10 +97,10 @@ class Summary:
     """Reading the answer came upon a fault of the gateway's own."""
 
     @classmethod
-    def of(cls, state: RequestState, answer: Facts | None) -> "Summary":
-        """What the request came to, which ends now, and what was found in its answer, if it had one."""
+    def of(cls, state: RequestState, found: Findings) -> "Summary":
+        """What the request came to, which ends now, and what was found out by those who answered it."""
         ended, began = state.deadline.now(), state.started
-        facts = _NO_ANSWER if answer is None else answer
+        facts = _NO_ANSWER if found.facts is None else found.facts
         end = _end(state, facts)
         return cls(
             id=state.id,
@@ -110,14 +111,14 @@ class Summary:
             stream=state.stream,
             credential=state.credential,
             configuration=state.configuration,
-            request=state.request,
-            assignment=state.assignment,
-            arm=state.arm,
-            key=state.key,
-            follows=state.follows,
-            strategy=state.strategy,
-            selected=state.reason,
-            notes=state.notes,
+            request=found.request,
+            assignment=found.assignment,
+            arm=found.arm,
+            key=found.key,
+            follows=found.follows or "nothing",
+            strategy=found.strategy,
+            selected=found.selected,
+            notes=found.notes,
             upstream=state.upstream.name,
             upstream_status=state.upstream_status,
             upstream_code=state.upstream_code,
@@ -127,8 +128,8 @@ class Summary:
             is_healthy=end not in UNHEALTHY_ENDS,
             error=state.error.code if state.error is not None else None,
             failure=None if state.client_gone else facts.failure,
-            verdict=state.verdict,
-            noise=state.noise,
+            verdict=found.verdict,
+            noise=found.noise,
             bytes_in=state.bytes_in,
             bytes_out=state.bytes_out,
             duration_s=ended - began,
@@ -136,11 +137,11 @@ class Summary:
             upstream_first_s=None if state.upstream_first is None else state.upstream_first - began,
             first_sent_s=None if state.first_sent is None else state.first_sent - began,
             longest_gap_s=state.longest_gap_s,
-            longest_hold_s=state.longest_hold_s,
-            prepare_s=state.prepare_s,
-            read_s=state.read_s,
-            overhead_s=state.prepare_s + state.read_s,
-            has_answer=answer is not None,
+            longest_hold_s=found.longest_hold_s,
+            prepare_s=found.prepare_s,
+            read_s=found.read_s,
+            overhead_s=found.prepare_s + found.read_s,
+            has_answer=found.facts is not None,
             facts=facts,
             attempted=tuple(broken_calls(facts)) if facts.refused else (),
             dialect=dialect_of(facts) if facts.calls or facts.refused else "none",

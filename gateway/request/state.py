@@ -2,26 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import structlog
 from aiohttp import web
 from attrs import define, field
 
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest
-from gateway.core.records import Arm, DryVerdict, Follows
 from gateway.request.deadline import Deadline
+from gateway.request.findings import Findings
 from gateway.request.headers import add_told, bearer_token, request_id, trace_id
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
-from gateway.rollout.assignment import Assignment
 from gateway.traffic.door import Verdict
 from gateway.traffic.lesson_rules import Lesson
-from gateway.wire.chat_request import ChatRequest
 from strategies.factory import Capability
-
-if TYPE_CHECKING:
-    from gateway.answer.facts import Facts
 
 __all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
 
@@ -65,31 +60,14 @@ class RequestState:
     trace: str | None = None
     model: str | None = None
     stream: bool = False
-    strategy: str | None = None
-    arm: Arm | None = None
-    assignment: Assignment | None = None
-    key: str = ""
-    """The conversation."""
-    is_heard: bool = False
-    """What the request tells of the answer before it has been taken down."""
-    follows: Follows = "nothing"
-    """What the request brings after the conversation's last answer."""
-    verdict: DryVerdict | None = None
-    """What reading beside an untouched answer came to."""
-    noise: bool | None = None
-    request: ChatRequest | None = None
     delivered: list[bytes] | None = None
     """What the client was sent, where the model server's kind has to know."""
-    reason: str | None = None
     retries: int = 0
     upstream_status: int | None = None
     upstream_started: float = 0.0
     upstream_first: float | None = None
     first_sent: float | None = None
     longest_gap_s: float = 0.0
-    longest_hold_s: float = 0.0
-    prepare_s: float = 0.0
-    read_s: float = 0.0
     status: int = 0
     is_chunked: bool = False
     """The answer goes out in chunks, each of which is framed here: by the library it costs a tenth of an event."""
@@ -99,8 +77,8 @@ class RequestState:
     client_gone: bool = False
     is_told: bool = False
     """The client has all of its answer: that it leaves now is no abort."""
-    facts: "Facts | None" = None
-    notes: list[str] = field(factory=list)
+    found: Findings = field(factory=Findings)
+    """What is found out about it by those who answer it."""
 
     @classmethod
     def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "RequestState":
@@ -139,9 +117,10 @@ class RequestState:
 
     def make_call_id(self, dialect: str) -> str:
         """The id of the next call that this request's answer is given."""
-        epoch = self.assignment.epoch if self.assignment is not None else 0
+        found = self.found
+        epoch = found.assignment.epoch if found.assignment is not None else 0
         return self.shared.call_ids.make(
-            arm=self.arm or "off", strategy=self.strategy or "none", dialect=dialect, epoch=epoch
+            arm=found.arm or "off", strategy=found.strategy or "none", dialect=dialect, epoch=epoch
         )
 
     async def read_body(self) -> bytes:
@@ -193,10 +172,11 @@ class RequestState:
             response.force_close()
         response.headers["Server"] = SERVER_NAME
         response.headers["X-Request-Id"] = self.id
-        if self.strategy is not None:
-            response.headers["X-Toolgate-Strategy"] = self.strategy
-        if self.arm is not None:
-            response.headers["X-Toolgate-Arm"] = self.arm
+        strategy, arm = self.found.strategy, self.found.arm
+        if strategy is not None:
+            response.headers["X-Toolgate-Strategy"] = strategy
+        if arm is not None:
+            response.headers["X-Toolgate-Arm"] = arm
         add_told(response.headers, self.entry.headers)
         self.status = response.status
         await self._to_client(response.prepare(self.http))

@@ -173,7 +173,7 @@ class TranslatedReply:
 
     async def finish_session(self, body: bytes | None = None) -> None:
         """Keep what the dialogue wants kept, once; `body` is what the client is about to be given whole."""
-        facts = self._turn.facts
+        facts = self._turn.found.facts
         if self._is_finished or (facts is not None and facts.has_second_answer):
             return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
         delivered = _delivered(self._turn, body)

@@ -1,0 +1,40 @@
+"""What is found out about a chat request on its way, for whoever writes it down at its end, however that comes."""
+
+from attrs import define, field
+
+from gateway.answer.facts import Facts
+from gateway.core.records import Arm, DryVerdict, Follows
+from gateway.rollout.assignment import Assignment
+from gateway.wire.chat_request import ChatRequest
+
+__all__ = ["Findings"]
+
+
+@define(kw_only=True)
+class Findings:
+    """What is known of a request's job so far; those that answer it fill it in, and nobody else."""
+
+    request: ChatRequest | None = None
+    assignment: Assignment | None = None
+    key: str = ""
+    """The conversation."""
+    follows: Follows | None = None
+    """What the request brings after the conversation's last answer; `None` before it has been looked at."""
+    strategy: str | None = None
+    selected: str | None = None
+    """Why the strategy was chosen."""
+    notes: list[str] = field(factory=list)
+    """What the strategy has to say of the request."""
+    facts: Facts | None = None
+    """What was seen of the answer."""
+    verdict: DryVerdict | None = None
+    """What reading beside an untouched answer came to."""
+    noise: bool | None = None
+    prepare_s: float = 0.0
+    read_s: float = 0.0
+    longest_hold_s: float = 0.0
+
+    @property
+    def arm(self) -> Arm | None:
+        """Of the rollout, once the request is in one."""
+        return None if self.assignment is None else self.assignment.arm
