@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 
 from gateway.core.events import Note
 from gateway.core.tools import Tool
-from gateway.kinds.lowering.refusals import without
+from gateway.kinds.lowering.without import without
 from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Kind
 from gateway.wire.chat_request import declared_tool

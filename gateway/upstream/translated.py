@@ -15,7 +15,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.answer.schema_check import Fitting, misfits
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
-from gateway.kinds.lowering.refusals import lowered
+from gateway.kinds.lowering.without import lowered
 from gateway.kinds.shared.faults import waiting_time
 from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
 from gateway.request.state import RequestState

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.kinds.anthropic.thoughts import recalled
-from gateway.kinds.lowering.walk import rooted_object
+from gateway.kinds.lowering.rooted import rooted_object
 from gateway.kinds.shared.ask_parts import (
     BUDGETS,
     OPENING,

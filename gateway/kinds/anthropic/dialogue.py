@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from gateway.kinds.anthropic.ask import AnthropicOptions, messages_request
 from gateway.kinds.anthropic.thoughts import KIND, Layout
-from gateway.kinds.lowering.walk import is_rooted
+from gateway.kinds.lowering.rooted import is_rooted
 from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from gateway.kinds.lowering.walk import openapi_subset, rooted_object
+from gateway.kinds.lowering.openapi import openapi_subset
+from gateway.kinds.lowering.rooted import rooted_object
 from gateway.kinds.shared.ask_parts import (
     BUDGETS,
     OPENING,

@@ -13,7 +13,8 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.kinds.gemini.ask import KIND, GeminiOptions, content_request, function_name
-from gateway.kinds.lowering.walk import is_rooted, openapi_subset
+from gateway.kinds.lowering.openapi import openapi_subset
+from gateway.kinds.lowering.rooted import is_rooted
 from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import Names, bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of

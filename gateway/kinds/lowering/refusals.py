@@ -1,236 +1,62 @@
-"""JSON Schema for servers that refuse some of its keywords: those are taken out, the rest stays as it is.
+"""Which server refuses which keyword of JSON Schema, and how each can be done without: one table.
 
-A lowered schema allows at least all that the original allows; bounds and patterns are said in words instead. So a
-keyword goes together with those that would mean less without it, and where a schema forbids something, it is left out
-whole rather than made to forbid more.
-
-Bounds: nothing deeper than 64 is looked at, and not more than 10,000 schemas; what lies beyond becomes any value, as
-does a reference that leads in a circle.
+What is refused is said in words, left out, or put in its place from where it was referred to, so that a lowered schema
+allows at least all that the original allows. A keyword goes together with those that would mean less without it.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Literal
 
-import msgspec
+from attrs import frozen
 
-from gateway.core.errors import InvalidRequest
-from gateway.kinds.lowering.walk import LISTS, MAPS, MAX_DEPTH, MAX_NODES, SINGLES, Schema, in_words, note, referred
+__all__ = ["KEPT_BY_GEMINI", "LOWERABLE", "REFERENCES", "REFUSALS", "UNIONS_REFUSED_AT_ROOT", "Refusal"]
 
-__all__ = ["LOWERABLE", "lowered", "without"]
 
-# llama.cpp makes a grammar of the schema, and one `pattern` that it cannot say is a 400 for the whole request:
-# https://github.com/ggml-org/llama.cpp/issues/26930 https://github.com/ggml-org/llama.cpp/issues/25746
-_SAID = (
-    "pattern",
-    "format",
-    "minLength",
-    "maxLength",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "minProperties",
-    "maxProperties",
-    "const",
-    "enum",
-)
-"""Keywords that a description can hold."""
-_DROPPED = (
-    "$schema",
-    "$id",
-    "$comment",
-    "$anchor",
-    "title",
-    "default",
-    "examples",
-    "deprecated",
-    "readOnly",
-    "writeOnly",
-    "contentEncoding",
-    "contentMediaType",
-    "propertyNames",
-    "dependentRequired",
-    "dependentSchemas",
-    "dependencies",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "additionalItems",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "nullable",
-)
-_TOGETHER: Mapping[str, tuple[str, ...]] = {
-    "if": ("if", "then", "else"),
-    "then": ("if", "then", "else"),
-    "else": ("if", "then", "else"),
-    "contains": ("contains", "minContains", "maxContains"),
-    "minContains": ("contains", "minContains", "maxContains"),
-    "maxContains": ("contains", "minContains", "maxContains"),
-    "patternProperties": ("patternProperties", "additionalProperties"),
-    "prefixItems": ("prefixItems", "items", "additionalItems"),
+@frozen(kw_only=True)
+class Refusal:
+    """One keyword."""
+
+    way: Literal["said", "left out", "put in place", "never"] = "left out"
+    """How it is done without, for a server whose owner names it; `never`: nothing is left of a schema without it."""
+    together: tuple[str, ...] = ()
+    """All of those that mean something only beside each other, itself among them."""
+    gemini: bool = False
+    """Gemini's `parameters` take it: https://ai.google.dev/api/caching#Schema, foreign keywords are a 400."""
+    anthropic: bool = True
+    """Anthropic takes it at the root of a tool's schema, which it wants to be a plain object."""
+
+
+_CONDITION = ("if", "then", "else")
+_CONTAINED = ("contains", "minContains", "maxContains")
+
+REFUSALS: Mapping[str, Refusal] = {
+    "title": Refusal(gemini=True),
+    "description": Refusal(way="never", gemini=True),
+    **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), Refusal(way="said", gemini=True)),
+    **dict.fromkeys(("minProperties", "maxProperties"), Refusal(way="said", gemini=True)),
+    # llama.cpp makes a grammar of the schema, and one `pattern` that it cannot say is a 400 for the whole request:
+    # https://github.com/ggml-org/llama.cpp/issues/26930 https://github.com/ggml-org/llama.cpp/issues/25746
+    **dict.fromkeys(("pattern", "minimum", "maximum"), Refusal(way="said", gemini=True)),
+    "default": Refusal(gemini=True),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "uniqueItems"), Refusal(way="said")),
+    **dict.fromkeys(("format", "const", "enum"), Refusal(way="said")),
+    **dict.fromkeys(("$id", "$comment", "$anchor", "examples", "deprecated", "readOnly", "writeOnly"), Refusal()),
+    **dict.fromkeys(("contentEncoding", "contentMediaType", "nullable", "not"), Refusal()),
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies", "propertyNames"), Refusal()),
+    **dict.fromkeys(("additionalProperties", "additionalItems"), Refusal()),
+    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), Refusal()),
+    **dict.fromkeys(("$schema", "allOf", "anyOf", "oneOf"), Refusal(anthropic=False)),
+    **dict.fromkeys(_CONDITION, Refusal(together=_CONDITION)),
+    **dict.fromkeys(_CONTAINED, Refusal(together=_CONTAINED)),
+    "patternProperties": Refusal(together=("patternProperties", "additionalProperties")),
+    "prefixItems": Refusal(together=("prefixItems", "items", "additionalItems")),
+    "$ref": Refusal(way="put in place", anthropic=False),
+    **dict.fromkeys(("$defs", "definitions"), Refusal(way="put in place")),
 }
-"""What one of them means depends on the others."""
-_REFERENCES = ("$ref", "$defs", "definitions")
-LOWERABLE = frozenset((*_SAID, *_DROPPED, *_TOGETHER, *_REFERENCES))
+"""Gemini gets what it takes in this order. What is not here, all servers take; `type` and `properties` are needed."""
+
+LOWERABLE = frozenset(keyword for keyword, row in REFUSALS.items() if row.way != "never")
 """The keywords that can be done without."""
-
-_MAPS = (*MAPS, "dependencies")
-_UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
-_SINGLES = (*SINGLES, "additionalItems", *_UNEVALUATED)
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def lowered(body: bytes, keywords: Collection[str]) -> bytes:
-    """A request with the schemas of its tools lowered; its own bytes where that changes nothing."""
-    try:
-        fields = _FIELDS.decode(body)
-        tools = msgspec.json.decode(fields.get("tools", b"null"))
-    except (ValueError, RecursionError):
-        return body
-    if not isinstance(tools, list):
-        return body
-    told = [_lowered_tool(tool, keywords) for tool in tools]
-    if told == tools:
-        return body
-    try:
-        return msgspec.json.encode({**fields, "tools": told})
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply", param="tools") from None
-
-
-def _lowered_tool(tool: Any, keywords: Collection[str]) -> Any:
-    function = tool.get("function") if isinstance(tool, dict) else None
-    parameters = function.get("parameters") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(parameters, dict):
-        return tool
-    return {**tool, "function": {**function, "parameters": without(parameters, keywords)}}
-
-
-def without(schema: Mapping[str, Any], keywords: Collection[str]) -> Schema:
-    """The schema without these keywords."""
-    work = _Without(dict(schema), frozenset(keywords) & LOWERABLE)
-    found = work.lowered(dict(schema), 0)
-    return found if isinstance(found, dict) else {}
-
-
-class _Without:
-    """One schema on its way down."""
-
-    def __init__(self, root: Schema, keywords: frozenset[str]) -> None:
-        self._root = root
-        self._keywords = keywords
-        self._nodes = 0
-        self._open: list[str] = []
-        """The references that are being followed."""
-        self._inlines = bool(keywords.intersection(_REFERENCES))
-
-    def lowered(self, schema: Any, depth: int) -> Any:
-        """The schema, or a flag that stands for one, without the keywords."""
-        self._nodes += 1
-        if not isinstance(schema, dict):
-            return schema
-        if depth > MAX_DEPTH or self._nodes > MAX_NODES:
-            return {}
-        if self._inlines and "$ref" in schema:
-            return self._inlined(schema, depth)
-        out: Schema = {}
-        for key, value in schema.items():
-            if not (self._inlines and key in _REFERENCES):
-                out[key] = self._member(key, value, depth)
-        self._undo_forbidding(schema, out)
-        self._take_out(out)
-        if out != schema:
-            self._drop(out, _UNEVALUATED)
-        return out
-
-    def _member(self, key: str, value: Any, depth: int) -> Any:
-        if key in _MAPS and isinstance(value, dict):
-            return {name: self.lowered(each, depth + 1) for name, each in value.items()}
-        if key == "allOf" and key in self._keywords and isinstance(value, list):
-            return [self._branch(each, depth + 1) for each in value]
-        if key in LISTS or (key == "items" and isinstance(value, list)):
-            return [self.lowered(each, depth + 1) for each in value] if isinstance(value, list) else value
-        return self.lowered(value, depth + 1) if key in _SINGLES else value
-
-    def _branch(self, schema: Any, depth: int) -> Any:
-        """What is to be taken out of its list has to be there, not to be pointed to."""
-        if isinstance(schema, dict) and "$ref" in schema:
-            return self._inlined(schema, depth)
-        return self.lowered(schema, depth)
-
-    def _inlined(self, schema: Schema, depth: int) -> Any:
-        """What a reference points to, with the words beside it."""
-        reference = schema["$ref"]
-        words = {key: schema[key] for key in ("title", "description") if isinstance(schema.get(key), str)}
-        if not isinstance(reference, str) or reference in self._open:
-            return words
-        self._open.append(reference)
-        try:
-            found = self.lowered(referred(self._root, reference), depth + 1)
-        finally:
-            self._open.pop()
-        return {**found, **words} if isinstance(found, dict) else words
-
-    def _undo_forbidding(self, schema: Schema, out: Schema) -> None:
-        """A condition that was made wider would rule out more: it goes."""
-        if out.get("not") != schema.get("not"):
-            out.pop("not", None)
-        if out.get("if") != schema.get("if"):
-            self._drop(out, _TOGETHER["if"])
-        if out.get("contains") != schema.get("contains") and "maxContains" in out:
-            self._drop(out, _TOGETHER["contains"])
-        if "oneOf" in out and ("oneOf" in self._keywords or out["oneOf"] != schema["oneOf"]):
-            branches = out.pop("oneOf")
-            if "anyOf" not in out:
-                out["anyOf"] = branches
-        if "allOf" in self._keywords and isinstance(out.get("allOf"), list):
-            _take_members(out, out.pop("allOf"))
-
-    def _take_out(self, out: Schema) -> None:
-        for key in sorted(self._keywords.intersection(out)):
-            if key not in out:
-                continue
-            if key == "const" and "enum" not in out and "enum" not in self._keywords:
-                out["enum"] = [out.pop("const")]
-                continue
-            if key in _SAID:
-                note(out, f"({key}: {in_words(out[key])})")
-            self._drop(out, _TOGETHER.get(key, (key,)))
-            exclusive = f"exclusive{key.capitalize()}"
-            if key in ("minimum", "maximum") and out.get(exclusive) is True:
-                del out[exclusive]
-
-    @staticmethod
-    def _drop(out: Schema, keys: Collection[str]) -> None:
-        for key in keys:
-            out.pop(key, None)
-
-
-def _take_members(out: Schema, branches: list[Any]) -> None:
-    """What is certain of all branches at once: their members, and which of them are needed."""
-    for branch in branches:
-        if not isinstance(branch, dict):
-            continue
-        members = branch.get("properties")
-        if isinstance(members, dict):
-            known = out.get("properties")
-            known = known if isinstance(known, dict) else {}
-            out["properties"] = {**members, **known}
-            for name in known.keys() & members.keys():
-                if known[name] != members[name]:
-                    out["properties"][name] = {}
-            out.pop("additionalProperties", None)
-        needed = branch.get("required")
-        if isinstance(needed, list):
-            mine = out.get("required")
-            out["required"] = list(dict.fromkeys([*(mine if isinstance(mine, list) else ()), *needed]))
-        for key in ("type", "description"):
-            if key in branch:
-                out.setdefault(key, branch[key])
+REFERENCES = tuple(keyword for keyword, row in REFUSALS.items() if row.way == "put in place")
+KEPT_BY_GEMINI = tuple(keyword for keyword, row in REFUSALS.items() if row.gemini)
+UNIONS_REFUSED_AT_ROOT = tuple(key for key, row in REFUSALS.items() if key.endswith("Of") and not row.anthropic)
