@@ -126,6 +126,8 @@ def _used(name: str, key: str, value: str, rules: Rules) -> str:
             value = value.partition("\n")[2]
         if value.endswith(_FENCE):
             value = value.rpartition("\n")[0]
+    # So a file cannot be given entities that are meant: https://github.com/RooCodeInc/Roo-Code/issues/10804
+    # https://github.com/cline/cline/issues/7698
     if (name, key) in rules.decodes:
         value = undo_entities(value)
     if key == _CONTENT and name in rules.files and is_numbered(value.split("\n")):

@@ -34,6 +34,8 @@ _STOPS = ("[TOOL_CALLS]", "[/TOOL_CALLS]", *STOPS)
 def _parse_old(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     yield from cur.ws()
+    # By the braces: patterns end at the first bracket of a nested list, and text behind the list is no fault of it.
+    # https://github.com/NousResearch/hermes-agent/issues/2335 https://github.com/vllm-project/vllm/issues/40531
     yield from read_objects(cur, context, opening, (), stops=_STOPS)
     yield from cur.lit("[/TOOL_CALLS]")
 

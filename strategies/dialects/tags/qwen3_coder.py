@@ -62,6 +62,7 @@ def _parse_seed(
     cur.anchor = start = cur.offset
     cur.pos += len(opening.marker)
     yield from cur.ws()
+    # Some of its calls are JSON in the same wrapper.
     is_json = (yield from cur.peek(1)) in ("{", "[")
     cur.back(start)
     cur.anchor = None
