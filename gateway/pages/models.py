@@ -86,6 +86,7 @@ async def _listing(state: RequestState, upstream: Upstream) -> Listing:
     headers = upstream_headers(state)
     headers.update(ask.headers)
     headers["Accept"] = "application/json"
+    # The list is read here, and small: nothing is gained by packing it.
     headers["Accept-Encoding"] = "identity"
     reply = await open_reply(state, ask.method, upstream.url(ask), headers=headers, body=ask.body or None)
     with reply:

@@ -94,6 +94,7 @@ async def _download(state: RequestState, reply: UpstreamReply) -> web.StreamResp
         if kept in reply.headers:
             response.headers[kept] = reply.headers[kept]
     if reply.content_type == "text/event-stream":
+        # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering
         response.headers["X-Accel-Buffering"] = "no"
     await state.start(response)
     total_due = state.upstream_started + state.upstream.total_timeout_s

@@ -193,6 +193,7 @@ def _tools(body: Mapping[str, Any], called: dict[str, None]) -> dict[str, Any]:
         # A history with calls needs tools beside it, though none may be called.
         if not called:
             return {}
+        # A name and an object are the least that the API takes for a tool.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return {"tools": tools, "tool_choice": {"type": "none"}}
     tools = []
@@ -322,6 +323,7 @@ class _Conversation:
 
 def _id(call_id: str) -> str:
     """The id in letters that the API takes."""
+    # Ids of other servers hold dots and colons, which are a 400: https://docs.anthropic.com/en/api/messages
     return re.sub(r"[^A-Za-z0-9_-]", "_", call_id) or "call"
 
 
@@ -330,6 +332,7 @@ def _blocks(content: object, where: str, *, only_text: bool = False) -> list[dic
     return [
         _block(part, where)
         for part in parts
+        # A block of white space alone is a 400; agents send `""` beside calls.
         if (part.kind == "text" and part.text.strip()) or (part.kind != "text" and not only_text)
     ]
 
@@ -354,6 +357,7 @@ def _source(part: Part) -> dict[str, Any]:
         return {"type": "file", "file_id": part.file_id}
     if part.blob.url:
         return {"type": "url", "url": part.blob.url}
+    # https://docs.anthropic.com/en/docs/build-with-claude/vision
     media_type = "image/jpeg" if part.blob.media_type == "image/jpg" else part.blob.media_type
     return {"type": "base64", "media_type": media_type, "data": part.blob.data}
 

@@ -221,6 +221,8 @@ class _Dialogue(TranslatingDialogue):
                 self._layout.thought(opened.thought)
                 self._think(opened, string_of(block.thinking))
                 opened.signature.append(string_of(block.signature))
+            # It is not shown, but must go back as it came:
+            # https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking
             case "redacted_thinking":
                 self._blocks[number] = _Open("other")
                 self._layout.thought({"type": "redacted_thinking", "data": string_of(block.data)})
@@ -231,6 +233,7 @@ class _Dialogue(TranslatingDialogue):
 
     def _call(self, block: _Block) -> _Open:
         call_id = string_of(block.id) or self._situation.make_id("native")
+        # A call without parameters has no delta; its whole input stands in its start, where others have `{}`.
         given = compact(block.input) if bytes(block.input).strip() not in (b"", b"null") else "{}"
         self._layout.call(call_id)
         return _Open("call", number=self._answer.call(call_id, string_of(block.name)), given=given)

@@ -254,6 +254,7 @@ def _usage(told: dict[str, Any]) -> Usage | None:
         for name in ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
     )
     return Usage(
+        # OpenAI counts thoughts within the completion: https://ai.google.dev/api/generate-content#UsageMetadata
         prompt=(prompt or 0) + (tools or 0),
         completion=(candidates or 0) + (thoughts or 0),
         cached=count_of(told.get("cachedContentTokenCount")),
@@ -267,6 +268,7 @@ def _fault(error: dict[str, Any], status: int) -> Fault | None:
         return None
     code = count_of(error.get("code"))
     status = _FAULTS.get(told) or (code if code and 400 <= code < 600 else status)
+    # A wrong key is told as INVALID_ARGUMENT, which a client would take for a fault of its request.
     if status == 400 and "api key not valid" in message[:200].lower():
         status = 401
     fault = fault_of_status(status, message)
@@ -278,6 +280,7 @@ def _retry(error: dict[str, Any]) -> float | None:
     """How long a fault says to wait."""
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
+        # Gemini says it in the body alone: https://cloud.google.com/apis/design/errors#error_details
         delay = string_of(dict_of(detail).get("retryDelay")).removesuffix("s")
         whole = delay.partition(".")[0]
         if whole.isascii() and whole.isdigit() and len(whole) < 7:
