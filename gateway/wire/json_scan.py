@@ -36,6 +36,11 @@ class JsonScanner:
         self._is_done = False
 
     @property
+    def is_done(self) -> bool:
+        """The end of the value was found."""
+        return self._is_done
+
+    @property
     def is_scalar(self) -> bool:
         """The value is a number or a word: only what follows it, or the end of the text, can end it."""
         return self._is_scalar

@@ -6,7 +6,8 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, Parsed, parse
+from strategies.text.tolerant_json import JsonFault, Parsed, parsing
+from strategies.text.turns import Turns
 
 __all__ = ["LOOSELY", "Target", "json_arguments"]
 
@@ -30,7 +31,7 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     text = "".join(pieces)
     call.mends += yield from read_surplus(cur)
     schema = call.schema
-    parsed = _parsed(text, schema) if complete else None
+    parsed = (yield from cur.work(_parsed(text, schema))) if complete else None
     opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None
     if parsed is None or opened is None:
         raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
@@ -44,8 +45,8 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     call.mends += (*parsed.steps, *opened.mends, *adapted.mends)
 
 
-def _parsed(text: str, schema: ToolSchema) -> Parsed | None:
+def _parsed(text: str, schema: ToolSchema) -> Turns[Parsed | None]:
     try:
-        return parse(text, closed=True, body_keys=schema.body_keys, known_keys=tuple(schema.properties))
+        return (yield from parsing(text, closed=True, body_keys=schema.body_keys, known_keys=tuple(schema.properties)))
     except JsonFault:
         return None

@@ -17,7 +17,8 @@ from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.grammar.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.grammar.json_calls import drafts_of
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, Parsed, parse
+from strategies.text.tolerant_json import JsonFault, Parsed, parsing
+from strategies.text.turns import Turns
 
 __all__ = [
     "FRAME",
@@ -79,7 +80,7 @@ def read_json(
     if (yield from cur.json(pieces.append)):
         text = "".join(pieces)
         try:
-            parsed = _parse(text, context, tool, closed=True)
+            parsed = yield from cur.work(_parsing(text, context, tool, closed=True))
         except JsonFault:
             pass
         else:
@@ -125,7 +126,7 @@ def _read_string(cur: Cursor) -> Steps:
     if not (yield from cur.json(pieces.append)):
         raise Reject("cut" if cur.cut else "value not closed", attempted=True, inside=True)
     try:
-        parsed = parse("".join(pieces))
+        parsed = yield from cur.work(parsing("".join(pieces)))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     yield from cur.ws()
@@ -145,7 +146,8 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
         raise Reject("cut", attempted=True)
     text = "".join(pieces)
     try:
-        parsed = _parse(text, context, tool, closed=ended or lacks_frame_only(text, frame))
+        closed = ended or lacks_frame_only(text, frame)
+        parsed = yield from cur.work(_parsing(text, context, tool, closed=closed))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip(" \t\r\n`"):
@@ -154,17 +156,17 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
     return Payload(value=parsed.value, steps=steps)
 
 
-def _parse(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Parsed:
+def _parsing(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Turns[Parsed]:
     """The value; the tool it names says which argument may hold unescaped quotes."""
     try:
-        return parse(text, closed=closed)
+        return (yield from parsing(text, closed=closed))
     except JsonFault:
         tool = tool or _tool_named(text, context)
         if tool is None:
             raise
     schema = context.schema(tool)
     known = (*schema.properties, "name", "arguments", "parameters")
-    return parse(text, closed=closed, body_keys=schema.body_keys, known_keys=known)
+    return (yield from parsing(text, closed=closed, body_keys=schema.body_keys, known_keys=known))
 
 
 def _tool_named(text: str, context: Context) -> Tool | None:

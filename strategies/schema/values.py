@@ -12,7 +12,8 @@ from attrs import frozen
 
 from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
-from strategies.text.tolerant_json import JsonFault, loads_strict, number_text, parse
+from strategies.text.numbers import number_text
+from strategies.text.tolerant_json import JsonFault, loads_strict, parse
 
 __all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "unique"]
 

@@ -13,6 +13,7 @@ from typing import Any
 from gateway.core.reasons import Reason
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.pieces import Pieces
+from strategies.text.turns import Turns
 
 __all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
 
@@ -133,6 +134,15 @@ class Cursor:
         self.paused = True
         yield
         self.paused = False
+
+    def work(self, turns: Turns[Any]) -> Steps:
+        """What work on the text that has been read finds, in its turns."""
+        while True:
+            try:
+                next(turns)
+            except StopIteration as end:
+                return end.value
+            yield from self._rest()
 
     @property
     def settled(self) -> int:

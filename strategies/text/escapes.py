@@ -12,7 +12,9 @@ import re
 
 from attrs import define, field
 
-__all__ = ["Backslashes", "HalfEscaped"]
+from strategies.text.turns import LONG, TURN, Turns, replaced
+
+__all__ = ["Backslashes", "HalfEscaped", "has_surrogates"]
 
 _JSON = re.compile(r"""\\(?:(?P<known>["'\\/nrt\t]|u[0-9a-fA-F]{4})|[bf]|(?P<strange>))""")
 _PYTHON = re.compile(
@@ -23,7 +25,18 @@ _NAMES = r"[\w.~%$-]++(?: [A-Z(][\w.()-]*+(?!:))*+"
 _PATH = re.compile(
     rf"(?:(?<!\w)(?P<root>[A-Za-z]:)|(?<![:\w\\])(?P<share>\\)(?=\\[\w.$-]++\\)|(?<![\w.~%$-])[\w.~%$-]++)(?:\\{_NAMES})++\\?"
 )
-_DRIVE = re.compile(r"(?<!\w)[A-Za-z]:\\[^\\/]")
+_DRIVE = re.compile(r":(?<=(?<!\w)[A-Za-z]:)\\[^\\/]")
+"""The colon comes first: it is found at once in a long text, which a letter is not."""
+_JSON_ONLY = re.compile(r"""(?:[^\\]++|\\(?:["'\\/nrt\tbf]|u[0-9a-fA-F]{4}))*+""")
+_PYTHON_ONLY = re.compile(
+    r"""(?:[^\\]++|\\(?:["'\\nrtabfv0-7]|\r?\n|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}))*+"""
+)
+"""A string all of whose escapes are its language's."""
+_PYTHON_KNOWN = re.compile(
+    r"""\\(?:["'\\nrtabfv0-7]|\r?\n|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})"""
+)
+_UNLIKE_CODEC = re.compile(r"\\(?:\r\n|[4-7][0-7]{2})")
+"""What the library's codec reads otherwise, or warns of."""
 _PAIR = re.compile(r"\\.", re.DOTALL)
 _PYTHON_ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(\r\n|.))", re.DOTALL
@@ -49,57 +62,79 @@ class Backslashes:
     _has_literal: bool = field(default=False, init=False)
     _has_path: bool = field(default=False, init=False)
 
-    def json_text(self, body: str, *, or_python: bool = False) -> tuple[str, bool]:
+    def json_text(self, body: str, *, or_python: bool = False) -> Turns[tuple[str, bool]]:
         """What the body of a JSON string stands for, and whether it was read by another rule than JSON's.
 
         `or_python`: it stands in a Python literal, whose strings have escapes that JSON has not.
         """
-        if or_python and _has_strange(body, _JSON) and not _has_strange(body, _PYTHON):
-            return self.python_text(body)
-        if not self._is_escaped(body, _JSON):
+        if or_python and not _is_whole(_JSON_ONLY, body) and _is_whole(_PYTHON_ONLY, body):
+            return (yield from self.python_text(body))
+        if not (yield from self._is_escaped(body, _JSON, _JSON_ONLY)):
             return body, True
-        mended = _PAIR.sub(_unneeded, body)
+        mended = body
+        if "\\'" in body or "\\\t" in body:
+            mended = yield from replaced(_PAIR, body, _unneeded)
         return json.loads(f'"{mended}"', strict=False), mended != body
 
-    def python_text(self, body: str) -> tuple[str, bool]:
+    def python_text(self, body: str) -> Turns[tuple[str, bool]]:
         """The same for the body of a Python string."""
-        if not self._is_escaped(body, _PYTHON):
-            return body, any(match["strange"] is None for match in _PYTHON.finditer(body))
-        return _PYTHON_ESCAPE.sub(_python_escape, body), False
+        if not (yield from self._is_escaped(body, _PYTHON, _PYTHON_ONLY)):
+            return body, _PYTHON_KNOWN.search(body) is not None
+        if _UNLIKE_CODEC.search(body):
+            return (yield from replaced(_PYTHON_ESCAPE, body, _python_escape)), False
+        return body.encode("latin-1", "backslashreplace").decode("unicode_escape"), False
 
     @property
     def are_mixed(self) -> bool:
         """Whether one string was not escaped and another, a path, may not have been."""
         return self._has_literal and self._has_path
 
-    def _is_escaped(self, body: str, escapes: re.Pattern[str]) -> bool:
-        known: list[re.Match[str]] = []
-        strange: list[int] = []
-        for match in escapes.finditer(body):
-            if match["strange"] is not None:
-                strange.append(match.start())
-            elif match["known"]:
-                known.append(match)
-        quotes = {match["known"] for match in known if match["known"] in ('"', "'")}
-        if not strange:
-            if quotes and not quotes.isdisjoint(_PAIR.sub("", body)):
+    def _is_escaped(self, body: str, escapes: re.Pattern[str], only: re.Pattern[str]) -> Turns[bool]:
+        if len(body) > LONG:
+            yield
+        has_strange = not _is_whole(only, body)
+        plain = body.replace("\\\\", "")
+        quotes = [quote for quote in "\"'" if f"\\{quote}" in plain]
+        if not has_strange:
+            if any(quote in plain.replace(f"\\{quote}", "") for quote in quotes):
                 raise HalfEscaped
             self._has_path = self._has_path or _DRIVE.search(body) is not None
-            return True
-        if quotes:
+        elif quotes or ("\n" not in body and not (yield from _are_paths(body, escapes))):
             raise HalfEscaped
-        if known and "\n" not in body and not _are_in_paths(body, known, strange):
-            raise HalfEscaped
-        self._has_literal = True
-        return False
+        else:
+            self._has_literal = True
+        if len(body) > LONG:
+            yield
+        return not has_strange
 
 
-def _are_in_paths(body: str, known: list[re.Match[str]], strange: list[int]) -> bool:
+def _is_whole(only: re.Pattern[str], body: str) -> bool:
+    match = only.match(body)
+    return match is not None and match.end() == len(body)
+
+
+def _are_paths(body: str, escapes: re.Pattern[str]) -> Turns[bool]:
+    """Whether all that looks like an escape that somebody meant is a part of a path."""
+    known: list[re.Match[str]] = []
+    strange: list[int] = []
+    for count, match in enumerate(escapes.finditer(body), 1):
+        if match["strange"] is not None:
+            strange.append(match.start())
+        elif match["known"]:
+            known.append(match)
+        if not count % TURN:
+            yield
+    return not known or (yield from _are_in_paths(body, known, strange))
+
+
+def _are_in_paths(body: str, known: list[re.Match[str]], strange: list[int]) -> Turns[bool]:
     r"""Whether what looks like an escape is a part of a path, as in `C:\new\Users`."""
     left = [match.start() for match in reversed(known)]
     odd = iter([*strange, len(body)])
     next_odd = next(odd)
-    for path in _PATH.finditer(body):
+    for count, path in enumerate(_PATH.finditer(body), 1):
+        if not count % TURN:
+            yield
         if left[-1] < path.start():
             return False
         while next_odd < path.start():
@@ -114,10 +149,6 @@ def _are_in_paths(body: str, known: list[re.Match[str]], strange: list[int]) -> 
     return False
 
 
-def _has_strange(body: str, escapes: re.Pattern[str]) -> bool:
-    return any(match["strange"] is not None for match in escapes.finditer(body))
-
-
 def _unneeded(match: re.Match[str]) -> str:
     """An escape without the backslash that JSON does not want before it."""
     return match.group()[1:] if match.group()[1] in "'\t" else match.group()
@@ -130,3 +161,13 @@ def _python_escape(match: re.Match[str]) -> str:
     if match.group(4) is not None:
         return chr(int(match.group(4), 8))
     return _LETTERS.get(match.group(5), match.group())
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether a half of a pair stands alone in it; the encoder finds one much faster than a pattern does."""
+    # Python decodes half of a pair and cannot encode it again: https://www.rfc-editor.org/rfc/rfc8259#section-8.2
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -18,10 +18,11 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.escapes import Backslashes, HalfEscaped
-from strategies.text.tolerant_json import written
+from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
+from strategies.text.numbers import written
+from strategies.text.turns import TURN, Turns, whole
 
-__all__ = ["PythonCall", "PythonFault", "bracketed", "parse_calls", "read_calls"]
+__all__ = ["PythonCall", "PythonFault", "bracketed", "parse_calls", "read_calls", "reading_calls"]
 
 _MAX_DEPTH = 64
 _SPACE = re.compile(r"(?:[ \t\r\n\f]++|#[^\n]*+|\\\r?\n)*+")
@@ -41,7 +42,7 @@ _GOES_ON = re.compile(r"[\w\\/$]")
 _LOOSE_ENDS = re.compile(
     r"\s*+(?:,\s*+[^\W\d]\w*+\s*+=(?!=)|\)\s*+\]?\s*+[\"'`]?\s*+\Z|\)\s*+[,;\n]\s*+[^\W\d][\w.]*+\()"
 )
-_QUOTES = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in "\"'"}
+_TO_QUOTE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+{quote}", re.DOTALL) for quote in "\"'"}
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
 _SEPARATOR = re.compile(r"[ \t]*+(?:[;,\r\n]|#[^\n]*+|\Z)")
 _STRING_BODIES = {
@@ -51,7 +52,6 @@ _STRING_BODIES = {
     '"""': re.compile(r'[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+', re.DOTALL),
 }
 _WORDS: dict[str, Any] = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -87,28 +87,35 @@ def read_calls(text: str, *, constructors: bool = False) -> list[PythonCall]:
     A dict that is a call's sole positional argument is its arguments. `constructors` takes `Name(k=v)` as a value for
     an object of its keywords.
     """
+    return whole(reading_calls(text, constructors=constructors))
+
+
+def reading_calls(text: str, *, constructors: bool = False) -> Turns[list[PythonCall]]:
+    """The same in turns."""
     return _Reader(text, constructors=constructors).read()
 
 
 class _Reader:
     """Walks the text once; each method reads one thing at the position and leaves it behind that thing."""
 
-    __slots__ = ("_at", "_backslashes", "_constructors", "_depth", "_mends", "_text")
+    __slots__ = ("_at", "_backslashes", "_constructors", "_depth", "_left", "_mends", "_text")
 
     def __init__(self, text: str, *, constructors: bool) -> None:
         self._text = text
         self._at = 0
         self._depth = 0
+        self._left = TURN
+        """How many values are read before the others of the process have their turn."""
         self._constructors = constructors
         self._mends: list[str] = []
         self._backslashes = Backslashes()
 
-    def read(self) -> list[PythonCall]:
+    def read(self) -> Turns[list[PythonCall]]:
         self._space()
         quote = self._quoted()
         found: list[PythonCall] = []
         while self._at < len(self._text) and not (quote and self._text.startswith(quote, self._at)):
-            found += self._statement()
+            found += yield from self._statement()
             if quote:
                 self._space()
                 continue
@@ -152,19 +159,19 @@ class _Reader:
             return True
         return False
 
-    def _statement(self) -> list[PythonCall]:
+    def _statement(self) -> Turns[list[PythonCall]]:
         target = _TARGET.match(self._text, self._at)
         if target:
             self._at = target.end()
         if self._lit("await "):
             self._inline_space()
-        return self._list() if self._lit("[") else [self._printed()]
+        return (yield from self._list()) if self._lit("[") else [(yield from self._printed())]
 
     def _inline_space(self) -> None:
         match = _INLINE_SPACE.match(self._text, self._at)
         self._at = match.end() if match else self._at
 
-    def _list(self) -> list[PythonCall]:
+    def _list(self) -> Turns[list[PythonCall]]:
         found: list[PythonCall] = []
         self._space()
         while not self._lit("]"):
@@ -172,7 +179,7 @@ class _Reader:
                 self._mends.append("missing_bracket")
                 found[-1] = evolve(found[-1], mends=(*found[-1].mends, *self._taken()))
                 break
-            found.append(self._printed())
+            found.append((yield from self._printed()))
             self._space()
             if self._lit(","):
                 self._space()
@@ -180,7 +187,7 @@ class _Reader:
                 raise PythonFault("missing comma")
         return found
 
-    def _printed(self) -> PythonCall:
+    def _printed(self) -> Turns[PythonCall]:
         """A call, or a call inside `print`."""
         start = self._at
         name = self._callee()
@@ -189,7 +196,7 @@ class _Reader:
             match = _CALLEE.match(self._text, self._at)
             if match and self._text.startswith("(", match.end()):
                 self._descend()
-                call = self._printed()
+                call: PythonCall = yield from self._printed()
                 self._depth -= 1
                 self._space()
                 if self._lit(","):
@@ -199,7 +206,7 @@ class _Reader:
                 return call
             self._at = start
             name = self._callee()
-        return self._call(name)
+        return (yield from self._call(name))
 
     def _callee(self) -> str:
         match = _CALLEE.match(self._text, self._at)
@@ -211,8 +218,8 @@ class _Reader:
             raise PythonFault("no call")
         return match.group()
 
-    def _call(self, name: str) -> PythonCall:
-        arguments, positional = self._arguments()
+    def _call(self, name: str) -> Turns[PythonCall]:
+        arguments, positional = yield from self._arguments()
         if len(positional) == 1 and not arguments and isinstance(positional[0], dict):
             arguments, positional = positional[0], []
         return PythonCall(name=name, arguments=arguments, positional=tuple(positional), mends=self._taken())
@@ -222,7 +229,7 @@ class _Reader:
         self._mends.clear()
         return mends
 
-    def _arguments(self) -> tuple[dict[str, Any], list[Any]]:
+    def _arguments(self) -> Turns[tuple[dict[str, Any], list[Any]]]:
         """What stands between the brackets of a call."""
         self._descend()
         arguments: dict[str, Any] = {}
@@ -233,11 +240,11 @@ class _Reader:
             if key is None:
                 if arguments:
                     raise PythonFault("positional argument behind a keyword")
-                positional.append(self._value())
+                positional.append((yield from self._value()))
             elif key in arguments:
                 raise PythonFault(f"`{key}` is given twice")
             else:
-                arguments[key] = self._value()
+                arguments[key] = yield from self._value()
             self._comma(")")
         self._depth -= 1
         return arguments, positional
@@ -268,44 +275,48 @@ class _Reader:
         if self._depth > _MAX_DEPTH:
             raise PythonFault("too deep")
 
-    def _value(self) -> Any:
+    def _value(self) -> Turns[Any]:
+        self._left -= 1
+        if self._left < 0:
+            self._left = TURN
+            yield
         string = _STRING_START.match(self._text, self._at)
         if string:
-            return self._strings()
+            return (yield from self._strings())
         char = self._text[self._at : self._at + 1]
         if char in ("[", "("):
-            return self._sequence("]" if char == "[" else ")")
+            return (yield from self._sequence("]" if char == "[" else ")"))
         if char == "{":
-            return self._dict()
+            return (yield from self._dict())
         number = _NUMBER.match(self._text, self._at)
-        return self._number(number.group()) if number else self._word()
+        return self._number(number.group()) if number else (yield from self._word())
 
-    def _sequence(self, closer: str) -> Any:
+    def _sequence(self, closer: str) -> Turns[Any]:
         self._at += 1
         self._descend()
         self._space()
         found: list[Any] = []
         commas = 0
         while not self._lit(closer):
-            found.append(self._value())
+            found.append((yield from self._value()))
             before = self._at
             self._comma(closer)
             commas += "," in self._text[before : self._at]
         self._depth -= 1
         return found[0] if closer == ")" and len(found) == 1 and not commas else found
 
-    def _dict(self) -> dict[str, Any] | list[Any]:
+    def _dict(self) -> Turns[dict[str, Any] | list[Any]]:
         start = self._at
         self._at += 1
         self._descend()
         self._space()
         found: dict[str, Any] = {}
         while not self._lit("}"):
-            key = self._value()
+            key = yield from self._value()
             if not found and _SET.match(self._text, self._at):
                 self._at = start
                 self._depth -= 1
-                found_items: list[Any] = self._sequence("}")
+                found_items: list[Any] = yield from self._sequence("}")
                 return found_items
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise PythonFault("a key is no text")
@@ -315,7 +326,7 @@ class _Reader:
             self._space()
             if str(key) in found:
                 raise PythonFault(f"`{key}` is given twice")
-            found[str(key)] = self._value()
+            found[str(key)] = yield from self._value()
             self._comma("}")
         self._depth -= 1
         return found
@@ -341,7 +352,7 @@ class _Reader:
             raise PythonFault("number out of range")
         return written(value, told)
 
-    def _word(self) -> Any:
+    def _word(self) -> Turns[Any]:
         match = _DOTTED.match(self._text, self._at)
         word = match.group() if match else ""
         following = self._text[self._at + len(word) : self._at + len(word) + 1]
@@ -350,12 +361,12 @@ class _Reader:
             return _WORDS[word]
         if self._constructors and following == "(" and word.rsplit(".", 1)[-1][:1].isupper():
             self._at += len(word) + 1
-            arguments, positional = self._arguments()
+            arguments, positional = yield from self._arguments()
             if not positional:
                 return arguments
         raise PythonFault("not a plain value")
 
-    def _strings(self) -> str:
+    def _strings(self) -> Turns[str]:
         """One string, or several that stand side by side; where they touch, a quote is more likely not escaped."""
         parts: list[str] = []
         end = -1
@@ -365,18 +376,18 @@ class _Reader:
             prefix, quotes = match.group(1).lower(), match.group(2)
             if set(prefix) - {"r", "u"}:
                 raise PythonFault("not a plain string")
-            parts.append(self._string(match, quotes, raw="r" in prefix))
+            parts.append((yield from self._string(match, quotes, raw="r" in prefix)))
             end = self._at
             self._space()
         return "".join(parts)
 
-    def _string(self, start: re.Match[str], quotes: str, *, raw: bool) -> str:
+    def _string(self, start: re.Match[str], quotes: str, *, raw: bool) -> Turns[str]:
         plain = _STRING_BODIES[quotes].match(self._text, start.end())
         end = plain.end() if plain else start.end()
         if not self._text.startswith(quotes, end):
             raise PythonFault("string never closed")
         if len(quotes) == 1 and _GOES_ON.match(self._text, end + 1):
-            end = self._loose_end(start.end(), quotes)
+            end = yield from self._loose_end(start.end(), quotes)
             self._mends.append("inner_quotes")
             if f"\\{quotes}" in self._text[start.end() : end]:
                 raise PythonFault("quotes are escaped and not escaped")
@@ -384,26 +395,31 @@ class _Reader:
         self._at = end + len(quotes)
         if len(quotes) == 1 and "\n" in body.replace("\\\n", "").replace("\\\r\n", ""):
             self._mends.append("control_chars")
-        return body if raw or "\\" not in body else self._unescaped(body)
+        return body if raw or "\\" not in body else (yield from self._unescaped(body))
 
-    def _unescaped(self, body: str) -> str:
+    def _unescaped(self, body: str) -> Turns[str]:
         try:
-            text, is_mended = self._backslashes.python_text(body)
+            text, is_mended = yield from self._backslashes.python_text(body)
         except HalfEscaped as doubt:
             raise PythonFault(doubt.reason) from None
         if is_mended:
             self._mends.append("bad_escape")
         return _paired(text)
 
-    def _loose_end(self, start: int, quote: str) -> int:
+    def _loose_end(self, start: int, quote: str) -> Turns[int]:
         """The one quote that can end a value which holds unescaped ones."""
         found = -1
-        for match in _QUOTES[quote].finditer(self._text, start):
-            if match.group() != quote or not _LOOSE_ENDS.match(self._text, match.end()):
+        while match := _TO_QUOTE[quote].match(self._text, start):
+            start = match.end()
+            self._left -= 1
+            if self._left < 0:
+                self._left = TURN
+                yield
+            if not _LOOSE_ENDS.match(self._text, start):
                 continue
             if found >= 0:
                 raise PythonFault("inner quotes can be read in several ways")
-            found = match.start()
+            found = start - 1
         if found < 0:
             raise PythonFault("string never closed")
         return found
@@ -411,7 +427,7 @@ class _Reader:
 
 def _paired(text: str) -> str:
     """The text with the surrogates that were written one by one as the characters they are."""
-    if not _SURROGATE.search(text):
+    if not has_surrogates(text):
         return text
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")

@@ -3,7 +3,7 @@
 `parse` reads one value where it begins and says where it ends and what had to be mended. Valid JSON is read by the
 standard decoder alone. Anything else goes through one tolerant reader that walks the text once and notes each mend it
 needs; only an unescaped quote inside a value costs a second walk. A string that never closes is never closed for it,
-unknown text is never dropped, and nesting is bounded before anything recurses.
+unknown text is never dropped, and nesting is bounded before anything recurses. `parsing` does the same in turns.
 """
 
 import json
@@ -15,9 +15,11 @@ from typing import Any
 from attrs import frozen
 
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
-from strategies.text.escapes import Backslashes, HalfEscaped
+from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
+from strategies.text.numbers import written
+from strategies.text.turns import LONG, TURN, Turns, whole
 
-__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "number_text", "parse", "written"]
+__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse", "parsing"]
 
 CHOSEN: frozenset[str] = frozenset(
     {"inner_quotes", "missing_braces"},
@@ -30,16 +32,17 @@ _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 # Code in arguments comes with its line breaks as they are:
 # https://github.com/minpeter/ai-sdk-tool-call-middleware/issues/298
-_CONTROL = re.compile(r"[\x00-\x1f]")
+_CONTROLS = tuple(map(chr, range(32)))
+"""Each is looked for by itself: that is ten times as fast in a long text as a class of them."""
 _NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
 _PLAIN_DECODER = json.JSONDecoder()
-_QUOTE = re.compile(r'\\.|"', re.DOTALL)
+_TO_QUOTE = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NUMBER = re.compile(r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?")
 _STRICT_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?")
 _PLAIN = r'(?:"[^"\\\x00-\x1f]*+"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)'
 _COMMA = r"[ \t\r\n]*+,[ \t\r\n]*+"
-_PLAIN_ITEMS = re.compile(rf"(?:{_PLAIN}{_COMMA})++")
-_PLAIN_MEMBERS = re.compile(rf'(?:"[^"\\\x00-\x1f]*+"[ \t\r\n]*+:[ \t\r\n]*+{_PLAIN}{_COMMA})++')
+_PLAIN_ITEMS = re.compile(rf"(?:{_PLAIN}{_COMMA}){{1,{TURN}}}+")
+_PLAIN_MEMBERS = re.compile(rf'(?:"[^"\\\x00-\x1f]*+"[ \t\r\n]*+:[ \t\r\n]*+{_PLAIN}{_COMMA}){{1,{TURN}}}+')
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _WORD = re.compile(r"[-+]?[A-Za-z_$][A-Za-z0-9_$]*+")
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+(?=\s*+:)")
@@ -47,9 +50,6 @@ _LITERAL_SPACE = re.compile(r"(?:\\[nrt][ \t\r\n]*+)++")
 _ODD_SPACE = re.compile("[\ufeff\u00a0 \t\r\n]++")
 _LINE_COMMENTS = re.compile(r"(?://[^\r\n]*+[ \t\r\n]*+)++")
 _SURPLUS = re.compile(r"(?:[\s}\]]|<!--(?:(?!-->).)*+-->)++\Z", re.DOTALL)
-# Python decodes half of a pair and cannot encode it again: https://www.rfc-editor.org/rfc/rfc8259#section-8.2
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_SURROGATE_SIGN = re.compile("[\ud800-\udfff]|\\\\[uU]")
 # JSON has none of them, and clients refuse an answer that does: https://www.rfc-editor.org/rfc/rfc8259#section-6
 _NON_FINITE = {
     "NaN": "NaN",
@@ -57,8 +57,6 @@ _NON_FINITE = {
     "-Infinity": "-Infinity",
     "+Infinity": "Infinity",
 }
-_MAX_COMPARED = 400
-"""Digits of a number that are compared with what would be written: more may be too many to write."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 # Templates that render arguments by Python's `str` teach models to write them so:
 # https://github.com/waybarrios/vllm-mlx/issues/63
@@ -97,9 +95,26 @@ def parse(
     `body_keys` are the string parameters that may hold code, `known_keys` all parameters: they delimit a value with
     unescaped quotes.
     """
+    return whole(
+        parsing(text, start=start, closed=closed, body_keys=body_keys, known_keys=known_keys, max_depth=max_depth)
+    )
+
+
+def parsing(
+    text: str,
+    *,
+    start: int = 0,
+    closed: bool = False,
+    body_keys: Sequence[str] = (),
+    known_keys: Sequence[str] = (),
+    max_depth: int = 64,
+) -> Turns[Parsed]:
+    """The same in turns."""
     start = _skip(_SPACE, text, start)
-    parsed = _decode(text, start, max_depth) or _mend(text, start, closed, body_keys, known_keys, max_depth)
-    if _SURROGATE_SIGN.search(text, start, parsed.end):
+    parsed = yield from _decode(text, start, max_depth)
+    if parsed is None:
+        parsed = yield from _mend(text, start, closed, body_keys, known_keys, max_depth)
+    if _may_hold_surrogates(text, start, parsed.end):
         _refuse_surrogates(parsed.value)
     if closed and parsed.end < len(text) and isinstance(parsed.value, dict | list):
         return _without_surplus(text, parsed)
@@ -110,7 +125,7 @@ def loads_strict(text: str) -> Any:
     """The value of a text that is exactly one valid JSON value, finite and within the depth bound."""
     notes: list[str] = []
     start = _skip(_SPACE, text, 0)
-    _refuse_depth(text, start, 64)
+    _scanned(text, start, 64)
     try:
         value, end = _decoder(notes, strict=True).raw_decode(text, start)
     except ValueError:
@@ -119,7 +134,7 @@ def loads_strict(text: str) -> Any:
         raise JsonFault("text after the value")
     if "non_finite" in notes or "huge_number" in notes:
         raise JsonFault("number out of range")
-    if _SURROGATE_SIGN.search(text, start, end):
+    if _may_hold_surrogates(text, start, end):
         _refuse_surrogates(value)
     return value
 
@@ -131,7 +146,7 @@ def dumps(value: Any) -> str:
     except ValueError:
         value = _sayable(value)
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(value, separators=(",", ":")) if _SURROGATE.search(text) else text
+    return json.dumps(value, separators=(",", ":")) if has_surrogates(text) else text
 
 
 def _sayable(value: Any) -> Any:
@@ -146,16 +161,23 @@ def _sayable(value: Any) -> Any:
     return value
 
 
+def _may_hold_surrogates(text: str, start: int, end: int) -> bool:
+    return text.find("\\u", start, end) >= 0 or text.find("\\U", start, end) >= 0 or has_surrogates(text)
+
+
 def _refuse_surrogates(value: Any) -> None:
-    if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+    if has_surrogates(json.dumps(value, ensure_ascii=False)):
         raise JsonFault("surrogate")
 
 
-def _refuse_depth(text: str, start: int, max_depth: int) -> None:
+def _scanned(text: str, start: int, max_depth: int) -> JsonScanner:
+    """What finds the end of the value, over the text; raises where it nests too deep."""
+    scanner = JsonScanner(max_depth)
     try:
-        JsonScanner(max_depth).feed(text, start)
+        scanner.feed(text, start)
     except JsonTooDeep:
         raise JsonFault("too deep") from None
+    return scanner
 
 
 def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
@@ -171,9 +193,15 @@ def _note(notes: list[str], step: str) -> None:
 # The first two steps: the standard decoder, then the same with raw control characters allowed in strings.
 
 
-def _decode(text: str, start: int, max_depth: int) -> Parsed | None:
-    _refuse_depth(text, start, max_depth)
+def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
+    if len(text) > LONG:
+        yield
+    scanner = _scanned(text, start, max_depth)
+    if not scanner.is_done and not scanner.is_scalar:
+        return None
     for strict in (True, False):
+        if len(text) > LONG:
+            yield
         notes: list[str] = [] if strict else ["control_chars"]
         try:
             value, end = _decoder(notes, strict=strict).raw_decode(text, start)
@@ -201,33 +229,6 @@ def _decoder(notes: list[str], *, strict: bool) -> json.JSONDecoder:
         parse_float=lambda digits: _float(digits, notes),
         parse_int=lambda digits: _int(digits, notes),
     )
-
-
-class _WrittenFloat(float):
-    """A number that is usually written otherwise."""
-
-    __slots__ = ("digits",)
-    digits: str
-
-
-class _WrittenInt(int):
-    """A whole number that is usually written otherwise."""
-
-    digits: str
-
-
-def written(value: int | float, digits: str) -> int | float:
-    """The number, which remembers how it was written if that is not how it would be."""
-    if len(digits) < _MAX_COMPARED and repr(value) == digits:
-        return value
-    number = _WrittenFloat(value) if isinstance(value, float) else _WrittenInt(value)
-    number.digits = digits
-    return number
-
-
-def number_text(value: int | float) -> str:
-    """The number as it was written."""
-    return value.digits if isinstance(value, _WrittenInt | _WrittenFloat) else repr(value)
 
 
 def _float(digits: str, notes: list[str]) -> float | str:
@@ -270,24 +271,28 @@ def _mend(
     body_keys: Sequence[str],
     known_keys: Sequence[str],
     max_depth: int,
-) -> Parsed:
+) -> Turns[Parsed]:
+    if len(text) > LONG:
+        yield
     reader = _Reader(text, start, closed=closed, max_depth=max_depth)
     try:
-        return reader.read()
+        return (yield from reader.read())
     except JsonFault:
         if len(body_keys) != 1:
             raise
+    if len(text) > LONG:
+        yield
     reader = _Reader(text, start, closed=closed, max_depth=max_depth)
     reader.quote_loosely(body_keys[0], known_keys)
-    return reader.read()
+    return (yield from reader.read())
 
 
 class _Reader:
     """Walks the text once; each method reads one thing at the position and leaves it behind that thing."""
 
     __slots__ = (
-        *("_at", "_backslashes", "_closed", "_decoder", "_loose_end", "_loose_key", "_max_depth", "_notes", "_open"),
-        "_text",
+        *("_at", "_backslashes", "_closed", "_decoder", "_left", "_loose_end", "_loose_key", "_max_depth"),
+        *("_notes", "_open", "_text"),
     )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
@@ -300,6 +305,8 @@ class _Reader:
         self._notes: list[str] = []
         self._backslashes = Backslashes()
         self._decoder = _decoder(self._notes, strict=True)
+        self._left = TURN
+        """How many values are read before the others of the process have their turn."""
         self._loose_key: str | None = None
         self._loose_end: re.Pattern[str] | None = None
 
@@ -312,9 +319,9 @@ class _Reader:
         self._loose_key = body_key
         self._loose_end = re.compile("|".join(ends))
 
-    def read(self) -> Parsed:
+    def read(self) -> Turns[Parsed]:
         self._space()
-        value = self._value()
+        value = yield from self._value()
         if self._backslashes.are_mixed:
             raise JsonFault(HalfEscaped().reason)
         notes = [note for note in self._notes if note != "trailing_comma" or "python_literal" not in self._notes]
@@ -357,27 +364,31 @@ class _Reader:
             raise JsonFault("stray slash")
         _note(self._notes, "comment")
 
-    def _value(self) -> Any:
+    def _value(self) -> Turns[Any]:
+        self._left -= 1
+        if self._left < 0:
+            self._left = TURN
+            yield
         char = self._text[self._at : self._at + 1]
         if char == "{":
-            return self._nested(self._object)
+            return (yield from self._nested(self._object))
         if char == "[":
-            return self._nested(self._array)
+            return (yield from self._nested(self._array))
         if char and char in "\"'“”„‘’":
-            return self._string()
+            return (yield from self._string())
         return self._number() if char and char in "-+.0123456789" else self._word()
 
-    def _nested(self, read: Callable[[], Any]) -> Any:
+    def _nested(self, read: Callable[[], Turns[Any]]) -> Turns[Any]:
         self._open.append(self._text[self._at])
         if len(self._open) > self._max_depth:
             raise JsonFault("too deep")
         self._at += 1
         self._space()
-        value = read()
+        value = yield from read()
         self._open.pop()
         return value
 
-    def _object(self) -> dict[str, Any]:
+    def _object(self) -> Turns[dict[str, Any]]:
         result: dict[str, Any] = {}
         more = not self._ends("}")
         while more:
@@ -386,8 +397,8 @@ class _Reader:
             if self._ends("}"):
                 _note(self._notes, "trailing_comma")
                 return result
-            key = self._key()
-            self._add(result, key, self._member(key))
+            key = yield from self._key()
+            self._add(result, key, (yield from self._member(key)))
             more = self._goes_on("}")
         return result
 
@@ -396,7 +407,7 @@ class _Reader:
             _note(self._notes, "duplicate_keys")
         result[key] = value
 
-    def _array(self) -> list[Any]:
+    def _array(self) -> Turns[list[Any]]:
         result: list[Any] = []
         more = not self._ends("]")
         while more:
@@ -404,7 +415,7 @@ class _Reader:
             if self._ends("]"):
                 _note(self._notes, "trailing_comma")
                 return result
-            result.append(self._value())
+            result.append((yield from self._value()))
             more = self._goes_on("]")
         return result
 
@@ -423,18 +434,19 @@ class _Reader:
             return None
         self._at = match.end()
         found = self._decoder.decode(frame % match.group().rstrip(", \t\r\n"))
+        self._left -= len(found)
         self._space()
         return found
 
-    def _member(self, key: str) -> Any:
+    def _member(self, key: str) -> Turns[Any]:
         self._space()
         if not self._text.startswith(":", self._at):
             raise JsonFault("missing colon")
         self._at += 1
         self._space()
         if key == self._loose_key and self._text.startswith('"', self._at):
-            return self._loose_string()
-        return self._value()
+            return (yield from self._loose_string())
+        return (yield from self._value())
 
     def _ends(self, closer: str) -> bool:
         if self._text.startswith(closer, self._at):
@@ -470,9 +482,9 @@ class _Reader:
         _note(self._notes, "missing_braces")
         return False
 
-    def _key(self) -> str:
+    def _key(self) -> Turns[str]:
         if self._text[self._at : self._at + 1] in ('"', "'", *_SMART_QUOTES):
-            return self._string()
+            return (yield from self._string())
         match = _BARE_KEY.match(self._text, self._at)
         if match is None:
             raise JsonFault("not a key")
@@ -480,16 +492,16 @@ class _Reader:
         self._at = match.end()
         return match.group()
 
-    def _string(self) -> str:
+    def _string(self) -> Turns[str]:
         quote = self._text[self._at]
         if self._text.startswith(quote * 3, self._at) and quote in "\"'":
-            return self._triple_string(quote * 3)
+            return (yield from self._triple_string(quote * 3))
         if quote == '"':
-            return self._json_text(self._matched(_JSON_STRING))
+            return (yield from self._json_text(self._matched(_JSON_STRING)))
         if quote == "'":
             _note(self._notes, "python_literal")
-            return self._python_text(self._matched(_PYTHON_STRING))
-        return self._smart_string(_SMART_QUOTES[quote])
+            return (yield from self._python_text(self._matched(_PYTHON_STRING)))
+        return (yield from self._smart_string(_SMART_QUOTES[quote]))
 
     def _matched(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)
@@ -498,44 +510,47 @@ class _Reader:
         self._at = match.end()
         return match.group(1)
 
-    def _triple_string(self, quotes: str) -> str:
+    def _triple_string(self, quotes: str) -> Turns[str]:
         end = self._text.find(quotes, self._at + 3)
         if end < 0:
             raise JsonFault("string never closed")
         body = self._text[self._at + 3 : end]
         self._at = end + 3
         _note(self._notes, "python_literal")
-        return self._python_text(body)
+        return (yield from self._python_text(body))
 
-    def _smart_string(self, closer: str) -> str:
+    def _smart_string(self, closer: str) -> Turns[str]:
         end = self._text.find(closer, self._at + 1)
         if end < 0:
             raise JsonFault("string never closed")
         body = self._text[self._at + 1 : end]
         self._at = end + 1
         _note(self._notes, "smart_quotes")
-        return self._json_text(_escape_quotes(body))
+        return (yield from self._json_text(_escape_quotes(body)))
 
-    def _loose_string(self) -> str:
-        end = self._loose_quote(self._at + 1)
+    def _loose_string(self) -> Turns[str]:
+        end = yield from self._loose_quote(self._at + 1)
         body = self._text[self._at + 1 : end]
         self._at = end + 1
         _note(self._notes, "inner_quotes")
-        return self._json_text(_escape_quotes(body))
+        return (yield from self._json_text(_escape_quotes(body)))
 
-    def _loose_quote(self, position: int) -> int:
+    def _loose_quote(self, position: int) -> Turns[int]:
         """The one quote from `position` on that can be the end of the value."""
         pattern = self._loose_end
         found = stranger = -1
-        for match in _QUOTE.finditer(self._text, position):
-            if match.group() != '"' or pattern is None:
-                continue
+        while pattern is not None and (match := _TO_QUOTE.match(self._text, position)):
+            position = match.end()
+            self._left -= 1
+            if self._left < 0:
+                self._left = TURN
+                yield
             if not pattern.match(self._text, match.end()):
                 stranger = match.end() if _NEXT_MEMBER.match(self._text, match.end()) else stranger
                 continue
             if found >= 0:
                 raise JsonFault("inner quotes can be read in several ways")
-            found = match.start()
+            found = match.end() - 1
         if found < 0:
             raise JsonFault("string never closed")
         if stranger >= 0 and self._ends_in_members(stranger):
@@ -551,22 +566,22 @@ class _Reader:
             return False
         return not members[end:].strip("}] \t\r\n")
 
-    def _json_text(self, body: str) -> str:
-        if _CONTROL.search(body):
+    def _json_text(self, body: str) -> Turns[str]:
+        if any(map(body.__contains__, _CONTROLS)):
             _note(self._notes, "control_chars")
         if "\\" not in body:
             return body
         try:
-            text, is_mended = self._backslashes.json_text(body, or_python="python_literal" in self._notes)
+            text, is_mended = yield from self._backslashes.json_text(body, or_python="python_literal" in self._notes)
         except HalfEscaped as doubt:
             raise JsonFault(doubt.reason) from None
         if is_mended:
             _note(self._notes, "bad_escape")
         return text
 
-    def _python_text(self, body: str) -> str:
+    def _python_text(self, body: str) -> Turns[str]:
         try:
-            text, is_mended = self._backslashes.python_text(body) if "\\" in body else (body, False)
+            text, is_mended = (yield from self._backslashes.python_text(body)) if "\\" in body else (body, False)
         except HalfEscaped as doubt:
             raise JsonFault(doubt.reason) from None
         if is_mended:
@@ -603,7 +618,9 @@ class _Reader:
 
 def _escape_quotes(body: str) -> str:
     """The body of a string with the quotes in it escaped: either all of them are, or none."""
-    found = {match.group() for match in _QUOTE.finditer(body)}
-    if {'"', '\\"'} <= found:
+    plain = body.replace("\\\\", "")
+    if '\\"' not in plain:
+        return body.replace('"', '\\"')
+    if '"' in plain.replace('\\"', ""):
         raise JsonFault("quotes are escaped and not escaped")
-    return _QUOTE.sub(lambda match: '\\"' if match.group() == '"' else match.group(), body)
+    return body

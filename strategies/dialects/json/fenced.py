@@ -20,7 +20,8 @@ from strategies.grammar.fences import read_rest
 from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafts_of
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, Parsed, parse
+from strategies.text.tolerant_json import JsonFault, Parsed, parsing
+from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed
 from strategies.writing.token_renderer import json_text, named_object
 
@@ -69,7 +70,7 @@ def _values(cur: Cursor) -> Steps:
             raise Reject("JSON is not closed", again=True, hint=_MENDING)
         text = "".join(pieces)
         try:
-            parsed = parse(text, closed=True)
+            parsed = yield from cur.work(parsing(text, closed=True))
         except JsonFault:
             raise Reject("JSON", again=True, hint=_MENDING) from None
         found.append(parsed)
@@ -136,7 +137,7 @@ def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
     if opening.hint == _ESCAPED:
         text, steps = _unescaped(text), ("html_escaped",)
     try:
-        parsed = _ladder(text, context)
+        parsed = yield from cur.work(_ladder(text, context))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=_names_tool(text, context)) from None
     if text[parsed.end :].strip():
@@ -146,15 +147,15 @@ def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
     return [Parsed(parsed.value, parsed.end, (*steps, *parsed.steps))]
 
 
-def _ladder(text: str, context: Context) -> Parsed:
+def _ladder(text: str, context: Context) -> Turns[Parsed]:
     """The value; unescaped quotes are delimited by the parameters of the tool that it names."""
     match = _NAMED.search(text)
     found = context.resolve(match.group(1), aliases=False) if match else None
     if found is None:
-        return parse(text, closed=True)
+        return (yield from parsing(text, closed=True))
     schema = context.schema(found[0])
     known = (*schema.properties, *NAME_KEYS, *CONTAINER_KEYS)
-    return parse(text, closed=True, body_keys=schema.body_keys, known_keys=known)
+    return (yield from parsing(text, closed=True, body_keys=schema.body_keys, known_keys=known))
 
 
 _NAMED = re.compile(rf"""["'](?:{"|".join(NAME_KEYS)}|action)["']\s*+:\s*+["']([\w.:/-]{{1,128}})["']""")

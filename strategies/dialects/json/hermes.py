@@ -23,7 +23,8 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, parse
+from strategies.text.tolerant_json import JsonFault, parsing
+from strategies.text.turns import Turns
 from strategies.writing.renderer import Hermes
 
 __all__ = ["HERMES", "UNOPENED"]
@@ -86,7 +87,7 @@ def _parse_unopened(
     yield from cur.ws()
     if not (yield from cur.lit("</tool_call>")):
         raise Reject("no call")
-    value, steps = _parsed("".join(pieces), context)
+    value, steps = yield from cur.work(_parsed("".join(pieces), context))
     yield from _with(drafts_of(value, context, form="hermes", steps=steps), ("call_opener_missing",))
 
 
@@ -111,7 +112,7 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
     is_whole = yield from cur.json(pieces.append)
     if is_whole:
         try:
-            value, steps = _parsed("".join(pieces), context)
+            value, steps = yield from cur.work(_parsed("".join(pieces), context))
         except Reject:
             value = None
     if value is None:
@@ -152,17 +153,17 @@ def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> St
     if not (yield from cur.until(closer, pieces.append)):
         raise Reject("JSON is not closed", attempted=True, inside=True)
     try:
-        return _parsed("".join(pieces), context)
+        return (yield from cur.work(_parsed("".join(pieces), context)))
     except Reject as refusal:
         raise Reject(refusal.reason, attempted=True, inside=not is_whole) from None
 
 
-def _parsed(text: str, context: Context) -> tuple[Any, tuple[str, ...]]:
+def _parsed(text: str, context: Context) -> Turns[tuple[Any, tuple[str, ...]]]:
     schemas = _schemas(text, context)
     bodies = {key for schema in schemas for key in schema.body_keys}
     keys = {key for schema in schemas for key in schema.properties}
     try:
-        parsed = parse(text, closed=True, body_keys=sorted(bodies), known_keys=sorted(keys | _CALL_KEYS))
+        parsed = yield from parsing(text, closed=True, body_keys=sorted(bodies), known_keys=sorted(keys | _CALL_KEYS))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip():

@@ -24,7 +24,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.json_payload import STOPS, marked_json, read_end, read_objects, with_mends
 from strategies.grammar.literal import inside_word
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.python_text import PythonFault, bracketed, read_calls
+from strategies.text.python_text import PythonFault, bracketed, reading_calls
 from strategies.writing.token_renderer import JsonRenderer, json_text, named_object
 
 __all__ = ["APERTUS", "GIGACHAT", "INKLING", "LFM2", "LONGCAT", "NEMOTRON_NANO", "OLMO3", "SMOLLM3"]
@@ -205,7 +205,7 @@ def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str,
     else:
         yield from _by_brackets(cur, closers, pieces)
     try:
-        calls = read_calls("".join(pieces))
+        calls = yield from cur.work(reading_calls("".join(pieces)))
     except PythonFault as fault:
         again = opening.hint is None and not cur.cut
         raise Reject(fault.reason, again=again, hint=_AS_TEXT, attempted=True) from None

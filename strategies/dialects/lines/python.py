@@ -22,7 +22,7 @@ from strategies.grammar.inline import leads_to_call
 from strategies.grammar.json_calls import drafts_of
 from strategies.grammar.json_payload import with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.python_text import PythonCall, PythonFault, bracketed, read_calls
+from strategies.text.python_text import PythonCall, PythonFault, bracketed, reading_calls
 from strategies.writing.block_renderer import BlockRenderer, listed, python_call
 from strategies.writing.renderer import CannotExpress
 
@@ -73,9 +73,9 @@ def _placed(call: PythonCall, context: Context, *, aliases: bool, positions: boo
     return {key: call.positional[0]}
 
 
-def _read(text: str, *, constructors: bool = False) -> list[PythonCall]:
+def _read(cur: Cursor, text: str, *, constructors: bool = False) -> Steps:
     try:
-        return read_calls(text, constructors=constructors)
+        return (yield from cur.work(reading_calls(text, constructors=constructors)))
     except PythonFault as fault:
         raise Reject(fault.reason) from None
 
@@ -95,7 +95,7 @@ def _parse(
         yield from _quoted(cur, pieces)
     else:
         yield from _expressions(cur, pieces)
-    calls = _read("".join(pieces))
+    calls: list[PythonCall] = yield from _read(cur, "".join(pieces))
     # `os.remove(path)` in a block of code is none of a server's tools called `remove`.
     if not in_list and any(_is_member(call.name, context) for call in calls):
         raise Reject("a method, not a tool")
@@ -244,7 +244,7 @@ def _parse_tagged(
         raise Reject("no call")
     pieces.append(head)
     yield from _expressions(cur, pieces)
-    drafts = call_drafts(_read("".join(pieces)), context, form="special")
+    drafts = call_drafts((yield from _read(cur, "".join(pieces))), context, form="special")
     end = cur.offset
     cur.anchor = end
     yield from cur.ws()
@@ -277,7 +277,7 @@ def _parse_tool_code(
         cur.pos += len(_TAG)
     pieces: list[str] = []
     mends = yield from _statements(cur, opening, pieces, bare=bare)
-    calls = _read("".join(pieces), constructors=True)
+    calls = yield from _read(cur, "".join(pieces), constructors=True)
     found = call_drafts(calls, context, form="pythonic" if bare else "tool_fence", aliases=False)
     checked(found, context)
     end = cur.offset

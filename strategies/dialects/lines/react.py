@@ -25,8 +25,8 @@ from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import is_announced_example
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.python_text import PythonFault, bracketed, read_calls
-from strategies.text.tolerant_json import JsonFault, parse
+from strategies.text.python_text import PythonFault, bracketed, read_calls, reading_calls
+from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.writing.block_renderer import BlockRenderer
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.token_renderer import json_text
@@ -115,7 +115,7 @@ def _python(cur: Cursor, context: Context, name: str) -> Steps:
         raise Reject("brackets are not closed", attempted=True)
     yield from cur.match(_DECORATION, 4)
     try:
-        calls = read_calls("".join(pieces))
+        calls = yield from cur.work(reading_calls("".join(pieces)))
     except PythonFault as fault:
         raise Reject(fault.reason, attempted=True) from None
     return call_drafts(calls, context, form="react")
@@ -174,7 +174,7 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
     text = "".join(pieces)
     if text.lstrip().startswith("{"):
         try:
-            parsed = parse(text, closed=True)
+            parsed = yield from cur.work(parsing(text, closed=True))
         except JsonFault:
             raise Reject("JSON", attempted=True) from None
         if text[parsed.end :].strip():

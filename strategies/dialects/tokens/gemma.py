@@ -27,7 +27,8 @@ from strategies.grammar.json_payload import read_end
 from strategies.grammar.raw_value import Sink
 from strategies.schema.tool_schema import Prop, ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+from strategies.text.tolerant_json import JsonFault, loads_strict, parsing
+from strategies.text.turns import Turns, whole
 from strategies.writing.renderer import CannotExpress, without_tokens
 from strategies.writing.token_renderer import family_section, json_text, reads_back
 
@@ -235,7 +236,7 @@ def _json_string(cur: Cursor) -> Steps:
     pieces: list[str] = []
     if not (yield from cur.json(pieces.append)):
         raise Reject("value not closed", attempted=True)
-    return _string_of("".join(pieces))
+    return (yield from cur.work(_string_of("".join(pieces))))
 
 
 def _python_string(cur: Cursor) -> Steps:
@@ -243,17 +244,17 @@ def _python_string(cur: Cursor) -> Steps:
     cur.pos += 1
     while (yield from cur.until_match(_SINGLE, 0, pieces.append)):
         if (yield from cur.lit("'")):
-            return _string_of("".join([*pieces, "'"]))
+            return (yield from cur.work(_string_of("".join([*pieces, "'"]))))
         pair = yield from cur.peek(2)
         pieces.append(pair)
         cur.pos += len(pair)
     raise Reject("value not closed", attempted=True)
 
 
-def _string_of(text: str) -> Any:
+def _string_of(text: str) -> Turns[Any]:
     """What a quoted text stands for."""
     try:
-        parsed = parse(text)
+        parsed = yield from parsing(text)
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :] or any(mark in parsed.value for mark in _MARKS):
@@ -340,7 +341,7 @@ def _unquoted(text: str, prop: Prop) -> Any:
     """What a bare text stands for; quotes around all of it are none of the text."""
     quoted = text.strip()
     if len(quoted) > 1 and quoted[0] == quoted[-1] and quoted[0] in "\"'":
-        return _string_of(quoted)
+        return whole(_string_of(quoted))
     return _literal(_bare_text(text), prop)
 
 

@@ -13,7 +13,7 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.raw_value import decode_entities
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, parse
+from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.yaml_lines import NoMapping, read_mapping
 
 __all__ = [
@@ -85,7 +85,9 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
     call.mends += yield from read_surplus(cur)
     keys = tuple(call.schema.properties)
     try:
-        parsed = parse("".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
+        parsed = yield from cur.work(
+            parsing("".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
+        )
     except JsonFault as fault:
         raise Reject(fault.reason, attempted=True) from None
     found = call.schema.open_container(parsed.value)

@@ -211,7 +211,7 @@ def test_a_primitive_waits_for_no_more_than_it_needs(case: Case) -> None:
 def test_every_primitive_has_its_cases() -> None:
     suspending = {"at_end", "at_stub", "json", "lit", "lits", "match", "peek", "starts", "tag", "until", "until_match"}
     primitives = {name for name in vars(Cursor) if callable(getattr(Cursor, name)) and name[0] != "_"}
-    assert primitives == {*suspending, "ws", "push", "back"}
+    assert primitives == {*suspending, "ws", "work", "push", "back"}
     assert CASES.keys() == {*suspending, "ws", "anchor"}
 
 

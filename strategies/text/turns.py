@@ -1,0 +1,38 @@
+"""Work that is done in turns: a generator that yields where others may have theirs, and returns what it has found."""
+
+import re
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+__all__ = ["LONG", "TURN", "Turns", "replaced", "whole"]
+
+T = TypeVar("T")
+Turns = Generator[None, None, T]
+
+LONG = 1 << 16
+"""What one call of the library does with a longer text is a turn of its own."""
+TURN = 1000
+"""How many small things are done in one turn."""
+
+
+def whole(work: Turns[T]) -> T:
+    """What the work finds, done in one go."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def replaced(pattern: re.Pattern[str], text: str, by: Callable[[re.Match[str]], str]) -> Turns[str]:
+    """The text with every match of the pattern replaced."""
+    parts: list[str] = []
+    at = 0
+    for count, match in enumerate(pattern.finditer(text), 1):
+        parts += (text[at : match.start()], by(match))
+        at = match.end()
+        if not count % TURN:
+            yield
+    parts.append(text[at:])
+    return "".join(parts)
