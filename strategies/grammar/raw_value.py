@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 
 from strategies.grammar.closers import (
     CLOSERS,
+    END_IN_TEXT,
     Elements,
     Kind,
     Markup,
@@ -283,8 +284,11 @@ class _Value:
         return ""
 
     def finish(self, how: str) -> Steps:
-        """The value has ended so: it is in doubt behind a token, or where there is nothing but closers."""
-        if ends_with_token(self.sink.raw) or (how in MENDED and not self.sink.raw.strip()):
+        """The value has ended so: it is in doubt behind a token, or where it is nothing but closers or holds more."""
+        raw = self.sink.raw
+        is_damaged = how in MENDED
+        # Of closers that its text mentions, the one in front of its own may be mentioned as well.
+        if ends_with_token(raw) or (is_damaged and (not raw.strip() or END_IN_TEXT.search(raw))):
             yield from doubt(self.cur)
 
     def _at_run(self, tag: str) -> Steps:

@@ -110,7 +110,8 @@ async def serving(start: Start, folder: Path, servers: Mapping[str, Mapping[str,
         path = folder / "toolgate.toml"
         tables.append(f'[[models]]\nmatch = "qwen*"\nstrategy = "xml_prompt:{DIALECT}"\n')
         path.write_text("".join(tables))
-        yield (await start(None, GATEWAY_CONFIG=str(path))).url
+        # A busy machine accepts a connection late.
+        yield (await start(None, GATEWAY_CONFIG=str(path), UPSTREAM_CONNECT_TIMEOUT_S="60")).url
 
 
 @frozen

@@ -38,8 +38,7 @@ def test_a_document_flows_line_by_line():
     said_first = said(reader.feed(HEAD + "one\ntwo\n"))
     assert said_first == '{"filePath":"a.py","content":"one\\ntwo'
     assert said(reader.feed("three")) == "\\nthree"
-    assert said(reader.feed("\n</content>\n</write>")) == '"'
-    assert said(reader.finish("stop")) == "}"
+    assert said(reader.feed("\n</content>\n</write>")) + said(reader.finish("stop")) == '"}'
 
 
 def test_what_may_be_markup_does_not_flow():
@@ -169,9 +168,16 @@ def test_a_document_ends_where_another_tool_is_called():
 
 
 def test_stray_closers_inside_a_document_end_nothing():
-    text = HEAD + "x </tool> y </tool_call> z </invoke>\n</content>\n</write>"
+    text = HEAD + "x </tool> y </tool_call> z </invoke>.\n</content>\n</write>"
     (call,) = read_every_way(text).calls
-    assert json.loads(call[1])["content"] == "x </tool> y </tool_call> z </invoke>"
+    assert json.loads(call[1])["content"] == "x </tool> y </tool_call> z </invoke>."
+
+
+def test_a_document_that_ends_in_one_of_several_stray_closers_is_in_doubt():
+    """The last one may be a closer too many, or part of the document as the others are."""
+    text = HEAD + "x </tool> y </tool_call> z </invoke>\n</content>\n</write>"
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
 
 
 def test_deep_markup_does_not_recurse():
