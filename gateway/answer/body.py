@@ -19,7 +19,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.structured_calls import CallKey, key_of
 from gateway.wire.usage import summed_usage
-from strategies.base import BrokenCall, Prepared
+from strategies.base import AsksAgain, BrokenCall, Prepared
 from strategies.mapping.answers import translation_of
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
@@ -137,9 +137,13 @@ class BodyExchange:
             "function": {"name": call.name, "arguments": call.arguments},
         }
 
+    @property
+    def _ask(self) -> AsksAgain | None:
+        """How the only choice is asked for again, if it may be."""
+        return self._prepared.ask_again if self._asks_left and len(self._answer["choices"]) == 1 else None
+
     def _read_choice(self, index: int, entry: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
-        asks = self._prepared.ask_again if self._asks_left and len(self._answer["choices"]) == 1 else None
-        hold = hold_of(self._prepared) if asks is not None else None
+        hold = hold_of(self._prepared) if self._ask is not None else None
         choice = Choice(index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text)
         reason = entry.get("finish_reason")
         finish = reason if isinstance(reason, str) and reason else "stop"
@@ -147,29 +151,39 @@ class BodyExchange:
         content = message.get("content")
         if has_reasoning(message):
             choice.reasoned()
-        structured = bool(message.get("tool_calls")) or choice.native.is_legacy(message.get("function_call"))
-        if structured and choice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
-            choice.hold = None
-            events = yield from _events(choice, content, finish)
-            if any(isinstance(event, Start | Said) for event in events):
-                return self._beside(choice, entry, message, events)
-        if structured and not message.get("tool_calls"):
-            return self._told(choice, entry, message)
-        if structured:
-            may_ask = asks is not None and finish not in CUT_REASONS
-            broken_call = unusable_calls(message, asks) if asks is not None and may_ask else None
-            if broken_call is None and may_ask:
-                broken_call = self._refused(choice, entry, message)
-            if broken_call is None:
-                return self._told(choice, entry, message)
-            choice.hold = None
-            return self._wait(choice, broken_call, [])
+        if message.get("tool_calls") or choice.native.is_legacy(message.get("function_call")):
+            return (yield from self._read_structured(choice, entry, message, finish))
         if not choice.listens or not isinstance(content, str | None):
             return False
         events = yield from _events(choice, content or "", finish)
         if choice.broken_call is not None and isinstance(reason, str):
             return self._wait(choice, choice.broken_call, events)
         return self._deliver(choice, entry, message, [*events, *choice.give_back()])
+
+    def _read_structured(
+        self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], finish: str
+    ) -> Generator[None, None, bool]:
+        """A choice with structured calls; those of its text stand beside them."""
+        content = message.get("content")
+        if choice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
+            choice.hold = None
+            events = yield from _events(choice, content, finish)
+            if any(isinstance(event, Start | Said) for event in events):
+                return self._beside(choice, entry, message, events)
+        broken_call = self._broken_call(choice, entry, message, finish) if message.get("tool_calls") else None
+        if broken_call is None:
+            return self._told(choice, entry, message)
+        choice.hold = None
+        return self._wait(choice, broken_call, [])
+
+    def _broken_call(
+        self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], finish: str
+    ) -> BrokenCall | None:
+        """The broken call that structured calls are, where it may be asked for again."""
+        ask = self._ask
+        if ask is None or finish in CUT_REASONS:
+            return None
+        return unusable_calls(message, ask) or self._refused(choice, entry, message)
 
     def _beside(self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
         """Calls of the text, and behind them the structured ones that are others."""

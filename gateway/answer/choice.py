@@ -5,11 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.answer.facts import Facts, delivered
-from gateway.answer.guard import GuardedReader
-from gateway.answer.hold import Hold
 from gateway.answer.queue import Pending
-from gateway.answer.shaper import Shaper
-from gateway.answer.transcript import TranscriptReader
+from gateway.answer.stages import GuardedReader, Hold, Shaper
+from gateway.answer.transcript import Transcript
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import args_template, call_start_chunk
@@ -61,13 +59,12 @@ class Choice:
         keep_text: bool = False,
     ) -> None:
         self.index = index
-        reader = GuardedReader(prepared.make_reader) if prepared.make_reader else None
-        self._reader: GuardedReader | TranscriptReader | None = reader
+        transcript = Transcript() if keep_text and prepared.make_reader else None
+        if transcript is not None:
+            facts.transcripts[index] = transcript
+        self._reader = GuardedReader(prepared.make_reader, transcript) if prepared.make_reader else None
         self._early: list[Event] | None = None
         """What the end of the text came to so far, once it has been begun to be read."""
-        if keep_text and reader is not None:
-            self._reader = transcribing = TranscriptReader(reader)
-            facts.transcripts[index] = transcribing.transcript
         self.hold = hold
         self.broken_call: BrokenCall | None = None
         """What is to be asked again, once the choice has finished."""
@@ -150,7 +147,7 @@ class Choice:
         if self._reader is not None and self._early is None:
             self._early = self._reader.step(reason=reason)
 
-    def _last(self, reader: GuardedReader | TranscriptReader, reason: FinishReason) -> list[Event]:
+    def _last(self, reader: GuardedReader, reason: FinishReason) -> list[Event]:
         """What the end of the text comes to."""
         self.read_end(reason)
         while reader.busy:

@@ -1,16 +1,17 @@
 """One upstream event, or a run of alike ones, on its way to the client: undecided, then itself or what replaces it."""
 
-import re
 from array import array
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from attrs import frozen
-
+from gateway.answer.facts import Facts
+from gateway.answer.template import Template, count_of
+from gateway.core.events import Args, Broken, Event, Said, Start
 from gateway.wire.chat_chunks import (
     BadChunk,
+    args_chunk,
     decode_object,
     encode_object,
     finish_chunk,
@@ -23,16 +24,11 @@ from gateway.wire.usage import summed_usage
 if TYPE_CHECKING:
     from gateway.answer.choice import Choice
 
-__all__ = ["Pending", "PendingRun", "Template", "last_events", "text_of"]
+__all__ = ["MAX_HELD", "Pending", "PendingRun", "Queue"]
 
-_PLAIN = rb'[^"\\\x00-\x1f]*+'
-_BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
-"""A JSON string's body; told by runs of plain characters, as one character at a time costs ten times as much."""
-_CONTENT = re.compile(rb'"content":\s*"(%b)"' % (_BODY % (_PLAIN, b"", _PLAIN)))
-_WHOLE = _BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN)
-_BODIES = re.compile(rb"%b(?:\x00%b)*+" % (_WHOLE, _WHOLE))
-"""Bodies with a zero between them, which none can hold; no half of a character stands for itself."""
-_UNSAFE = re.compile(rb'["\x00-\x1f]')
+
+MAX_HELD = 4 << 20
+"""Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 
 
 class Pending:
@@ -178,78 +174,6 @@ class Pending:
         return self._raw
 
 
-@frozen
-class Template:
-    """What all content events of an answer have in common: everything before and behind the content."""
-
-    head: bytes
-    tail: bytes
-    data: bytes
-    gap: bytes
-    """The tail of one event and the head of the next."""
-
-    @classmethod
-    def of(cls, raw: bytes, data: bytes, text: str) -> "Template | None":
-        """The template of the event with this content; None where it cannot be told for certain."""
-        match = _CONTENT.search(raw)
-        if match is None or raw.count(b'"content"') != 1 or not raw.endswith(b"}\n\n") or raw.count(b"\n") != 2:
-            return None
-        if text_of([match.group(1)]) != text:
-            return None
-        head, tail = raw[: match.start(1)], raw[match.end(1) :]
-        return cls(head, tail, data, tail + head)
-
-    def run(self, data: bytes) -> bytes:
-        """What may be a run of events made after this template, at the beginning of the data."""
-        end = data.rfind(self.tail) if data.startswith(self.head) else -1
-        return data[: end + len(self.tail)] if end >= 0 else b""
-
-    def size(self, contents: list[bytes]) -> int:
-        """How long the events with these contents are."""
-        return sum(map(len, contents)) + len(contents) * len(self.gap)
-
-    def contents(self, data: bytes) -> list[bytes] | None:
-        """The JSON string bodies of events that are all made after this template."""
-        if not data.startswith(self.head) or not data.endswith(self.tail):
-            return None
-        if len(data) < len(self.head) + len(self.tail):
-            return None
-        return data[len(self.head) : len(data) - len(self.tail)].split(self.gap)
-
-
-def text_of(contents: list[bytes]) -> str | None:
-    """The text of JSON string bodies; None where one of them is not plainly valid."""
-    joined = b"".join(contents)
-    if b"\\" in joined:
-        if not _BODIES.fullmatch(b"\0".join(contents)):
-            return None
-    elif _UNSAFE.search(joined):
-        return None
-    try:
-        if not joined.isascii():
-            for content in contents:
-                content.decode()
-        return msgspec.json.decode(b'"' + joined + b'"', type=str) if b"\\" in joined else joined.decode()
-    except ValueError:
-        return None
-
-
-def _count(content: bytes) -> int:
-    """The characters of a JSON string's body that `text_of` has taken."""
-    if b"\\" in content:
-        return len(msgspec.json.decode(b'"' + content + b'"', type=str))
-    return len(content) if content.isascii() else len(content.decode())
-
-
-def last_events(contents: list[bytes], chars: int) -> tuple[int, int]:
-    """How many events at the end hold the last characters of a run, and how many characters those events have."""
-    count = size = 0
-    while size < chars:
-        count += 1
-        size += _count(contents[-count])
-    return count, size
-
-
 class PendingRun(Pending):
     """A run of content events made after one template, kept as their contents and lengths alone.
 
@@ -295,7 +219,7 @@ class PendingRun(Pending):
         while first < last:
             end = self._start + self._lengths[first]
             if self._head < 0:
-                self._head = _count(bytes(self._contents[self._start : end]))
+                self._head = count_of(bytes(self._contents[self._start : end]))
             if self._head > self._decided:
                 break
             self._decided -= self._head
@@ -327,3 +251,143 @@ class PendingRun(Pending):
             pieces.append(contents[at : at + length])
             at += length
         return self.template.head + self.template.gap.join(pieces) + self.template.tail
+
+
+class Queue:
+    """The events of one answer: those that are held, in order, and the bytes that may go out."""
+
+    __slots__ = ("_bytes", "_facts", "_late_to", "broken", "out", "pending", "read", "seen")
+
+    def __init__(self, facts: Facts) -> None:
+        self.out: list[bytes] = []
+        self.read = 0
+        """How many events have been read."""
+        self.seen = b"{}"
+        """The last chunk's data: what a chunk of our own is made after."""
+        self.broken: str | None = None
+        """Why a call that began to flow came to no end."""
+        self._facts = facts
+        self.pending: deque[Pending] = deque()
+        """Those that are held."""
+        self._bytes = 0
+        self._late_to = 0
+        """Up to which of the events lateness has been told."""
+
+    @property
+    def is_full(self) -> bool:
+        """More bytes are held than an answer may keep."""
+        return self._bytes > MAX_HELD
+
+    def take(self) -> bytes:
+        """What may go out."""
+        out, self.out = self.out, []
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def count_late(self) -> None:
+        """Count what is held although a later event has been read: another one is read before it leaves."""
+        told = max(self._late_to, self.pending[0].number - 1)
+        self._late_to = max(told, self.read - 1)
+        self._facts.late_events += self._late_to - told
+
+    def push(self, pending: Pending) -> None:
+        """An event of which nothing is undecided: it goes out behind those that are held."""
+        if self.pending:
+            self.add(pending)
+        else:
+            self.out.append(pending.render())
+
+    def add(self, pending: Pending) -> None:
+        """Hold an event that has just been read."""
+        pending.number = self.read
+        self.pending.append(pending)
+        self._bytes += pending.size
+
+    def add_run(self, template: Template, choice: "Choice", contents: list[bytes], chars: int) -> Pending:
+        """Hold a run of events with so many characters, with the one before it where they are alike."""
+        last = self.pending[-1] if self.pending else None
+        if not isinstance(last, PendingRun) or last.template is not template:
+            last = PendingRun(template, choice)
+            last.number = self.read + 1
+            self.pending.append(last)
+        if not last.held and chars:
+            choice.held.append(last)
+        before = last.size
+        last.extend(contents, chars)
+        self.read += len(contents)
+        self._bytes += last.size - before
+        return last
+
+    def add_usage(self, last: Pending, usage: object) -> None:
+        """Count what a second answer cost where the first one, up to this event, says what it cost."""
+        for pending in reversed(self.pending):
+            pending.add_usage(usage)
+            if pending is last:
+                break
+
+    def put_back(self, pending: Pending) -> None:
+        """An event that was taken out goes out behind all others."""
+        if pending not in self.pending:
+            self.pending.append(pending)
+
+    def remove(self, pending: Pending) -> None:
+        """Take an event out, which is put back later."""
+        if pending in self.pending:
+            self.pending.remove(pending)
+
+    def move(self, moving: Sequence[Pending], last: Pending | None) -> None:
+        """Put these events in front of the last one, in their order."""
+        known = {id(pending) for pending in moving}
+        stay = [pending for pending in self.pending if id(pending) not in known]
+        at = next((at for at, pending in enumerate(stay) if pending is last), len(stay))
+        self.pending = deque([*stay[:at], *moving, *stay[at:]])
+
+    def spare(self, choice: "Choice") -> Pending:
+        """An event of our own, for what has no upstream event any more."""
+        pending = Pending(b"", self.seen, choice)
+        pending.changed = True
+        pending.number = self.read
+        self.pending.append(pending)
+        return pending
+
+    def place(self, choice: "Choice", events: list[Event], last: Pending | None = None) -> None:
+        """Account for the raw text of events, one by one, and put what replaces it there."""
+        for event in events:
+            choice.note(event)
+            if isinstance(event, Start):
+                place = self._place(choice, last)
+                place.chunk(choice.begin(event, place.event))
+            elif isinstance(event, Args) and event.json:
+                self._place(choice, last).chunk(args_chunk(choice.args_template, event.json))
+            elif isinstance(event, Said):
+                self._place(choice, last).say(event.text)
+            elif isinstance(event, Broken):
+                self.broken = event.reason
+            choice.account(event)
+
+    def _place(self, choice: "Choice", last: Pending | None) -> Pending:
+        """The first event of a choice whose text is undecided."""
+        return choice.held[0] if choice.held else last or self.spare(choice)
+
+    def measure(self) -> None:
+        """Note how much is held."""
+        if self._bytes > self._facts.held_bytes_max:
+            self._facts.held_bytes_max = self._bytes
+
+    def forget(self) -> None:
+        """Let go of the bytes of those events whose text is undecided: it will be told in chunks of our own."""
+        for pending in self.pending:
+            may_go = pending.held and not pending.opens and not isinstance(pending, PendingRun)
+            self._bytes -= pending.forget(self.seen) if may_go else 0
+
+    def flush(self, *, everything: bool = False) -> None:
+        """Let out the events that are decided, in order."""
+        while self.pending and (everything or not (self.pending[0].held or self.pending[0].waits)):
+            pending = self.pending.popleft()
+            self._bytes -= pending.size
+            self.out.append(pending.render())
+        if not self.pending:
+            self._bytes = 0
+        elif isinstance(self.pending[0], PendingRun):
+            before = self.pending[0].size
+            self.out.append(self.pending[0].release())
+            self._bytes -= before - self.pending[0].size

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from attrs import frozen
 
-from gateway.answer.guard import GuardedReader
+from gateway.answer.stages import GuardedReader
 from gateway.core.events import End, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
 from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
@@ -75,24 +75,31 @@ def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[B
     message = choice.get("message") if isinstance(choice, dict) else None
     if ask is None or not isinstance(choice, dict) or not isinstance(message, dict):
         return SecondAnswer(usage=usage)
-    content = message.get("content")
-    text = content if isinstance(content, str) else ""
     reason = choice.get("finish_reason")
-    if message.get("tool_calls"):
-        calls = _native_calls(message["tool_calls"], ask, prepared.rename)
-        broken_call = unusable_calls(message, ask)
-    else:
-        calls, broken_call = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
-    calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)]
-    if message.get("tool_calls") and prepared.mapping is not None:
-        calls, refused = _mapped(calls, prepared.mapping, content=text)
-        broken_call = broken_call or refused
+    calls, broken_call = _calls(message, reason if isinstance(reason, str) else "stop", prepared, ask, broken_calls)
     made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
     return SecondAnswer(
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
         usage=usage,
         broken_call=broken_call if reason not in CUT_REASONS else None,
     )
+
+
+def _calls(
+    message: dict[str, Any], reason: str, prepared: Prepared, ask: AsksAgain, broken_calls: Sequence[BrokenCall]
+) -> tuple[list[SecondCall], BrokenCall | None]:
+    """A message's calls, structured or in its text, as the client gets them."""
+    if not message.get("tool_calls"):
+        calls, broken_call = _text_calls(message, reason, prepared, ask)
+        return [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)], broken_call
+    calls = _native_calls(message["tool_calls"], ask, prepared.rename)
+    calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)]
+    broken_call = unusable_calls(message, ask)
+    if prepared.mapping is not None:
+        content = message.get("content")
+        calls, refused = _mapped(calls, prepared.mapping, content=content if isinstance(content, str) else "")
+        broken_call = broken_call or refused
+    return calls, broken_call
 
 
 def _grouped(calls: Sequence[SecondCall]) -> list[list[SecondCall]]:

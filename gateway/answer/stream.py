@@ -11,14 +11,15 @@ second answer is brought with `second_answer`, or its absence with `no_second_an
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from gateway.answer.choice import Choice, MakeId, broken_off, hold_of
 from gateway.answer.facts import Facts
-from gateway.answer.queue import Pending, PendingRun, Template, last_events, text_of
-from gateway.answer.second_answer import SecondAnswer, SecondRequest, read_second_answer
+from gateway.answer.held_calls import HeldCalls
+from gateway.answer.queue import Pending, Queue
+from gateway.answer.second_answer import SecondRequest, read_second_answer
+from gateway.answer.template import Template, last_events, text_of
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
-from gateway.core.events import Args, Broken, Event, Said, Start, Text
+from gateway.core.events import Event, Start, Text
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import (
     BadChunk,
@@ -36,15 +37,12 @@ from gateway.wire.chat_chunks import (
     usage_chunk,
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, says_nothing
-from gateway.wire.structured_calls import key_of
 from strategies.base import BrokenCall, Prepared
-from strategies.mapping.answers import Translation, translation_of
+from strategies.mapping.answers import Translation
 from strategies.reading.reader import CUT_REASONS
 
 __all__ = ["StreamExchange"]
 
-_MAX_HELD = 4 << 20
-"""Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
 _MAX_CASTS = 16
 _FEW = 4
 _CALL_FIELDS = ("tool_calls", "function_call")
@@ -83,22 +81,13 @@ class StreamExchange:
         """The upstream's `[DONE]`, while a second answer is waited for."""
         self._decoder = SseDecoder(limits.max_event_bytes)
         self._choices: dict[int, Choice] = {}
-        self._queue: deque[Pending] = deque()
-        self._held_bytes = 0
-        self._events = 0
-        """How many have been read."""
-        self._late_to = 0
-        """Up to which of them lateness has been told."""
+        self._queue = Queue(self.facts)
+        self._calls = HeldCalls(prepared, self.facts, self._queue, self._choices)
         self._template: Template | None = None
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""
         self._casts = _MAX_CASTS
         """How often a new template may still be taken."""
-        self._out: list[bytes] = []
-        self._seen = b"{}"
-        """The last chunk's data: what a chunk of our own is made after."""
-        self._withheld_usage: Any = None
-        self._broken: str | None = None
         self._closed = False
         self._labors = False
         """A choice has more to do with the text that it was given."""
@@ -108,17 +97,11 @@ class StreamExchange:
     @property
     def held(self) -> bool:
         """Text is held while it is undecided."""
-        return bool(self._queue)
+        return bool(self._queue.pending)
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
         return self._all(self.step(data))
-
-    def _count_late(self) -> None:
-        """Count what is held although a later event has been read: another one is read before it leaves."""
-        behind = max(self._late_to, self._queue[0].number - 1)
-        self._late_to = max(behind, self._events - 1)
-        self.facts.late_events += self._late_to - behind
 
     def finish(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes: the end of the answer, or what is left of it and the error."""
@@ -142,16 +125,16 @@ class StreamExchange:
             self._works.append(partial(self._take_in, data))
         elif data:
             self._take_in(data)
-        if self._queue and not self.busy:
-            self._count_late()
-        return self._take()
+        if self._queue.pending and not self.busy:
+            self._queue.count_late()
+        return self._queue.take()
 
     def close(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes, or the first of them: `step` brings the others while `busy`."""
         if not self._closed:
             self._closed = True
             self._then(partial(self._close, error))
-        return self._take()
+        return self._queue.take()
 
     def _then(self, work: Callable[[], None]) -> None:
         """Do it, or once all has been done that was begun."""
@@ -188,10 +171,10 @@ class StreamExchange:
         while data and not self.finished and not self.busy:
             size = self._feed_run(data) or self._feed_events(data)
             data = data[size:]
-        if self.busy and (data or self.finished):
+        if (data or self.finished) and self.busy:
             self._works.append(partial(self._take_in, data))
         elif self.finished and self._done is None and self.facts.failure is None:
-            self._out.append(self._decoder.owed(data))
+            self._queue.out.append(self._decoder.owed(data))
 
     def _close(self, error: GatewayError | None) -> None:
         if not self.finished and error is None:
@@ -212,7 +195,7 @@ class StreamExchange:
         self._finish_all()
         if self._asking is not None and (error is None or self.finished):
             rest = self.no_second_answer()
-            self._out.append(rest)
+            self._queue.out.append(rest)
         if self.finished:
             return
         self.finished = True
@@ -253,7 +236,7 @@ class StreamExchange:
             asking.pending.chunk(asking.choice.begin(start, asking.pending.event))
             asking.pending.chunk(args_chunk(asking.choice.args_template, call.arguments))
             self.facts.take_over(call)
-        self._add_usage(asking.pending, second)
+        self._queue.add_usage(asking.pending, second.usage)
         return self._resume(asking)
 
     def no_second_answer(self) -> bytes:
@@ -262,7 +245,7 @@ class StreamExchange:
         if asking is None:
             return b""
         self._apply(asking.choice, asking.choice.give_back(), asking.pending)
-        self._tell_mapped(asking.choice, asking.pending, self._translation(asking.choice))
+        self._calls.tell_mapped(asking.choice, asking.pending, self._calls.translation(asking.choice))
         return self._resume(asking)
 
     def _resume(self, asking: _AskingAgain) -> bytes:
@@ -271,18 +254,7 @@ class StreamExchange:
         self._flush()
         if self._done is not None:
             self._end(self._done)
-        return self._take()
-
-    def _add_usage(self, last: Pending, second: SecondAnswer) -> None:
-        """Count what the second answer cost where the first one says what it cost."""
-        for pending in reversed(self._queue):
-            pending.add_usage(second.usage)
-            if pending is last:
-                break
-
-    def _take(self) -> bytes:
-        out, self._out = self._out, []
-        return out[0] if len(out) == 1 else b"".join(out)
+        return self._queue.take()
 
     def _feed_events(self, data: bytes) -> int:
         """Each event by itself: all that have come or, while there is no template, the first. Returns their size."""
@@ -308,30 +280,20 @@ class StreamExchange:
             return 0
         events = choice.feed(text) if text else []
         size = len(data)
-        if self._queue:
+        if self._queue.pending:
             events = self._freed(choice, events)
-        if not self._queue and _is_text(events, text):
-            self._events += len(contents)
-            self._out.append(data)
+        if not self._queue.pending and _is_text(events, text):
+            self._queue.read += len(contents)
+            self._queue.out.append(data)
             return size
         told = events[0].raw if len(events) == 1 and isinstance(events[0], Text) else ""
-        if not self._queue and 0 < len(told) < len(text):
+        if not self._queue.pending and 0 < len(told) < len(text):
             kept, chars = last_events(contents, len(text) - len(told))
             at = len(text) - chars
-            self._events += len(contents) - kept
-            self._out.append(data[: size - self._template.size(contents[-kept:])])
+            self._queue.read += len(contents) - kept
+            self._queue.out.append(data[: size - self._template.size(contents[-kept:])])
             contents, text, events = contents[-kept:], text[at:], [Text(told[at:])] if at < len(told) else []
-        last = self._queue[-1] if self._queue else None
-        if not isinstance(last, PendingRun) or last.template is not self._template:
-            last = PendingRun(self._template, choice)
-            last.number = self._events + 1
-            self._queue.append(last)
-        if not last.held and text:
-            choice.held.append(last)
-        before = last.size
-        last.extend(contents, len(text))
-        self._events += len(contents)
-        self._held_bytes += last.size - before
+        last = self._queue.add_run(self._template, choice, contents, len(text))
         self._apply(choice, events, last)
         self._flush()
         self._labors = choice.busy
@@ -356,7 +318,7 @@ class StreamExchange:
                 return
             if data is None:
                 if says_nothing(raw):
-                    self._push(Pending(raw, b""))
+                    self._queue.push(Pending(raw, b""))
             elif data == DONE:
                 self.finished = True
                 self._read_all(None, partial(self._ends, raw))
@@ -366,18 +328,18 @@ class StreamExchange:
                 return
 
     def _event(self, raw: bytes, data: bytes) -> None:
-        self._events += 1
+        self._queue.read += 1
         try:
             chunk = decode_chunk(data)
         except BadChunk as error:
             raise UpstreamBadReply(f"the model server sent an event that is {error}") from error
         if chunk is None:
-            self._push(Pending(raw, data))
+            self._queue.push(Pending(raw, data))
         elif is_given(chunk.error) and not chunk.choices:
             self.finished = True
             self._read_all(UpstreamError("told in the answer"), partial(self._fails, raw))
         else:
-            self._seen = data
+            self._queue.seen = data
             self._chunk(raw, data, chunk)
 
     def _ends(self, raw: bytes) -> None:
@@ -391,14 +353,14 @@ class StreamExchange:
     def _chunk(self, raw: bytes, data: bytes, chunk: Chunk) -> None:
         if is_given(chunk.usage):
             self.facts.usage = token_counts(any_in(chunk.usage))
-            self._withheld_usage = None
+            self._calls.withheld_usage = None
         if self.facts.completion_id is None:
             self.facts.completion_id = string_in(chunk.id)
         choices = chunk.choices or []
         if len(choices) == 1:
             self._read_choice(raw, data, choices[0])
         elif not choices:
-            self._push(Pending(raw, data))
+            self._queue.push(Pending(raw, data))
         elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
@@ -413,57 +375,66 @@ class StreamExchange:
         for at, chunk_choice in enumerate(choices):
             choice = self._choice(chunk_choice.index)
             if _has_calls(choice, chunk_choice.delta):
-                self._native(choice, pending, at)
+                self._calls.take(choice, pending, at)
             if chunk_choice.finish_reason:
                 self._finish_event(choice, pending, chunk_choice.finish_reason, at)
-        self._push(pending)
+        self._queue.push(pending)
 
     def _read_choice(self, raw: bytes, data: bytes, chunk_choice: ChunkChoice) -> None:
         choice = self._choice(chunk_choice.index)
         delta = chunk_choice.delta
-        text = (delta.content if delta else None) or ""
+        text = _content(delta)
         called = _has_calls(choice, delta)
+        ends = bool(chunk_choice.finish_reason)  # some servers put an empty one into every chunk
         reads_on = choice.listens and not self._prepared.shape.wait_for_finish
-        if reads_on and (called or choice.held_calls) and bool(text) + called + bool(chunk_choice.finish_reason) > 1:
+        if reads_on and (called or choice.held_calls) and bool(text) + called + ends > 1:
             self._apart(data)
             return
         if (delta is not None and delta.reasons) or (reads_on and called):
-            self._apply(choice, choice.reasoned())
-        if reads_on and called:
-            self._apply(choice, choice.release_hold())
+            self._before(choice, called=called and reads_on)
         opens = delta is not None and delta.role is not None and not choice.spoken
-        ends = bool(chunk_choice.finish_reason)  # some servers put an empty one into every chunk
         events = choice.feed(text) if text else []
         if text and not called and not ends and self._casts:
             self._casts -= 1
             self._template, self._run_choice = Template.of(raw, data, text), choice
-        if not self._queue and not called and not ends and _is_text(events, text):
-            choice.spoken = choice.spoken or opens
-            self._out.append(raw)
-            return
-        pending = Pending(raw, data, choice, len(text) if choice.listens else 0)
-        pending.opens = opens
         choice.spoken = choice.spoken or opens
-        pending.number = self._events
-        self._queue.append(pending)
-        self._held_bytes += len(raw)
+        if called or ends or self._queue.pending or not _is_text(events, text):
+            pending = Pending(raw, data, choice, len(text) if choice.listens else 0)
+            pending.opens = opens
+            self._hold(choice, pending, events)
+            self._once_told(choice, pending, partial(self._tell, choice, pending, chunk_choice.finish_reason, called))
+        else:
+            self._queue.out.append(raw)
+
+    def _before(self, choice: Choice, *, called: bool) -> None:
+        """Reasoning in a field of its own, or a structured call, decides about text that is held for it."""
+        self._apply(choice, choice.reasoned())
+        if called:
+            self._apply(choice, choice.release_hold())
+
+    def _hold(self, choice: Choice, pending: Pending, events: list[Event]) -> None:
+        """Hold an event, and what its text has led to."""
+        self._queue.add(pending)
         if pending.held:
             choice.held.append(pending)
             self._apply(choice, events, pending)
+
+    def _once_told(self, choice: Choice, pending: Pending, work: Callable[[], None]) -> None:
+        """Do it once the text of the event has been read."""
         if choice.busy:
             self._labors = pending.waits = True
-            self._works.append(partial(self._tell, choice, pending, chunk_choice.finish_reason, called=called))
+            self._works.append(work)
         else:
-            self._tell(choice, pending, chunk_choice.finish_reason, called=called)
+            work()
 
-    def _tell(self, choice: Choice, pending: Pending, reason: str | None, *, called: bool) -> None:
+    def _tell(self, choice: Choice, pending: Pending, reason: str | None, called: bool) -> None:
         """What an event says besides its text, which has been read."""
         pending.waits = False
         if called:
             if self._prepared.shape.wait_for_finish:
                 self._apply(choice, choice.give_back(), pending)
             self._put_endings_behind(choice)
-            self._native(choice, pending, 0)
+            self._calls.take(choice, pending, 0)
         if reason:
             self._ended(choice, pending, reason)
         self._flush()
@@ -486,71 +457,6 @@ class StreamExchange:
             if chunk is not None and chunk.choices:
                 self._then(partial(self._read_choice, raw, told, chunk.choices[0]))
 
-    def _native(self, choice: Choice, pending: Pending, at: int) -> None:
-        """Structured calls of one choice: mend what is certain, and hold what may be a call that was given."""
-        if not self._prepared.mend_native:
-            return
-        event = pending.event
-        native = choice.native
-        before = len(native.mended)
-        delta = event["choices"][at]["delta"]
-        deltas = delta.get("tool_calls")
-        native.is_holding = self._prepared.make_reader is not None and choice.may_repeat
-        native.mend_deltas(deltas)
-        native.take_legacy(delta.get("function_call"))
-        if event.get("usage"):
-            self._withheld_usage = event.pop("usage")
-            native.mended.append("usage_in_call_chunk")
-        self.facts.native_calls = sum(known.native.count for known in self._choices.values())
-        if len(native.mended) > before:
-            self.facts.mended.update(native.mended[before:])
-            pending.replace(encode_object(event))
-        if self._prepared.mapping is not None and deltas:
-            pending.withhold_calls()  # they are the client's calls only when they are complete and translated
-        elif self._prepared.make_reader is not None:
-            self._hold_calls(choice, pending)
-
-    def _hold_calls(self, choice: Choice, pending: Pending) -> None:
-        """Keep an event back whose calls may be some that were given; those in `tool_calls` by themselves."""
-        event = pending.event
-        delta = event["choices"][0]["delta"]
-        deltas = delta.get("tool_calls")
-        held_calls = [each for each in deltas if choice.native.holds(each)] if isinstance(deltas, list) else []
-        is_legacy = choice.native.is_legacy(delta.get("function_call"))
-        if is_legacy:
-            pending.waits = True
-            choice.held_calls.append(pending)
-        if held_calls and (is_legacy or len(held_calls) < len(deltas)):
-            chunk_choice = {**event["choices"][0], "delta": {"tool_calls": held_calls}, "finish_reason": None}
-            raw = encode_object({**event, "choices": [chunk_choice]})
-            delta["tool_calls"] = [each for each in deltas if not choice.native.holds(each)]
-            pending.replace(encode_object(event))
-            pending = Pending(raw, raw[len(b"data: ") : -2], choice)
-            self._queue.append(pending)
-            self._held_bytes += len(raw)
-        if held_calls:
-            pending.waits = pending.moves = True
-            choice.held_calls.append(pending)
-
-    def _finish_calls(self, choice: Choice, last: Pending | None) -> None:
-        """Of each call that came as text and structured, one stays."""
-        native = choice.native
-        before = len(native.mended)
-        self._apply(choice, choice.finish_calls(), last)
-        given = choice.given if choice.held_calls else set()
-        moved = native.finish_calls(given)
-        keeps_legacy = native.finish_legacy(given) if choice.held_calls else True
-        held_calls, choice.held_calls = choice.held_calls, []
-        for pending in held_calls:
-            native.mended += ["index_repeated"] * pending.finish_calls(moved, keeps_legacy=keeps_legacy)
-            pending.waits = False
-        if moved:  # calls go out in the order of their numbers
-            behind = {id(pending) for pending in held_calls if pending.moves and pending is not last}
-            stay = [pending for pending in self._queue if id(pending) not in behind]
-            at = next((at for at, pending in enumerate(stay) if pending is last), len(stay))
-            self._queue = deque([*stay[:at], *(pending for pending in held_calls if id(pending) in behind), *stay[at:]])
-        self.facts.mended.update(native.mended[before:])
-
     def _ended(self, choice: Choice, pending: Pending, reason: str) -> None:
         """A choice says that it has ended; where it is held with a call, a structured one may come all the same."""
         waits = choice.may_call and (self._prepared.shape.wait_for_finish or choice.native.count)
@@ -569,7 +475,7 @@ class StreamExchange:
     def _put_endings_behind(self, choice: Choice) -> None:
         """A structured call came behind the end of its choice: that end goes out behind the call."""
         for known, pending, _ in self._endings:
-            if known is choice and not pending.held and pending in self._queue:
+            if known is choice and not pending.held:
                 self._queue.remove(pending)
 
     def _finish_all(self) -> None:
@@ -577,8 +483,7 @@ class StreamExchange:
         endings, self._endings = self._endings, []
         for choice, pending, reason in endings:
             pending.waits = False
-            if pending not in self._queue:
-                self._queue.append(pending)
+            self._queue.put_back(pending)
             self._finish_choice(choice, pending, reason)
         if endings:
             self._flush()
@@ -590,7 +495,7 @@ class StreamExchange:
                 self._finish_event(choice, pending, reason, 0)
             return
         self._apply(choice, choice.finish(reason), pending)
-        translation = self._translation(choice)
+        translation = self._calls.translation(choice)
         broken_call = choice.broken_call or self._refused(translation, reason)
         if broken_call is not None and self._asking is None and len(self._choices) == 1:
             self.facts.broken_calls += not broken_call.calls
@@ -598,34 +503,15 @@ class StreamExchange:
             self._asking = _AskingAgain(choice, pending, reason, broken_call)
             return
         self._apply(choice, choice.give_back(), pending)
-        self._finish_calls(choice, pending)
-        self._tell_mapped(choice, pending, translation)
+        self._calls.finish(choice, pending)
+        self._calls.tell_mapped(choice, pending, translation)
         self._finish_event(choice, pending, reason, 0)
-
-    def _translation(self, choice: Choice) -> Translation | None:
-        """What the structured calls of a choice become, where the model was shown other tools than the client's."""
-        if self._prepared.mapping is None or not choice.native.calls:
-            return None
-        return translation_of(self._prepared.mapping, choice.native.calls)
 
     def _refused(self, translation: Translation | None, reason: str) -> BrokenCall | None:
         """The broken call that structured calls are which cannot be translated, where it may be asked for again."""
         if translation is None or not self._asks_left or reason in CUT_REASONS:
             return None
         return translation.broken_call()
-
-    def _tell_mapped(self, choice: Choice, pending: Pending, translation: Translation | None) -> None:
-        """Give the client its calls; one that could not be translated is left for the client to refuse."""
-        if translation is None:
-            return
-        self.facts.note_mapped(translation)
-        given = choice.given
-        for call in translation.calls:
-            if key_of(call.name, call.arguments) in given:
-                self.facts.mended["call_repeated"] += 1
-                continue
-            pending.chunk(choice.begin(Start("", call.name, "native"), pending.event, call.id))
-            pending.chunk(args_chunk(choice.args_template, call.arguments))
 
     def _finish_event(self, choice: Choice, pending: Pending, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
@@ -644,30 +530,9 @@ class StreamExchange:
             pending.finish = final
 
     def _apply(self, choice: Choice, events: list[Event], last: Pending | None = None) -> None:
-        """Account for the raw text of events, event by event, and put what replaces it there."""
-        for event in events:
-            choice.note(event)
-            if isinstance(event, Start):
-                place = choice.held[0] if choice.held else last or self._spare(choice)
-                place.chunk(choice.begin(event, place.event))
-            elif isinstance(event, Args) and event.json:
-                place = choice.held[0] if choice.held else last or self._spare(choice)
-                place.chunk(args_chunk(choice.args_template, event.json))
-            elif isinstance(event, Said):
-                place = choice.held[0] if choice.held else last or self._spare(choice)
-                place.say(event.text)
-            elif isinstance(event, Broken):
-                self._broken = event.reason
-            choice.account(event)
+        """Account for the raw text of events, and put what replaces it there."""
+        self._queue.place(choice, events, last)
         self.facts.undelivered = sum(known.shaper.undelivered for known in self._choices.values())
-
-    def _spare(self, choice: Choice) -> Pending:
-        """An event of our own, for what has no upstream event any more."""
-        pending = Pending(b"", self._seen, choice)
-        pending.changed = True
-        pending.number = self._events
-        self._queue.append(pending)
-        return pending
 
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
@@ -677,20 +542,20 @@ class StreamExchange:
             return
         for choice in self._choices.values():
             if choice.finished and choice.held_calls:
-                self._finish_calls(choice, self._spare(choice))
+                self._calls.finish(choice, self._queue.spare(choice))
             elif not choice.finished:
-                pending = self._spare(choice)
+                pending = self._queue.spare(choice)
                 self._apply(choice, choice.finish("stop"), pending)
                 self._apply(choice, choice.give_back(), pending)
-                self._finish_calls(choice, pending)
-                self._tell_mapped(choice, pending, self._translation(choice))
+                self._calls.finish(choice, pending)
+                self._calls.tell_mapped(choice, pending, self._calls.translation(choice))
                 choice.finished = True
                 pending.finish = choice.final_reason("stop") if choice.number >= 0 else None
         self._flush(everything=True)
         if self.facts.failure is None:
-            if self._withheld_usage is not None:
-                self._out.append(usage_chunk(decode_object(self._seen), self._withheld_usage))
-            self._out.append(raw)
+            if self._calls.withheld_usage is not None:
+                self._queue.out.append(usage_chunk(decode_object(self._queue.seen), self._calls.withheld_usage))
+            self._queue.out.append(raw)
 
     def _fail(self, code: str, raw: bytes) -> None:
         """The answer ends in an error: what is held goes out as text, then the error, then nothing more."""
@@ -698,10 +563,10 @@ class StreamExchange:
         self._asking = None
         for choice in self._choices.values():
             self._apply(choice, choice.give_back())
-            self._finish_calls(choice, None)
-        self._broken = None
+            self._calls.finish(choice, None)
+        self._queue.broken = None
         self._flush(everything=True)
-        self._out.append(raw)
+        self._queue.out.append(raw)
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
@@ -712,41 +577,25 @@ class StreamExchange:
             )
         return choice
 
-    def _push(self, pending: Pending) -> None:
-        if self._queue:
-            pending.number = self._events
-            self._queue.append(pending)
-            self._held_bytes += pending.size
-        else:
-            self._out.append(pending.render())
-
     def _flush(self, *, everything: bool = False) -> None:
-        """Let out the events that are decided, in order."""
-        if self._held_bytes > self.facts.held_bytes_max:
-            self.facts.held_bytes_max = self._held_bytes
-        if self._held_bytes > _MAX_HELD:
+        """Let out what is decided, unless a second answer may take the place of some of it."""
+        self._queue.measure()
+        if self._queue.is_full:
             for choice in self._choices.values():
                 if choice.held_calls:
-                    self._finish_calls(choice, None)
-            for pending in self._queue:
-                may_go = pending.held and not pending.opens and not isinstance(pending, PendingRun)
-                self._held_bytes -= pending.forget(self._seen) if may_go else 0
+                    self._calls.finish(choice, None)
+            self._queue.forget()
         if self._asking is not None:
             return
-        while self._queue and (everything or not (self._queue[0].held or self._queue[0].waits)):
-            pending = self._queue.popleft()
-            self._held_bytes -= pending.size
-            self._out.append(pending.render())
-        if not self._queue:
-            self._held_bytes = 0
-        elif isinstance(self._queue[0], PendingRun):
-            before = self._queue[0].size
-            self._out.append(self._queue[0].release())
-            self._held_bytes -= before - self._queue[0].size
-        if self._broken is not None:
-            fault = broken_off(self._broken)
+        self._queue.flush(everything=everything)
+        if self._queue.broken is not None:
+            fault = broken_off(self._queue.broken)
             self.finished = True
             self._fail(fault.code, error_event(fault))
+
+
+def _content(delta: Delta | None) -> str:
+    return (delta.content if delta is not None else None) or ""
 
 
 def _has_calls(choice: Choice, delta: Delta | None) -> bool:

@@ -2,12 +2,11 @@
 
 from attrs import define, field, frozen
 
-from gateway.answer.guard import GuardedReader
 from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
 from strategies.base import FinishReason
 
-__all__ = ["MAX_TEXT", "Candidate", "Transcript", "TranscriptReader"]
+__all__ = ["MAX_TEXT", "Candidate", "Transcript"]
 
 MAX_TEXT = 1 << 18
 """Characters of a choice that are kept."""
@@ -41,8 +40,6 @@ class Transcript:
     size: int = 0
     """Characters that have come."""
     _pieces: list[str] = field(factory=list)
-    _at: int = 0
-    """Characters that events account for."""
     _begun: int = 0
     """Where the call under way begins."""
     _raws: list[str] = field(factory=list)
@@ -61,43 +58,39 @@ class Transcript:
         accepted = (candidate for candidate in self.candidates if candidate.verdict.accepted)
         return [(each.verdict.dialect, each.verdict.name, each.arguments) for each in accepted]
 
-    def add(self, text: str) -> None:
-        """More of the choice's text."""
+    def add(self, text: str, finish: FinishReason | None = None) -> None:
+        """More of the choice's text, or why there is no more."""
+        self.finish = finish or self.finish
         room = MAX_TEXT - self.size
         if room > 0:
             self._pieces.append(text[:room])
         self.size += len(text)
 
-    def take(self, events: list[Event]) -> None:
-        """What the reader made of it."""
-        for event in events:
-            match event:
-                case Text():
-                    pass
-                case Start():
-                    self._begun, self._raws, self._start = self._at, [event.raw], event
-                case End():
-                    self._keep(event.verdict, self._begun, "".join((*self._raws, event.raw)), event.arguments)
-                    self._raws = []
-                case Broken() if self._start is not None:
-                    self._keep(_broken(self._start, event), self._begun, "".join((*self._raws, event.raw)), "")
-                    self._raws = []
-                case Said():
-                    self._keep(event.verdict, self._at, event.raw, event.arguments)
-                case Note():
-                    self._note(event)
-                case _ if self._raws:
-                    self._raws.append(event.raw)
-                case _:
-                    pass
-            self._at += len(event.raw)
+    def take(self, event: Event, at: int) -> None:
+        """What the reader made of the text from there on."""
+        match event:
+            case Text():
+                pass
+            case Start():
+                self._begun, self._raws, self._start = at, [event.raw], event
+            case End():
+                self._keep(event.verdict, self._begun, "".join((*self._raws, event.raw)), event.arguments)
+                self._raws = []
+            case Broken() if self._start is not None:
+                self._keep(_broken(self._start, event), self._begun, "".join((*self._raws, event.raw)), "")
+                self._raws = []
+            case Said():
+                self._keep(event.verdict, at, event.raw, event.arguments)
+            case Note():
+                size = event.size or len(event.seen)
+                self._add(Candidate(verdict=event.verdict, at=at, size=size, text=event.seen))
+            case _ if self._raws:
+                self._raws.append(event.raw)
+            case _:
+                pass
 
     def _keep(self, verdict: Verdict, at: int, raw: str, arguments: str) -> None:
         self._add(Candidate(verdict=verdict, at=at, size=len(raw), text=raw[:_MAX_SHOWN], arguments=arguments))
-
-    def _note(self, note: Note) -> None:
-        size = note.size or len(note.seen)
-        self._add(Candidate(verdict=note.verdict, at=self._at, size=size, text=note.seen))
 
     def _add(self, candidate: Candidate) -> None:
         if len(self.candidates) < _MAX_CANDIDATES:
@@ -108,48 +101,3 @@ def _broken(start: Start, event: Broken) -> Verdict:
     """What is said of a call that began to flow and did not end."""
     verdict = Verdict(dialect=start.dialect, name=start.name, score=0, accepted=False)
     return refused(verdict, Reason.of(event.reason), event.reason)
-
-
-class TranscriptReader:
-    """Passes text to a reader and keeps what it was told and what it said."""
-
-    __slots__ = ("_reader", "transcript")
-
-    def __init__(self, reader: GuardedReader) -> None:
-        self._reader = reader
-        self.transcript = Transcript()
-
-    @property
-    def idle(self) -> bool:
-        return self._reader.idle
-
-    def reasoned(self) -> list[Event]:
-        """The answer has reasoning in a field of its own."""
-        self.transcript.has_reasoned = True
-        events = self._reader.reasoned()
-        self.transcript.take(events)
-        return events
-
-    @property
-    def busy(self) -> bool:
-        """More can be done with the text at hand: `step` goes on with it."""
-        return self._reader.busy
-
-    def feed(self, text: str) -> list[Event]:
-        return self._all(self.step(text))
-
-    def finish(self, reason: FinishReason) -> list[Event]:
-        return self._all(self.step(reason=reason))
-
-    def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
-        """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
-        self.transcript.add(text)
-        events = self._reader.step(text, reason)
-        self.transcript.take(events)
-        self.transcript.finish = reason or self.transcript.finish
-        return events
-
-    def _all(self, events: list[Event]) -> list[Event]:
-        while self.busy:
-            events = [*events, *self.step()]
-        return events

@@ -15,10 +15,10 @@ from attrs import evolve, field, frozen
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Delivered, Facts
-from gateway.answer.guard import GuardedReader
 from gateway.answer.second_answer import SecondRequest
+from gateway.answer.stages import GuardedReader
 from gateway.answer.stream import StreamExchange, error_event
-from gateway.answer.transcript import MAX_TEXT, Transcript, TranscriptReader
+from gateway.answer.transcript import MAX_TEXT, Transcript
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
@@ -285,7 +285,8 @@ class _Reading:
             return None
         differs = False
         for each in whole:
-            second = self.run(lambda: TranscriptReader(GuardedReader(make_reader)))
+            transcript = Transcript()
+            second = self.run(partial(GuardedReader, make_reader, transcript))
             if second is None:
                 return None
             if each.has_reasoned:
@@ -295,7 +296,7 @@ class _Reading:
                 if not self.goes_on:
                     return None
             self.run(partial(second.finish, each.finish or "stop"))
-            differs = differs or second.transcript.calls != each.calls
+            differs = differs or transcript.calls != each.calls
         return differs if self.goes_on else None
 
 

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.guard import GuardedReader
+from gateway.answer.stages import GuardedReader
 from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits

@@ -8,9 +8,9 @@ import pytest
 from gateway.answer.body import BodyExchange
 from gateway.answer.candidates import broken_calls, call_records, dialect_of, refusal
 from gateway.answer.facts import Facts, delivered
-from gateway.answer.guard import GuardedReader
+from gateway.answer.stages import GuardedReader
 from gateway.answer.stream import StreamExchange
-from gateway.answer.transcript import MAX_TEXT, Transcript, TranscriptReader
+from gateway.answer.transcript import MAX_TEXT, Transcript
 from gateway.core.events import Event, Note, Said, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
@@ -230,7 +230,7 @@ def test_a_candidate_in_a_fence_with_other_things_is_literal(text: str, literal:
     while (begun := text.find(CALL, at)) >= 0:
         noted = verdict("tag 97", why=Reason.LOW_CONFIDENCE, score=50)
         facts.refused.append(noted)
-        transcript.take([Text(text[at:begun]), Note(noted, seen=CALL, size=len(CALL)), Text(CALL)])
+        transcript.take(Note(noted, seen=CALL, size=len(CALL)), begun)
         at = begun + len(CALL)
     found = [record.signs for record in records_of(facts)]
     assert found == [("in_fence",) if literal else ()] * text.count(CALL)
@@ -268,7 +268,7 @@ def test_dialect_is_that_of_the_first_call() -> None:
     assert dialect_of(facts_of(CALL)) == "generic_xml"
 
 
-# What is heard
+# What a transcript keeps
 
 
 class Silent:
@@ -284,13 +284,14 @@ class Silent:
 
 
 def test_text_is_kept_up_to_its_bound() -> None:
-    transcribing = TranscriptReader(GuardedReader(Silent))
+    transcript = Transcript()
+    reader = GuardedReader(Silent, transcript)
     for _ in range(100):
-        transcribing.feed("x" * 4096)
-    transcribing.finish("stop")
-    assert transcribing.transcript.text == "x" * MAX_TEXT
-    assert transcribing.transcript.size == 409_600
-    assert transcribing.transcript.finish == "stop"
+        reader.feed("x" * 4096)
+    reader.finish("stop")
+    assert transcript.text == "x" * MAX_TEXT
+    assert transcript.size == 409_600
+    assert transcript.finish == "stop"
 
 
 def test_a_call_beyond_what_is_kept_is_shown_by_itself() -> None:
@@ -307,16 +308,17 @@ def test_candidates_stand_where_their_text_stands(text: str) -> None:
     assert [name for _, name, _ in transcript.calls] == ["read"] * text.count(CALL)
 
 
-def test_a_call_told_in_the_clients_own_words_is_heard() -> None:
+def test_a_call_told_in_the_clients_own_words_is_kept() -> None:
     transcript = Transcript()
-    transcript.take([Text("ab"), Said("raw", "<told/>", "{}", verdict(accepted=True, score=97))])
+    transcript.take(Said("raw", "<told/>", "{}", verdict(accepted=True, score=97)), 2)
     (candidate,) = transcript.candidates
     assert (candidate.at, candidate.text, candidate.arguments) == (2, "raw", "{}")
 
 
 def test_candidates_that_are_kept_are_bounded() -> None:
     transcript = Transcript()
-    transcript.take([Note(verdict("cut"))] * 5000)
+    for _ in range(5000):
+        transcript.take(Note(verdict("cut")), 0)
     assert len(transcript.candidates) == 1024
 
 

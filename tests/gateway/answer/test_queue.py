@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.answer import stream as exchange
-from gateway.answer.queue import Pending, Template, text_of
+from gateway.answer.queue import Pending
+from gateway.answer.template import Template, text_of
 from gateway.wire.chat_chunks import Chunk, decode_chunk
 from tests.support.chat import event, hear_stream, prepared, stream
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.answer.shaper import Shaper
+from gateway.answer.stages import Shaper
 from gateway.core.events import Drop, End, Event, Start, Text
 from strategies.base import Options, Shape
 from strategies.dialects.rows import TABLE

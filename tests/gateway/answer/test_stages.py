@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.guard import GuardedReader
+from gateway.answer.stages import GuardedReader
 from gateway.answer.stream import StreamExchange
 from gateway.core.events import Args, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.limits import Limits
