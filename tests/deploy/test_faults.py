@@ -93,7 +93,7 @@ def test_a_row_is_shown_by_tests_that_exist(row: str) -> None:
     assert "; ".join(f"[{test}](../{path})" for test, path in shown) == FAULTS[row].shown
 
 
-@pytest.mark.parametrize("row", BEARING)
+@pytest.mark.parametrize("row", sorted(BEARING))
 def test_a_row_names_one_of_the_tests_that_bear_its_number(row: str) -> None:
     assert BEARING[row] & {test for test, _ in TEST.findall(FAULTS[row].shown)}
 
