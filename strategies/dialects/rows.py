@@ -2,22 +2,23 @@
 
 from strategies.dialects.json.command_r import COMMAND_R, COMMAND_R_ACTION
 from strategies.dialects.json.fenced import JSON_BARE, JSON_FENCE, XLAM
-from strategies.dialects.json.granite import GRANITE, GRANITE_FC
 from strategies.dialects.json.hermes import HERMES, UNOPENED
-from strategies.dialects.json.internlm import INTERNLM
 from strategies.dialects.json.kimi_k2 import KIMI_K2
 from strategies.dialects.json.llama import LLAMA_JSON
 from strategies.dialects.json.mistral import MISTRAL, MISTRAL_OLD, MISTRAL_STRIPPED
-from strategies.dialects.json.phi import PHI
 from strategies.dialects.json.qwen_agent import QWEN_AGENT
 from strategies.dialects.json.token_pairs import (
     APERTUS,
     GIGACHAT,
+    GRANITE,
+    GRANITE_FC,
     INKLING,
+    INTERNLM,
     LFM2,
     LONGCAT,
     NEMOTRON_NANO,
     OLMO3,
+    PHI,
     SMOLLM3,
 )
 from strategies.dialects.lines.line_calls import CONTINUE, FUNCTIONARY, GPTME

@@ -1,5 +1,9 @@
-"""Families whose markup is one pair of tokens around JSON or around Python calls.
+"""Families whose markup is one token, or a pair of them, around JSON or around Python calls.
 
+    Granite 3.x    "<|tool_call|>" ( list | object ) [ "<|/tool_call|>" | "</|tool_call|>" ]
+    Granite 20B-FC "<function_call>" object { "<function_call>" object }
+    Phi-4          "functools" list
+    InternLM       "<|action_start|>" ( "<|plugin|>" object | "<|interpreter|>" RAW ) "<|action_end|>"
     Nemotron-Nano  "<TOOLCALL>" list "</TOOLCALL>"
     Apertus        "<|tools_prefix|>" "[" { NAME: arguments } "]" "<|tools_suffix|>"
     LongCat        "<longcat_tool_call>" object "</longcat_tool_call>"
@@ -11,6 +15,9 @@
 
 JSON ends by its braces and Python by its brackets, so a closing token inside a string is data; what does not read that
 way is read up to the closing token. Closers may be missing at the end of the answer.
+
+The token of Phi-4-mini's template is Granite's, FireFunction's markup is Phi-4's; Granite 3.1's plain `<tool_call>[`
+and Granite 4 are hermes. InternLM's interpreter is given code, which goes to the declared tool that runs it.
 """
 
 import re
@@ -18,16 +25,31 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any
 
+from attrs import evolve
+
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.bare_data import checked
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import STOPS, marked_json, read_end, read_objects, with_mends
+from strategies.grammar.json_payload import STOPS, code_draft, marked_json, read_end, read_objects, with_mends
 from strategies.grammar.literal import inside_word
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonFault, bracketed, reading_calls
 from strategies.writing.token_renderer import JsonRenderer, json_text, named_object
 
-__all__ = ["APERTUS", "GIGACHAT", "INKLING", "LFM2", "LONGCAT", "NEMOTRON_NANO", "OLMO3", "SMOLLM3"]
+__all__ = [
+    "APERTUS",
+    "GIGACHAT",
+    "GRANITE",
+    "GRANITE_FC",
+    "INKLING",
+    "INTERNLM",
+    "LFM2",
+    "LONGCAT",
+    "NEMOTRON_NANO",
+    "OLMO3",
+    "PHI",
+    "SMOLLM3",
+]
 
 
 # Around JSON
@@ -77,9 +99,33 @@ def _header(cur: Cursor, pieces: list[str]) -> Steps:
         raise Reject("no call")
 
 
+def _parse_internlm(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    kind = yield from cur.lits(("<|plugin|>", "<|interpreter|>"))
+    if kind is None:
+        raise Reject("no kind")
+    if kind == "<|plugin|>":
+        yield from cur.ws()
+        yield from read_objects(cur, context, opening, (_ACTION_END,), stops=STOPS)
+        return
+    pieces: list[str] = []
+    closed = yield from cur.until(_ACTION_END, pieces.append)
+    if not closed and cur.cut:
+        raise Reject("cut", attempted=True)
+    draft = code_draft(context, "".join(pieces).strip("\r\n"))
+    if closed:
+        cur.pos += len(_ACTION_END)
+    yield draft if closed else evolve(draft, mends=("call_closer_missing",))
+
+
 _MESSAGE = "<|message_sep|>"
 _CALL_ROLES = ("function call<|role_sep|>", "function call <|role_sep|>", "<|function_call|>")
 _MODEL, _INVOKE, _END_MESSAGE = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
+_ACTION_END = "<|action_end|>"
+_GRANITE_END = ("<|/tool_call|>", "</|tool_call|>", "</tool_call>", "<|tool_call_end|>")
 
 # https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja
 NEMOTRON_NANO = Dialect(
@@ -99,6 +145,68 @@ NEMOTRON_NANO = Dialect(
         tokens=("<TOOL", "</TOOL"),
     ),
     example='<TOOLCALL>[{"name": "read", "arguments": {"filePath": "src/app.py"}}]</TOOLCALL>',
+)
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/granite_tool_parser.py
+GRANITE = Dialect(
+    id="granite",
+    family="granite",
+    level="A",
+    openers=lambda _context: ("<|tool_call|>",),
+    parse=marked_json(optional=_GRANITE_END),
+    results=("<|tool_response|>", "<|start_of_role|>tool_response"),
+    models=("granite-3*", "granite3*"),
+    renderer=JsonRenderer(
+        id="granite", opening="<|tool_call|>[", closing="]", between=", ", tokens=("<|tool_call|>", "<|start_of_role|>")
+    ),
+    example='<|tool_call|>[{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
+)
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/granite_20b_fc_tool_parser.py
+GRANITE_FC = Dialect(
+    id="granite_fc",
+    family="granite",
+    level="B",
+    openers=lambda _context: ("<function_call>",),
+    parse=marked_json(form="hermes", optional=("</function_call>",)),
+    models=("granite-20b*",),
+    example='<function_call> {"name": "read", "arguments": {"filePath": "src/app.py"}}',
+)
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/phi4mini_tool_parser.py
+# https://github.com/ggml-org/llama.cpp/blob/master/models/templates/llama-cpp-microsoft-Phi-4-mini-instruct.jinja
+PHI = Dialect(
+    id="phi4",
+    family="phi",
+    level="A",
+    openers=lambda _context: ("functools[", "functools ["),
+    may_open=lambda _context, opening: not inside_word(opening),
+    parse=marked_json(keep=1),
+    models=("phi-4*", "phi4*", "firefunction*"),
+    carriers=("", "json", "tool_call", "tool_code", "tool", "tools", "function"),
+    renderer=JsonRenderer(
+        id="phi4",
+        opening="functools[",
+        closing="]",
+        between=", ",
+        answer=lambda name, call_id, content: f'{{"result": {json_text(content)}}}',
+        tokens=("functools[",),
+    ),
+    example='functools[{"name": "read", "arguments": {"filePath": "src/app.py"}}]',
+)
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/internlm2_tool_parser.py
+INTERNLM = Dialect(
+    id="internlm",
+    family="internlm",
+    level="A",
+    openers=lambda _context: ("<|action_start|>",),
+    parse=_parse_internlm,
+    results=("<|im_start|>environment",),
+    models=("internlm*",),
+    renderer=JsonRenderer(
+        id="internlm",
+        body=lambda name, arguments: f"<|action_start|><|plugin|>\n{named_object(name, arguments)}{_ACTION_END}",
+        between="\n",
+        tokens=("<|action_", "<|plugin|>", "<|im_"),
+    ),
+    example='<|action_start|><|plugin|>\n{"name": "read", "parameters": {"filePath": "src/app.py"}}<|action_end|>',
 )
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/apertus_tool_parser.py
 APERTUS = Dialect(
