@@ -16,6 +16,17 @@ IMPURE = frozenset(
 STANDARD = sys.stdlib_module_names - IMPURE
 OPEN_TO_THIRD_PARTIES = ("strategies.base", "strategies.reading", "gateway.core", "gateway.wire")
 
+TABLES = {
+    "strategies.dialects.rows": "dialects",
+    "strategies.clients.recognition": "clients that read tags",
+    "strategies.factory": "strategies",
+    "gateway.kinds.rows": "kinds of model servers",
+    "gateway.state.opening": "stores",
+}
+"""Modules whose rows stand in modules of their own, each imported by its table alone."""
+MOST_LENT_TO_ONE = 75
+"""More modules than this are not split off for a single other one, rows of a table aside."""
+
 TASKS_HELD_BY = {"gateway/app.py": "the one who holds it cancels and awaits it"}
 TASK_MAKERS = {"create_task", "ensure_future"}
 
@@ -89,6 +100,18 @@ def test_what_a_folder_names_is_there() -> None:
 def test_a_folder_can_be_held_in_the_head() -> None:
     full = Counter(folder(name) for name, path in modules().items() if path.name != "__init__.py")
     assert {name: count for name, count in full.items() if count > LONGEST_ROOM} == {}
+
+
+def test_few_modules_serve_a_single_other_one() -> None:
+    importers: dict[str, set[str]] = {name: set() for name in modules()}
+    for name, path in modules().items():
+        for what in imported(path):
+            target = what if what in modules() else what.rpartition(".")[0]
+            if target in modules() and target != name:
+                importers[target].add(name)
+    assert importers.keys() >= TABLES.keys()
+    lent = sorted(name for name, by in importers.items() if len(by) == 1 and not by & TABLES.keys())
+    assert len(lent) < MOST_LENT_TO_ONE, lent
 
 
 def test_a_third_party_needs_little_of_the_house() -> None:

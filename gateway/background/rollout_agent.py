@@ -21,9 +21,8 @@ from gateway.core.records import Decision, DecisionRecord
 from gateway.rollout.assignment import Assignment, Forced, InForce, assign
 from gateway.rollout.call_ids import EPOCHS, CallMark
 from gateway.rollout.codec import EVIDENCE_KEY, STATE_KEY, encoded, evidence_of, state_of
-from gateway.rollout.counters import Counting
+from gateway.rollout.counters import Counting, named
 from gateway.rollout.evidence import Evidence, after
-from gateway.rollout.shared_counts import named
 from gateway.rollout.snapshot import Snapshot, snapshot
 from gateway.rollout.stages import (
     Change,

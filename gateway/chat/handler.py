@@ -11,9 +11,9 @@ from attrs import evolve
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.choice import MakeId
+from gateway.answer.facts import Facts
 from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
-from gateway.chat.audit import audit
 from gateway.chat.enrolment import enrol, hear
 from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
 from gateway.chat.prepare import with_tools
@@ -28,7 +28,7 @@ from gateway.request.responses import json_response
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment
 from gateway.traffic.routing import Route
-from gateway.upstream.failover import fail_over, may_fail_over
+from gateway.upstream.attempts import fail_over, may_fail_over
 from gateway.upstream.reply_shape import stream_opening, whole_body
 from gateway.upstream.translated import ChatReply, finish_session, note_misfits, open_chat
 from gateway.wire.chat_request import ChatRequest, parse_request
@@ -93,7 +93,7 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
             return response
     finally:
         _afterwards(learn_from, state)
-        _afterwards(audit, found.facts)
+        _afterwards(_audit, found.facts)
 
 
 def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -102,6 +102,15 @@ def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> N
         work(*args, **kwargs)
     except Exception:
         log.exception("afterwork_failed")
+
+
+def _audit(facts: Facts | None) -> None:
+    """Write down every command that was recovered from a shell block; what it says, for the debug log alone."""
+    for call in facts.calls if facts is not None else ():
+        if call.command:
+            verdict = call.verdict
+            log.info("shell_call_recovered", tool=verdict.name, score=verdict.score / 100, reasons=verdict.reasons)
+            log.debug("shell_call_text", tool=verdict.name, arguments=call.command)
 
 
 async def _opened(

@@ -1,8 +1,7 @@
 """What the records of a period say: one pass, bounded memory, one tree of figures.
 
-In: records. Out: figures, gates and their verdict; `shown` says them to people. `gathering` reads, `figures` and
-`tallies` count, `tree` is the result, `readiness` the next step, `projection` what a canary would mean; `cases` and
-`turns` read what was said.
+In: records. Out: figures, gates and their verdict; `shown` says them to people. `figures` reads, with
+`tallies` that count, `tree` is the result, `readiness` the next step; `cases` and `turns` read what was said.
 
 Rights: pure.
 """

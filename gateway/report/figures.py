@@ -7,20 +7,22 @@ that answer for the 100,000 conversations that were heard last.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from itertools import pairwise
 
 from attrs import define, field
 
+from gateway.core.ports import Store
 from gateway.core.records import (
     DecisionRecord,
     FeedbackRecord,
+    LabelRecord,
     OutcomeRecord,
     RequestRecord,
 )
 from gateway.report.intervals import rate
-from gateway.report.projection import hours_until_seen
-from gateway.report.readiness import judge, recommend
+from gateway.report.readiness import hours_until_seen, judge, recommend
 from gateway.report.sketches import Counts
 from gateway.report.tallies import (
     ConfidenceTally,
@@ -35,6 +37,7 @@ from gateway.report.tallies import (
     SuspectTally,
     VolumeTally,
     is_sent,
+    last_labels,
     pair,
 )
 from gateway.report.tree import (
@@ -54,16 +57,45 @@ from gateway.report.tree import (
 from gateway.report.turns import MissTally, TurnTally
 from gateway.report.words import moment
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "gather"]
 
 ARMS = ("live", "control", "dry_run", "off")
 _HOUR = 3600
 _DAY = 86_400
+_TOLD_EVERY = 500
+"""After how many requests it is said how far the reading has come."""
 _GAPS_SHOWN = 20
 _MOMENTS = 240
 _DECISIONS_SHOWN = 20
 _PERCENTS = (1.0, 5.0, 25.0)
 _UNTOUCHED = frozenset({"control", "dry_run"})
+
+
+async def gather(
+    store: Store,
+    *,
+    rules: ReportRules,
+    since: float,
+    until: float,
+    made_at: float,
+    version: str,
+    on_progress: Callable[[int, float], None] = lambda count, at: None,
+) -> Figures:
+    """The figures of `since <= at < until`; labels count whenever they were given."""
+    tally = Tally(labels=last_labels([label async for label in store.scan(LabelRecord)]))
+    count = 0
+    async for request in store.scan(RequestRecord, since=since, until=until):
+        tally.add_request(request)
+        count += 1
+        if count % _TOLD_EVERY == 0:
+            on_progress(count, request.at)
+    async for outcome in store.scan(OutcomeRecord, since=since, until=until):
+        tally.add_outcome(outcome)
+    async for rating in store.scan(FeedbackRecord, since=since, until=until):
+        tally.add_feedback(rating)
+    async for decision in store.scan(DecisionRecord, since=since, until=until):
+        tally.add_decision(decision)
+    return tally.figures(rules=rules, since=since, until=until, made_at=made_at, version=version)
 
 
 @define

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from attrs import define, evolve, field, frozen
 
 from gateway.core.ports import Block
+from gateway.rollout.counters import COUNTED_ARMS, Kind, read
 from gateway.rollout.judge import Counts, JudgeRules, JudgeState, step
-from gateway.rollout.shared_counts import COUNTED_ARMS, Kind, read
 
 __all__ = ["ArmTotals", "Evidence", "Overhead", "SliceState", "after", "conversations"]
 

@@ -1,6 +1,6 @@
 """Clients that read their calls from tags in the text: who they are, what they can read, how a call is said to them.
 
-In: a request; a call. Out: the client's profile; its own markup. `roo`, `kilo` and `cline` are the profiles,
+In: a request; a call. Out: the client's profile; its own markup. `roo` and `cline` hold the profiles,
 `client_parser` reads as they do.
 
 Rights: pure.

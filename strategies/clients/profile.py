@@ -7,9 +7,7 @@ from attrs import field, frozen
 from strategies.clients.client_parser import Rules
 from strategies.clients.tag_arguments import PLAIN, Form
 
-__all__ = ["ROO_FILES", "Profile"]
-
-ROO_FILES = frozenset({"write_to_file"})
+__all__ = ["Profile"]
 
 
 @frozen(kw_only=True, eq=False)

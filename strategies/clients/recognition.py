@@ -3,10 +3,9 @@
 from gateway.core.client import Client
 from gateway.wire.chat_request import ChatRequest, is_system, texts_of
 from strategies.clients.cline import CLINE
-from strategies.clients.kilo import KILO
 from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import prompt_tools
-from strategies.clients.roo import ROO
+from strategies.clients.roo import KILO, ROO
 from strategies.clients.text_client import TextClient, text_client
 from strategies.writing.prompt import holds_section
 

@@ -1,16 +1,18 @@
-"""Roo Code up to 3.36, whose tools live in its system prompt.
+"""Roo Code up to 3.36, whose tools live in its system prompt, and Kilo Code, which is built on it.
 
 It undoes one round of entities in files, commands and diffs, unless the model's name holds "claude"; there a value may
-be written with entities, and nowhere else.
+be written with entities, and nowhere else. Kilo Code up to early 2026 undoes them too, but nothing is written with
+entities for it: a value that holds some is left as the model wrote it.
 """
 
 from strategies.clients.client_parser import Rules
-from strategies.clients.profile import ROO_FILES, Profile
+from strategies.clients.profile import Profile
 from strategies.clients.tag_arguments import diffs, file_writing, follow_up, listing, reading, server_call
 
-__all__ = ["FORMS", "ROO", "TOOLS"]
+__all__ = ["KILO", "ROO"]
 
-TOOLS = (
+_FILES = frozenset({"write_to_file"})
+_TOOLS = (
     "access_mcp_resource",
     "apply_diff",
     "ask_followup_question",
@@ -33,7 +35,7 @@ TOOLS = (
     "use_mcp_tool",
     "write_to_file",
 )
-FORMS = {
+_FORMS = {
     "apply_diff": diffs,
     "ask_followup_question": follow_up,
     "list_files": listing,
@@ -48,15 +50,30 @@ ROO = Profile(
     agents=("RooCode/", "Roo-Code/"),
     titles=("Roo Code",),
     phrases=("You are Roo",),
-    tools=TOOLS,
+    tools=_TOOLS,
     rules=Rules(
         # https://github.com/RooCodeInc/Roo-Code/blob/cf6b3848bd85de1958a5aea92e5a041086a877d3/src/core/tools/writeToFileTool.ts
         decodes=frozenset({("write_to_file", "content"), ("execute_command", "command"), ("apply_diff", "diff")}),
-        crude=ROO_FILES,
-        files=ROO_FILES,
+        crude=_FILES,
+        files=_FILES,
         max_value=100 << 10,
     ),
     escapes=True,
-    forms=FORMS,
+    forms=_FORMS,
+    aliases={"ask_followup": "ask_followup_question", "write_file": "write_to_file"},
+)
+# https://github.com/Kilo-Org/kilocode/blob/b2e5191b0e50d14dc66cbf9c0f4ff0989f2bc6bd/src/core/assistant-message/AssistantMessageParser.ts
+KILO = Profile(
+    id="kilo",
+    agents=("Kilo-Code/", "KiloCode/"),
+    titles=("Kilo Code",),
+    phrases=("You are Kilo Code",),
+    tools=(*_TOOLS, "condense", "delete_file", "edit_file", "fast_edit_file", "new_rule", "report_bug"),
+    rules=Rules(
+        decodes=frozenset({("write_to_file", "content"), ("execute_command", "command"), ("apply_diff", "diff")}),
+        crude=frozenset({"write_to_file", "new_rule"}),
+        files=_FILES,
+    ),
+    forms=_FORMS,
     aliases={"ask_followup": "ask_followup_question", "write_file": "write_to_file"},
 )

@@ -17,7 +17,7 @@ from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.core.version import __version__
 from gateway.process.exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
-from gateway.report.gathering import gather
+from gateway.report.figures import gather
 from gateway.report.readiness import GATES, NOT_ENOUGH, NOT_READY
 from gateway.report.tree import Example, Figures, ReportRules
 from gateway.report.words import visible

@@ -5,12 +5,13 @@ import sys
 
 import click
 
+from gateway.app import run
 from gateway.cli.look.check import checked
-from gateway.config.load import load
+from gateway.config.load import Settings, load
 from gateway.core.errors import ConfigError
 from gateway.front.listening import cannot_listen
+from gateway.process.alone import LonePost
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
-from gateway.process.serving import serve as run
 
 __all__ = ["serve"]
 
@@ -30,10 +31,9 @@ def serve(context: click.Context) -> None:
       UPSTREAM_URL=http://127.0.0.1:11434/v1 GATEWAY_PORT=9000 toolgate serve
       GATEWAY_ENV_FILE=/etc/toolgate/env toolgate serve
     """
-
     try:
         settings = load(os.environ, default_log_format="console" if sys.stderr.isatty() else "json")
-        context.exit(run(settings))
+        context.exit(_run(settings))
     except ConfigError as error:
         for fault in _all_faults(error.faults):
             click.echo(f"fault: {fault}", err=True)
@@ -44,6 +44,15 @@ def serve(context: click.Context) -> None:
             raise
         click.echo(reason, err=True)
         context.exit(EXIT_FAILED)
+
+
+def _run(settings: Settings) -> int:
+    """In as many processes as the settings say, until a signal ends it; gives the exit code."""
+    if settings.workers > 1:
+        from gateway.process.supervisor import supervise  # here: a lone process needs none
+
+        return supervise(settings, os.environ)
+    return run(settings, os.environ, LonePost.of(settings, os.environ))
 
 
 def _all_faults(found: list[str]) -> dict[str, None]:

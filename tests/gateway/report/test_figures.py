@@ -14,9 +14,8 @@ from attrs import evolve
 from gateway.cli.look.report import document
 from gateway.core.records import CallRecord, LabelRecord, RequestRecord
 from gateway.core.rules import IgnoreRule
-from gateway.report.figures import Tally
-from gateway.report.gathering import gather
-from gateway.report.projection import hours_until_seen
+from gateway.report.figures import Tally, gather
+from gateway.report.readiness import hours_until_seen
 from gateway.report.tallies import last_labels
 from gateway.report.tree import Figures, ReportRules
 from gateway.state.memory import MemoryStore

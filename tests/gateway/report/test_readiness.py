@@ -7,7 +7,7 @@ from attrs import evolve
 
 from gateway.cli.look.report import exit_code
 from gateway.core.records import LabelRecord
-from gateway.report.projection import hours_until_seen
+from gateway.report.readiness import hours_until_seen
 from gateway.report.tree import Figures, ReportRules
 from tests.gateway.report.test_figures import figures_of
 from tests.support.week import Week, week

@@ -13,11 +13,11 @@ from gateway.core.ports import Block
 from gateway.core.records import DecisionRecord
 from gateway.rollout.assignment import WHOLE
 from gateway.rollout.codec import encoded, evidence_of, state_of
+from gateway.rollout.counters import named
 from gateway.rollout.evidence import ArmTotals, Evidence, Overhead, after, conversations
 from gateway.rollout.gates import gates
 from gateway.rollout.intervals import wilson
 from gateway.rollout.judge import JudgeState
-from gateway.rollout.shared_counts import named
 from gateway.rollout.stages import (
     Change,
     Cooling,

@@ -7,8 +7,7 @@ import pytest
 
 from strategies.clients.client_parser import Rules, see
 from strategies.clients.cline import CLINE
-from strategies.clients.kilo import KILO
-from strategies.clients.roo import ROO
+from strategies.clients.roo import KILO, ROO
 from tests.support.client_parsers import PARAMETERS, parse
 from tests.support.cost import assert_linear
 
