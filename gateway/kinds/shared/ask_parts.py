@@ -108,7 +108,7 @@ def messages_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(messages, list):
         raise InvalidRequest("messages must be a list", param="messages")
     for index, message in enumerate(messages):
-        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+        if not isinstance(message, dict) or string_of(message.get("role")) not in _ROLES:
             raise InvalidRequest("the message has no role that is known", param=f"messages[{index}].role")
     return messages
 
