@@ -269,7 +269,14 @@ async def samples(client: Any, running: Any) -> dict[str, float]:
     return dict(sorted(found.items()))
 
 
-OTHERS = ("toolgate_store_", "toolgate_records_", "toolgate_event_loop_", "toolgate_log_", "toolgate_rollout_")
+OTHERS = (
+    "toolgate_store_",
+    "toolgate_shared_state_",
+    "toolgate_records_",
+    "toolgate_event_loop_",
+    "toolgate_log_",
+    "toolgate_rollout_",
+)
 """Fed by what goes on beside requests."""
 
 
