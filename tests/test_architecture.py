@@ -24,8 +24,16 @@ TABLES = {
     "gateway.state.opening": "stores",
 }
 """Modules whose rows stand in modules of their own, each imported by its table alone."""
+LONGEST_MODULE = 650
+MOST_BRANCHES = 20
+"""A function that decides more often than this is taken apart by what it decides."""
 MOST_LENT_TO_ONE = 75
 """More modules than this are not split off for a single other one, rows of a table aside."""
+
+BRANCHES = (
+    *(ast.If, ast.IfExp, ast.For, ast.While, ast.BoolOp, ast.ExceptHandler),
+    *(ast.comprehension, ast.match_case),
+)
 
 TASKS_HELD_BY = {"gateway/app.py": "the one who holds it cancels and awaits it"}
 TASK_MAKERS = {"create_task", "ensure_future"}
@@ -100,6 +108,19 @@ def test_what_a_folder_names_is_there() -> None:
 def test_a_folder_can_be_held_in_the_head() -> None:
     full = Counter(folder(name) for name, path in modules().items() if path.name != "__init__.py")
     assert {name: count for name, count in full.items() if count > LONGEST_ROOM} == {}
+
+
+def test_no_module_or_function_outgrows_its_reader() -> None:
+    sources = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
+    assert [name for name, source in sources.items() if source.count("\n") > LONGEST_MODULE] == []
+    wide = [
+        f"{name}.{node.name}"
+        for name, source in sources.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and sum(isinstance(inner, BRANCHES) for inner in ast.walk(node)) >= MOST_BRANCHES
+    ]
+    assert wide == []
 
 
 def test_few_modules_serve_a_single_other_one() -> None:
