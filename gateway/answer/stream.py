@@ -36,7 +36,7 @@ from gateway.wire.chat_chunks import (
     token_counts,
     usage_chunk,
 )
-from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, says_nothing
+from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, first_event, says_nothing
 from strategies.base import BrokenCall, Prepared
 from strategies.mapping.answers import Translation
 from strategies.reading.reader import CUT_REASONS
@@ -258,12 +258,12 @@ class StreamExchange:
 
     def _feed_events(self, data: bytes) -> int:
         """Each event by itself: all that have come or, while there is no template, the first. Returns their size."""
-        size = data.find(b"\n\n") + 2 if self._template is None else 0
+        size = (self._template is None and first_event(data)) or len(data)
         try:
-            self._read(self._decoder.feed(data[:size] if size > 1 else data))
+            self._read(self._decoder.feed(data[:size]))
         except EventTooLong as error:
             raise UpstreamBadReply(f"the model server sent {error}") from error
-        return size if size > 1 else len(data)
+        return size
 
     def _feed_run(self, data: bytes) -> int:
         """Events of nothing but content, all alike but for it: read in one go, without taking each apart.

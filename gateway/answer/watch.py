@@ -24,6 +24,7 @@ from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
 from gateway.core.records import DryVerdict
 from gateway.core.rules import IgnoreRule
+from gateway.wire.sse import Boundary
 from strategies.base import Prepared
 
 __all__ = ["WatchTerms", "WatchedBody", "WatchedStream"]
@@ -57,7 +58,7 @@ class WatchedStream:
         self._reading = _Reading(terms)
         watched = _watch_of(terms)
         self._watch = StreamExchange(watched, make_id=_no_id, limits=terms.limits, keep_text=True) if watched else None
-        self._tail = b""
+        self._boundary = Boundary()
         self._closed = False
         self._is_finished = False
 
@@ -83,7 +84,7 @@ class WatchedStream:
     @property
     def at_boundary(self) -> bool:
         """The bytes so far end an event, or there are none: a comment may be sent."""
-        return not self._tail or self._tail.endswith((b"\n\n", b"\n\r\n", b"\r\r"))
+        return self._boundary.is_here
 
     @property
     def verdict(self) -> DryVerdict | None:
@@ -115,7 +116,7 @@ class WatchedStream:
     def step(self, data: bytes = b"") -> bytes:
         """The same bytes, and a bounded piece of the watch: `busy` says whether more of it is left."""
         if data and not self._closed:
-            self._tail = (self._tail + data)[-3:] if len(data) < 3 else data[-3:]
+            self._boundary.feed(data)
             self._see(lambda relay: relay.feed(data))
         if self._watch is not None and not self._is_finished:
             self._reading.run(partial(self._watch.step, b"" if self._closed else data))

@@ -16,6 +16,7 @@ from gateway.chat.repeat import ask_again, second_answer_in_company
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.translated import ChatReply
+from gateway.wire.sse import Framer, block_of
 
 __all__ = ["pump"]
 
@@ -59,6 +60,7 @@ class _Stream:
     __slots__ = (
         "_data_due",
         "_exchange",
+        "_framer",
         "_held_since",
         "_idle_s",
         "_is_stream",
@@ -67,7 +69,6 @@ class _Stream:
         "_quiet_since",
         "_reply",
         "_response",
-        "_rest",
         "_sent_at",
         "_state",
         "_total_due",
@@ -86,8 +87,8 @@ class _Stream:
         self._total_due = state.upstream_started + state.upstream.total_timeout_s
         self._quiet_since = state.deadline.now()
         self._sent_at = self._quiet_since
-        self._rest = b""
-        """The beginning of an event whose end has not been read."""
+        self._framer = None if isinstance(exchange, WatchedStream) else Framer()
+        """What is relayed goes on as it comes, all else in whole events."""
         self._held_since: float | None = None
         self._linger_due: float | None = None
 
@@ -96,9 +97,10 @@ class _Stream:
         try:
             data = first or await self._next()
             while data:
-                await self._relay(self._whole_events(data))
+                await self._relay(data if self._framer is None else self._framer.feed(data))
                 data = await self._next()
-            await self._relay(self._rest)
+            if self._framer is not None:
+                await self._relay(self._framer.finish())
         except GatewayError as error:
             return error
         except ClientGone:
@@ -110,7 +112,7 @@ class _Stream:
 
     async def _relay(self, data: bytes) -> None:
         while data:
-            piece = data if len(data) <= PIECE_BYTES else _cut(data)
+            piece = block_of(data, PIECE_BYTES)
             await self._send(self._feed(piece))
             while self._exchange.busy:
                 await asyncio.sleep(0)  # a long read is worked off in turns, so that nobody waits for all of it
@@ -123,18 +125,6 @@ class _Stream:
         if out:
             self._note_sent(self._state.deadline.now())
             await self._state.write(self._response, out)
-
-    def _whole_events(self, data: bytes) -> bytes:
-        """What has come up to the end of an event; a part of one, of which nothing could be sent, is held for more."""
-        if isinstance(self._exchange, WatchedStream):
-            return data
-        if self._rest:
-            data, self._rest = self._rest + data, b""
-        end = data.rfind(b"\n\n") + 2
-        if end < 2 or b"\r" in data[end:]:  # behind other line ends whole events may stand
-            return data
-        self._rest = data[end:]
-        return data[:end]
 
     async def ask_again(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
@@ -232,9 +222,3 @@ async def _give_up(exchange: Exchange) -> None:
     while exchange.busy:
         await asyncio.sleep(0)
         exchange.step()
-
-
-def _cut(data: bytes) -> bytes:
-    """The beginning of a long read, up to the end of an event where there is one: whole ones are read faster."""
-    end = data.rfind(b"\n\n", 0, PIECE_BYTES)
-    return data[: end + 2 if end >= 0 else PIECE_BYTES]

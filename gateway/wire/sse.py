@@ -7,13 +7,28 @@ longer than `max_event_bytes` raises `EventTooLong`; work is linear, as no byte 
 
 import re
 
-__all__ = ["DONE", "EventTooLong", "SseDecoder", "SseEvent", "encode", "says_nothing"]
+__all__ = [
+    "DONE",
+    "Boundary",
+    "EventTooLong",
+    "Framer",
+    "SseDecoder",
+    "SseEvent",
+    "block_of",
+    "encode",
+    "first_event",
+    "says_nothing",
+]
 
 SseEvent = tuple[bytes, bytes | None]
 """An event's own bytes, its blank line included, and its data; None where it has none (a comment, say)."""
 
 DONE = b"[DONE]"
 _BOM = b"\xef\xbb\xbf"
+_LF_END = b"\n\n"
+"""How nearly all servers end an event."""
+_ENDS = (_LF_END, b"\n\r\n", b"\r\r")
+_LONGEST_END = 3
 # Any pair of line ends is a blank line, also of two kinds: `\r\n` is one and not two, so the groups are atomic.
 # https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -23,6 +38,66 @@ _NO_FIELD = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+)*+")
 
 class EventTooLong(ValueError):
     """An event, or a line without end, is longer than allowed."""
+
+
+class Framer:
+    """Hands on blocks of whole events; behind them the beginning of another is held until more has come.
+
+    A read without any end goes on as it is: whoever takes events apart knows how long one may be.
+    """
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+        """The beginning of an event whose end has not come."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What has come, up to the end of its last event."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        end = data.rfind(_LF_END) + len(_LF_END)
+        if end < len(_LF_END) or b"\r" in data[end:]:  # behind other line ends whole events may stand
+            return data
+        self._rest = data[end:]
+        return data[:end]
+
+    def finish(self) -> bytes:
+        """What is left of an event that did not end."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+class Boundary:
+    """Tells of a stream that is not taken apart whether it stands between two events."""
+
+    __slots__ = ("_tail",)
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def feed(self, data: bytes) -> None:
+        """More of the stream."""
+        self._tail = (self._tail + data)[-_LONGEST_END:] if len(data) < _LONGEST_END else data[-_LONGEST_END:]
+
+    @property
+    def is_here(self) -> bool:
+        """The bytes so far end an event, or there are none."""
+        return not self._tail or self._tail.endswith(_ENDS)
+
+
+def first_event(data: bytes) -> int:
+    """The size of the first event, where a line feed alone ends its lines; 0 where its end has not come."""
+    end = data.find(_LF_END)
+    return end + len(_LF_END) if end >= 0 else 0
+
+
+def block_of(data: bytes, size: int) -> bytes:
+    """So much of what has come, up to the end of an event where there is one: whole ones are read faster."""
+    if len(data) <= size:
+        return data
+    end = data.rfind(_LF_END, 0, size)
+    return data[: end + len(_LF_END) if end >= 0 else size]
 
 
 class SseDecoder:
@@ -91,18 +166,18 @@ class SseDecoder:
 
     def _split_lf(self, events: list[SseEvent]) -> list[SseEvent]:
         buffer = self._buffer
-        end = buffer.rfind(b"\n\n", self._scanned)
+        end = buffer.rfind(_LF_END, self._scanned)
         if end < 0:
             return self._wait(events)
         whole = bytes(buffer[: end + 2])
         del buffer[: end + 2]
-        for event in whole[:-2].split(b"\n\n"):
+        for event in whole[:-2].split(_LF_END):
             if len(event) > self._max:
                 raise EventTooLong(f"an event of {len(event)} bytes")
             if b"\n" not in event and event.startswith(b"data: "):
-                events.append((event + b"\n\n", event[6:]))
+                events.append((event + _LF_END, event[6:]))
             else:
-                events.append((event + b"\n\n", _data(event)))
+                events.append((event + _LF_END, _data(event)))
         return self._wait(events)
 
     def _split_any(self, events: list[SseEvent]) -> list[SseEvent]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.sse import EventTooLong, SseDecoder
+from gateway.wire.sse import Boundary, EventTooLong, Framer, SseDecoder, block_of, first_event
 from tests.support.event_source import cuts, dispatched, joined_by
 
 LONG = b"data: " + b"x" * 40
@@ -71,3 +71,40 @@ def test_a_stream_that_ends_anywhere_is_read_to_its_end() -> None:
                 assert added in (b"", b"\n", b"\n\n")
                 assert dispatched(out) == dispatched(data[:end] + b"\n\n")
                 assert dispatched(out + b"data:z\n\n")[-1] == b"z"
+
+
+# Where an event ends
+
+
+def test_blocks_hold_whole_events_and_no_byte_is_lost_whatever_the_line_ends_and_the_cuts() -> None:
+    for data in joined_by(LINES):
+        for pieces in cuts(data):
+            framer = Framer()
+            blocks = [framer.feed(piece) for piece in pieces]
+            rest = framer.finish()
+            assert b"".join(blocks) + rest == data, pieces
+            assert b"\r" in data or all(block.endswith(b"\n\n") for block in blocks if b"\n\n" in block), pieces
+            assert not dispatched(rest)
+            assert framer.finish() == b""
+
+
+def test_between_two_events_the_decoder_holds_nothing() -> None:
+    for data in joined_by(LINES):
+        for pieces in cuts(data):
+            boundary, decoder = Boundary(), SseDecoder(100)
+            assert boundary.is_here
+            for piece in pieces:
+                boundary.feed(piece)
+                decoder.feed(piece)
+                assert not (boundary.is_here and decoder.pending), pieces
+
+
+def test_a_long_read_is_cut_behind_an_event() -> None:
+    event = b"data: {}\n\n"
+    assert block_of(event * 3, 100) == event * 3
+    assert block_of(event * 3, 25) == event * 2
+    assert block_of(b"data: " + b"x" * 100 + b"\n\n", 25) == b"data: " + b"x" * 19
+
+
+def test_the_first_event_ends_with_its_blank_line() -> None:
+    assert (first_event(b"data: a\n\ndata: b\n\n"), first_event(b"data: a\n"), first_event(b"")) == (9, 0, 0)
