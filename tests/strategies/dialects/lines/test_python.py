@@ -1,0 +1,36 @@
+"""Calls written as Python: plain values make a call, anything else is code, and code is never run."""
+
+import pytest
+
+from tests.support.reading import read_every_way
+
+READ = ("read", '{"filePath":"a.py"}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[read(filePath="a.py")]',
+        '<|python_start|>[read(filePath="a.py")]<|python_end|>',
+        '```tool_code\nprint(default_api.read(filePath="a.py"))\n```',
+        '```tool_code\nread(filePath="a.py")\n```',
+    ],
+)
+def test_every_way_to_write_a_call_is_read(text: str) -> None:
+    assert read_every_way(text).calls == [READ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[read(filePath=path)]",
+        '[read(filePath="a" + "b")]',
+        '[unheard(filePath="a.py")]',
+        '```python\nread(filePath="a.py")\nprint(1)\n```',
+        '```tool_code\nfor x in y:\n    read(filePath="a.py")\n```',
+        '[read(filePath="a.py"',
+    ],
+)
+def test_anything_but_plain_calls_is_text(text: str) -> None:
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
