@@ -46,7 +46,7 @@ async def records(running, kind):
         (arms, "last_answer"),
         (arms, "outcome_records"),
         (handlers, "learn_from"),
-        (handlers, "audit"),
+        (handlers, "_audit"),
         (handlers, "note_misfits"),
     ],
 )
