@@ -49,7 +49,7 @@ def test_a_call_that_was_cut_off_is_none(opening: str) -> None:
 
 
 def test_a_word_that_only_ends_like_the_opener_opens_nothing() -> None:
-    text = "import myfunctools[0]"
+    text = "my" + "functools[" + CALL % '"ls"' + "]"
     assert read_every_way(text).text == text
 
 
