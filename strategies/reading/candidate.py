@@ -138,7 +138,7 @@ class Candidate:
                         if not self._cursor.paused:
                             self._flow()
                         return False
-                    self._settle(draft)
+                    self._finish_call(draft)
                 self._end()
                 return True
             except Reject as refusal:
@@ -148,7 +148,7 @@ class Candidate:
                     self._rests = True
                     return False
 
-    def _settle(self, draft: Draft) -> None:
+    def _finish_call(self, draft: Draft) -> None:
         """A call is complete: judge it, then pass it on or give its text back."""
         dialect = self._rows[self._row]
         if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:

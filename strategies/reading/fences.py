@@ -21,8 +21,10 @@ from strategies.reading.window import FENCE_LINE, Window
 __all__ = ["Carrier", "Fence", "TokensInFence"]
 
 _OWN_FENCES = frozenset({"tool_code"})
-"""Info strings that no language has: prose behind such a fence does not make it an example."""
+"""Info strings that no language has: prose behind such a fence does not make it an example. Gemma is asked to write its
+calls in this one, and goes on talking (https://ai.google.dev/gemma/docs/meme-generator)."""
 _INNER_CLOSER = re.compile(r"^ {0,3}(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
+"""A fence inside a longer one: https://spec.commonmark.org/0.31.2/#example-124."""
 
 
 @define(eq=False)
@@ -47,6 +49,7 @@ class Fence:
         """Let text out up to what opens a call; where nothing does, whether the fence has been closed."""
         end, closes = self._end(window)
         limit, rows, opening = self._token(window, end)
+        # Whoever reads on may take off white space before a call, but not the indentation of code: it goes out first.
         indented = window.indented(limit)
         if window.told < indented < limit:
             window.text(indented, firm=True)
@@ -90,6 +93,7 @@ class Fence:
             if marker is None or window.offset + at < window.blind:
                 continue
             rows, opening = window.openings_at(marker, at)
+            # Any weaker evidence is what code is made of: only special tokens are never written to be looked at.
             if rows := tuple(row for row in rows if row.level == "A"):
                 return at, rows, opening
         return end, (), None
@@ -194,6 +198,7 @@ class Carrier:
         if held.calls and marker in LEFTOVERS:
             window.text(len(marker))
             return self
+        # A dialect that reads the whole body of a fence has no marker; where it has refused once, it would again.
         mark, size, _ = self._fence
         rows, opening = window.openings_now(FenceOf(mark=mark, size=size, info=self._info))
         if rows and not held.refused and (opening.marker or not self._has_begun):
@@ -263,6 +268,7 @@ class Carrier:
         if not accept:
             window.let_go(held.decided(accept=False))
             return self.after
+        # In an answer that was cut the last fence has not closed: what would have followed it may be prose.
         whole = len(held.events) if self._is_closed or not window.cut else self._whole
         window.let_go([*map(_carried, held.events[:whole]), *as_text(held.events[whole:])])
         return self.after

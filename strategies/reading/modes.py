@@ -166,6 +166,7 @@ class Prose:
         out = window.out
         opening = Opening(marker=marker, before=window.before(at))
         follows = out.fresh and not window.buf[:at].strip()
+        # Without a call of the same family it is no result, but markup that the answer is about.
         if window.grammar.results.get(marker, NOBODY) & out.callers and (opening.starts_line or follows):
             window.text(at)
             return Discarding(self)
@@ -174,6 +175,7 @@ class Prose:
             window.drop(len(marker), "leftover")
             return self
         if marker in REASONING and not window.inline:
+            # A tag in a line of words is talked about; a special token is not.
             if opening.starts_line or marker.startswith("<|"):
                 window.text(at + len(marker))
                 out.is_thought_over = True
@@ -202,7 +204,7 @@ class Prose:
         if window.inline and (move := self._inline_code(window, 0)) is not None:
             return move
         buf, drafts = window.buf, window.out.drafts
-        is_behind_quote = window.tail[-1:] in _QUOTES
+        is_behind_quote = window.tail[-1:] in _QUOTES  # "the `</think>` token" is named, not used
         if len(buf) == len(marker) and not window.eof and is_behind_quote:
             return WAIT
         is_mentioned = is_behind_quote and buf[len(marker) : len(marker) + 1] in _QUOTES
@@ -276,6 +278,7 @@ class Prose:
             window.text(at)
             return Discarding(self)
         fence = (mark, end - at, len(line))
+        # Some models write the call on the line that opens the fence: that line is then no info string.
         glued = GLUED.match(buf, end, ends)
         if glued is not None:
             return self._open_fence(window, at, glued.end(), fence, glued.group(1).lower())
@@ -291,6 +294,7 @@ class Prose:
         told = min(window.told, end - at)
         line = window.take(end - at)
         is_example = is_announced_example(before)
+        # Four columns make a block of code of it, or a part of a list: https://spec.commonmark.org/0.31.2/#fenced-code-blocks
         if not is_blind and not is_example and info in window.grammar.carriers and fence[2] <= 3:
             window.passed(line)
             return Carrier.begin(window, line, fence, info, self)
@@ -325,6 +329,7 @@ class BehindCall:
         if marker in LEFTOVERS:
             window.drop(len(marker), "leftover")
             return self
+        # All of it was thought, as nothing in this answer has opened the reasoning that ends here.
         if marker in REASONING_ENDS and not window.out.is_thought_over:
             window.end_thought(marker)
             window.text(len(marker))

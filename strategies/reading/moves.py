@@ -67,6 +67,7 @@ class Call:
     def begin(cls, window: Window, rows: Rows, opening: Opening, after: Mode) -> "Call":
         context, out = window.context, window.out
         is_decided = (out.is_thought_over or context.retells) and out.idle
+        # Arguments that have gone out cannot be taken back: nothing may be left to decide.
         live = is_decided and context.options.stream_arguments == "incremental"
         opening = window.openings.begun(opening, window.offset, window.tail)
         candidate = Candidate(rows, opening, context, live=live)
@@ -93,6 +94,7 @@ class Call:
         window.offset = self._started + candidate.accounted
         blind = window.openings.ended(candidate, window.offset)
         window.give(candidate.rest)
+        # It never moves back: what has been refused would begin again at each of its characters.
         window.blind = max(window.blind, window.offset + blind)
         return self.after
 

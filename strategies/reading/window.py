@@ -102,6 +102,7 @@ class Window:
 
     def give(self, text: str) -> None:
         """Text that comes next, in front of what waits already."""
+        # What a candidate gives back may be megabytes: moves cut the buffer at its front, so it stays short.
         if len(self.buf) + len(text) <= _BLOCK:
             self.buf += text
             return

@@ -85,7 +85,7 @@ def fragments() -> tuple[str, ...]:
     context = Context(tools=AGENT_TOOLS, options=Options())
     found: list[str] = []
     for row in TABLE:
-        found += [*row.openers(context), *row.line_openers(context), *row.results]
+        found += [*sorted(row.openers(context)), *row.line_openers(context), *row.results]
         found += [f"```{info}\n" for info in row.carriers]
         found += _TOKEN.findall(row.example)
     tags = [f"<{name}>" for name in (*NAMES, *KEYS)]
