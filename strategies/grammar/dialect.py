@@ -21,6 +21,7 @@ from strategies.schema.names import resolve
 from strategies.schema.tool_schema import ToolSchema, schema_of
 from strategies.text.cursor import Cursor
 from strategies.text.tolerant_json import dumps
+from strategies.text.turns import Turns
 
 __all__ = ["TAGS", "Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse", "Renderer"]
 
@@ -243,9 +244,9 @@ class Context:
         """Whether the client takes the call from the text, whatever is made of it here."""
         return self.retells and self.flows(dialect, name)
 
-    def quoted(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether the call that stands in the answer as `raw` was copied from what the client sent."""
-        return self._provenance is not None and self._provenance.quotes(raw, name, arguments)
+    def quoting(self, raw: str, name: str, arguments: Mapping[str, Any]) -> Turns[bool]:
+        """Whether the call that stands in the answer as `raw` was copied from what the client sent, in turns."""
+        return self._provenance is not None and (yield from self._provenance.quoting(raw, name, arguments))
 
     def may_recover(self, name: str) -> bool:
         globs = self.options.recovery_tools

@@ -122,9 +122,9 @@ class Lexicon:
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""
         for head in (text[index : index + 2], text[index]):
-            for marker in self._by_head.get(head, ()):
-                if text.startswith(marker, index):
-                    return marker
+            markers = self._by_head.get(head)
+            if markers and text.startswith(markers, index):
+                return next(marker for marker in markers if text.startswith(marker, index))
         return None
 
     def may_begin(self, text: str, index: int) -> bool:

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from strategies.text.turns import LONG, TURN, Turns, replaced, whole
+
 __all__ = ["Provenance"]
 
 # A call that an agent's own file or page put into the model's mouth is no call of the model's:
@@ -56,25 +58,38 @@ class Provenance:
 
     def quotes(self, raw: str, name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether the call that stands in the answer as `raw` was copied; one without arguments never was."""
+        return whole(self.quoting(raw, name, arguments))
+
+    def quoting(self, raw: str, name: str, arguments: Mapping[str, Any]) -> Turns[bool]:
+        """The same in turns."""
         if not self._messages or not arguments:
             return False
-        block = _folded(raw)
+        block = yield from _folded(raw)
         if not block:
             return False
-        head, tail, opening, closing = _parts(block, name, arguments)
-        needles = (_needle(raw, block), _needle(raw[:_EDGE], head), _needle(raw[-_EDGE:], closing))
-        sources = [
-            source for text in self._texts() if any(map(text.__contains__, needles)) for source in self._forms(text)
-        ]
+        head, tail, opening, closing = yield from _parts(block, name, arguments)
+        needles = (
+            (yield from _needle(raw, block)),
+            (yield from _needle(raw[:_EDGE], head)),
+            (yield from _needle(raw[-_EDGE:], closing)),
+        )
+        sources: list[str] = []
+        for text in self._texts():
+            if any(map(text.__contains__, needles)):
+                sources += yield from self._forms(text)
         self._budget -= 3 * sum(map(len, sources))
         if self._budget < 0:
             return bool(sources)
-        return any(
-            block in source
-            or _is_left_open(source, head, closing, len(block))
-            or _is_left_unopened(source, tail, opening, closing, len(block))
-            for source in sources
-        )
+        for source in sources:
+            if len(source) > LONG:
+                yield
+            if (
+                block in source
+                or _is_left_open(source, head, closing, len(block))
+                or _is_left_unopened(source, tail, opening, closing, len(block))
+            ):
+                return True
+        return False
 
     def _texts(self) -> list[str]:
         if self._sources is None:
@@ -82,17 +97,24 @@ class Provenance:
             self._sources = [text for message in sent for text in _strings(message.get("content"), _MAX_DEPTH)]
         return self._sources
 
-    def _forms(self, text: str) -> tuple[str, ...]:
+    def _forms(self, text: str) -> Turns[tuple[str, ...]]:
         forms = self._folded.get(id(text))
         if forms is None:
-            forms = self._folded[id(text)] = tuple(_forms(text))
+            forms = self._folded[id(text)] = tuple((yield from _forms(text)))
         return forms
 
 
-def _needle(raw: str, folded: str) -> str:
+def _needle(raw: str, folded: str) -> Turns[str]:
     """The longest word of a part, which every text that holds the part must hold, too; empty where there is none."""
-    words = (word for word in _WORD.findall(raw) if word in folded[:_EDGE] or word in folded[-_EDGE:])
-    return max(words, key=len, default="")
+    head, tail = folded[:_EDGE], folded[-_EDGE:]
+    longest = ""
+    for count, match in enumerate(_WORD.finditer(raw), 1):
+        word = match.group()
+        if len(word) > len(longest) and (word in head or word in tail):
+            longest = word
+        if not count % (4 * TURN):
+            yield
+    return longest
 
 
 def _strings(value: object, depth: int) -> Iterator[str]:
@@ -106,24 +128,35 @@ def _strings(value: object, depth: int) -> Iterator[str]:
         yield from _strings(value.get("content"), depth - 1)
 
 
-def _forms(text: str) -> Iterator[str]:
+def _forms(text: str) -> Turns[list[str]]:
     """The text folded, and its other readings where they differ."""
-    whole = _folded(text)
-    seen = {whole}
-    yield whole
-    plain = _LINE_PREFIX.sub("", text)
-    for form in (plain, _from_json(text), _from_markup(plain)):
-        folded = _folded(form)
-        if folded not in seen:
-            seen.add(folded)
-            yield folded
+    plain = yield from _without_prefixes(text)
+    found: list[str] = []
+    for form in (text, plain, (yield from _from_json(text)), (yield from _from_markup(plain))):
+        folded = yield from _folded(form)
+        if folded not in found:
+            found.append(folded)
+    return found
 
 
-def _from_json(text: str) -> str:
+def _without_prefixes(text: str) -> Turns[str]:
+    """The text without line numbers and quotation signs at line starts."""
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at + LONG) + 1 or len(text)
+        parts.append(_LINE_PREFIX.sub("", text[at:end]))
+        at = end
+        if at < len(text):
+            yield
+    return "".join(parts)
+
+
+def _from_json(text: str) -> Turns[str]:
     """The text with one round of JSON's escapes undone."""
     if "\\" not in text:
         return text
-    plain = _JSON_ESCAPE.sub(_unescaped, text)
+    plain = yield from replaced(_JSON_ESCAPE, text, _unescaped)
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -132,36 +165,46 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(code, 16)) if code else _CONTROLS.get(sign, sign)
 
 
-def _from_markup(text: str) -> str:
+def _from_markup(text: str) -> Turns[str]:
     """The text with one round of markup's entities undone."""
     if "&" not in text:
         return text
     for entity, char in _ENTITIES:
+        if len(text) > LONG:
+            yield
         text = text.replace(entity, char)
     return text
 
 
-def _folded(text: str) -> str:
-    folded = "".join(text.split())
-    for char in _INVISIBLE:
-        folded = folded.replace(char, "")
-    return folded
+def _folded(text: str) -> Turns[str]:
+    parts: list[str] = []
+    for at in range(0, len(text), LONG):
+        if at:
+            yield
+        part = "".join(text[at : at + LONG].split())
+        for char in _INVISIBLE:
+            part = part.replace(char, "")
+        parts.append(part)
+    return "".join(parts)
 
 
-def _parts(block: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def _parts(block: str, name: str, arguments: Mapping[str, Any]) -> Turns[tuple[str, str, str, str]]:
     """The call's head up to its first value, its tail from its last value on, its opening and its closing markup."""
     named = block.find(name)
     opened = named + len(name)
-    spans = [span for span in (_span(block, value, opened) for value in arguments.values()) if span]
+    spans: list[tuple[int, int]] = []
+    for value in arguments.values():
+        span = yield from _span(block, value, opened)
+        spans += [span] if span else []
     if not spans or named < 0:
         return "", "", "", ""
     first, last = min(spans), max(spans, key=lambda span: span[1])
     return block[: first[0]], block[last[0] :], block[:opened], _last_mark(block[last[1] :])
 
 
-def _span(block: str, value: object, after: int) -> tuple[int, int] | None:
+def _span(block: str, value: object, after: int) -> Turns[tuple[int, int] | None]:
     """Where a value stands in the call, as far as that can be told."""
-    text = _folded(value) if isinstance(value, str) else ""
+    text: str = (yield from _folded(value)) if isinstance(value, str) else ""
     start = block.find(text, after) if text else -1
     return None if start < 0 else (start, start + len(text))
 

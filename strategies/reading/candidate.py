@@ -18,6 +18,7 @@ from strategies.grammar.literal import says_example
 from strategies.text.cursor import CUT, Cursor, Reject
 from strategies.text.pieces import Pieces
 from strategies.text.tolerant_json import dumps
+from strategies.text.turns import Turns
 
 __all__ = ["Candidate"]
 
@@ -66,7 +67,7 @@ class Candidate:
     @property
     def paused(self) -> bool:
         """It is not over and waits for no text: it has only done as much as one turn allows."""
-        return self._rests or self._cursor.paused
+        return self._rests or self._settling is not None or self._cursor.paused
 
     @property
     def cut(self) -> bool:
@@ -126,6 +127,8 @@ class Candidate:
         self._began = ""
         self._shown = False
         self._ended = False
+        self._settling: Turns[None] | None = None
+        """What is still done for a call that is complete."""
         self._steps: Generator[Draft | None, None, None] = self._rows[self._row].parse(
             self._cursor, self._context, self._opening, self._arguments
         )
@@ -133,12 +136,16 @@ class Candidate:
     def _run(self) -> bool:
         while True:
             try:
+                if self._settling is not None and not self._is_settled(self._settling):
+                    return False
                 for draft in self._steps:
                     if draft is None:
                         if not self._cursor.paused:
                             self._flow()
                         return False
-                    self._finish_call(draft)
+                    self._settling = self._finish_call(draft)
+                    if not self._is_settled(self._settling):
+                        return False
                 self._end()
                 return True
             except Reject as refusal:
@@ -148,8 +155,18 @@ class Candidate:
                     self._rests = True
                     return False
 
-    def _finish_call(self, draft: Draft) -> None:
+    def _is_settled(self, settling: Turns[None]) -> bool:
+        """Go on with what is done for a call that is complete; whether all of it is done."""
+        for _ in settling:
+            return False
+        self._settling = None
+        return True
+
+    def _finish_call(self, draft: Draft) -> Turns[None]:
         """A call is complete: judge it, then pass it on or give its text back."""
+        is_large = self._size > _LONG
+        if is_large:
+            yield
         dialect = self._rows[self._row]
         if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
             raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
@@ -160,8 +177,11 @@ class Candidate:
         if self._began:
             self._close_live(draft, judged.arguments)
         raw = self._consume(draft.end)
-        if verdict.accepted and self._context.quoted(self._flowed.text() + raw, verdict.name, judged.arguments):
+        whole = self._flowed.text() + raw
+        if verdict.accepted and (yield from self._context.quoting(whole, verdict.name, judged.arguments)):
             verdict = refused(verdict, Reason.PROVENANCE)
+        if is_large:
+            yield
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
         if verdict.accepted and is_long:
             verdict = refused(verdict, Reason.TOO_LARGE)

@@ -92,9 +92,9 @@ class Fence:
             marker = lexicon.at(buf, at)
             if marker is None or window.offset + at < window.blind:
                 continue
-            rows, opening = window.openings_at(marker, at)
             # Any weaker evidence is what code is made of: only special tokens are never written to be looked at.
-            if rows := tuple(row for row in rows if row.level == "A"):
+            rows, opening = window.openings_at(marker, at, "A")
+            if rows:
                 return at, rows, opening
         return end, (), None
 

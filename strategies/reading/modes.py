@@ -379,7 +379,7 @@ class Reasoning:
             marker = lexicon.at(buf, at)
             if marker is None or window.offset + at < window.blind:
                 continue
-            rows, opening = window.openings_at(marker, at)
+            rows, opening = window.openings_at(marker, at, "AB")
             rows = tuple(row for row in rows if row.level in ("AB" if opening.starts_line else "A"))
             if rows:
                 window.text(at)

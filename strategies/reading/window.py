@@ -142,10 +142,13 @@ class Window:
         """The marker that stands at the start of the buffer."""
         return self.grammar.lexicon.at(self.buf, 0)
 
-    def openings_at(self, marker: str, at: int) -> tuple[Rows, Opening]:
-        """The dialects that this marker at `at` may open, and how it stands there."""
+    def openings_at(self, marker: str, at: int, levels: str = LEVELS) -> tuple[Rows, Opening]:
+        """The dialects of these levels that this marker at `at` may open, and how it stands there."""
         opening = Opening(marker=marker, before=self.before(at))
-        return self.openings.among(self.grammar.rows.get(marker, ()), opening, self.offset + at), opening
+        rows = self.grammar.rows.get(marker, ())
+        if levels != LEVELS:
+            rows = tuple(row for row in rows if row.level in levels)
+        return (self.openings.among(rows, opening, self.offset + at) if rows else ()), opening
 
     def openings_now(
         self, fence: Fence | None = None, callers: frozenset[str] | set[str] = NOBODY

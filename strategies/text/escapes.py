@@ -93,6 +93,8 @@ class Backslashes:
         if len(body) > LONG:
             yield
         has_strange = not _is_whole(only, body)
+        if len(body) > LONG:
+            yield
         plain = body.replace("\\\\", "")
         quotes = [quote for quote in "\"'" if f"\\{quote}" in plain]
         if not has_strange:

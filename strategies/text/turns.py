@@ -11,7 +11,7 @@ Turns = Generator[None, None, T]
 
 LONG = 1 << 16
 """What one call of the library does with a longer text is a turn of its own."""
-TURN = 1000
+TURN = 500
 """How many small things are done in one turn."""
 
 

@@ -3,17 +3,22 @@
 Counted, not timed: the functions that are called, in Python and in C, and the characters that cursors copy.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
+from gateway.core.limits import Limits
+from gateway.wire.json_scan import JsonScanner
 from strategies.base import Options
 from strategies.dialects.rows import BY_ID
 from strategies.reading.factory import reader_factory
 from strategies.reading.reader import Reader
 from strategies.text.cursor import Cursor
-from tests.bench.linear import grown
+from tests.bench.linear import FILLER, grown
 from tests.support.cost import steps
 from tests.support.reading import AGENT_TOOLS
 
@@ -177,8 +182,8 @@ def test_a_character_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: 
     assert told(1 << 18) <= MOST * told(1 << 15)
 
 
-MOST_IN_A_TURN = 90_000
-"""Calls of functions: some ten milliseconds."""
+MOST_IN_A_TURN = 30_000
+"""Calls of functions: some five milliseconds."""
 
 
 @pytest.mark.parametrize("body", ["x = 1; ", "``` ", "</", "<a>", "a\n", "<tool>", "` <read_file>"])
@@ -194,3 +199,81 @@ def test_no_turn_at_the_end_of_an_answer_grows_with_it(dialect: str, body: str) 
     steps(lambda: reader.step(reason="stop"), most=MOST_IN_A_TURN)
     while reader.busy:
         steps(reader.step, most=MOST_IN_A_TURN)
+
+
+def turns(dialect: str, text: str, messages: Sequence[Mapping[str, Any]] = ()) -> Iterator[Callable[[], object]]:
+    """Reading an answer, turn by turn; each is done before the next one is asked for."""
+    limits = Limits(max_call_bytes=1 << 22)
+    options = Options(limits=limits)
+    reader = reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=dialect, messages=messages)()
+    assert isinstance(reader, Reader)
+    for at in range(0, len(text), 1 << 14):
+        yield partial(reader.step, text[at : at + (1 << 14)])
+        while reader.busy:
+            yield reader.step
+    yield partial(reader.step, reason="stop")
+    while reader.busy:
+        yield reader.step
+
+
+def worded(size: int) -> str:
+    """Words of which none stands twice."""
+    return " ".join(f"w{number:x}_" for number in range(size // 7))
+
+
+BROKEN = {
+    "a list in single quotes and a stray sign": "['" + "a', '" * 20_000 + "' ?]",
+    "a list that never ends": "['" + "a', '" * 20_000,
+    "a text of lone quotes": '"' + ' "x" y' * 15_000 + '"',
+    "a text that was never escaped": '"' + r"\d+ \n \w" * 10_000 + '"',
+    "a text of escapes in single quotes": "'" + r"\x41\n\u00e9\r\n" * 6_000 + "'",
+    "a text of octal escapes in single quotes": "'" + r"\777\0" * 15_000 + "'",
+    "paths": '"' + r"C:\new\Users " * 8_000 + '"',
+    "members without quotes and a stray sign": "{" + "".join(f"k{number}: '1', " for number in range(8_000)) + "?}",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("dialect", ["hermes", "ds_v3", "json_fence", "pythonic", "react"])
+def test_no_turn_grows_with_a_broken_value(dialect: str, broken: str) -> None:
+    closed, _ = grown(BY_ID[dialect], 100) or ("", "")
+    head, tail = closed.split((FILLER * 9)[:100].rstrip())
+    for work in turns(dialect, head[:-1] + BROKEN[broken] + tail[1:]):
+        steps(work, most=MOST_IN_A_TURN)
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "generic_xml", "pythonic"])
+def test_no_turn_grows_with_what_a_call_is_compared_with(dialect: str) -> None:
+    words = worded(1 << 18)
+    closed, _ = grown(BY_ID[dialect], 100) or ("", "")
+    text = closed.replace((FILLER * 9)[:100].rstrip(), words)
+    sent = [{"role": "tool", "content": f'{words} &lt; "\\n" > x\n' * 2 + text}]
+    for work in turns(dialect, text, sent):
+        steps(work, most=MOST_IN_A_TURN)
+
+
+LONGEST = 5
+"""How many times as long as it takes to find the end of a JSON value of the same size a turn may be."""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.thread_time()
+    work()
+    return time.thread_time() - started
+
+
+def longest(dialect: str, text: str) -> float:
+    """The longest turn; each at its best, as others use the processor's caches."""
+    runs: list[list[float]] = [[seconds(work) for work in turns(dialect, text)] for _ in range(3)]
+    best: list[float] = [min(times) for times in zip(*runs, strict=True)]
+    return max(best)
+
+
+@pytest.mark.parametrize("state", ["closed", "open"])
+@pytest.mark.parametrize("dialect", ["hermes", "ds_v3", "mistral", "json_fence", "pythonic", "gemma4", "generic_xml"])
+def test_no_turn_goes_over_a_long_call_many_times(dialect: str, state: str) -> None:
+    closed, opened = grown(BY_ID[dialect], 1 << 20) or ("", "")
+    text = closed if state == "closed" else opened
+    value = '{"a":"' + FILLER * ((1 << 20) // len(FILLER)) + '"}'
+    once = min(seconds(lambda: JsonScanner().feed(value)) for _ in range(5))
+    assert longest(dialect, text) <= LONGEST * once
