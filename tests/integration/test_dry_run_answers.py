@@ -239,7 +239,9 @@ async def test_a_budget_of_a_millisecond_harms_nothing(
     gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, answers: list[dict[str, Any]], streamed: bool
 ) -> None:
     running = await gateway(upstream.url, TRANSFORM_BUDGET_MS="1", LOG_LEVEL="error", **ARMS["dry_run"])
-    work = cases(answers, streamed=streamed, step=4)
+    # No machine reads half a megabyte of openers in a millisecond.
+    long = {"id": "long", "text": "Look:\n<read>\n<filePath>a\n" * 20_000, "tools": answers[0]["tools"]}
+    work = [*cases(answers, streamed=streamed, step=4), Case(number=len(answers), label=long, streamed=streamed)]
     assert await differing(client, running.url, upstream, work) == []
     assert (await verdicts(running))["dropped"] > 0
 
@@ -261,16 +263,16 @@ def plug_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_strategy_that_fails_beside_harms_nothing(
     gateway: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, answers: list[dict[str, Any]], name: str
 ) -> None:
+    wanted = BROKEN[name][1]
+    budget_ms = "1" if "dropped" in wanted else "60000"
     running = await gateway(
-        upstream.url, STRATEGY_RULES=f"*={name}", TRANSFORM_BUDGET_MS="1", LOG_LEVEL="error", **ARMS["dry_run"]
+        upstream.url, STRATEGY_RULES=f"*={name}", TRANSFORM_BUDGET_MS=budget_ms, LOG_LEVEL="error", **ARMS["dry_run"]
     )
     for streamed in (True, False):
         work = cases(answers, streamed=streamed, step=FEW)
         assert await differing(client, running.url, upstream, work) == []
     found = await verdicts(running)
-    # A busy machine runs out of time first.
-    wanted = BROKEN[name][1]
-    assert set(found) <= wanted | {"dropped"}
+    assert set(found) <= wanted
     assert any(found[verdict] for verdict in wanted)
     exposition = running.shared.telemetry.render("")[0].decode()
     counted = [line for line in exposition.splitlines() if line.startswith("toolgate_dryrun_verdicts_total{")]
