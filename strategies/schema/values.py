@@ -220,7 +220,16 @@ class Walk:
             return self._adapt_union(value, union, depth)
         if isinstance(value, dict):
             return self._adapt_members(value, view, depth)
-        return [self.adapt(item, self._document.item(view, index), depth + 1) for index, item in enumerate(value)]
+        return self._adapt_items(value, view, depth)
+
+    def _adapt_items(self, value: list[Any], view: Schema, depth: int) -> list[Any]:
+        """The items converted, as many as there is work left for; the rest stay as they are."""
+        found: list[Any] = []
+        for index, item in enumerate(value):
+            if self._left <= 0:
+                return [*found, *value[index:]]
+            found.append(self.adapt(item, self._document.item(view, index), depth + 1))
+        return found
 
     def _adapt_members(self, value: dict[str, Any], view: Schema, depth: int) -> dict[str, Any]:
         """The members converted, without those that the schema rules out."""
@@ -327,6 +336,8 @@ class Walk:
         else:
             return None
         for path, item, schema in members:
+            if self._left <= 0:
+                return None
             fault = self.fault(item, schema, path, depth + 1) if schema is not None else None
             if fault is not None:
                 return fault

@@ -27,6 +27,8 @@ CHOSEN: frozenset[str] = frozenset(
 """The steps that had to choose between readings; every other step is a plain mend."""
 
 _PLAIN_SPACE = " \t\r\n"
+_DIGITS = 150
+"""Two such blocks of digits may be a number that is too long to write; one is none yet."""
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
@@ -204,14 +206,21 @@ def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
             yield
         notes: list[str] = [] if strict else ["control_chars"]
         try:
-            value, end = _decoder(notes, strict=strict).raw_decode(text, start)
+            value, end = _decoder(notes, strict=strict, plain=_has_plain_integers(text)).raw_decode(text, start)
         except ValueError:
             continue
         return Parsed(value, end, tuple(notes))
     return None
 
 
-def _decoder(notes: list[str], *, strict: bool) -> json.JSONDecoder:
+def _has_plain_integers(text: str) -> bool:
+    """Whether each whole number of a long text is surely written as it always is: none of them need be looked at."""
+    if len(text) <= LONG or "-0" in text:
+        return False
+    return not any(text[at : at + _DIGITS].isdigit() for at in range(0, len(text), _DIGITS))
+
+
+def _decoder(notes: list[str], *, strict: bool, plain: bool = False) -> json.JSONDecoder:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(items)
         if len(result) != len(items):
@@ -227,7 +236,7 @@ def _decoder(notes: list[str], *, strict: bool) -> json.JSONDecoder:
         object_pairs_hook=pairs,
         parse_constant=constant,
         parse_float=lambda digits: _float(digits, notes),
-        parse_int=lambda digits: _int(digits, notes),
+        parse_int=None if plain else lambda digits: _int(digits, notes),
     )
 
 
