@@ -42,7 +42,8 @@ _GOES_ON = re.compile(r"[\w\\/$]")
 _LOOSE_ENDS = re.compile(
     r"\s*+(?:,\s*+[^\W\d]\w*+\s*+=(?!=)|\)\s*+\]?\s*+[\"'`]?\s*+\Z|\)\s*+[,;\n]\s*+[^\W\d][\w.]*+\()"
 )
-_TO_QUOTE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+{quote}", re.DOTALL) for quote in "\"'"}
+_TO_DOUBLE_QUOTE = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TO_SINGLE_QUOTE = re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL)
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
 _SEPARATOR = re.compile(r"[ \t]*+(?:[;,\r\n]|#[^\n]*+|\Z)")
 _STRING_BODIES = {
@@ -409,7 +410,7 @@ class _Reader:
     def _loose_end(self, start: int, quote: str) -> Turns[int]:
         """The one quote that can end a value which holds unescaped ones."""
         found = -1
-        while match := _TO_QUOTE[quote].match(self._text, start):
+        while match := (_TO_DOUBLE_QUOTE if quote == '"' else _TO_SINGLE_QUOTE).match(self._text, start):
             start = match.end()
             self._left -= 1
             if self._left < 0:
