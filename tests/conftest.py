@@ -43,6 +43,8 @@ FEW_EXAMPLES = 25
 """How many examples Hypothesis makes, at most."""
 EVERY_FEW = 3
 """Of so many golden cases one goes through untouched."""
+SAME_LINES_AGAIN = frozenset({"test_damage.py", "test_fuzz_reader.py", "test_lateness.py", "test_one_call_once.py"})
+"""They and the tests of cost go over lines that others reach too, so often that counting them doubles their time."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 """The modules of tests that are near the change; None for all."""
 
@@ -95,6 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(near.ROOT / "tests" / "system"):
             item.add_marker("system")
+        if item.get_closest_marker("cost") or item.path.name in SAME_LINES_AGAIN:
+            item.add_marker("no_cover")
         if config.getoption("--near") or config.getoption("--few"):
             _give_fewer_examples(item)
     items.sort(key=lambda item: item.get_closest_marker("system") is None)
