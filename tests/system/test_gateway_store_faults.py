@@ -7,7 +7,6 @@ import asyncio
 import os
 import shutil
 import sqlite3
-import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -172,14 +171,15 @@ async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float) -
 def assert_no_slower(before: list[Windows], during: list[Windows]) -> None:
     """Nobody waited for the store: what was added the other gateway felt, too, or is what windows differ by.
 
-    The machine has other things to do, and both gateways feel that alike.
+    The machine has other things to do, now and then for a whole window: the quietest window of each tells. A store
+    that is waited for is waited for in all of them.
     """
     for share in (0.5, 0.95, 0.99):
         (own_before, other_before), (own_during, other_during) = (
             [[quantile(window, share) for window in windows] for windows in one] for one in (before, during)
         )
-        added = statistics.median(own_during) - statistics.median(own_before)
-        felt = max(0.0, statistics.median(other_during) - statistics.median(other_before))
+        added = min(own_during) - min(own_before)
+        felt = max(0.0, min(other_during) - min(other_before))
         undisturbed = (own_before, other_before, other_during)
         noise = max(max(times) - min(times) for times in undisturbed)
         assert added <= felt + noise + ADDED_S, (share, own_before, own_during, other_before, other_during)
