@@ -9,12 +9,12 @@ import attrs
 from attrs import field, frozen
 
 from gateway.config.declarations import DECLARED, LATER, Settings, describe, settings_table_markdown
-from gateway.config.keys import KeyRing
+from gateway.config.declared.keys import KeyRing
+from gateway.config.declared.setting import Declared, Reach
+from gateway.config.declared.values import http_url
 from gateway.config.names import OWN_PREFIXES, is_injected, nearest
 from gateway.config.routes import Routes, UpstreamSettings, read_routes
-from gateway.config.setting import Declared, Reach
 from gateway.config.sources import parse_env_file, parse_toml, read_text
-from gateway.config.values import http_url
 from gateway.core.errors import ConfigError
 from gateway.core.origins import is_loopback
 from gateway.kinds.rows import KINDS

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from attrs import evolve, field, fields, frozen
 
+from gateway.config.declared.values import Reader, choice, cookies, http_url, names, seconds, secret, text
 from gateway.config.sources import as_text, read_text
-from gateway.config.values import Reader, choice, cookies, http_url, names, seconds, secret, text
 from gateway.core.rules import ModelRule
 from gateway.kinds.lowering.refusals import LOWERABLE
 from gateway.kinds.rows import DEFAULT_KIND, KINDS, KindOptions

@@ -11,8 +11,8 @@ import click
 from attrs import frozen
 
 from gateway.cli.options import colour_option, json_option
+from gateway.config.declared.values import shown
 from gateway.config.load import DECLARED, Settings, describe, inspect, settings_table_markdown
-from gateway.config.values import shown
 from gateway.process.exits import EXIT_SETTINGS
 from strategies.factory import ToolExecutionFactory, load_strategies
 

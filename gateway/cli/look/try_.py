@@ -9,7 +9,7 @@ import msgspec
 from attrs import evolve, field, frozen
 
 from gateway.cli.options import colour_option, json_option
-from gateway.config.values import hundredths
+from gateway.config.declared.values import hundredths
 from gateway.core.errors import ClientError
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
 from gateway.core.tools import Tool, ToolSet

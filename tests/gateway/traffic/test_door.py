@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gateway.config.values import host_names, origins
+from gateway.config.declared.values import host_names, origins
 from gateway.core.origins import is_loopback, parse_authority, parse_origin
 from gateway.traffic.door import MAX_HEADERS, Door, Knock, Verdict
 

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
+from gateway.config.declared.setting import Reach
 from gateway.config.load import DECLARED, Settings, settled
-from gateway.config.setting import Reach
 
-DEPLOY = (Path(__file__).parents[3] / "deploy" / "README.md").read_text()
+DEPLOY = (Path(__file__).parents[4] / "deploy" / "README.md").read_text()
 BY_NEW_PROCESSES = {
     *("CANARY_SALT", "LOG_FORMAT"),
     *("METRICS_HOST", "METRICS_LABEL_CAP", "METRICS_MODELS", "METRICS_PORT", "METRICS_TOOLS"),

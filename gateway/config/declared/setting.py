@@ -5,8 +5,8 @@ from typing import Any, Literal
 import attrs
 from attrs import field, frozen
 
-from gateway.config.keys import KeyRing
-from gateway.config.values import (
+from gateway.config.declared.keys import KeyRing
+from gateway.config.declared.values import (
     Reader,
     aliases,
     hundredths,

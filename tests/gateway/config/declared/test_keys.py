@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.keys import KeyRing
+from gateway.config.declared.keys import KeyRing
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
