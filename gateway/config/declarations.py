@@ -18,6 +18,7 @@ from gateway.config.declared.model_server import ModelServer
 from gateway.config.declared.rollout import Rollout
 from gateway.config.declared.serving import Serving
 from gateway.config.declared.setting import Later, declared
+from gateway.config.declared.values import path_keys
 from gateway.config.declared.watching import Watching
 from gateway.config.routes import Routes
 from gateway.core.limits import Limits
@@ -104,6 +105,8 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
         """Values that must never be seen in a log, an error or a metric."""
         password = urlsplit(self.store_url).password
         kept = [secret for each in self.routes.upstreams for secret in (each.api_key, each.cookies)]
+        urls = (self.upstream_url or "", *(each.url for each in self.routes.upstreams))
+        kept += [key for url in urls for key in path_keys(url)]
         known = (self.upstream_api_key, self.upstream_cookies, self.canary_salt, password, *kept)
         return tuple(value for value in known if value)
 

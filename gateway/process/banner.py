@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from gateway.config.declarations import Settings
+from gateway.config.declared.values import shown_url
 from gateway.config.urls import in_url
 from gateway.core.version import __version__
 from gateway.demo.script import MODELS
@@ -57,8 +58,8 @@ def _lines(settings: Settings, url: str) -> Iterator[str]:
 
 
 def _servers(settings: Settings) -> str:
-    named = [settings.upstream_url] if settings.upstream_url else []
-    named += [f"{each.url} ({each.name})" for each in settings.routes.upstreams]
+    named = [shown_url(settings.upstream_url)] if settings.upstream_url else []
+    named += [f"{shown_url(each.url)} ({each.name})" for each in settings.routes.upstreams]
     return ", ".join(named) or "the embedded demo (UPSTREAM_URL is not set)"
 
 

@@ -25,6 +25,8 @@ __all__ = ["Line"]
 
 _LOOK_AGAIN_S = 0.5
 _MIGRATION_S = 5.0
+_ENDING_S = 30.0
+"""How long the end of a connection is waited for: longer than any disk that will still answer takes."""
 _MAX_ENDINGS = 4
 _RETRY_S = 0.02
 # In WAL mode a lost power supply costs the last transactions at most, never the file:
@@ -114,10 +116,14 @@ class Line:
         self._write_pause.succeeded()
 
     async def close(self) -> None:
-        """Close the connection, waiting a moment for what it is doing."""
+        """Close the connection, waiting for what it is doing.
+
+        Its thread tells the loop when it has ended, and the process ends no sooner than the thread: who ended the loop
+        before would not be quicker, and the thread would have nobody to tell.
+        """
         self._give_up()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_MIGRATION_S):
+            async with asyncio.timeout(_ENDING_S):
                 while self._endings:  # one that was being opened is closed as soon as it is open
                     await asyncio.wait(self._endings)
 

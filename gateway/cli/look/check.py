@@ -11,7 +11,7 @@ import click
 from attrs import frozen
 
 from gateway.cli.options import colour_option, json_option
-from gateway.config.declared.values import shown
+from gateway.config.declared.values import shown, shown_url
 from gateway.config.load import DECLARED, Settings, describe, inspect, settings_table_markdown
 from gateway.process.exits import EXIT_SETTINGS
 from strategies.factory import ToolExecutionFactory, load_strategies
@@ -106,7 +106,7 @@ def _routes(settings: Settings) -> Iterator[tuple[str, str, str]]:
     source = f"file {settings.config_file}"
     for upstream in settings.routes.upstreams:
         name = f"upstreams.{upstream.name}"
-        yield name, " ".join((upstream.url, *_set_in(upstream, "name", "url", "options"))), source
+        yield name, " ".join((shown_url(upstream.url), *_set_in(upstream, "name", "url", "options"))), source
         if upstream.options is not None:
             yield f"{name}.{upstream.kind}", " ".join(_set_in(upstream.options)), source
     for rule in settings.routes.models:

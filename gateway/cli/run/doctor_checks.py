@@ -16,6 +16,7 @@ from typing import Literal
 import aiohttp
 
 from gateway.cli.run.doctor import Finding, probe
+from gateway.config.declared.values import shown_url
 from gateway.config.load import Settings
 from gateway.core.addresses import store_address
 from gateway.core.errors import GatewayError
@@ -194,7 +195,7 @@ def _models(upstream: Upstream, body: bytes) -> list[str] | None:
 
 def _shown(upstream: Upstream) -> str:
     name = "" if upstream.name == DEFAULT_UPSTREAM else f"{upstream.name}: "
-    return f"{name}{upstream.base_url.with_user(None)}"
+    return f"{name}{shown_url(str(upstream.base_url.with_user(None)))}"
 
 
 def _setting(upstream: Upstream, key: str) -> str:

@@ -9,6 +9,7 @@ from gateway.config.declared.keys import KeyRing
 from gateway.config.declared.values import (
     Reader,
     aliases,
+    http_url,
     hundredths,
     percent,
     percents,
@@ -17,6 +18,7 @@ from gateway.config.declared.values import (
     shown_percent,
     shown_size,
     shown_store,
+    shown_url,
     store_url,
     tool_maps,
 )
@@ -53,6 +55,8 @@ class Declared:
         """The value in the words that would set it; of a secret no more than that it is set."""
         if self.read is store_url:
             return shown_store(value)
+        if self.read is http_url:
+            return shown_url(value) if value else ""
         if self.is_secret:
             return _MASK if value else ""
         if self.read is tool_maps or self.read is aliases:

@@ -33,6 +33,7 @@ __all__ = [
     "networks",
     "number",
     "origins",
+    "path_keys",
     "percent",
     "percents",
     "rules",
@@ -43,6 +44,7 @@ __all__ = [
     "shown_percent",
     "shown_size",
     "shown_store",
+    "shown_url",
     "size",
     "store_url",
     "text",
@@ -59,6 +61,7 @@ _UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_LONG_WORD = re.compile(r"[A-Za-z0-9]{16,}")
 _MAX_WAIT_S = 7 * 24 * 3600
 
 
@@ -236,6 +239,25 @@ def http_url(raw: str) -> str:
     if parts.query or parts.fragment:
         raise ValueError("must not hold a query or a fragment")
     return raw.rstrip("/")
+
+
+def path_keys(url: str) -> tuple[str, ...]:
+    """The parts of an address's path that are keys: some gateways take theirs there.
+
+    A key is a long run of letters and digits mixed; names of deployments and dates are short words between dashes.
+    """
+    return tuple(dict.fromkeys(word for word in _LONG_WORD.findall(urlsplit(url).path) if _is_mixed(word)))
+
+
+def _is_mixed(word: str) -> bool:
+    return any(letter.isdigit() for letter in word) and any(letter.isalpha() for letter in word)
+
+
+def shown_url(url: str) -> str:
+    """The address without the keys in its path."""
+    for key in path_keys(url):
+        url = url.replace(key, "********")
+    return url
 
 
 def names(raw: str) -> tuple[str, ...]:
