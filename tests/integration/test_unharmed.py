@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from gateway.chat import enrolment as arms
 from gateway.chat import handler as handlers
 from gateway.core.records import OutcomeRecord, RequestRecord
+from gateway.state.memory import MemoryStore
 from tests.support.client import TOOLS, ask, chat, get, open_connection, post_bytes
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, in_turn, stream, text
 
@@ -233,3 +234,33 @@ async def test_clients_of_different_keys_hold_different_conversations(gateway, u
     assert len(set(keys)) == 2
     await ask(client, running.url, headers={"Authorization": "Bearer finch-one-key"})
     assert (await records(running, RequestRecord))[-1].key in keys
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_nobody_waits_for_a_store_that_never_answers(gateway, upstream, client, monkeypatch, mode, streamed):
+    """Whoever waited for it would wait for ever: no clock has to tell. Once it answers, it has all of them."""
+    upstream.script = stream(*ANSWER) if streamed else answer_json(completion("hello"))
+    running = await gateway(upstream.url, STORE_TIMEOUT_MS="60000", **mode)
+    answers, waited = asyncio.Event(), []
+
+    def frozen(name):
+        method = getattr(MemoryStore, name)
+
+        async def waits(self, *args, **kwargs):
+            waited.append(name)
+            await answers.wait()
+            return await method(self, *args, **kwargs)
+
+        return waits
+
+    with monkeypatch.context() as patch:
+        for name in ("append", "find_answer", "get", "put", "swap", "tally", "blocks", "trim"):
+            patch.setattr(MemoryStore, name, frozen(name))
+        body = chat(stream=streamed, tools=TOOLS, messages=TOLD, model="some-model")
+        got = await asyncio.gather(*(ask(client, running.url, body) for _ in range(30)))
+        assert [(answer.status, b"hello" in answer.body) for answer in got] == [(200, True)] * 30
+        while "append" not in waited:  # noqa: ASYNC110 - who writes the records tells nobody
+            await asyncio.sleep(0.01)
+        answers.set()
+    assert len(await records(running, RequestRecord)) == 30
