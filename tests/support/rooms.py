@@ -15,6 +15,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gateway.telemetry": ("gateway.core",),
     "gateway.wire": ("gateway.core",),
     "gateway.kinds": ("gateway.wire",),
+    "gateway.surfaces": ("gateway.wire",),
     "gateway.traffic": ("gateway.core",),
     "gateway.rollout": ("gateway.core",),
     "gateway.state": ("gateway.core",),

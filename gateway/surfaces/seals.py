@@ -1,0 +1,70 @@
+"""What is handed to a client and comes back in a later request: sealed, so that it is known for our own.
+
+`tg1.` and, in the alphabet of URLs, a check and the compressed JSON. The check is made with the gateway's secret, of
+whose client and of what it is handed out for: no other client's, no other purpose's and no altered seal opens. It hides
+nothing from the client, and what it holds is never trusted beyond being shown to the model again.
+"""
+
+import zlib
+from base64 import b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any
+
+import msgspec
+from attrs import field, frozen
+
+__all__ = ["MAX_SEAL", "Seals"]
+
+MAX_SEAL = 256 << 10
+"""Characters of a seal, and bytes of what is in it."""
+_PREFIX = "tg1."
+_CHECK = 16
+_ALTERNATE = b"-_"
+
+
+@frozen
+class Seals:
+    """Makes and opens the seals of one client: `credential` says whose they are, it may be a hash."""
+
+    key: bytes = field(repr=False)
+    credential: str = field(repr=False)
+
+    def seal(self, value: dict[str, Any], *, purpose: str = "") -> str | None:
+        """The seal of an object; None where it is too large for one."""
+        try:
+            told = msgspec.json.encode(value)
+        except (ValueError, RecursionError):  # half a character, or too deep: nothing that could be read again
+            return None
+        if len(told) > MAX_SEAL:
+            return None
+        packed = zlib.compress(told)
+        sealed = _PREFIX + urlsafe_b64encode(self._check(packed, purpose) + packed).decode()
+        return sealed if len(sealed) <= MAX_SEAL else None
+
+    def open(self, blob: object, *, purpose: str = "") -> dict[str, Any] | None:
+        """What a seal of ours holds; None for whatever is none."""
+        if not isinstance(blob, str) or not blob.startswith(_PREFIX) or len(blob) > MAX_SEAL:
+            return None
+        try:
+            data = b64decode(blob[len(_PREFIX) :].encode("ascii"), altchars=_ALTERNATE, validate=True)
+        except ValueError:
+            return None
+        check, packed = data[:_CHECK], data[_CHECK:]
+        if not compare_digest(check, self._check(packed, purpose)):
+            return None
+        try:
+            value = msgspec.json.decode(zlib.decompressobj().decompress(packed, MAX_SEAL))
+        except (zlib.error, ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def _check(self, packed: bytes, purpose: str) -> bytes:
+        key = self.key if len(self.key) <= blake2b.MAX_KEY_SIZE else blake2b(self.key).digest()
+        digest = blake2b(digest_size=_CHECK, key=key, person=b"seal")
+        for told in (self.credential, purpose):
+            name = told.encode("utf-8", "surrogatepass")
+            digest.update(len(name).to_bytes(4, "big"))
+            digest.update(name)
+        digest.update(packed)
+        return digest.digest()
