@@ -8,6 +8,7 @@ from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallMark
 from gateway.rollout.conversation import conversation_key
 from gateway.rollout.outcomes import LastAnswer, last_answer, outcome_records
+from gateway.surfaces.port import Asked
 from gateway.wire.chat_request import ChatRequest
 
 __all__ = ["enrol", "hear"]
@@ -17,21 +18,23 @@ _FORCED: dict[str, Forced] = {"live": "live", "control": "control", "off": "off"
 log = structlog.get_logger("toolgate")
 
 
-def enrol(state: RequestState, request: ChatRequest) -> tuple[Assignment, str]:
+def enrol(state: RequestState, asked: Asked) -> tuple[Assignment, str]:
     """The request's arm and its conversation, for as long as it lasts; a fault in it leaves the answer alone."""
     key = ""
     try:
-        key = _conversation(state, request)
+        key = _conversation(state, asked)
         return state.shared.rollout.assign(key, _forced(state)), key
     except Exception:
         log.exception("enrolment_failed")
         return Assignment(arm="off", epoch=0, forced=True), key
 
 
-def _conversation(state: RequestState, request: ChatRequest) -> str:
+def _conversation(state: RequestState, asked: Asked) -> str:
+    """By what an operator's header says, else by what the client itself names it, else by how it began."""
     header = state.configuration.settings.canary_sticky_header
     sticky = state.http.headers.get(header) if header else None
-    return conversation_key(state.shared.secret, sticky=sticky, credential=state.credential, request=request)
+    secret, who = state.shared.secret, state.credential
+    return conversation_key(secret, sticky=sticky, named=asked.conversation, credential=who, request=asked.request)
 
 
 def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> Follows:

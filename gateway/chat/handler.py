@@ -14,6 +14,7 @@ from gateway.answer.choice import MakeId
 from gateway.answer.facts import Facts
 from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
+from gateway.chat.accept import accept, begin_answer, count_path, keep_answer
 from gateway.chat.enrolment import enrol, hear
 from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
 from gateway.chat.prepare import with_tools
@@ -31,7 +32,7 @@ from gateway.traffic.routing import Route
 from gateway.upstream.attempts import fail_over, may_fail_over
 from gateway.upstream.reply_shape import stream_opening, whole_body
 from gateway.upstream.translated import ChatReply, finish_session, note_misfits, open_chat
-from gateway.wire.chat_request import ChatRequest, parse_request
+from gateway.wire.chat_request import ChatRequest
 from strategies.asking.intent import IntentRecovery
 from strategies.base import Prepared
 from strategies.factory import Passthrough, Selection
@@ -45,26 +46,35 @@ P = ParamSpec("P")
 
 
 async def chat(state: RequestState) -> web.StreamResponse:
-    """`POST /v1/chat/completions`."""
-    request = state.found.request = parse_request(await state.read_body())
+    """A request for an answer, on whichever surface."""
+    raw = await state.read_body()
+    asked = await accept(state, raw)
+    request = state.found.request = asked.request
     state.model, state.stream = request.model, request.stream
     route = state.configuration.router.route(request.model)
-    assignment, key = enrol(state, request)
+    assignment, key = enrol(state, asked)
     state.found.assignment, state.found.key = assignment, key
-    for name in route.upstreams[:-1]:
-        state.upstream = state.configuration.upstreams[name].timed(route.rule)
+    first, *others = route.upstreams
+    state.upstream = state.configuration.upstreams[first].timed(route.rule)
+    begin_answer(state, asked, again=False)
+    for name in others:
         try:
-            return await _chat(state, request, route, assignment)
+            return await _chat(state, asked.request, route, assignment)
         except GatewayError as error:
             if state.status or not may_fail_over(error):
                 raise
             fail_over(state, error)
-    state.upstream = state.configuration.upstreams[route.upstreams[-1]].timed(route.rule)
-    return await _chat(state, request, route, assignment)
+        state.upstream = state.configuration.upstreams[name].timed(route.rule)
+        if not state.surface.is_identity:  # what is asked may depend on who is asked
+            asked = await accept(state, raw, state.upstream)
+            begin_answer(state, asked, again=True)
+    return await _chat(state, asked.request, route, assignment)
 
 
 async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
     """Answer by the upstream that the state names now."""
+    if not state.surface.is_identity:
+        count_path(state, "converted")
     request = asked.renamed(route.send_as) if route.send_as else asked
     client = client_of(state.http.headers)
     state.delivered = [] if state.upstream.row.is_translated else None
@@ -181,7 +191,9 @@ async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> w
     while (wanted := exchange.ask_again) is not None:
         answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
-    response = json_response(answer)
+    state.deliver(answer)
+    response = json_response(state.telling.whole(answer))
+    await keep_answer(state)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await state.send(response)
 

@@ -39,7 +39,8 @@ def learn_from(state: RequestState) -> None:
     if facts is None:
         return
     if facts.completion_id is not None:
-        state.shared.answers.remember(facts.completion_id, request_id=state.id, strategy=strategy, arm=arm)
+        shown = found.answer_id or facts.completion_id
+        state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm)
     settings = state.configuration.settings
     if (
         not (settings.native_fallback and settings.native_fallback_rate)

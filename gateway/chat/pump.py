@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import WatchedStream
+from gateway.chat.accept import keep_answer
 from gateway.chat.repeat import ask_again, second_answer_in_company
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.request.state import ClientGone, RequestState
@@ -22,7 +23,6 @@ __all__ = ["pump"]
 
 Exchange = StreamExchange | WatchedStream
 
-KEEP_ALIVE = b": keep-alive\n\n"
 PIECE_BYTES = 16 << 10
 LINGER_S = 1.0
 """How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
@@ -33,7 +33,10 @@ log = structlog.get_logger("toolgate")
 async def pump(
     state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
 ) -> web.StreamResponse:
-    """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event."""
+    """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event.
+
+    The exchange gives chat, and the state's telling says it in the client's own wire.
+    """
     telemetry = state.shared.telemetry
     telemetry.add("toolgate_active_streams", {}, 1)
     stream = _Stream(state, reply, exchange, response)
@@ -42,6 +45,7 @@ async def pump(
     response.headers["X-Accel-Buffering"] = "no"
     try:
         await state.start(response)
+        await stream.begin()
         error = await stream.run(first)
         if error is None:
             await stream.ask_again()
@@ -71,12 +75,14 @@ class _Stream:
         "_response",
         "_sent_at",
         "_state",
+        "_telling",
         "_total_due",
     )
 
     def __init__(self, state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
         settings = state.configuration.settings
         self._state = state
+        self._telling = state.telling
         self._reply = reply
         self._exchange = exchange
         self._response = response
@@ -91,6 +97,11 @@ class _Stream:
         """What is relayed goes on as it comes, all else in whole events."""
         self._held_since: float | None = None
         self._linger_due: float | None = None
+
+    async def begin(self) -> None:
+        """What the client can be told before anything has come."""
+        if opening := self._telling.begin(self._state.input_tokens):
+            await self._state.write(self._response, opening)
 
     async def run(self, first: bytes) -> GatewayError | None:
         """Relay to the end of the reply; returns what ended it early, if anything did."""
@@ -123,8 +134,13 @@ class _Stream:
 
     async def _send(self, out: bytes) -> None:
         if out:
-            self._note_sent(self._state.deadline.now())
-            await self._state.write(self._response, out)
+            self._state.deliver(out)
+            told = self._telling.feed(out)
+            if self._exchange.finished and not self._telling.is_identity:
+                await keep_answer(self._state)
+            if told:
+                self._note_sent(self._state.deadline.now())
+                await self._state.write(self._response, told)
 
     async def ask_again(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
@@ -143,6 +159,9 @@ class _Stream:
         while self._exchange.busy:
             await asyncio.sleep(0)
             await self._send(self._exchange.step())
+        if rest := self._telling.finish():
+            await keep_answer(self._state)
+            await self._state.write(self._response, rest)
         await self._state.end(self._response)
 
     async def _next(self) -> bytes:
@@ -187,10 +206,13 @@ class _Stream:
         await self._keep_alive()
 
     async def _keep_alive(self) -> None:
-        # An exchange that reads gives whole events only; one that does not says where an event ends.
-        if isinstance(self._exchange, WatchedStream) and not (self._is_stream and self._exchange.at_boundary):
+        # An exchange that reads gives whole events only, and so does a telling that makes its own; what is relayed as
+        # it came may stand within one.
+        exchange, is_relayed = self._exchange, self._telling.is_identity
+        if is_relayed and isinstance(exchange, WatchedStream) and not (self._is_stream and exchange.at_boundary):
             return
-        await self._state.write(self._response, KEEP_ALIVE)
+        if words := self._telling.keep_alive():
+            await self._state.write(self._response, words)
 
     def _feed(self, data: bytes) -> bytes:
         """The exchange's answer to what came, timed."""

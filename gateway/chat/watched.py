@@ -11,11 +11,13 @@ from attrs import evolve
 from multidict import CIMultiDict
 
 from gateway.answer.watch import WatchedBody, WatchedStream, WatchTerms
+from gateway.chat.accept import keep_answer
 from gateway.chat.pump import pump
 from gateway.core.client import Client
 from gateway.request.headers import response_headers
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
+from gateway.upstream.reply_shape import stream_opening, whole_body
 from gateway.upstream.translated import ChatReply, finish_session, open_chat
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.base import Options, Prepared
@@ -41,7 +43,7 @@ async def watched(
         limits=state.configuration.limits,
     )
     with await open_chat(state, _body(state, request), stream=request.stream, original=request) as reply:
-        is_stream = request.stream or reply.content_type == "text/event-stream"
+        is_stream = request.stream or (reply.content_type == "text/event-stream" and state.telling.is_identity)
         response = await (_stream if is_stream else _whole)(state, reply, terms)
         await finish_session(state, reply)
         return response
@@ -99,12 +101,19 @@ def _preparation(state: RequestState, request: ChatRequest, selection: Selection
 
 
 async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
-    body = await reply.read_all(**state.deadlines)
+    is_identity = state.telling.is_identity
+    body = await reply.read_all(**state.deadlines) if is_identity else await whole_body(state, reply)
     state.upstream_first = state.deadline.now()
     exchange = WatchedBody(terms)
     state.found.facts = exchange.facts
     await finish_session(state, reply, body)  # before the client can ask again, perhaps of another process
-    response = await state.send(web.Response(body=body, headers=_headers(reply)))
+    state.deliver(body)
+    headers = _headers(reply)
+    if not is_identity:
+        headers["Content-Type"] = "application/json"
+    told = state.telling.whole(body)
+    await keep_answer(state)
+    response = await state.send(web.Response(body=told, headers=headers))
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
     state.found.read_s += time.perf_counter() - started
@@ -115,9 +124,13 @@ async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms) -> we
 async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
     exchange = WatchedStream(terms)
     state.found.facts = exchange.facts
-    response = web.StreamResponse(headers=_headers(reply))
+    headers, first = _headers(reply), b""
+    if not state.telling.is_identity:
+        headers["Content-Type"] = "text/event-stream"
+        first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
+    response = web.StreamResponse(headers=headers)
     try:
-        return await pump(state, reply, exchange, response, first=b"")
+        return await pump(state, reply, exchange, response, first=first)
     finally:
         _finish_watch(state, exchange)
 

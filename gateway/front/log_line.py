@@ -62,7 +62,7 @@ def _answer_fields(summary: Summary) -> dict[str, object]:
         "native_calls": facts.native_calls,
         "unusable_calls": facts.unusable_calls,
         "repaired": facts.has_second_answer,
-        "completion_id": (facts.completion_id or "")[:MAX_ID_CHARS],
+        "completion_id": (summary.answer_id or "")[:MAX_ID_CHARS],
         "mended": dict(facts.mended),
         "dropped": dict(facts.dropped),
         "held_bytes_max": facts.held_bytes_max,

@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import structlog
 from aiohttp import HttpVersion11, web
 
@@ -17,6 +16,8 @@ from gateway.request.headers import add_told
 from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME, ClientGone, RequestState
+from gateway.surfaces.chat import CHAT
+from gateway.surfaces.port import Surface
 from gateway.traffic.door import Knock, Verdict
 from gateway.traffic.retry import capped_retry_after
 
@@ -57,10 +58,10 @@ def preflight(verdict: Verdict) -> web.Response:
 
 
 async def run(
-    handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str, entry: Verdict
+    handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str, entry: Verdict, surface: Surface = CHAT
 ) -> web.StreamResponse:
     """Answer one request of the API and write it down."""
-    state = RequestState.begin(http, shared, route, entry)
+    state = RequestState.begin(http, shared, route, entry, surface)
     try:
         return await _answer(handler, state)
     except (asyncio.CancelledError, ClientGone) as error:
@@ -111,11 +112,10 @@ async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse
 
 
 def error_response(error: GatewayError, state: RequestState) -> web.Response:
-    """The error as a client sees it, with the upstream's own body where it had a usable one."""
-    body = msgspec.json.encode(error.body())
-    if isinstance(error, UpstreamRejected) and error.payload is not None:
-        body = error.payload
-    response = json_response(body, status=_status(error, client_key=state.upstream.forwards_credentials))
+    """The error as a client sees it, in the words of its own wire."""
+    status = _status(error, client_key=state.upstream.forwards_credentials)
+    status, body = state.surface.error(error, status=status, request_id=state.id)
+    response = json_response(body, status=status)
     retry_after_s = capped_retry_after(error.retry_after_s)
     if retry_after_s is not None:
         response.headers["Retry-After"] = str(math.ceil(retry_after_s))

@@ -65,7 +65,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         healthy=summary.is_healthy,
         error=summary.failure if summary.error is None else summary.error,
         finish_reason=next(iter(facts.finish_reasons.values()), None),
-        completion_id=facts.completion_id[:MAX_ID_CHARS] if facts.completion_id else None,
+        completion_id=summary.answer_id[:MAX_ID_CHARS] if summary.answer_id else None,
         bytes_in=summary.bytes_in,
         bytes_out=summary.bytes_out,
         usage=facts.usage,

@@ -19,6 +19,8 @@ from gateway.request.headers import add_told, request_id
 from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME
+from gateway.surfaces.chat import CHAT
+from gateway.surfaces.port import Surface
 from gateway.traffic.door import Verdict
 
 __all__ = ["MetricsServer", "Server", "is_local"]
@@ -84,11 +86,12 @@ class Server:
         path = http.path
         if not path.startswith("/v1/"):
             return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http, path), entry)
-        handler, route = _ROUTES.get((http.method, path), (None, ""))
-        if handler is None:
+        row = _ROUTES.get((http.method, path))
+        if row is None:
             is_model = http.method == "GET" and path.startswith("/v1/models/")
-            handler, route = (one_model, "models") if is_model else (relay, "relay")
-        return await run(handler, http, self._shared, route=route, entry=entry)
+            row = (one_model, "models", CHAT) if is_model else (relay, "relay", CHAT)
+        handler, route, surface = row
+        return await run(handler, http, self._shared, route=route, entry=entry, surface=surface)
 
     async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
         if http.method in ("GET", "HEAD"):
@@ -146,11 +149,12 @@ class MetricsServer:
         return _refusal(NotFound("there is nothing at this path"), http)
 
 
-_ROUTES: dict[tuple[str, str], tuple[Handler, str]] = {
-    ("POST", "/v1/chat/completions"): (chat, "chat"),
-    ("GET", "/v1/models"): (list_models, "models"),
-    ("POST", "/v1/feedback"): (feedback, "feedback"),
+_ROUTES: dict[tuple[str, str], tuple[Handler, str, Surface]] = {
+    ("POST", "/v1/chat/completions"): (chat, "chat", CHAT),
+    ("GET", "/v1/models"): (list_models, "models", CHAT),
+    ("POST", "/v1/feedback"): (feedback, "feedback", CHAT),
 }
+"""Who answers, under which name it is counted, and in which wire's words it is refused."""
 
 
 class _Connection(web.RequestHandler):

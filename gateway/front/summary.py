@@ -89,6 +89,8 @@ class Summary:
     """There was one to look at, if only its beginning."""
     facts: Facts
     """What was found in the answer."""
+    answer_id: str | None
+    """The id by which the client knows it."""
     attempted: tuple[Verdict, ...]
     """The candidates that stayed text though they named a tool."""
     dialect: str
@@ -143,6 +145,7 @@ class Summary:
             overhead_s=found.prepare_s + found.read_s,
             has_answer=found.facts is not None,
             facts=facts,
+            answer_id=found.answer_id or facts.completion_id,
             attempted=tuple(broken_calls(facts)) if facts.refused else (),
             dialect=dialect_of(facts) if facts.calls or facts.refused else "none",
             is_reader_broken=any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused),

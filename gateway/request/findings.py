@@ -25,6 +25,8 @@ class Findings:
     """Why the strategy was chosen."""
     notes: list[str] = field(factory=list)
     """What the strategy has to say of the request."""
+    answer_id: str | None = None
+    """What the client knows the answer by, where that is not the chat answer's own id."""
     facts: Facts | None = None
     """What was seen of the answer."""
     verdict: DryVerdict | None = None

@@ -14,6 +14,8 @@ from gateway.request.findings import Findings
 from gateway.request.headers import add_told, bearer_token, request_id, trace_id
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
+from gateway.surfaces.chat import CHAT, telling
+from gateway.surfaces.port import Surface, Telling
 from gateway.traffic.door import Verdict
 from gateway.traffic.lesson_rules import Lesson
 from strategies.factory import Capability
@@ -60,8 +62,16 @@ class RequestState:
     trace: str | None = None
     model: str | None = None
     stream: bool = False
+    surface: Surface = CHAT
+    """The wire that the client speaks."""
+    telling: Telling = field(factory=telling)
+    """How it is told its answer."""
+    input_tokens: int | None = None
+    """What the request takes, by an estimate, where its client is told so before the answer comes."""
+    told: dict[str, str] = field(factory=dict)
+    """Headers that its answer has in any case."""
     delivered: list[bytes] | None = None
-    """What the client was sent, where the model server's kind has to know."""
+    """The chat answer that the client was told, where the model server's kind has to know."""
     retries: int = 0
     upstream_status: int | None = None
     upstream_started: float = 0.0
@@ -81,7 +91,9 @@ class RequestState:
     """What is found out about it by those who answer it."""
 
     @classmethod
-    def begin(cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict) -> "RequestState":
+    def begin(
+        cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict, surface: Surface = CHAT
+    ) -> "RequestState":
         """A new request: it has an id from here on, and an interruption reaches it."""
         deadline, bearer = Deadline(), bearer_token(http.headers)
         state = cls(
@@ -97,7 +109,10 @@ class RequestState:
             entry=entry,
             bearer=bearer,
             credential=bearer or http.headers.get("X-Api-Key"),
+            surface=surface,
         )
+        if not surface.is_identity:
+            state.told.update(surface.head(state.id))
         shared.under_way.add(deadline)
         shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
         structlog.contextvars.bind_contextvars(request_id=state.id)
@@ -177,6 +192,8 @@ class RequestState:
             response.headers["X-Toolgate-Strategy"] = strategy
         if arm is not None:
             response.headers["X-Toolgate-Arm"] = arm
+        if self.told:
+            response.headers.update(self.told)
         add_told(response.headers, self.entry.headers)
         self.status = response.status
         await self._to_client(response.prepare(self.http))
@@ -185,8 +202,6 @@ class RequestState:
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for the next one."""
         self.bytes_out += len(data)
-        if self.delivered is not None:
-            self.delivered.append(data)
         if not self.is_chunked:
             await self._to_client(response.write(data))
             return
@@ -196,6 +211,11 @@ class RequestState:
         transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         if transport.get_write_buffer_size():
             await self._to_client(self.http.writer.drain())
+
+    def deliver(self, chat: bytes) -> None:
+        """Take down what the client is told, where somebody has to know: as chat, whatever its own wire."""
+        if self.delivered is not None:
+            self.delivered.append(chat)
 
     async def end(self, response: web.StreamResponse) -> None:
         """Send the end of the answer."""
@@ -207,8 +227,6 @@ class RequestState:
         await self.start(response)
         if isinstance(response.body, bytes):
             self.bytes_out += len(response.body)
-            if self.delivered is not None:
-                self.delivered.append(response.body)
         await self.end(response)
         return response
 

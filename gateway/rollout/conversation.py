@@ -32,10 +32,18 @@ class Asked(Protocol):
     def body(self) -> Mapping[str, Any]: ...
 
 
-def conversation_key(secret: bytes, *, sticky: str | None, credential: str | None, request: Asked) -> str:
-    """The conversation's key, 32 hexadecimal digits: of the sticky value where one is given, else of the request."""
+def conversation_key(
+    secret: bytes, *, sticky: str | None, credential: str | None, request: Asked, named: str | None = None
+) -> str:
+    """The conversation's key, 32 hexadecimal digits: of the sticky value where one is given, else of the request.
+
+    `named` is what the client names it by: of those who show the same credential, or none, nobody gets to choose the
+    key of another's conversation without knowing that name.
+    """
     if sticky:
         return _digest(secret, b"sticky", (sticky[:_NAME_CHARS],))
+    if named:
+        return _digest(secret, b"named", ((credential or "")[:_NAME_CHARS], named[:_NAME_CHARS]))
     user = request.body.get("user")
     who = credential or (user if isinstance(user, str) else "")
     user_said = _head(request.messages, ("user",), _USER_CHARS)

@@ -222,6 +222,21 @@ CATALOGUE: tuple[Metric, ...] = (
         "dialect",
         zero=(("none",),),
     ),
+    _counter(
+        "toolgate_surface_path_total",
+        "Requests of clients that speak another wire than chat, by that wire (messages, responses), the kind of the "
+        "model server, and the path (same_wire, converted).",
+        "surface",
+        "kind",
+        "path",
+    ),
+    _counter(
+        "toolgate_surface_dropped_total",
+        "What of such requests has no place in chat and was left out.",
+        "surface",
+        "what",
+    ),
+    _counter("toolgate_surface_mended_total", "What was put right in such requests.", "surface", "what"),
     _gauge("toolgate_rollout_state", "1 for the state that the rollout is in.", "state"),
     _gauge("toolgate_rollout_percent", "Share of conversations that is live, in percent (target, effective).", "kind"),
     _gauge("toolgate_rollout_epoch_info", "1 for the epoch that the rollout is in.", "epoch"),

@@ -26,7 +26,7 @@ from gateway.wire.chat_reshape import body_to_stream, stream_to_body
 from gateway.wire.sse import DONE, encode
 from strategies.base import Prepared
 
-__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "finish_session", "note_misfits", "open_chat"]
+__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "finish_session", "note_misfits", "open_chat", "scope_of"]
 
 MAX_FAULTS = 16
 MAX_FAULT_CHARS = 200
@@ -236,7 +236,7 @@ class _GoOn(Exception):
 async def _begun(state: RequestState, raw: bytes, original: ChatRequest | None) -> Dialogue:
     kind = state.upstream.kind
     body = original.body if original is not None and raw is original.raw else msgspec.json.decode(raw)
-    scope = _scope(state)
+    scope = scope_of(state)
     client = original.body if original is not None else None
     known = await state.shared.sessions.recall(*kind.keys(client or body, scope=scope))
     situation = Situation(
@@ -326,7 +326,7 @@ def _endless() -> UpstreamBadReply:
     return UpstreamBadReply("the model server's conversation does not come to an answer")
 
 
-def _scope(state: RequestState) -> str:
+def scope_of(state: RequestState) -> str:
     """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
     token = state.credential or ""
     named = "\0".join((state.upstream.name, str(state.upstream.base_url), token))

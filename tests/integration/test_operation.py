@@ -151,7 +151,7 @@ async def test_a_fault_of_ours_is_a_500_that_says_nothing(gateway, upstream, cli
         raise ZeroDivisionError("a secret detail")
 
     running = await gateway(upstream.url)
-    monkeypatch.setattr("gateway.chat.handler.parse_request", broken)
+    monkeypatch.setattr("gateway.surfaces.chat.parse_request", broken)
     got = await ask(client, running.url, headers={"X-Request-Id": "mine"})
     assert (got.status, got.error) == (500, "internal_error")
     assert got.json["error"]["message"] == "internal error; request id mine"

@@ -1,0 +1,104 @@
+"""A client's request in whatever wire it speaks, as the chat request that everything else works with."""
+
+import os
+from typing import Any, Literal
+
+import structlog
+
+from gateway.core.errors import InvalidRequest
+from gateway.request.servers import Upstream
+from gateway.request.state import RequestState
+from gateway.surfaces.port import Asked, Server, Situation
+from gateway.traffic.routing import Route
+from gateway.upstream.translated import scope_of
+
+__all__ = ["accept", "begin_answer", "count_path", "keep_answer"]
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_UNIQUE_CHARS = 24
+_MOST_LOOKUPS = 520
+"""Of the session store for one request: a chain of answers may be this long."""
+
+log = structlog.get_logger("toolgate")
+
+
+async def accept(state: RequestState, raw: bytes, upstream: Upstream | None = None) -> Asked:
+    """The request that `raw` is, for the server that its model is routed to or, where that failed, for another."""
+    surface = state.surface
+    if surface.is_identity:
+        return surface.accept(raw, _NO_SITUATION, {})
+    situation = _situation(state, upstream)
+    known: dict[str, bytes] = {}
+    asked = surface.accept(raw, situation, known)
+    for _ in range(_MOST_LOOKUPS):
+        if not asked.recall:
+            return asked
+        found = await state.shared.sessions.recall(*asked.recall)
+        known |= {key: b"" for key in asked.recall} | found
+        asked = surface.accept(raw, situation, known)
+    raise InvalidRequest("the conversation is too long a chain of answers")
+
+
+def begin_answer(state: RequestState, asked: Asked, *, again: bool) -> None:
+    """How this answer will be told, from its beginning; what was left out of the request is said and counted once."""
+    state.telling = asked.tell()
+    state.found.answer_id = state.telling.answer_id
+    if again:
+        return
+    telemetry, name = state.shared.telemetry, state.surface.name
+    for what in asked.dropped:
+        telemetry.count("toolgate_surface_dropped_total", {"surface": name, "what": what})
+    for what in asked.mended:
+        telemetry.count("toolgate_surface_mended_total", {"surface": name, "what": what})
+    if asked.left_out:
+        state.told["X-Toolgate-Dropped"] = ", ".join(asked.left_out)
+
+
+async def keep_answer(state: RequestState) -> None:
+    """Keep what later requests need of an answer that is complete, before its client can send them."""
+    try:
+        for memory in state.telling.remember():
+            await state.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
+    except Exception:  # the answer is there: that a later one lacks its past is the smaller harm
+        log.exception("answer_not_kept", surface=state.surface.name)
+
+
+def count_path(state: RequestState, path: Literal["same_wire", "converted"]) -> None:
+    """Take down how a client of another wire is answered."""
+    labels = {"surface": state.surface.name, "kind": state.upstream.kind.name, "path": path}
+    state.shared.telemetry.count("toolgate_surface_path_total", labels)
+
+
+def _situation(state: RequestState, upstream: Upstream | None) -> Situation:
+    configuration = state.configuration
+
+    def server(model: str) -> Server:
+        route = configuration.router.route(model)
+        chosen = configuration.upstreams[route.upstreams[0]] if upstream is None else upstream
+        return _server(chosen, route)
+
+    drawn = os.urandom(_UNIQUE_CHARS)
+    return Situation(
+        now=state.shared.wall(),
+        request_id=state.id,
+        unique="".join(_LETTERS[each % len(_LETTERS)] for each in drawn),
+        secret=state.shared.secret,
+        scope=scope_of(state),
+        server=server,
+        headers=state.http.headers,
+        options=_options(state),
+    )
+
+
+def _server(upstream: Upstream, route: Route) -> Server:
+    del route
+    return Server(kind=upstream.kind.name)
+
+
+def _options(state: RequestState) -> dict[str, Any]:
+    del state
+    return {}
+
+
+_NO_SITUATION = Situation(now=0.0, request_id="", unique="", secret=b"", scope="")
+"""For the surface that looks at none."""

@@ -1,0 +1,76 @@
+"""OpenAI chat: the wire in the middle, and so the surface that changes nothing."""
+
+from collections.abc import Mapping
+
+import msgspec
+from attrs import frozen
+
+from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.surfaces.port import Asked, Memory, Situation
+from gateway.wire.chat_request import parse_request
+
+__all__ = ["CHAT", "KEEP_ALIVE", "ChatSurface", "ChatTelling"]
+
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+@frozen
+class ChatTelling:
+    """Every byte as it is."""
+
+    is_identity: bool = True
+    answer_id: str | None = None
+
+    def begin(self, input_tokens: int | None = None) -> bytes:
+        del input_tokens
+        return b""
+
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def finish(self) -> bytes:
+        return b""
+
+    def whole(self, body: bytes) -> bytes:
+        return body
+
+    def keep_alive(self) -> bytes:
+        return KEEP_ALIVE
+
+    def remember(self) -> tuple[Memory, ...]:
+        return ()
+
+
+_TELLING = ChatTelling()
+
+
+@frozen
+class ChatSurface:
+    """`POST /v1/chat/completions`."""
+
+    name: str = "chat"
+    is_identity: bool = True
+
+    def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:
+        del situation, known
+        return Asked(request=parse_request(raw), tell=telling)
+
+    def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
+        """The upstream's own body where it had a usable one."""
+        del request_id
+        if isinstance(error, UpstreamRejected) and error.payload is not None:
+            return status, error.payload
+        return status, msgspec.json.encode(error.body())
+
+    def head(self, request_id: str) -> Mapping[str, str]:
+        del request_id
+        return _NO_HEADERS
+
+
+def telling() -> ChatTelling:
+    """The telling of every chat answer: it has no state."""
+    return _TELLING
+
+
+_NO_HEADERS: Mapping[str, str] = {}
+CHAT = ChatSurface()

@@ -1,0 +1,153 @@
+"""The port of surfaces: what the rest of the gateway asks of the wire that a client speaks.
+
+One request is one `Asked` and, for each model server that is tried, one `Telling`:
+
+1. `Surface.accept` gives the chat request. Where `Asked.recall` names keys, the session store is asked for them and the
+   request is accepted again with what it holds, until nothing is missing.
+2. What comes back is chat, read and mended as for every client. Streamed, it goes through `begin`, `feed` and `finish`
+   of a `Telling` in pieces cut anywhere; whole, through `whole`. `keep_alive` is what a silent stream says.
+3. When the answer is complete, `remember` names what the session store shall keep.
+
+Nothing here raises anything but `GatewayError`, and only `accept` and `whole` raise at all: a stream tells its faults.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from attrs import field, frozen
+
+from gateway.core.errors import GatewayError
+from gateway.wire.chat_request import ChatRequest
+
+__all__ = ["Asked", "LateSystem", "Memory", "Server", "Situation", "Surface", "Telling"]
+
+LateSystem = Literal["user", "inline", "first"]
+"""Where system text goes that comes behind the first message: into a user's message, where it stood, to the front."""
+
+
+@frozen(kw_only=True)
+class Server:
+    """What a surface may know of the model server that a request goes to, by its settings and its model's rule."""
+
+    kind: str = "openai"
+    late_system: LateSystem = "user"
+    max_output_tokens: int | None = None
+    """More than this is never asked for."""
+    keeps_cache_control: bool = False
+    """Marks for a prompt cache are sent on."""
+    history_reasoning: Literal["turn", "keep", "drop"] = "turn"
+    """Which reasoning of earlier answers goes back: since the last user's text, all, none."""
+    takes_effort: bool = False
+    """A reasoning effort is sent on."""
+    takes_verbosity: bool = False
+
+
+@frozen(kw_only=True)
+class Memory:
+    """What the session store shall keep for later requests."""
+
+    key: str
+    value: bytes
+    ttl_s: float
+
+
+@frozen(kw_only=True)
+class Situation:
+    """What a surface needs from outside: the time, ids, whose request it is, and where it goes."""
+
+    now: float
+    """Seconds since the epoch."""
+    request_id: str
+    unique: str
+    """24 letters and digits that no other answer has, for ids of its own."""
+    secret: bytes = field(repr=False)
+    """What is handed out and taken back is sealed with this."""
+    scope: str = field(repr=False)
+    """Whose request it is, as a hash of the credential: no client reads another's."""
+    server: Callable[[str], Server] = field(repr=False, default=lambda _model: Server())
+    """What is known of the server that answers for a model; raises `UnknownModel`."""
+    headers: Mapping[str, str] = field(repr=False, factory=dict)
+    """The client's own."""
+    options: Mapping[str, Any] = field(repr=False, factory=dict)
+    """Settings that one surface alone goes by, by their names."""
+
+
+class Telling(Protocol):
+    """One answer on its way to the client."""
+
+    @property
+    def is_identity(self) -> bool:
+        """Whatever it is fed it gives back: a caller in a hurry need not ask."""
+        ...
+
+    @property
+    def answer_id(self) -> str | None:
+        """The id that the client gets to see, where it is not the chat answer's own."""
+        ...
+
+    def begin(self, input_tokens: int | None = None) -> bytes:
+        """What can be said once the model server has accepted; with an estimate of what the request takes."""
+        ...
+
+    def feed(self, data: bytes) -> bytes:
+        """The client's bytes, as far as these bytes of the chat stream make them known."""
+        ...
+
+    def finish(self) -> bytes:
+        """The rest, when no more of the chat stream will come; an end that is too early is told as a fault."""
+        ...
+
+    def whole(self, body: bytes) -> bytes:
+        """The client's answer for a whole chat answer; raises `UpstreamBadReply` for what is none."""
+        ...
+
+    def keep_alive(self) -> bytes:
+        """What a client that waits is told between two events; empty where nothing can be said now."""
+        ...
+
+    def remember(self) -> tuple[Memory, ...]:
+        """What to keep, once, after a complete answer; it is asked for before the last events are sent."""
+        ...
+
+
+@frozen(kw_only=True)
+class Asked:
+    """A request as the rest of the gateway sees it, and how its answer is told."""
+
+    request: ChatRequest
+    tell: Callable[[], Telling] = field(repr=False)
+    """A new telling of an answer."""
+    recall: tuple[str, ...] = ()
+    """Keys that the session store must be asked for before this can be accepted."""
+    conversation: str | None = None
+    """What the client itself names its conversation by."""
+    dropped: tuple[str, ...] = ()
+    """What was left out of the request, each by one word of a fixed list, in its order, as often as it happened."""
+    mended: tuple[str, ...] = ()
+    """What was put right in it, likewise."""
+    left_out: tuple[str, ...] = ()
+    """Tools that the model is not shown, by the names that the client gave them: it is told so."""
+
+
+class Surface(Protocol):
+    """A wire that clients speak."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_identity(self) -> bool:
+        """Requests and answers are chat as it is: no situation is looked at."""
+        ...
+
+    def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:
+        """The chat request that a body is; `known` is what the session store holds of `Asked.recall`."""
+        ...
+
+    def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
+        """The status and body of an answer that is an error; `status` is what a chat client would get."""
+        ...
+
+    def head(self, request_id: str) -> Mapping[str, str]:
+        """Headers that every answer on this wire has."""
+        ...
