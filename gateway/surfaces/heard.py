@@ -1,0 +1,376 @@
+"""What a chat answer says, told call by call to whoever tells it on in another wire.
+
+Texts are handed on as the bodies of the JSON strings in which they came, undecoded: whoever tells them on puts them
+into strings of its own. Joined, bodies are the body of the joined text. Calls are told whole and in order, when nothing
+can take them back: behind complete arguments as soon as something else begins, else at the finish; what a limit has cut
+off is no call. Only the first choice is told, as other wires have no more than one.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+from attrs import define, field
+
+from gateway.core.errors import UpstreamBadReply
+from gateway.wire.chat_chunks import any_in, is_given
+from gateway.wire.sse import DONE, EventTooLong, SseDecoder
+
+__all__ = ["Heard", "Teller", "hear_whole"]
+
+_CUT = "length"
+_Text = Literal["text", "refusal", "reasoning"]
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|[^\n])"
+)
+"""An escape of JSON; the group is half a character without its other half."""
+_MASK = rb"\ufdd0"
+"""Stands in for the escape of half a character where JSON is decoded that must have none; no text has it."""
+_MASKED = re.compile(rb"\\ufdd0([0-9a-f]{4})")
+_LOST = rb"\ufffd"
+_HIGH = (b"d8", b"d9", b"da", b"db")
+
+
+class Teller(Protocol):
+    """Who tells the answer on."""
+
+    def text(self, body: bytes) -> None: ...
+
+    def refusal(self, body: bytes) -> None: ...
+
+    def reasoning(self, body: bytes) -> None: ...
+
+    def call(self, call_id: str, name: str, arguments: str) -> None: ...
+
+    def finish_reason(self, reason: str) -> None: ...
+
+    def usage(self, told: Mapping[str, Any]) -> None: ...
+
+    def error(self, error: Mapping[str, Any]) -> None:
+        """The answer ends by this fault; nothing is told behind it."""
+        ...
+
+    def end(self) -> None:
+        """The answer is complete."""
+        ...
+
+
+class _Function(msgspec.Struct):
+    name: Any = None
+    arguments: msgspec.Raw = msgspec.Raw()
+
+
+class _Call(msgspec.Struct):
+    index: Any = None
+    id: Any = None
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    """A delta, or a whole message."""
+
+    content: msgspec.Raw = msgspec.Raw()
+    refusal: msgspec.Raw = msgspec.Raw()
+    reasoning_content: msgspec.Raw = msgspec.Raw()
+    reasoning: msgspec.Raw = msgspec.Raw()
+    thinking: msgspec.Raw = msgspec.Raw()
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: Any = 0
+    delta: _Message | None = None
+    message: _Message | None = None
+    finish_reason: Any = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_CHUNK = msgspec.json.Decoder(_Chunk)
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@define
+class _Pending:
+    """A call that is not whole yet."""
+
+    id: str
+    name: str = ""
+    pieces: list[bytes] = field(factory=list)
+    """Bodies of JSON strings."""
+    is_looked_at: bool = False
+    """Nothing has come since its arguments were found to be incomplete."""
+
+    @property
+    def arguments(self) -> str:
+        return _string(b"".join(self.pieces))
+
+    def may_go_on(self) -> bool:
+        """Whether its arguments are not complete."""
+        if not self.is_looked_at:
+            self.is_looked_at = not (self.name and _is_object(self.arguments))
+        return self.is_looked_at
+
+
+class Heard:
+    """A chat stream, cut anywhere."""
+
+    __slots__ = ("_calls", "_current", "_decoder", "_half", "_has_halves", "_is_over", "_reason", "_teller")
+
+    def __init__(self, teller: Teller, *, max_event_bytes: int) -> None:
+        self._teller = teller
+        self._decoder = SseDecoder(max_event_bytes)
+        self._calls: list[_Pending] = []
+        self._current: dict[object, _Pending] = {}
+        """By the number that the server gave it."""
+        self._half: tuple[_Text, bytes] | None = None
+        self._has_halves = False
+        self._reason: str | None = None
+        self._is_over = False
+
+    def feed(self, data: bytes) -> None:
+        """More of the stream."""
+        if self._is_over:
+            return
+        try:
+            events = self._decoder.feed(data)
+        except EventTooLong:
+            self._fail(UpstreamBadReply("an event of the model server's answer is too long").body()["error"])
+            return
+        for _, event in events:
+            if event is not None and not self._is_over:
+                self._event(event)
+
+    def finish(self) -> None:
+        """No more of it will come: behind a finish reason that is its end, else it is told to nobody."""
+        for _, event in () if self._is_over else self._decoder.finish():
+            if event is not None and not self._is_over:
+                self._event(event)
+        if self._reason is not None:
+            self._end()
+
+    def _event(self, data: bytes) -> None:
+        if data == DONE:
+            self._end()
+            return
+        chunk = _decoded(data)
+        self._has_halves = chunk is None
+        chunk = chunk or _decoded(_masked(data))
+        if chunk is None:
+            return  # what chat clients pass over
+        error = any_in(chunk.error) if is_given(chunk.error) else None
+        if error is not None:
+            self._fail(error if isinstance(error, dict) else {"message": str(error)})
+            return
+        for choice in chunk.choices or ():
+            if choice.index in (0, None):
+                self._hear(choice)
+        self._tell_usage(chunk)
+
+    def _tell_usage(self, chunk: _Chunk) -> None:
+        usage = any_in(chunk.usage) if is_given(chunk.usage) else None
+        if isinstance(usage, dict):
+            self._teller.usage(usage)
+
+    def _say(self, kind: _Text, raw: msgspec.Raw) -> None:
+        """Tell on what a field says; half a character waits for its other half."""
+        for body in _bodies(raw):
+            self._tell_whole_calls()
+            half = self._half
+            if half is not None and half[0] == kind and self._has_halves:
+                body, self._half = half[1] + body, None
+            self._tell_half()
+            if self._has_halves:
+                body, rest = _whole_characters(body)
+                self._half = (kind, rest) if rest else None
+            if body:
+                self._told(kind, body)
+
+    def _told(self, kind: _Text, body: bytes) -> None:
+        match kind:
+            case "text":
+                self._teller.text(body)
+            case "refusal":
+                self._teller.refusal(body)
+            case "reasoning":
+                self._teller.reasoning(body)
+
+    def _tell_half(self) -> None:
+        """The other half of a character will not come."""
+        half, self._half = self._half, None
+        if half is not None:
+            self._told(half[0], _LOST)
+
+    def _hear(self, choice: _Choice) -> None:
+        delta = choice.delta
+        if delta is not None:
+            thought = (delta.reasoning_content, delta.reasoning, delta.thinking)  # some servers say it in two fields
+            self._say("reasoning", next((each for each in thought if len(bytes(each)) > len(b'""')), delta.reasoning))
+            self._say("text", delta.content)
+            self._say("refusal", delta.refusal)
+            for call in delta.tool_calls or ():
+                self._call(call)
+        if isinstance(choice.finish_reason, str) and choice.finish_reason:
+            self._tell_half()
+            self._reason = choice.finish_reason
+            self._tell_calls()
+            self._teller.finish_reason(choice.finish_reason)
+
+    def _call(self, call: _Call) -> None:
+        self._tell_half()
+        call_id = call.id if isinstance(call.id, str) else ""
+        name = call.function.name if call.function is not None else None
+        name = name if isinstance(name, str) else ""
+        pending = self._meant(call.index, call_id, name)
+        pending.name = pending.name or name
+        if call.function is not None:
+            raw = bytes(call.function.arguments)
+            # Some servers send the object itself: https://github.com/ollama/ollama/blob/main/docs/api.md
+            if raw[:1] == b'"':
+                body = _unmasked(raw[1:-1])
+            else:
+                body = msgspec.json.encode(raw.decode())[1:-1] if raw[:1] == b"{" else b""
+            if body:
+                pending.pieces.append(body)
+                pending.is_looked_at = False
+
+    def _meant(self, index: object, call_id: str, name: str) -> _Pending:
+        """The call that a piece belongs to; a new one where it says so, whatever its number."""
+        numbered = isinstance(index, int)
+        pending = self._current.get(index) if numbered else self._calls[-1] if self._calls else None
+        if pending is None or (name and call_id and pending.id and call_id != pending.id):
+            self._tell_whole_calls()
+            pending = self._current[index] = _Pending(call_id)
+            self._calls.append(pending)
+        pending.id = pending.id or call_id
+        return pending
+
+    def _tell_whole_calls(self) -> None:
+        """Something else begins: the calls before it are told, up to the first whose arguments may go on."""
+        while self._calls and not self._calls[0].may_go_on():
+            pending = self._calls.pop(0)
+            self._teller.call(pending.id, pending.name, pending.arguments)
+
+    def _tell_calls(self) -> None:
+        calls, self._calls = self._calls, []
+        for pending in calls:
+            if pending.name and not (self._reason == _CUT and pending.may_go_on()):
+                self._teller.call(pending.id, pending.name, pending.arguments)
+
+    def hear_message(self, choice: _Choice, answer: _Chunk) -> None:
+        """A whole answer."""
+        calls = (choice.message.tool_calls if choice.message is not None else None) or []
+        for number, call in enumerate(calls):
+            call.index = number
+        given = choice.finish_reason
+        reason = given if isinstance(given, str) and given else "tool_calls" if calls else "stop"
+        self._hear(_Choice(delta=choice.message, finish_reason=reason))
+        self._tell_usage(answer)
+        self._end()
+
+    def _fail(self, error: Mapping[str, Any]) -> None:
+        self._tell_whole_calls()
+        self._is_over = True
+        self._teller.error(error)
+
+    def _end(self) -> None:
+        if not self._is_over and self._reason is not None:
+            self._is_over = True
+            self._tell_calls()  # those behind the finish
+            self._teller.end()
+
+
+def hear_whole(body: bytes, teller: Teller) -> None:
+    """Tell a whole chat answer; raises `UpstreamBadReply` for what is none."""
+    chunk = _decoded(body)
+    has_halves = chunk is None
+    chunk = chunk or _decoded(_masked(body))
+    choices = (chunk.choices if chunk is not None else None) or []
+    choice = next((each for each in choices if each.index in (0, None)), None)
+    if chunk is None or choice is None or choice.message is None:
+        raise UpstreamBadReply("the model server's answer is not what its wire promises")
+    heard = Heard(teller, max_event_bytes=0)
+    heard._has_halves = has_halves
+    heard.hear_message(choice, chunk)
+
+
+def _decoded(data: bytes) -> _Chunk | None:
+    if not data.isascii():
+        data = data.decode("utf-8", "replace").encode()
+    try:
+        return _CHUNK.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _masked(data: bytes) -> bytes:
+    """The JSON with the escapes of half characters masked: servers cut a text wherever a token ends."""
+    return _ESCAPE.sub(lambda found: _MASK + found[1].lower() if found[1] else found[0], data)
+
+
+def _whole_characters(body: bytes) -> tuple[bytes, bytes]:
+    """The body with its half characters replaced, and the half at its end that may yet become one."""
+    rest = b""
+
+    def whole(found: re.Match[bytes]) -> bytes:
+        nonlocal rest
+        if not found[1]:
+            return found[0]
+        if found.end() == len(body) and found[1][:2].lower() in _HIGH:
+            rest = found[0]
+            return b""
+        return _LOST
+
+    return _ESCAPE.sub(whole, body), rest
+
+
+def _string(body: bytes) -> str:
+    """The text of a JSON string's body; half a character is replaced, as no text could hold it."""
+    told = b'"' + body + b'"'
+    try:
+        return msgspec.json.decode(told, type=str)
+    except ValueError:
+        pass
+    try:
+        return str(json.loads(told)).encode("utf-8", "replace").decode()
+    except ValueError:
+        return ""
+
+
+def _bodies(*fields: msgspec.Raw) -> list[bytes]:
+    """The bodies of those fields that are strings and say something; of a list of parts those of its texts."""
+    found = []
+    for each in fields:
+        raw = bytes(each)
+        if raw[:1] == b'"':
+            if len(raw) > 2:
+                found.append(_unmasked(raw[1:-1]))
+        elif raw[:1] == b"[":
+            found += [msgspec.json.encode(text)[1:-1] for text in _texts(raw) if text]
+    return found
+
+
+def _unmasked(body: bytes) -> bytes:
+    return _MASKED.sub(rb"\\u\1", body) if _MASK in body else body
+
+
+def _texts(raw: bytes) -> list[str]:
+    try:
+        parts = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return []
+    return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        _OBJECT.decode(arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True
