@@ -1,11 +1,12 @@
 """An answer that comes whole: the same reading as a stream's, put into the message."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from typing import Any
 
-from gateway.answer.choice import Choice, MakeId, broken_off, hold_of
+from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
-from gateway.answer.second_answer import SecondCall, SecondRequest, read_second_answer, unusable_calls
+from gateway.answer.second_answer import SecondCall, SecondRequest, unusable_calls
+from gateway.answer.second_round import SecondRound
 from gateway.core.errors import UpstreamBadReply
 from gateway.core.events import End, Event, Said, Start, Text
 from gateway.core.limits import Limits
@@ -19,8 +20,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.structured_calls import CallKey, key_of
 from gateway.wire.usage import summed_usage
-from strategies.base import AsksAgain, BrokenCall, Prepared
-from strategies.mapping.answers import translation_of
+from strategies.base import BrokenCall, Prepared
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
 
@@ -41,14 +41,11 @@ class BodyExchange:
         self._prepared = prepared
         self._make_id = make_id
         self._keep_text = keep_text
-        self._asks_left = asks if prepared.ask_again is not None else 0
+        self._round = SecondRound(prepared, self.facts, asks)
         self._body = b""
         self._answer: dict[str, Any] = {}
-        self._held_choice: Choice | None = None
-        """The choice that waits for a second answer."""
         self._read: list[Event] = []
-        """What came of it before the broken call."""
-        self._broken_calls: list[BrokenCall] = []
+        """What came before the broken call, of the choice that waits for a second answer."""
 
     def transform(self, body: bytes) -> bytes:
         """The client's body; the upstream's own bytes where nothing in it is recognised or mended."""
@@ -80,30 +77,22 @@ class BodyExchange:
     @property
     def ask_again(self) -> SecondRequest | None:
         """What is to be asked again."""
-        if self._held_choice is None or self._prepared.ask_again is None:
-            return None
-        return SecondRequest.of(self._prepared.ask_again, self._broken_calls)
+        return self._round.wanted
 
     def second_answer(self, body: bytes) -> bytes:
         """The client's body with the calls of a second answer; one without any is one broken call more."""
-        choice = self._held_choice
-        if choice is None:
+        choice = self._round.choice
+        second = self._round.read(body) if choice is not None else None
+        if second is None or choice is None:
             return self._body
-        second = read_second_answer(body, self._prepared, self._broken_calls)
-        self._asks_left -= 1
-        self.facts.add_usage(second.usage)
         if not second.calls:
-            if self._asks_left and second.broken_call is not None:
-                self._broken_calls.append(second.broken_call)
-                return self._body
             return self.no_second_answer()
-        self._held_choice = None
-        self.facts.has_second_answer = True
+        self._round.end()
         if not choice.native.count:  # those that were mended are counted
-            self.facts.unusable_calls += sum(map(_is_unusable, self._broken_calls[0].calls))
+            self.facts.unusable_calls += sum(map(_is_unusable, self._round.unusable))
         entry = self._answer["choices"][0]
         message = entry["message"]
-        if choice.hold is not None:
+        if choice.holds:
             events = [*self._read, *choice.replace_broken_call()]
             for event in events:
                 choice.note(event)
@@ -116,7 +105,7 @@ class BodyExchange:
 
     def no_second_answer(self) -> bytes:
         """Nothing came of asking again: the first answer."""
-        choice, self._held_choice = self._held_choice, None
+        choice = self._round.end()
         if choice is None:
             return self._body
         entry = self._answer["choices"][0]
@@ -138,13 +127,14 @@ class BodyExchange:
         }
 
     @property
-    def _ask(self) -> AsksAgain | None:
-        """How the only choice is asked for again, if it may be."""
-        return self._prepared.ask_again if self._asks_left and len(self._answer["choices"]) == 1 else None
+    def _may_ask(self) -> bool:
+        """The only choice may be asked for again."""
+        return self._round.may_ask and len(self._answer["choices"]) == 1
 
     def _read_choice(self, index: int, entry: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
-        hold = hold_of(self._prepared) if self._ask is not None else None
-        choice = Choice(index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text)
+        choice = Choice(
+            index, self._prepared, self._make_id, self.facts, may_ask=self._may_ask, keep_text=self._keep_text
+        )
         reason = entry.get("finish_reason")
         finish = reason if isinstance(reason, str) and reason else "stop"
         self.facts.finish_reasons[index] = finish
@@ -166,21 +156,21 @@ class BodyExchange:
         """A choice with structured calls; those of its text stand beside them."""
         content = message.get("content")
         if choice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
-            choice.hold = None
+            choice.release_hold()
             events = yield from _events(choice, content, finish)
             if any(isinstance(event, Start | Said) for event in events):
                 return self._beside(choice, entry, message, events)
         broken_call = self._broken_call(choice, entry, message, finish) if message.get("tool_calls") else None
         if broken_call is None:
             return self._told(choice, entry, message)
-        choice.hold = None
+        choice.release_hold()
         return self._wait(choice, broken_call, [])
 
     def _broken_call(
         self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], finish: str
     ) -> BrokenCall | None:
         """The broken call that structured calls are, where it may be asked for again."""
-        ask = self._ask
+        ask = self._prepared.ask_again if self._may_ask else None
         if ask is None or finish in CUT_REASONS:
             return None
         return unusable_calls(message, ask) or self._refused(choice, entry, message)
@@ -210,8 +200,8 @@ class BodyExchange:
         return True
 
     def _wait(self, choice: Choice, broken_call: BrokenCall, events: list[Event]) -> bool:
-        self.facts.broken_calls += not broken_call.calls
-        self._held_choice, self._read, self._broken_calls = choice, events, [broken_call]
+        self._read = events
+        self._round.wait(choice, broken_call)
         return False
 
     def _deliver(self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
@@ -231,7 +221,7 @@ class BodyExchange:
                 calls.append({"id": choice.call_id, "type": "function", "function": {"name": event.name}})
             elif isinstance(event, End):
                 calls[-1]["function"]["arguments"] = event.arguments
-        self.facts.undelivered += choice.shaper.undelivered
+        self.facts.undelivered += choice.undelivered
         if is_said:
             message["content"] = "".join(texts)
         if not calls:
@@ -250,15 +240,15 @@ class BodyExchange:
             return None
         self._mend(choice, entry, message)
         content = message.get("content")
-        translation = translation_of(self._prepared.mapping, choice.native.calls)
-        return translation.broken_call(content if isinstance(content, str) else "")
+        translation = choice.translation()
+        return translation.broken_call(content if isinstance(content, str) else "") if translation is not None else None
 
     def _told(self, choice: Choice, entry: dict[str, Any], message: dict[str, Any]) -> bool:
         """The structured calls as the client gets them: mended, and of its own tools."""
         changed = not choice.native.count and self._mend(choice, entry, message)
-        if self._prepared.mapping is None or not choice.native.calls:
+        translation = choice.translation()
+        if translation is None:
             return self._drop_legacy(choice, entry, message) or changed
-        translation = translation_of(self._prepared.mapping, choice.native.calls)
         self.facts.note_mapped(translation)
         message["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -307,6 +297,6 @@ def _key_of(call: object) -> CallKey | None:
     return key_of(name, arguments) if isinstance(name, str) and isinstance(arguments, str) else None
 
 
-def _is_unusable(call: Mapping[str, Any]) -> bool:
+def _is_unusable(call: object) -> bool:
     """Whether a structured call's arguments are no JSON object."""
     return arguments_of(function_of(call).get("arguments")) is None

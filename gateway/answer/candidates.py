@@ -12,7 +12,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.answer.facts import Facts
-from gateway.answer.transcript import Candidate, Transcript
+from gateway.answer.stages.transcript import Candidate, Transcript
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
 from gateway.core.records import CallRecord, Stage

@@ -1,4 +1,8 @@
-"""One choice of an answer: read, shaped, accounted for, and its calls numbered."""
+"""One choice of an answer: it knows all of it, in whichever shape the answer comes.
+
+What is read goes through one list of stages (`stages`). A stage that has nothing to do is not in the list. The two
+shells around it, `stream` and `body`, only say how an answer comes in and how what was read goes out again.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,45 +10,46 @@ from typing import Any
 
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.queue import Pending
-from gateway.answer.stages import GuardedReader, Hold, Shaper
-from gateway.answer.transcript import Transcript
+from gateway.answer.stages import GuardedReader, Hold, Repeats, Shaper, Stage
+from gateway.answer.stages.transcript import Transcript
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import args_template, call_start_chunk
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
+from strategies.mapping.answers import Translation, translation_of
 
-__all__ = ["Choice", "MakeId", "broken_off", "hold_of"]
+__all__ = ["Choice", "MakeId", "broken_off"]
 
 MakeId = Callable[[str], str]
 
 
 class Choice:
-    """One choice of an answer: its reader, its shape, and how its calls are numbered."""
+    """One choice of an answer: its stages, and how its calls are numbered."""
 
     __slots__ = (
         "_base_id",
-        "_call",
         "_early",
         "_facts",
-        "_held_events",
-        "_is_mapped",
+        "_hold",
         "_make_id",
+        "_mapping",
         "_read_calls",
         "_reader",
         "_reads",
+        "_repeats",
+        "_shaper",
+        "_stages",
         "_texts",
         "args_template",
-        "broken_call",
         "call_id",
         "finished",
-        "held",
+        "heard",
         "held_calls",
-        "hold",
         "index",
         "native",
         "number",
-        "shaper",
+        "pending",
         "spoken",
     )
 
@@ -54,8 +59,8 @@ class Choice:
         prepared: Prepared,
         make_id: MakeId,
         facts: Facts,
-        hold: Hold | None = None,
         *,
+        may_ask: bool = False,
         keep_text: bool = False,
     ) -> None:
         self.index = index
@@ -65,18 +70,25 @@ class Choice:
         self._reader = GuardedReader(prepared.make_reader, transcript) if prepared.make_reader else None
         self._early: list[Event] | None = None
         """What the end of the text came to so far, once it has been begun to be read."""
-        self.hold = hold
-        self.broken_call: BrokenCall | None = None
-        """What is to be asked again, once the choice has finished."""
-        self.shaper = Shaper(prepared.shape)
+        self._shaper = Shaper(prepared.shape)
+        self._hold = Hold(prepared.ask_again) if may_ask and self._reader and prepared.ask_again else None
+        self._repeats: Repeats | None = None
+        self._stages: list[Stage] = []
+        """What comes behind the reader, in this order; what has nothing to do is not in it."""
+        if self._reader is not None:
+            self._stages.append(self._shaper)
+        if self._hold is not None:
+            self._stages.append(self._hold)
         self.native = NativeCalls(make_id, prepared.rename)
-        self.held: deque[Pending] = deque()
-        """The events of which not every character is decided."""
+        self.pending: deque[Pending] = deque()
+        """The events of a stream of which not every character is decided."""
         self.number = -1
         """The number of the call under way."""
         self.call_id = ""
         self._base_id = ""
         self.args_template = (b"", b"")
+        self.heard = 0
+        """How many characters of text have come."""
         self.spoken = False
         """A chunk of this choice with a role has gone out."""
         self.finished = False
@@ -85,15 +97,13 @@ class Choice:
         self._make_id = make_id
         self._facts = facts
         self._reads = self._reader is not None
-        self._is_mapped = prepared.mapping is not None
+        self._mapping = prepared.mapping
         self._texts = 0
         """How many calls have begun that are not the model server's own."""
         self._read_calls: list[tuple[str, str]] = []
         """Name and arguments of those that were read from text."""
-        self._call: list[Event] = []
-        """The call of the text under way, where it may be a structured one again."""
-        self._held_events: list[Event] = []
-        """Everything from the first call on of which that cannot be told before the answer's end."""
+
+    # Text
 
     @property
     def listens(self) -> bool:
@@ -102,31 +112,27 @@ class Choice:
     @property
     def may_call(self) -> bool:
         """A call may stand in what is held: there is none in white space."""
-        return bool(self.held) and (self.shaper.holds_calls or not (self._reader is None or self._reader.idle))
+        return bool(self.pending) and (self._shaper.holds_calls or not (self._reader is None or self._reader.idle))
 
     @property
-    def given(self) -> set[CallKey]:
-        """The calls that were read from text."""
-        return {key_of(name, arguments) for name, arguments in self._read_calls}
+    def has_spoken(self) -> bool:
+        """Text of it is decided, or a call has begun: the client has it, or gets it."""
+        held = sum(pending.held for pending in self.pending)
+        return self.heard > held or self.number >= 0 or self.native.count > 0
 
     @property
-    def holds_events(self) -> bool:
-        """Calls of the text are held for the end of structured ones."""
-        return bool(self._held_events)
-
-    @property
-    def may_repeat(self) -> bool:
-        """A structured call that begins now may be one that was written as text, before it or about to be."""
-        return not self._is_mapped and (self.number >= 0 or bool(self.held) or bool(self.held_calls))
+    def undelivered(self) -> int:
+        """How many calls were read that the client is not given."""
+        return self._shaper.undelivered
 
     def reasoned(self) -> list[Event]:
         """The choice's reasoning is over or has a field of its own: what was held for that."""
-        return self._shaped("", self._reader.reasoned()) if self._reader is not None else []
+        return self._through(self._reader.reasoned()) if self._reader is not None else []
 
     def feed(self, text: str) -> list[Event]:
-        if self._reader is None:
-            return self._distinct([Text(text)])
-        return self._shaped(text, self._reader.step(text))
+        """What more of the text comes to, or as much of that as one turn allows."""
+        self.heard += len(text)
+        return self._through([Text(text)] if self._reader is None else self._reader.step(text))
 
     @property
     def busy(self) -> bool:
@@ -138,7 +144,7 @@ class Choice:
         if self._reader is None:
             return []
         if self._early is None:
-            return self._shaped("", self._reader.step())
+            return self._through(self._reader.step())
         self._early += self._reader.step()
         return []
 
@@ -147,92 +153,105 @@ class Choice:
         if self._reader is not None and self._early is None:
             self._early = self._reader.step(reason=reason)
 
+    def finish(self, reason: FinishReason) -> list[Event]:
+        """The last events; none of those that are held while there is a `broken_call`."""
+        if self._reader is None:
+            return []
+        events = self._last(self._reader, reason)
+        for stage in self._stages:
+            events = [*stage.feed(events), *stage.finish(reason)]
+        self._end_text()
+        return events
+
+    def give_back(self) -> list[Event]:
+        """No call of this choice's text is wanted any more: what is held is text."""
+        events = self._hold.release() if self._hold is not None else []
+        if self._reader is not None:
+            events = [*events, *self._shaper.feed(self._last(self._reader, "cut")), *self._shaper.release()]
+            self._end_text()
+        return events if self._repeats is None else self._repeats.feed(events)
+
     def _last(self, reader: GuardedReader, reason: FinishReason) -> list[Event]:
         """What the end of the text comes to."""
         self.read_end(reason)
         while reader.busy:
             self.go_on()
         self._reader = None
-        return self.shaper.feed(self._early or [])
+        return self._early or []
 
-    def _shaped(self, text: str, events: list[Event]) -> list[Event]:
-        events = self.shaper.feed(events)
-        return self._distinct(events if self.hold is None else self.hold.take(text, events))
+    def _end_text(self) -> None:
+        """All text has been read; some servers send more behind the end, and that is not."""
+        self._stages = [] if self._repeats is None else [self._repeats]
 
-    def finish(self, reason: FinishReason) -> list[Event]:
-        """The last events; none of those that are held while there is a `broken_call`."""
-        if self._reader is None:
-            return []
-        events = [*self._last(self._reader, reason), *self.shaper.finish()]
-        if self.hold is None:
-            return self._distinct(events)
-        events = self.hold.take("", events)
-        self.broken_call = self.hold.broken_call(reason)
-        return self._distinct(events if self.broken_call is not None else [*events, *self.hold.release()])
+    def _through(self, events: list[Event]) -> list[Event]:
+        for stage in self._stages:
+            events = stage.feed(events)
+        return events
 
-    def finish_calls(self) -> list[Event]:
-        """The end of what is held for structured calls: a call that is one of them is dropped."""
-        known = self.native.keys
-        out: list[Event] = []
-        call: list[Event] = []
-        held, self._held_events, self._call = [*self._held_events, *self._call], [], []
-        for event in held:
-            if call or isinstance(event, Start | Said):
-                call.append(event)
-            else:
-                out.append(event)
-            if isinstance(event, End | Said | Broken):
-                out += self._dropped(call) if _key_of(event) in known else call
-                call = []
-        return [*out, *call]
+    # What is to be asked again
 
-    def _dropped(self, call: list[Event]) -> list[Event]:
-        """A call that the client has."""
-        return [Drop("".join(event.raw for event in call), "repeated")]
+    @property
+    def broken_call(self) -> BrokenCall | None:
+        """What is to be asked again, once the choice has finished."""
+        return self._hold.broken_call if self._hold is not None else None
 
-    def _distinct(self, events: list[Event]) -> list[Event]:
-        """The events that are not held for the end of structured calls which they may repeat."""
-        if self._is_mapped or (not self.native.count and not self._held_events):
-            return events
-        out: list[Event] = []
-        for event in events:
-            if self._held_events:
-                self._held_events += [*self._call, event]
-                self._call = []
-            elif self._call or isinstance(event, Start | Said):
-                self._call.append(event)
-                if not isinstance(event, End | Said | Broken):
-                    continue
-                if isinstance(event, Broken) or not self.native.may_name(_name_of(event)):
-                    out += self._call
-                else:
-                    self._held_events += self._call
-                self._call = []
-            else:
-                out.append(event)
-        return out
+    @property
+    def holds(self) -> bool:
+        """Something of its text may be asked for again, or might have been."""
+        return self._hold is not None
 
     def release_hold(self) -> list[Event]:
         """There is a call that can be used: nothing of this choice will be asked again."""
-        return self._distinct(self.hold.release() if self.hold is not None else [])
+        if self._hold is None:
+            return []
+        events = self._hold.release()
+        self._stages = [stage for stage in self._stages if stage is not self._hold]
+        self._hold = None
+        return events if self._repeats is None else self._repeats.feed(events)
 
     def replace_broken_call(self) -> list[Event]:
         """A call is told in the place of the broken one."""
-        self.broken_call = None
-        return self.hold.replaced() if self.hold is not None else []
+        return self._hold.replaced() if self._hold is not None else []
 
-    def give_back(self) -> list[Event]:
-        """No call of this choice's text is wanted any more: what is held is text."""
-        self.broken_call = None
-        events = self.hold.release() if self.hold is not None else []
-        if self._reader is not None:
-            events = [*events, *self._last(self._reader, "cut"), *self.shaper.give_back()]
-        return self._distinct(events)
+    # Structured calls
+
+    @property
+    def given(self) -> set[CallKey]:
+        """The calls that were read from text."""
+        return {key_of(name, arguments) for name, arguments in self._read_calls}
+
+    @property
+    def holds_events(self) -> bool:
+        """Calls of the text are held for the end of structured ones."""
+        return self._repeats is not None and self._repeats.held
+
+    @property
+    def may_repeat(self) -> bool:
+        """A structured call that begins now may be one that was written as text, before it or about to be."""
+        return self._mapping is None and (self.number >= 0 or bool(self.pending) or bool(self.held_calls))
+
+    def called(self) -> None:
+        """Structured calls have come in a stream: from now on one of the text may be one of them again."""
+        if self._repeats is None and self._mapping is None and self.native.count:
+            self._repeats = Repeats(self.native)
+            self._stages.append(self._repeats)
+
+    def finish_calls(self) -> list[Event]:
+        """The end of what is held for structured calls: a call that is one of them is dropped."""
+        return self._repeats.finish_calls() if self._repeats is not None else []
+
+    def translation(self) -> Translation | None:
+        """What the structured calls become, where the model was shown other tools than the client's."""
+        if self._mapping is None or not self.native.calls:
+            return None
+        return translation_of(self._mapping, self.native.calls)
+
+    # What goes out
 
     def begin_call(self, start: Start, call_id: str | None = None) -> None:
         """The next call, under an id of its own unless it comes with one."""
         self._texts += 1
-        self.number = self._texts - 1 + (0 if self._is_mapped else self.native.numbered)
+        self.number = self._texts - 1 + (0 if self._mapping is not None else self.native.numbered)
         self.native.first = self._texts
         number, count = start.part
         if call_id is None and number == 1:
@@ -249,8 +268,8 @@ class Choice:
     def account(self, event: Event) -> None:
         """Say of an event's raw text, event by event, whether it stays text."""
         at = 0
-        while at < len(event.raw) and self.held:
-            pending = self.held[0]
+        while at < len(event.raw) and self.pending:
+            pending = self.pending[0]
             taken = min(len(event.raw) - at, pending.held)
             if isinstance(event, Text):
                 pending.text(event.raw[at : at + taken])
@@ -259,7 +278,7 @@ class Choice:
             at += taken
             pending.held -= taken
             if pending.held == 0:
-                self.held.popleft()
+                self.pending.popleft()
 
     def note(self, event: Event) -> None:
         """Keep what is to be recorded of an event."""
@@ -281,21 +300,6 @@ class Choice:
         """The finish reason to give; a call that was read makes a stop a call."""
         is_call = self.number >= 0 or (self._reads and reason == "function_call" and self.native.numbered > 0)
         return "tool_calls" if is_call and reason in ("stop", "tool_calls", "function_call") else reason
-
-
-def _name_of(event: End | Said) -> str:
-    return event.verdict.name
-
-
-def _key_of(event: Event) -> CallKey | None:
-    return key_of(_name_of(event), event.arguments) if isinstance(event, End | Said) else None
-
-
-def hold_of(prepared: Prepared) -> Hold | None:
-    """What holds a broken call of the only choice, where it can be asked again."""
-    if prepared.ask_again is None or prepared.make_reader is None:
-        return None
-    return Hold(prepared.ask_again)
 
 
 def broken_off(reason: str) -> GatewayError:

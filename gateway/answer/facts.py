@@ -6,7 +6,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from gateway.answer.second_answer import SecondCall
-from gateway.answer.transcript import Transcript
+from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Verdict
 from gateway.wire.chat_chunks import token_counts
 from strategies.mapping.answers import Translation

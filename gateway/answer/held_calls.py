@@ -10,7 +10,7 @@ from gateway.core.events import Start
 from gateway.wire.chat_chunks import args_chunk, encode_object
 from gateway.wire.structured_calls import key_of
 from strategies.base import Prepared
-from strategies.mapping.answers import Translation, translation_of
+from strategies.mapping.answers import Translation
 
 __all__ = ["HeldCalls"]
 
@@ -40,6 +40,7 @@ class HeldCalls:
         native.is_holding = self._prepared.make_reader is not None and choice.may_repeat
         native.mend_deltas(deltas)
         native.take_legacy(delta.get("function_call"))
+        choice.called()
         if event.get("usage"):
             self.withheld_usage = event.pop("usage")
             native.mended.append("usage_in_call_chunk")
@@ -88,12 +89,6 @@ class HeldCalls:
         if moved:  # calls go out in the order of their numbers
             self._queue.move([pending for pending in held if pending.moves and pending is not last], last)
         self._facts.mended.update(native.mended[before:])
-
-    def translation(self, choice: Choice) -> Translation | None:
-        """What the structured calls of a choice become, where the model was shown other tools than the client's."""
-        if self._prepared.mapping is None or not choice.native.calls:
-            return None
-        return translation_of(self._prepared.mapping, choice.native.calls)
 
     def tell_mapped(self, choice: Choice, pending: Pending, translation: Translation | None) -> None:
         """Give the client its calls; one that could not be translated is left for the client to refuse."""

@@ -310,7 +310,7 @@ class Queue:
             last.number = self.read + 1
             self.pending.append(last)
         if not last.held and chars:
-            choice.held.append(last)
+            choice.pending.append(last)
         before = last.size
         last.extend(contents, chars)
         self.read += len(contents)
@@ -366,7 +366,7 @@ class Queue:
 
     def _place(self, choice: "Choice", last: Pending | None) -> Pending:
         """The first event of a choice whose text is undecided."""
-        return choice.held[0] if choice.held else last or self.spare(choice)
+        return choice.pending[0] if choice.pending else last or self.spare(choice)
 
     def measure(self) -> None:
         """Note how much is held."""

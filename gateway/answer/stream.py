@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from gateway.answer.choice import Choice, MakeId, broken_off, hold_of
+from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
 from gateway.answer.held_calls import HeldCalls
 from gateway.answer.queue import Pending, Queue
-from gateway.answer.second_answer import SecondRequest, read_second_answer
+from gateway.answer.second_answer import SecondRequest
+from gateway.answer.second_round import SecondRound
 from gateway.answer.template import Template, last_events, text_of
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Event, Start, Text
@@ -37,27 +38,13 @@ from gateway.wire.chat_chunks import (
     usage_chunk,
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, first_event, says_nothing
-from strategies.base import BrokenCall, Prepared
-from strategies.mapping.answers import Translation
-from strategies.reading.reader import CUT_REASONS
+from strategies.base import Prepared
 
 __all__ = ["StreamExchange"]
 
 _MAX_CASTS = 16
 _FEW = 4
 _CALL_FIELDS = ("tool_calls", "function_call")
-
-
-class _AskingAgain:
-    """A choice that waits for a second answer: its last event, and what has been asked so far."""
-
-    __slots__ = ("broken_calls", "choice", "pending", "reason")
-
-    def __init__(self, choice: Choice, pending: Pending, reason: str, broken_call: BrokenCall) -> None:
-        self.choice = choice
-        self.pending = pending
-        self.reason = reason
-        self.broken_calls = [broken_call]
 
 
 class StreamExchange:
@@ -72,9 +59,9 @@ class StreamExchange:
         self._prepared = prepared
         self._make_id = make_id
         self._keep_text = keep_text
-        self._asks_left = asks if prepared.ask_again is not None else 0
-        """How often it may still be asked again."""
-        self._asking: _AskingAgain | None = None
+        self._round = SecondRound(prepared, self.facts, asks)
+        self._waiting: tuple[Pending, str] | None = None
+        """The last event of the choice that waits for a second answer, and its finish reason."""
         self._endings: list[tuple[Choice, Pending, str]] = []
         """Choices that have ended and hold calls, whose place a structured one could still take."""
         self._done: bytes | None = None
@@ -98,6 +85,11 @@ class StreamExchange:
     def held(self) -> bool:
         """Text is held while it is undecided."""
         return bool(self._queue.pending)
+
+    @property
+    def has_spoken(self) -> bool:
+        """The client has text or a call, or gets them in any case; a role, comments and reasoning are neither."""
+        return any(choice.has_spoken for choice in self._choices.values())
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
@@ -193,7 +185,7 @@ class StreamExchange:
 
     def _closing(self, error: GatewayError | None) -> None:
         self._finish_all()
-        if self._asking is not None and (error is None or self.finished):
+        if self._waiting is not None and (error is None or self.finished):
             rest = self.no_second_answer()
             self._queue.out.append(rest)
         if self.finished:
@@ -212,45 +204,40 @@ class StreamExchange:
     def ask_again(self) -> SecondRequest | None:
         """What is to be asked again now, as soon as the upstream's answer has ended."""
         self._finish_all()
-        if self._asking is None or self._closed or self._prepared.ask_again is None:
-            return None
-        return SecondRequest.of(self._prepared.ask_again, self._asking.broken_calls)
+        return None if self._closed else self._round.wanted
 
     def second_answer(self, body: bytes) -> bytes:
         """Put the calls of a second answer in the place of the broken one; one without any is one broken call more."""
-        asking = self._asking
-        if asking is None:
+        second = self._round.read(body) if self._waiting is not None else None
+        choice = self._round.choice
+        if second is None or choice is None or self._waiting is None:
             return b""
-        second = read_second_answer(body, self._prepared, asking.broken_calls)
-        self._asks_left -= 1
-        self.facts.add_usage(second.usage)
         if not second.calls:
-            if self._asks_left and second.broken_call is not None:
-                asking.broken_calls.append(second.broken_call)
-                return b""
             return self.no_second_answer()
-        self.facts.has_second_answer = True
-        self._apply(asking.choice, asking.choice.replace_broken_call(), asking.pending)
+        pending = self._waiting[0]
+        self._apply(choice, choice.replace_broken_call(), pending)
         for call in second.calls:
-            start = Start("", call.name, call.dialect, call.part)
-            asking.pending.chunk(asking.choice.begin(start, asking.pending.event))
-            asking.pending.chunk(args_chunk(asking.choice.args_template, call.arguments))
+            pending.chunk(choice.begin(Start("", call.name, call.dialect, call.part), pending.event))
+            pending.chunk(args_chunk(choice.args_template, call.arguments))
             self.facts.take_over(call)
-        self._queue.add_usage(asking.pending, second.usage)
-        return self._resume(asking)
+        self._queue.add_usage(pending, second.usage)
+        return self._resume()
 
     def no_second_answer(self) -> bytes:
         """Nothing came of asking again: the rest of the first answer, unchanged."""
-        asking = self._asking
-        if asking is None:
+        choice = self._round.choice
+        if choice is None or self._waiting is None:
             return b""
-        self._apply(asking.choice, asking.choice.give_back(), asking.pending)
-        self._calls.tell_mapped(asking.choice, asking.pending, self._calls.translation(asking.choice))
-        return self._resume(asking)
+        self._apply(choice, choice.give_back(), self._waiting[0])
+        self._calls.tell_mapped(choice, self._waiting[0], choice.translation())
+        return self._resume()
 
-    def _resume(self, asking: _AskingAgain) -> bytes:
-        self._asking = None
-        self._finish_event(asking.choice, asking.pending, asking.reason, 0)
+    def _resume(self) -> bytes:
+        """What waited for a second answer goes on."""
+        choice, waiting = self._round.end(), self._waiting
+        self._waiting = None
+        if choice is not None and waiting is not None:
+            self._finish_event(choice, *waiting, 0)
         self._flush()
         if self._done is not None:
             self._end(self._done)
@@ -301,10 +288,10 @@ class StreamExchange:
 
     def _freed(self, choice: Choice, events: list[Event]) -> list[Event]:
         """Let what is held go where a text decides all of it; what is left of that text stands in front of nothing."""
-        if len(events) != 1 or not isinstance(events[0], Text) or len(choice.held) > _FEW:
+        if len(events) != 1 or not isinstance(events[0], Text) or len(choice.pending) > _FEW:
             return events
         told = events[0].raw
-        held = sum(pending.held for pending in choice.held)
+        held = sum(pending.held for pending in choice.pending)
         if held > len(told):
             return events
         self._apply(choice, [Text(told[:held])])
@@ -416,7 +403,7 @@ class StreamExchange:
         """Hold an event, and what its text has led to."""
         self._queue.add(pending)
         if pending.held:
-            choice.held.append(pending)
+            choice.pending.append(pending)
             self._apply(choice, events, pending)
 
     def _once_told(self, choice: Choice, pending: Pending, work: Callable[[], None]) -> None:
@@ -491,27 +478,21 @@ class StreamExchange:
     def _finish_choice(self, choice: Choice, pending: Pending, reason: str) -> None:
         """The end of a choice that is read; it is held where it is to be asked again."""
         if choice.finished:  # some servers say it twice: what the choice held has been told
-            if self._asking is None:
+            if self._waiting is None:
                 self._finish_event(choice, pending, reason, 0)
             return
         self._apply(choice, choice.finish(reason), pending)
-        translation = self._calls.translation(choice)
-        broken_call = choice.broken_call or self._refused(translation, reason)
-        if broken_call is not None and self._asking is None and len(self._choices) == 1:
-            self.facts.broken_calls += not broken_call.calls
+        translation = choice.translation()
+        broken_call = choice.broken_call or self._round.refused(translation, reason)
+        if broken_call is not None and self._waiting is None and len(self._choices) == 1:
             choice.finished = True
-            self._asking = _AskingAgain(choice, pending, reason, broken_call)
+            self._waiting = pending, reason
+            self._round.wait(choice, broken_call)
             return
         self._apply(choice, choice.give_back(), pending)
         self._calls.finish(choice, pending)
         self._calls.tell_mapped(choice, pending, translation)
         self._finish_event(choice, pending, reason, 0)
-
-    def _refused(self, translation: Translation | None, reason: str) -> BrokenCall | None:
-        """The broken call that structured calls are which cannot be translated, where it may be asked for again."""
-        if translation is None or not self._asks_left or reason in CUT_REASONS:
-            return None
-        return translation.broken_call()
 
     def _finish_event(self, choice: Choice, pending: Pending, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
@@ -532,11 +513,11 @@ class StreamExchange:
     def _apply(self, choice: Choice, events: list[Event], last: Pending | None = None) -> None:
         """Account for the raw text of events, and put what replaces it there."""
         self._queue.place(choice, events, last)
-        self.facts.undelivered = sum(known.shaper.undelivered for known in self._choices.values())
+        self.facts.undelivered = sum(known.undelivered for known in self._choices.values())
 
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
-        if self._asking is not None:
+        if self._waiting is not None:
             # Nothing is read any more, so a line feed that was cut off is not waited for.
             self._done = raw + b"\n" if raw.endswith(b"\r\n\r") else raw
             return
@@ -548,7 +529,7 @@ class StreamExchange:
                 self._apply(choice, choice.finish("stop"), pending)
                 self._apply(choice, choice.give_back(), pending)
                 self._calls.finish(choice, pending)
-                self._calls.tell_mapped(choice, pending, self._calls.translation(choice))
+                self._calls.tell_mapped(choice, pending, choice.translation())
                 choice.finished = True
                 pending.finish = choice.final_reason("stop") if choice.number >= 0 else None
         self._flush(everything=True)
@@ -560,7 +541,8 @@ class StreamExchange:
     def _fail(self, code: str, raw: bytes) -> None:
         """The answer ends in an error: what is held goes out as text, then the error, then nothing more."""
         self.facts.failure = code
-        self._asking = None
+        self._waiting = None
+        self._round.end()
         for choice in self._choices.values():
             self._apply(choice, choice.give_back())
             self._calls.finish(choice, None)
@@ -571,9 +553,13 @@ class StreamExchange:
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
         if choice is None:
-            hold = hold_of(self._prepared) if self._asks_left and not self._choices else None
             choice = self._choices[index] = Choice(
-                index, self._prepared, self._make_id, self.facts, hold, keep_text=self._keep_text
+                index,
+                self._prepared,
+                self._make_id,
+                self.facts,
+                may_ask=self._round.may_ask and not self._choices,
+                keep_text=self._keep_text,
             )
         return choice
 
@@ -585,7 +571,7 @@ class StreamExchange:
                 if choice.held_calls:
                     self._calls.finish(choice, None)
             self._queue.forget()
-        if self._asking is not None:
+        if self._waiting is not None:
             return
         self._queue.flush(everything=everything)
         if self._queue.broken is not None:

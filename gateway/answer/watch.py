@@ -17,8 +17,8 @@ from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Delivered, Facts
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.stages import GuardedReader
+from gateway.answer.stages.transcript import MAX_TEXT, Transcript
 from gateway.answer.stream import StreamExchange, error_event
-from gateway.answer.transcript import MAX_TEXT, Transcript
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason

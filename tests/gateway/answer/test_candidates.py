@@ -9,8 +9,8 @@ from gateway.answer.body import BodyExchange
 from gateway.answer.candidates import broken_calls, call_records, dialect_of, refusal
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.stages import GuardedReader
+from gateway.answer.stages.transcript import MAX_TEXT, Transcript
 from gateway.answer.stream import StreamExchange
-from gateway.answer.transcript import MAX_TEXT, Transcript
 from gateway.core.events import Event, Note, Said, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason

@@ -472,3 +472,21 @@ def test_a_call_waits_for_the_end_of_reasoning_unless_that_has_a_field_of_its_ow
         exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits())
         out = b"".join(map(exchange.feed, events[:1] + answer_events([CALL, "\nN"])[1:3]))
         assert (b'"tool_calls"' in out) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([event({"role": "assistant", "content": ""})], False),
+        ([event({"reasoning_content": "so"})], False),
+        ([event({"content": "<re"})], False),
+        ([event({"content": "<re"}), event({"content": "al>"})], True),
+        ([event({"content": "Well"})], True),
+        ([event({"tool_calls": [{"index": 0, "id": "n", "function": {"name": "read", "arguments": ""}}]})], True),
+    ],
+)
+def test_it_is_known_whether_the_client_has_seen_any_of_it(events: list[bytes], expected: bool) -> None:
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+    for data in events:
+        exchange.feed(data)
+    assert exchange.has_spoken is expected

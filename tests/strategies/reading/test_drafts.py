@@ -51,7 +51,7 @@ def shaped(parts: Sequence[str], **options: Any) -> list[tuple[str, str]]:
     events: list[Event] = []
     for part in parts:
         events += shaper.feed(reader.feed(part))
-    events += [*shaper.feed(reader.finish("stop")), *shaper.finish()]
+    events += [*shaper.feed(reader.finish("stop")), *shaper.finish("stop")]
     assert "".join(event.raw for event in events) == "".join(parts)
     return [(event.name, event.arguments) for event in events if isinstance(event, End)]
 

@@ -1,0 +1,139 @@
+"""The first stage: text becomes events, as the reader says; a reader may fail, and costs the reading alone."""
+
+from collections.abc import Callable
+
+from gateway.answer.stages.transcript import Transcript
+from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
+from gateway.core.reasons import Reason
+from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns
+from strategies.text.pieces import Pieces
+
+__all__ = ["GuardedReader"]
+
+_ROOM = 4096
+"""How much text may be kept that is no longer needed."""
+
+
+class GuardedReader:
+    """Passes text to a reader until it raises; from then on all text is text.
+
+    A reader may fail without harm: what it has not accounted for comes back as the text it was. Where a transcript is
+    kept, it is told of every event and where it stands.
+    """
+
+    __slots__ = ("_in_call", "_kept", "_pieces", "_reader", "_size", "_transcript", "_turns", "_untold", "fault")
+
+    def __init__(self, make_reader: Callable[[], AnswerReader], transcript: Transcript | None = None) -> None:
+        self._transcript = transcript
+        self._reader: AnswerReader | None = None
+        self._turns: InTurns | None = None
+        """The same reader, where it can do its work in pieces."""
+        self.fault: str | None = None
+        """The exception that ended the reading."""
+        self._untold: list[Event] = []
+        """That there is no reader at all."""
+        try:
+            self._reader = reader = make_reader()
+            self._turns = reader if isinstance(reader, InTurns) else None
+        except Exception as error:  # noqa: BLE001 - as below
+            self._untold = [self._note(error)]
+        self._pieces = Pieces()
+        self._kept = 0
+        """Characters that the pieces hold."""
+        self._size = 0
+        """Characters fed that no event accounts for yet; they are the last ones of the pieces."""
+        self._in_call = False
+
+    @property
+    def idle(self) -> bool:
+        return self._reader is None or self._reader.idle
+
+    def reasoned(self) -> list[Event]:
+        """The answer has reasoning in a field of its own."""
+        if self._transcript is not None:
+            self._transcript.has_reasoned = True
+        if not isinstance(self._reader, HearsReasoning):
+            return []
+        try:
+            return self._passed(self._reader.reasoned())
+        except Exception as error:  # noqa: BLE001 - as below
+            return self._failed(error)
+
+    @property
+    def busy(self) -> bool:
+        """More can be done with the text at hand: `step` goes on with it."""
+        return self._turns is not None and self._turns.busy
+
+    def feed(self, text: str) -> list[Event]:
+        return self._all(self.step(text))
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        return self._all(self.step(reason=reason))
+
+    def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
+        """A bounded piece of the work, where the reader can do it in pieces, else all of it."""
+        if self._transcript is not None:
+            self._transcript.add(text, reason)
+        reader = self._reader
+        if reader is None:
+            told = self._noted(self._told())
+            return [*told, Text(text)] if text else told
+        self._pieces.add(text)
+        self._size += len(text)
+        self._kept += len(text)
+        try:
+            if self._turns is not None:
+                return self._passed(self._turns.step(text, reason))
+            return self._passed(reader.feed(text) if reason is None else reader.finish(reason))
+        except Exception as error:  # noqa: BLE001 - a plug-in's reader may fail in any way, and costs only the reading
+            return self._failed(error)
+
+    def _all(self, events: list[Event]) -> list[Event]:
+        while self.busy:
+            events = [*events, *self.step()]
+        return events
+
+    def _passed(self, events: list[Event]) -> list[Event]:
+        transcript = self._transcript
+        for event in events:
+            if transcript is not None:
+                transcript.take(event, transcript.size - self._size)
+            self._size -= len(event.raw)
+            if isinstance(event, Start):
+                self._in_call = True
+            elif isinstance(event, End | Broken):
+                self._in_call = False
+        if self._kept > _ROOM and self._kept > 2 * self._size:
+            self._pieces, self._kept = Pieces(self._rest()), self._size
+        return events
+
+    def _rest(self) -> str:
+        whole = self._pieces.text()
+        return whole[len(whole) - self._size :] if self._size > 0 else ""
+
+    def _failed(self, error: Exception) -> list[Event]:
+        self._reader = self._turns = None
+        rest = self._rest()
+        told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
+        told = self._noted([self._note(error), *told])
+        self._pieces, self._size = Pieces(), 0
+        return told
+
+    def _noted(self, events: list[Event]) -> list[Event]:
+        """The same, once they stand in the transcript."""
+        transcript = self._transcript
+        if transcript is not None:
+            for event in events:
+                transcript.take(event, transcript.size - self._size)
+        return events
+
+    def _told(self) -> list[Event]:
+        untold, self._untold = self._untold, []
+        return untold
+
+    def _note(self, error: Exception) -> Note:
+        self.fault = type(error).__name__
+        reasons = (f"the reader failed: {self.fault}", Reason.INTERNAL.value)
+        return Note(
+            Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons, refusal=Reason.INTERNAL)
+        )

@@ -1,0 +1,121 @@
+"""The stage that holds what may be asked for again."""
+
+from io import StringIO
+
+from gateway.core.events import Drop, Event, Note, Start, Text, Verdict, refused
+from gateway.core.reasons import Reason
+from strategies.base import AsksAgain, BrokenCall, FinishReason
+from strategies.reading.reader import CUT_REASONS
+
+__all__ = ["Hold"]
+
+_LIMIT = 1 << 18
+"""Characters of an answer that can be asked for again: a longer one costs too much to be written twice."""
+_BEHIND = 500
+"""How much text may follow a broken call: an answer that goes on was not waiting for its call."""
+
+
+class Hold:
+    """Holds the events of a choice while a broken call in it may still be asked for again; what it gives out is final.
+
+    Text flows until a call is plainly meant and cannot be used: it is broken, or its tool does not exist. From there
+    on everything is held for the answer's end, unless a call that can be used, or much other text, shows that there is
+    nothing to ask for. Where a call is required everything is held from the beginning.
+    """
+
+    __slots__ = ("_ask", "_first", "_held", "_notes", "_room", "_said", "_size", "broken_call", "is_over")
+
+    def __init__(self, ask: AsksAgain) -> None:
+        self._ask = ask
+        self._said = StringIO()
+        self._size = 0
+        self._held: list[Event] = []
+        self._first: int | None = None
+        """Where among them the broken call stands, or another call in its place."""
+        self._notes: tuple[Note, ...] = ()
+        self._room = 0
+        self.is_over = False
+        """Nothing is held any more, and nothing will be asked again."""
+        self.broken_call: BrokenCall | None = None
+        """What is to be asked again, once the choice has ended."""
+
+    @property
+    def held(self) -> bool:
+        """A call was plainly meant, or is required, and none that can be used has come."""
+        return bool(self._held)
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """The events that may go out now."""
+        if self.is_over:
+            return events
+        out: list[Event] = []
+        for event in events:
+            if not self.is_over:
+                self._said.write(event.raw)
+                self._size += len(event.raw)
+            out += self._passed(event)
+        if self._size > _LIMIT:
+            out += self.release()
+        return out
+
+    def finish(self, reason: FinishReason) -> list[Event]:
+        """Everything that is held, unless it is to be asked for again (`broken_call`)."""
+        if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
+            return self.release()
+        self.broken_call = BrokenCall(content=self._said.getvalue(), notes=self._notes)
+        return []
+
+    def release(self) -> list[Event]:
+        """Everything that is held; nothing will be asked again."""
+        self.is_over, self.broken_call = True, None
+        held, self._held = self._held, []
+        self._said.close()
+        return held
+
+    def replaced(self) -> list[Event]:
+        """What is held, now that a call stands in the broken one's place: only the text before it stays text."""
+        held = self.release()
+        first = len(held) if self._first is None else self._first
+        said = max((at for at, event in enumerate(held[:first]) if _is_said(event)), default=-1)
+        return [
+            Drop(event.raw, "repaired") if at > said and not isinstance(event, Note) else event
+            for at, event in enumerate(held)
+        ]
+
+    def _passed(self, event: Event) -> list[Event]:
+        if self.is_over:
+            return [event]
+        if isinstance(event, Start) and event.is_declared and self._ask.satisfies(event.name):
+            return [*self.release(), event]
+        note = None if self._notes else self._broken_call_of(event)
+        if note is not None:
+            self._notes = (note,)
+            self._room = note.size + _BEHIND
+            self._mark()
+        elif not self._notes and not self._ask.required:
+            return [event]
+        elif isinstance(event, Start):
+            self._mark()
+        self._held.append(event)
+        if self._notes and not self._ask.required:
+            self._room -= len(event.raw) if isinstance(event, Text | Drop) else 0
+            if self._room < 0:
+                return self.release()
+        return []
+
+    def _broken_call_of(self, event: Event) -> Note | None:
+        """The broken call that an event tells of: a call that cannot be used, or one of a tool that does not exist."""
+        if isinstance(event, Note):
+            return event if self._ask.is_broken_call(event) else None
+        if not isinstance(event, Start) or event.is_declared:
+            return None
+        verdict = Verdict(dialect=event.dialect, name=event.name, score=0, accepted=False)
+        return Note(refused(verdict, Reason.UNKNOWN_TOOL))
+
+    def _mark(self) -> None:
+        if self._first is None:
+            self._first = len(self._held)
+
+
+def _is_said(event: Event) -> bool:
+    return isinstance(event, Text) and (event.firm or not event.raw.isspace())
