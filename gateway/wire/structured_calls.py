@@ -1,8 +1,9 @@
 """Structured tool calls as servers really send them, brought to what clients can read.
 
-Only certain faults are mended: an empty or missing id, a type, id or name that is null or repeated in later pieces,
-a missing index, all parallel calls at index 0, arguments as an object, `finish_reason: "stop"` beside calls, usage in
-chunks that carry a call, a name that certainly means a declared tool. What needs no mending is left as it is.
+Only certain faults are mended: an empty or missing id, one that two calls have, a type, id or name that is null or
+repeated in later pieces, a missing index or a gap before it, all parallel calls at index 0, arguments as an object,
+`finish_reason: "stop"` beside calls, usage in chunks that carry a call, a name that certainly means a declared tool, a
+call more than the request allows, an exact copy of the call before it. What needs no mending is left as it is.
 
 A call that the same answer brings in two forms - as text, in `tool_calls`, in the older `function_call` - is one call.
 Those that may turn out to be one again are held until the answer's end, when it can be told.
@@ -16,7 +17,7 @@ from attrs import define, field
 
 from gateway.wire.json_scan import JsonScanner
 
-__all__ = ["CallKey", "NativeCalls", "key_of"]
+__all__ = ["CallKey", "NativeCalls", "StructuredCall", "key_of"]
 
 CallKey = tuple[str, str]
 """A call's name and its arguments, however they are written."""
@@ -27,16 +28,41 @@ _ANY_DEPTH = 1 << 62
 """The scanner only counts, so how deep arguments nest is for whoever decodes them."""
 
 
-@define
-class _Call:
+@define(eq=False)
+class StructuredCall:
+    """One call of the model server, as far as it has come."""
+
     index: int
     id: str
     name: str
+    given_id: str = ""
+    given_name: str = ""
+    """Id and name as the server wrote them."""
     pieces: list[str] = field(factory=list)
+    size: int = 0
+    """How many characters of arguments have come."""
     is_dropped: bool = False
+    before: "StructuredCall | None" = None
+    """The call in front of it, where this one may be a copy of that."""
     _scanner: JsonScanner = field(factory=lambda: JsonScanner(_ANY_DEPTH))
     _scanned: int = 0
     """How many pieces the scanner has seen."""
+    _joined: tuple[int, str] = (0, "")
+    """As many pieces as one text."""
+
+    def add(self, piece: str) -> None:
+        """The next piece of its arguments."""
+        self.pieces.append(piece)
+        if self.before is not None and not self.before.arguments.startswith(piece, self.size):
+            self.before = None
+        self.size += len(piece)
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments so far."""
+        if self._joined[0] != len(self.pieces):
+            self._joined = len(self.pieces), "".join(self.pieces)
+        return self._joined[1]
 
     def has_ended(self) -> bool:
         """A whole value has come; each piece is looked at once, however often this is asked."""
@@ -46,11 +72,12 @@ class _Call:
 
     @property
     def key(self) -> CallKey:
-        return key_of(self.name, "".join(self.pieces))
+        """What its copies have in common with it."""
+        return key_of(self.name, self.arguments)
 
     def is_usable(self) -> bool:
         """The arguments are an object, or nothing at all."""
-        arguments = "".join(self.pieces).strip()
+        arguments = self.arguments.strip()
         try:
             return not arguments or isinstance(msgspec.json.decode(arguments), dict)
         except (ValueError, RecursionError):
@@ -60,26 +87,43 @@ class _Call:
 class NativeCalls:
     """The structured calls of one choice; `mended` names what has been mended."""
 
-    def __init__(self, make_id: Callable[[str], str], rename: Rename | None = None) -> None:
+    def __init__(
+        self,
+        make_id: Callable[[str], str],
+        rename: Rename | None = None,
+        *,
+        one_only: bool = False,
+        drops_copies: Callable[[str], bool] | None = None,
+    ) -> None:
         self._make_id = make_id
         self._rename = rename
-        self._calls: list[_Call] = []
-        self._at: dict[int, _Call] = {}
+        self._one_only = one_only
+        self._drops_copies = drops_copies
+        """Whether a copy of the call before is dropped, for a tool of this name."""
+        self._calls: list[StructuredCall] = []
+        self._at: dict[int, StructuredCall] = {}
+        self._by_id: dict[str, StructuredCall] = {}
+        """By the ids that the server gave."""
+        self._by_index: dict[int, StructuredCall] = {}
+        """By the client's indexes."""
         self.mended: list[str] = []
         self.first = 0
         """The index of the first of them: how many other calls the client has been given before."""
         self.is_holding = False
         """Calls that begin now are held."""
-        self._held: dict[int, _Call] = {}
+        self._held: dict[int, StructuredCall] = {}
         self._dropped = 0
-        self._top = 0
-        """What comes behind every index so far."""
+        self.undelivered = 0
+        """How many were dropped as more than the request allows."""
+        self.copies = 0
+        """How many were dropped as copies."""
         self._names: set[str] = set()
-        self.legacy: _Call | None = None
+        self.legacy: StructuredCall | None = None
         """The call in the older form, of which there is one at most."""
 
     @property
     def count(self) -> int:
+        """How many there are, delivered or not."""
         return len(self._calls) + (self.legacy is not None)
 
     @property
@@ -94,32 +138,55 @@ class NativeCalls:
         return {call.key for call in self._calls if not call.is_dropped and id(call) not in held}
 
     @property
+    def every(self) -> list[StructuredCall]:
+        """All of them in their order, dropped ones too, the older form last."""
+        return [*self._calls, *((self.legacy,) if self.legacy is not None else ())]
+
+    @property
     def calls(self) -> list[tuple[str, str, str]]:
-        """Id, name and arguments of each, as far as they have come."""
-        return [(call.id, call.name, "".join(call.pieces)) for call in self._calls]
+        """Id, name and arguments of each that is not dropped, as far as they have come."""
+        return [(call.id, call.name, call.arguments) for call in self._calls if not call.is_dropped]
 
     @property
     def unusable(self) -> int:
         """How many calls have arguments that are no JSON object."""
         return sum(not call.is_usable() for call in self._calls)
 
+    def of(self, delta: object) -> StructuredCall | None:
+        """The call that a mended piece belongs to."""
+        index = delta.get("index") if isinstance(delta, dict) else None
+        return self._by_index.get(index) if isinstance(index, int) else None
+
     def mend_deltas(self, deltas: Any) -> bool:
         """Mend the `tool_calls` of one delta in place; True if anything changed."""
         before = len(self.mended)
         if isinstance(deltas, list):
-            for delta in deltas:
-                if isinstance(delta, dict):
-                    self._mend_delta(delta)
+            dropped = [delta for delta in deltas if isinstance(delta, dict) and not self._mend_delta(delta)]
+            if dropped:
+                gone = set(map(id, dropped))
+                deltas[:] = [delta for delta in deltas if id(delta) not in gone]
         return len(self.mended) > before
 
     def mend_message(self, calls: Any) -> bool:
         """Mend the `tool_calls` of a whole message in place; True if anything changed."""
         before = len(self.mended)
         if isinstance(calls, list):
-            for call in calls:
-                if isinstance(call, dict):
-                    self._mend_whole(call)
+            begun = [(call, self._mend_whole(call) if isinstance(call, dict) else None) for call in calls]
+            self.close_last()
+            calls[:] = [call for call, each in begun if each is None or not each.is_dropped]
         return len(self.mended) > before
+
+    def close_last(self) -> StructuredCall | None:
+        """No more comes of the last call; it is returned if it is a copy of the one before it, and dropped."""
+        call = self._calls[-1] if self._calls else None
+        before = call.before if call is not None else None
+        if call is None or before is None or call.is_dropped or call.key != before.key:
+            return None
+        call.is_dropped, call.before = True, None
+        self._dropped += 1
+        self.copies += 1
+        self.mended.append("call_copied")
+        return call
 
     def take_legacy(self, function_call: Any) -> bool:
         """A `function_call`, or the next piece of one; True if its name was mended, all else stays as it is."""
@@ -127,11 +194,12 @@ class NativeCalls:
             return False
         before = len(self.mended)
         if self.legacy is None:
-            self.legacy = _Call(index=-1, id="", name="")
+            self.legacy = StructuredCall(index=-1, id="", name="")
         if not self.legacy.name:
+            self.legacy.given_name = _text(function_call.get("name"))
             self._repair_name(function_call)
         self.legacy.name = self.legacy.name or _text(function_call.get("name"))
-        self.legacy.pieces.append(_text(function_call.get("arguments")))
+        self.legacy.add(_text(function_call.get("arguments")))
         return len(self.mended) > before
 
     def is_legacy(self, function_call: Any) -> bool:
@@ -183,48 +251,55 @@ class NativeCalls:
             return "tool_calls"
         return reason
 
-    def _mend_delta(self, delta: dict[str, Any]) -> None:
+    def _mend_delta(self, delta: dict[str, Any]) -> bool:
+        """Mend one piece; false where it belongs to a call that is dropped."""
         function = delta.get("function")
         if not isinstance(function, dict):
             # A client that adds pieces up takes the index for a number:
             # https://github.com/openai/openai-python/issues/2806
             if delta.get("index") is None:
                 self._set_index(delta, self._calls[-1].index if self._calls else self.first)
-            return
+            return True
         self._arguments(function)
         call = self._known(delta, function)
         if call is None:
-            self._begin(delta, function)
-        else:
+            call = self._begin(delta, function)
+        elif not call.is_dropped:
             self._go_on(call, delta, function)
+        return not call.is_dropped
 
-    def _known(self, delta: dict[str, Any], function: dict[str, Any]) -> _Call | None:
+    def _known(self, delta: dict[str, Any], function: dict[str, Any]) -> StructuredCall | None:
         """The call that a delta goes on with; None when it begins one."""
         index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
         if isinstance(index, int):
             call = self._at.get(index)
         elif call_id:
-            call = next((known for known in self._calls if known.id == call_id), None)
+            call = self._by_id.get(call_id) if isinstance(call_id, str) else None
         else:
             call = None if name or not self._calls else self._calls[-1]
         # Gemini's own endpoint puts parallel calls into pieces of their own without an index, others all at 0; whether
-        # a
-        # piece begins a call is then told by its id and name. https://github.com/brainlid/langchain/pull/620
-        if call is None or not call_id or call_id == call.id or not name:
+        # one of them begins a call is then told by its id and name. https://github.com/brainlid/langchain/pull/620
+        if call is None or not call_id or call_id in (call.id, call.given_id) or not name:
             return call
         return None if call.has_ended() else call
 
-    def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> None:
-        number = max(self.first + len(self._calls), self._top)
+    def _begin(self, delta: dict[str, Any], function: dict[str, Any]) -> StructuredCall:
+        self.close_last()
+        live = len(self._calls) - self._dropped
+        number = self.first + live
         index = delta.get("index")
         if not isinstance(index, int):
             self._set_index(delta, number)
-        elif index in self._at or self.first:
-            self._set_index(delta, number, "index_repeated")
-        call = self._begun(delta, function, delta["index"])
-        self._at[index if isinstance(index, int) else call.index] = call
+        elif index != number:
+            # Clients that keep calls in a list begin a new one with each piece behind a gap:
+            # https://github.com/openai/openai-python/blob/main/src/openai/lib/streaming/_deltas.py
+            self._set_index(delta, number, "index_repeated" if index in self._at or self.first else "index_jumped")
+        call = self._begun(delta, function, number)
+        self._at[index if isinstance(index, int) else number] = call
+        self._by_index[number] = call
+        return call
 
-    def _go_on(self, call: _Call, delta: dict[str, Any], function: dict[str, Any]) -> None:
+    def _go_on(self, call: StructuredCall, delta: dict[str, Any], function: dict[str, Any]) -> None:
         if delta.get("index") != call.index:
             self._set_index(delta, call.index, "index_missing" if delta.get("index") is None else "index_repeated")
         # Clients join what comes again: an id in every piece becomes one long id, and `null` where text was is a fault.
@@ -237,37 +312,57 @@ class NativeCalls:
             # llama.cpp once told the name in every piece, which clients join to `readreadread`.
             # https://github.com/ggml-org/llama.cpp/pull/13800
             if not call.name and isinstance(function["name"], str):
+                call.given_name = function["name"]
                 self._repair_name(function)
                 call.name = function["name"]
                 self._names.add(call.name)
             else:
                 del function["name"]
                 self.mended.append("name_repeated")
-        call.pieces.append(_text(function.get("arguments")))
+        if call is not self._calls[-1]:  # two calls that come in turns are looked at when all is there
+            self._calls[-1].before = None
+        call.add(_text(function.get("arguments")))
 
-    def _mend_whole(self, call: dict[str, Any]) -> None:
+    def _mend_whole(self, call: dict[str, Any]) -> StructuredCall:
+        self.close_last()
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
         self._arguments(function)
-        self._begun(call, function, len(self._calls))
+        return self._begun(call, function, len(self._calls) - self._dropped)
 
-    def _begun(self, given: dict[str, Any], function: dict[str, Any], index: int) -> _Call:
+    def _begun(self, given: dict[str, Any], function: dict[str, Any], index: int) -> StructuredCall:
         """One more call, with what the first words of it must hold."""
         # Streams of vLLM and LM Studio came without: https://github.com/vllm-project/vllm/issues/18412,
         # https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/830
-        if not isinstance(given.get("id"), str) or not given["id"]:
+        told = given.get("id")
+        if not isinstance(told, str) or not told:
             given["id"] = self._make_id("native")
             self.mended.append("id_missing")
+        elif told in self._by_id:
+            # Results find their calls by them. https://github.com/HKUDS/nanobot/issues/4059
+            given["id"] = self._make_id("native")
+            self.mended.append("id_doubled")
         if given.get("type") is None:
             given["type"] = "function"
             self.mended.append("type_missing")
+        name = _text(function.get("name"))
         self._repair_name(function)
-        call = _Call(index=index, id=given["id"], name=_text(function.get("name")))
-        call.pieces.append(_text(function.get("arguments")))
+        call = StructuredCall(
+            index=index, id=given["id"], given_id=_text(told), name=_text(function.get("name")), given_name=name
+        )
+        last = next((known for known in reversed(self._calls) if not known.is_dropped), None)
+        if last is not None and self._one_only:
+            call.is_dropped = True
+            self._dropped += 1
+            self.undelivered += 1
+            self.mended.append("call_too_many")
+        elif last is not None and last.name == call.name and self._drops_copies and self._drops_copies(call.name):
+            call.before = last
+        call.add(_text(function.get("arguments")))
         self._calls.append(call)
-        self._top = max(self._top, index + 1)
+        self._by_id.setdefault(call.given_id or call.id, call)
         self._names.add(call.name)
-        if self.is_holding:
+        if self.is_holding and not call.is_dropped:
             self._held[index] = call
         return call
 

@@ -20,6 +20,7 @@ __all__ = [
     "branches",
     "has_type",
     "listed",
+    "named_types",
     "properties",
     "required",
     "type_of",
@@ -346,12 +347,21 @@ def _named_types(names: Sequence[Any]) -> frozenset[str]:
     return frozenset(found for name in names if isinstance(name, str) and (found := _named_type(name.lower())))
 
 
+def named_types(declared: object) -> frozenset[str]:
+    """The types that a schema names, in JSON's own words; none where one of its words is not known."""
+    words = declared if isinstance(declared, list) else [declared]
+    found = [_known_type(word.lower()) if isinstance(word, str) else None for word in words]
+    return frozenset() if None in found else frozenset(found)  # type: ignore[arg-type]
+
+
 def _named_type(name: str) -> str | None:
-    if name == "any":
-        return None
+    return None if name == "any" else _known_type(name) or "string"
+
+
+def _known_type(name: str) -> str | None:
     if name in _TYPE_OF_ALIAS:
         return _TYPE_OF_ALIAS[name]
-    return next((found for prefix, found in _TYPE_OF_PREFIX if name.startswith(prefix)), "string")
+    return next((found for prefix, found in _TYPE_OF_PREFIX if name.startswith(prefix)), None)
 
 
 def type_of(value: Any) -> str:

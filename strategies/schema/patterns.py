@@ -271,9 +271,9 @@ class Pattern:
         self._first = first
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
-    def matches(self, text: str) -> bool | None:
+    def matches(self, text: str, longest: int = _MAX_TEXT) -> bool | None:
         """Whether the pattern is found anywhere in the text; None where the text is too long to say."""
-        if len(text) > _MAX_TEXT:
+        if len(text) > longest:
             return None
         held = self._reached([self._first], at_start=True, at_end=not text)
         for index, sign in enumerate(text):

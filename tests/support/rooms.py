@@ -22,6 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "strategies.base": ("gateway.wire",),
     "strategies.text": ("gateway.wire",),
     "strategies.schema": ("strategies.text",),
+    "strategies.structured": ("strategies.schema",),
     "strategies.grammar": ("strategies.base", "strategies.schema"),
     "strategies.writing": ("strategies.grammar",),
     "strategies.dialects": ("strategies.writing",),
@@ -30,7 +31,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "strategies.clients": ("strategies.writing",),
     "strategies.mapping": ("strategies.asking", "strategies.clients"),
     "strategies": ("gateway.kinds", "strategies.asking", "strategies.clients"),
-    "gateway.answer": ("gateway.kinds", "strategies.mapping"),
+    "gateway.answer": ("gateway.kinds", "strategies.mapping", "strategies.structured"),
     "gateway.report": ("gateway.wire", "gateway.rollout"),
     "gateway.config": ("gateway.kinds", "gateway.rollout", "strategies.mapping"),
     "gateway.request": (

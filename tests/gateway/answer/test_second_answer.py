@@ -329,7 +329,7 @@ def test_unusable_native_arguments_of_a_whole_answer_are_asked_for_again(strateg
     "calls",
     [
         [native('{"filePath":"/a.py"}')],
-        [native('{"filePath": '), native("{}")],
+        [native('{"filePath": '), {**native("{}"), "id": "c2"}],
         [native("")],
         [{"id": "c", "type": "custom", "custom": {"name": "x", "input": "y"}}],
         [{**native("oops"), "function": {"name": "unknown", "arguments": "oops"}}],

@@ -1,0 +1,134 @@
+"""The class of a structured call, and what is wrong with it.
+
+Arguments that are blank are none, as clients have it: https://github.com/vercel/ai/blob/main/packages/ai/src/generate-text/parse-tool-call.ts
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from weakref import finalize
+
+import msgspec
+from attrs import frozen
+
+from gateway.core.call_class import CallClass
+from gateway.core.tools import Tool, ToolSet
+from gateway.wire.json_scan import JsonScanner, JsonTooDeep
+from strategies.schema.document import has_type
+from strategies.schema.tool_schema import ToolSchema, schema_of
+from strategies.structured.validity import Validity
+
+__all__ = ["Declared", "Judged", "NoJson", "arguments_in", "declared", "judge"]
+
+_MAX_NESTING = 128
+_MOST_DIGITS = 4000
+"""Of a whole number that Python turns into one."""
+
+
+class NoJson(ValueError):
+    """A text is no JSON, or none that can be looked into."""
+
+
+@frozen
+class Judged:
+    """A call's class; for one that is not valid, why, in words for its writer."""
+
+    call_class: CallClass
+    fault: str = ""
+    arguments: Any = None
+    """What the arguments say, where they are JSON."""
+
+    @property
+    def is_valid(self) -> bool:
+        """The call is what its tool takes."""
+        return self.call_class is CallClass.VALID
+
+
+@frozen
+class Declared:
+    """One tool's schema, for those who convert and for those who judge."""
+
+    schema: ToolSchema
+    validity: Validity
+
+    def fault(self, arguments: Mapping[str, Any]) -> str | None:
+        """Why these are no arguments of this tool; an optional one that is null counts as left out."""
+        try:
+            fault = self.validity.fault(arguments)
+            if fault is None or None not in arguments.values():
+                return fault
+            kept = {
+                name: value for name, value in arguments.items() if value is not None or not self._is_optional(name)
+            }
+            return self.validity.fault(kept) if len(kept) < len(arguments) else fault
+        except RecursionError:
+            return None
+
+    def _is_optional(self, name: str) -> bool:
+        return name in self.schema.properties and name not in self.schema.required
+
+    def takes_text(self, name: str) -> bool:
+        """Whether a text may stand under this name."""
+        return has_type("", self.schema.prop(name).types)
+
+
+_known: dict[int, Declared] = {}
+"""By the identity of tools that live."""
+
+
+def declared(tool: Tool) -> Declared:
+    """What this tool declares, made once; it is kept as long as the tool is."""
+    found = _known.get(id(tool))
+    if found is None:
+        schema = schema_of(tool)
+        found = _known[id(tool)] = Declared(schema, Validity(schema.root))
+        finalize(tool, _known.pop, id(tool)).atexit = False
+    return found
+
+
+def judge(name: str, arguments: str, tools: ToolSet) -> Judged:
+    """The class of a call with this name and this text of arguments, all of it."""
+    try:
+        told = arguments_in(arguments)
+    except NoJson as error:
+        return Judged(CallClass.INVALID_JSON, str(error))
+    tool = tools.get(name)
+    if tool is None:
+        return Judged(CallClass.UNKNOWN_NAME, f"`{name}` is none of the tools", told)
+    if not isinstance(told, dict):
+        return Judged(CallClass.SCHEMA_MISMATCH, "the arguments must be an object", told)
+    fault = declared(tool).fault(told)
+    return Judged(CallClass.SCHEMA_MISMATCH if fault is not None else CallClass.VALID, fault or "", told)
+
+
+def arguments_in(text: str) -> Any:
+    """What a text of JSON says; raises `NoJson`. Numbers may be out of every range, characters may be half ones."""
+    if not text.strip():
+        return {}
+    try:
+        JsonScanner(_MAX_NESTING).feed(text.lstrip())
+    except JsonTooDeep:
+        raise NoJson("the arguments are nested too deeply") from None
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        pass
+    # Python's own parser takes what JSON's grammar takes and the faster one refuses: 1e999, half a character.
+    try:
+        return json.loads(text, parse_constant=_refuse, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
+        raise NoJson(f"the arguments are not valid JSON ({_words(error)})") from None
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
+
+
+def _words(error: Exception) -> str:
+    told = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    place = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+    return told[:1].lower() + told[1:] + place
