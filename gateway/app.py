@@ -143,6 +143,8 @@ class Orders:
     reload: Callable[[], None]
     spawn: Callable[[Coroutine[Any, Any, None]], object]
     """Run something on the gateway's loop, for as long as the gateway runs."""
+    look: Callable[[Coroutine[Any, Any, None]], object]
+    """The same for something that nobody waits for: it is given up once the gateway is told to end."""
 
 
 class Post(Protocol):
@@ -229,6 +231,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
     draining: asyncio.Task[None] | None = None
+    looking: list[asyncio.Task[None]] = []
 
     def interrupted() -> None:
         if draining is not None:
@@ -247,8 +250,16 @@ async def _serve(
     log.info("gateway_started", url=gateway.url, metrics_url=gateway.metrics_url, settings=settings.digest())
     try:
         async with asyncio.TaskGroup() as tasks:
-            post.begin(gateway, Orders(stop=ending.set, reload=reload, spawn=tasks.create_task))
+            orders = Orders(
+                stop=ending.set,
+                reload=reload,
+                spawn=tasks.create_task,
+                look=lambda work: looking.append(tasks.create_task(work)),
+            )
+            post.begin(gateway, orders)
             await ending.wait()
+            for task in looking:
+                task.cancel()
             post.leaving()
             draining = loop.create_task(gateway.drain(), name="drain")
             with suppress(asyncio.CancelledError):

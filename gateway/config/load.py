@@ -1,5 +1,6 @@
 """Reads the settings from the environment and the files it names, and reports every fault of them at once."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -31,17 +32,22 @@ __all__ = [
     "reload",
     "settings_table_markdown",
     "settled",
+    "with_options",
 ]
 
 LogFormat = Literal["json", "console"]
 
 _WITHOUT_DIALECT = ("native", "recovery")
+_PASTED = ("/chat/completions", "/completions", "/models", "/messages", "/responses")
+"""What people copy along from the examples of their model server."""
 _PORTS = {"http": 80, "https": 443}
 _CONTROL = frozenset(map(chr, [*range(32), 127]))
 _BY_NAME = {entry.name: entry for entry in DECLARED}
 _FILE_NAMES = {f"{entry.name}_FILE": entry.name for entry in DECLARED if entry.is_secret}
 _LATER = {entry.name: entry for entry in LATER}
 _TWINS = _FILE_NAMES | {plain: named for named, plain in _FILE_NAMES.items()}
+_OPTIONS = "TOOLGATE_SERVE_OPTIONS"
+"""The variable by which options of the command line reach the workers, and every reload."""
 _KNOWN = (*_BY_NAME, *_FILE_NAMES, *_LATER)
 _LONGEST = max(map(len, _KNOWN))
 # Shorter names of other programs come within two edits of ours by chance.
@@ -56,6 +62,14 @@ def load(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") 
 def reload(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> Settings:
     """The settings at a reload: `GATEWAY_ENV_FILE` wins over the environment the process once started with."""
     return _checked(_read_all(environ, file_wins=True, default_log_format=default_log_format))
+
+
+def with_options(environ: Mapping[str, str], options: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """The environment with options of the command line, by setting: how each was written, and its value.
+
+    Whoever wrote them just now meant them: they win over environment and files, at a reload too.
+    """
+    return {**environ, _OPTIONS: json.dumps(options)} if options else dict(environ)
 
 
 def inspect(environ: Mapping[str, str], *, default_log_format: LogFormat = "json") -> tuple[Settings, list[str]]:
@@ -124,8 +138,9 @@ def _read_all(
 def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -> tuple[dict[str, _Given], _Tables]:
     """Everything that was set, by name, and the tables beside it; an empty value counts as not set."""
     process = _layer(environ, "environment", strict=False)
-    env_file = _env_file_layer(process, faults)
-    layers = [process, env_file] if file_wins else [env_file, process]
+    options = _options_layer(process)
+    env_file = _env_file_layer(process | options, faults)
+    layers = [process, env_file, options] if file_wins else [env_file, process, options]
     toml, tables = _toml_layer(layers, faults)
     merged: dict[str, _Given] = {}
     for layer in (toml, *layers):
@@ -144,6 +159,14 @@ def _layer(values: Mapping[str, str], source: str, *, strict: bool) -> dict[str,
         if value and (strict or not is_injected(name, value) or name in _BY_NAME):
             layer[name] = _Given(value, source)
     return layer
+
+
+def _options_layer(process: dict[str, _Given]) -> dict[str, _Given]:
+    """What `with_options` put there; nobody else writes this variable, so it is none of the operator's."""
+    put = process.pop(_OPTIONS, None)
+    if put is None:
+        return {}
+    return {name: _Given(raw, f"option {option}") for name, (option, raw) in json.loads(put.raw).items()}
 
 
 def _env_file_layer(process: Mapping[str, _Given], faults: list[str]) -> dict[str, _Given]:
@@ -252,7 +275,9 @@ def _key_ring(raw: str) -> KeyRing:
 
 def _fault(entry: Declared, found: _Given, error: ValueError) -> str:
     value = "" if entry.is_secret or "@" in found.raw else f" (got {_without_query(entry, found.raw)[:80]!r})"
-    return f"{entry.name}: {error}{value}"
+    option = found.source.removeprefix("option ")
+    named = entry.name if option == found.source else f"{option} ({entry.name})"
+    return f"{named}: {error}{value}"
 
 
 def _without_query(entry: Declared, raw: str) -> str:
@@ -325,6 +350,9 @@ def _unwritable_dialects(settings: Settings) -> Iterator[str]:
 
 def _warnings(settings: Settings) -> tuple[str, ...]:
     end = KINDS[settings.upstream_kind].url_end
+    pasted = next((path for path in _PASTED if (settings.upstream_url or "").endswith(path)), None)
+    if pasted is not None:
+        return (f"UPSTREAM_URL ends in {pasted}: leave that off, it is added to each request",)
     if settings.upstream_url is not None and not settings.upstream_url.endswith(end):
         return (f"UPSTREAM_URL does not end in {end}: most servers answer only there",)
     return ()

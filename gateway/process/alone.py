@@ -13,6 +13,7 @@ from gateway.app import Gateway, Orders
 from gateway.config.load import Settings
 from gateway.front.server import Server
 from gateway.process.banner import WONDERING_AFTER_S, greet, still_ending
+from gateway.process.first_look import look_around
 from gateway.process.notify import Notifier
 from gateway.process.status import PidFile, target_of, write_targets
 from gateway.request.shared import Shared
@@ -65,6 +66,7 @@ class LonePost:
         if (target := target_of(gateway.metrics_url)) is not None:
             write_targets(self._targets_file, [(0, target)])
         self._notifier.ready(f"listens on {self._url}")
+        orders.look(look_around(gateway))
         if self._notifier.watchdog_s is not None:
             self._beat(loop, self._notifier.watchdog_s / 3)
 

@@ -43,6 +43,7 @@ def still_ending(drain_s: float) -> str:
 
 def _lines(settings: Settings, url: str) -> Iterator[str]:
     yield f"Toolgate {__version__} listens on {url}"
+    yield f"  base URL      {url}/v1"
     yield f"  model server  {_servers(settings)}"
     yield f"  keys          {_keys(settings)}"
     yield f"  strategies    {','.join(map(str, settings.strategy_rules)) or 'built-in table'}"
@@ -55,6 +56,8 @@ def _lines(settings: Settings, url: str) -> Iterator[str]:
         yield f"  warning       {warning}"
     yield ""
     yield from _demo_lines(settings, url) if settings.is_demo else _first_steps(settings, url)
+    yield ""
+    yield "What became of each answer, side by side:  toolgate inspect"
 
 
 def _servers(settings: Settings) -> str:

@@ -27,6 +27,7 @@ from gateway.core.errors import ConfigError, Draining
 from gateway.front.server import Server, is_local
 from gateway.process.channel import Channel
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
+from gateway.process.first_look import look_around
 from gateway.process.status import target_of
 from gateway.request.shared import Shared
 
@@ -171,6 +172,8 @@ class WorkerPost:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._channel.fileno(), self._read)
         self._channel.say(**{"is": "ready", "metrics": target_of(gateway.metrics_url)})
+        if self.part.slot == 0:  # one of them is enough
+            orders.look(look_around(gateway))
         self._beat(loop)
 
     def leaving(self) -> None:

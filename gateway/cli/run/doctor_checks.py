@@ -2,21 +2,16 @@
 
 import asyncio
 import errno
-import json
 import os
 import resource
 import shutil
-import ssl
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal
 
-import aiohttp
-
 from gateway.cli.run.doctor import Finding, probe
-from gateway.config.declared.values import shown_url
 from gateway.config.load import Settings
 from gateway.core.addresses import store_address
 from gateway.core.errors import GatewayError
@@ -27,13 +22,11 @@ from gateway.front.server import KEEPALIVE_TIMEOUT_S
 from gateway.process.lanes import open_lanes
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.state.opening import open_store
-from gateway.traffic.routing import DEFAULT_UPSTREAM
+from gateway.upstream.look import look_at
 
 __all__ = ["examine"]
 
-LONGEST_S = 10.0
 STORE_LONGEST_S = 10.0
-MAX_LISTING_BYTES = 8 << 20
 CLOCK_WARNING_S = 30.0
 CLOCK_FAULT_S = 600.0
 SPARE_DESCRIPTORS = 128
@@ -110,99 +103,9 @@ async def _reached(settings: Settings) -> list[Finding]:
 
 
 async def _upstream(upstream: Upstream) -> list[Finding]:
-    try:
-        async with asyncio.timeout(LONGEST_S):
-            return await _asked(upstream)
-    except TimeoutError:
-        message, advice = f"does not answer within {LONGEST_S:g} s", "is it busy loading a model? is it a firewall?"
-    except aiohttp.ClientConnectorDNSError:
-        message, advice = "has no address", f"is the host in {_setting(upstream, 'url')} spelt right?"
-    except (aiohttp.ClientSSLError, ssl.SSLError):
-        message, advice = "has no TLS certificate that can be trusted", "is it http:// instead of https://?"
-    except aiohttp.ClientConnectorError as error:
-        number = error.os_error.errno
-        message = f"cannot be reached: {os.strerror(number) if number else 'connection failed'}"
-        advice = f"is it running, and does {_setting(upstream, 'url')} name its host and port?"
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        message, advice = f"does not speak HTTP as expected: {type(error).__name__}", "see what listens there"
-    return [Finding(about="upstream", level="fault", message=f"{_shown(upstream)} {message}", advice=advice)]
-
-
-async def _asked(upstream: Upstream) -> list[Finding]:
-    ask = upstream.kind.models_ask()
-    headers = dict((*upstream.kind.credentials(upstream.api_key, upstream.cookies), *ask.headers))
-    headers["Accept"] = "application/json"
-    async with (
-        aiohttp.ClientSession() as session,
-        session.request(
-            ask.method, upstream.url(ask), headers=headers, data=ask.body or None, allow_redirects=False
-        ) as response,
-    ):
-        found = [_answered(upstream, response.status, await _body(response))]
-        found += _clock(response.headers.get("Date"))
-        return found
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """The listing whole, in however many pieces it comes; one that is too large is cut, and so is none."""
-    body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > MAX_LISTING_BYTES:
-            break
-    return bytes(body)
-
-
-def _answered(upstream: Upstream, status: int, body: bytes) -> Finding:
-    where = _shown(upstream)
-    key = _setting(upstream, "api_key")
-    if status in (401, 403) and (upstream.api_key or upstream.cookies):
-        message, advice = f"{where} refuses {key} ({status})", "set the key that it wants"
-        return Finding(about="upstream", level="fault", message=message, advice=advice)
-    if status in (401, 403):
-        message = f"{where} is there and wants a key ({status})"
-        advice = f"set {key}" + (", or let clients send their own" if upstream.forwards_credentials else "")
-        return Finding(about="upstream", level="warning", message=message, advice=advice)
-    if 300 <= status < 400:
-        message = f"{where} sends elsewhere ({status}), which is not followed"
-        advice = f"set {_setting(upstream, 'url')} to where it sends"
-        return Finding(about="upstream", level="fault", message=message, advice=advice)
-    if status >= 500:
-        return Finding(about="upstream", level="fault", message=f"{where} answers {status}", advice="see its log")
-    models = _models(upstream, body) if status == 200 else None
-    if models is None:
-        message = f"{where} is there and has no list of models ({status})"
-        advice = f"most servers answer below /v1: does {_setting(upstream, 'url')} include it?"
-        return Finding(about="upstream", level="warning", message=message, advice=advice)
-    if not models:
-        message, advice = f"{where} has no model", "load one"
-        return Finding(about="upstream", level="warning", message=message, advice=advice)
-    more = f" and {len(models) - 3} more" if len(models) > 3 else ""
-    return Finding(about="upstream", level="ok", message=f"{where} has {', '.join(models[:3])}{more}")
-
-
-def _models(upstream: Upstream, body: bytes) -> list[str] | None:
-    try:
-        listing = json.loads(upstream.kind.models(body))
-    except (ValueError, RecursionError, GatewayError):
-        return None
-    entries = listing.get("data") if isinstance(listing, dict) else None
-    if not isinstance(entries, list):
-        return None
-    names = (entry.get("id") for entry in entries if isinstance(entry, dict))
-    return [name[:64] if name.isprintable() else "?" for name in names if isinstance(name, str)]
-
-
-def _shown(upstream: Upstream) -> str:
-    name = "" if upstream.name == DEFAULT_UPSTREAM else f"{upstream.name}: "
-    return f"{name}{shown_url(str(upstream.base_url.with_user(None)))}"
-
-
-def _setting(upstream: Upstream, key: str) -> str:
-    """What has to be changed for this server."""
-    if upstream.name == DEFAULT_UPSTREAM:
-        return f"UPSTREAM_{key.upper()}"
-    return f"{key} of [upstreams.{upstream.name}]"
+    seen = await look_at(upstream)
+    found = Finding(about="upstream", level=seen.level, message=seen.message, advice=seen.advice)
+    return [found, *_clock(seen.date)]
 
 
 def _clock(date: str | None) -> Iterator[Finding]:

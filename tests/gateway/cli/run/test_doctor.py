@@ -198,7 +198,7 @@ def test_an_upstream_that_is_not_there_is_a_fault(environ: dict[str, str]) -> No
 async def test_an_upstream_that_says_nothing_is_given_up(
     environ: dict[str, str], upstream: FaultyUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.run.doctor_checks.LONGEST_S", 0.2)
+    monkeypatch.setattr("gateway.upstream.look._LONGEST_S", 0.2)
     upstream.script = hang
     code, found = await examined({**environ, "UPSTREAM_URL": upstream.url})
     assert (code, found["upstream"][0]["level"]) == (1, "fault")
