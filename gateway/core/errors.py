@@ -4,7 +4,7 @@ Classes without others below them are what a client can see; the page of setting
 Malformed model output is not among them: that is text, plus a counter.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 __all__ = [
     "BodyTooLarge",
@@ -33,6 +33,10 @@ __all__ = [
     "UpstreamTruncated",
     "WrongHost",
 ]
+
+
+Cause = Literal["refused", "no_such_host", "tls", "timeout", "disconnected", "not_found"]
+"""Why a model server could not answer, as far as the connection tells; for the log, the record and the operator."""
 
 
 class GatewayError(Exception):
@@ -133,12 +137,17 @@ class UpstreamError(GatewayError):
 
     status = 502
     type = "upstream_error"
+    cause: Cause | None = None
 
 
 class UpstreamRefused(UpstreamError):
     """The model server cannot be reached."""
 
     code = "upstream_refused"
+
+    def __init__(self, message: str, *, cause: Cause = "refused") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class UpstreamBadReply(UpstreamError):
@@ -151,6 +160,7 @@ class UpstreamDisconnected(UpstreamError):
     """The connection to the model server broke."""
 
     code = "upstream_disconnected"
+    cause = "disconnected"
 
 
 class UpstreamTruncated(UpstreamError):
@@ -164,6 +174,7 @@ class UpstreamTimeout(UpstreamError):
 
     status = 504
     code = "upstream_timeout"
+    cause = "timeout"
 
 
 class UpstreamRejected(UpstreamError):
@@ -182,6 +193,7 @@ class UpstreamRejected(UpstreamError):
         super().__init__(message, retry_after_s=retry_after_s)
         self.upstream_status = status
         self.payload = payload
+        self.cause = "not_found" if status == 404 else None
 
 
 class Overloaded(GatewayError):

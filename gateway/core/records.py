@@ -94,6 +94,8 @@ class RequestRecord:
     end: str = "completed"
     healthy: bool = True
     error: str | None = None
+    cause: str | None = None
+    """Why the model server could not answer, as far as its connection tells."""
     finish_reason: str | None = None
     completion_id: str | None = None
     bytes_in: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import HttpVersion11, web
 
-from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamRejected
+from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamError, UpstreamRejected
 from gateway.front.log_line import write_line
 from gateway.front.measures import measure
 from gateway.front.request_record import keep
@@ -20,6 +20,7 @@ from gateway.surfaces.chat import CHAT
 from gateway.surfaces.port import Surface
 from gateway.traffic.door import Knock, Verdict
 from gateway.traffic.retry import capped_retry_after
+from gateway.upstream.causes import with_hint
 
 __all__ = ["Handler", "enter", "error_response", "json_response", "preflight", "run"]
 
@@ -114,6 +115,8 @@ async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse
 def error_response(error: GatewayError, state: RequestState) -> web.Response:
     """The error as a client sees it, in the words of its own wire."""
     status = _status(error, client_key=state.upstream.forwards_credentials)
+    if isinstance(error, UpstreamError) and state.configuration.is_own:
+        error.message = with_hint(error, state.upstream)
     status, body = state.surface.error(error, status=status, request_id=state.id)
     response = json_response(body, status=status)
     retry_after_s = capped_retry_after(error.retry_after_s)

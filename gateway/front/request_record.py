@@ -64,6 +64,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         end=summary.end,
         healthy=summary.is_healthy,
         error=summary.failure if summary.error is None else summary.error,
+        cause=summary.cause,
         finish_reason=next(iter(facts.finish_reasons.values()), None),
         completion_id=summary.answer_id[:MAX_ID_CHARS] if summary.answer_id else None,
         bytes_in=summary.bytes_in,

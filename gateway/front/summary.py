@@ -68,6 +68,8 @@ class Summary:
     is_healthy: bool
     error: str | None
     """The code of the error that the client was told, or would have been."""
+    cause: str | None
+    """Why the model server could not answer, as far as its connection tells."""
     failure: str | None
     """The code of the error that ended the answer for a client that was still there."""
     verdict: DryVerdict | None
@@ -129,6 +131,7 @@ class Summary:
             end=end,
             is_healthy=end not in UNHEALTHY_ENDS,
             error=state.error.code if state.error is not None else None,
+            cause=state.error.cause if isinstance(state.error, UpstreamError) else None,
             failure=None if state.client_gone else facts.failure,
             verdict=found.verdict,
             noise=found.noise,

@@ -15,6 +15,7 @@ from gateway.config.load import Settings
 from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
+from gateway.core.origins import is_loopback
 from gateway.core.ports import Meter
 from gateway.core.records import Arm, Record, RequestRecord
 from gateway.core.rules import ModelRule
@@ -197,6 +198,13 @@ class Configuration:
         except ValueError:
             return False
         return any(peer in network for network in networks)
+
+    @property
+    def is_own(self) -> bool:
+        """Nobody but whoever runs it is let in: it listens on loopback, and the door keeps all others out."""
+        settings = self.settings
+        is_widened = settings.allowed_hosts or settings.allowed_origins
+        return settings.api_keys.is_open and is_loopback(settings.host) and not is_widened
 
     def authenticate(self, token: str | None) -> None:
         """Raises `Unauthenticated` unless the token opens the gateway or none is asked for."""

@@ -1,6 +1,7 @@
 """The client of the model server: deadlines, no redirects, byte caps, and every library fault translated once."""
 
 import errno
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Self
@@ -286,6 +287,10 @@ def _of_head(error: Exception) -> GatewayError:
     # No fault of the model server: its breaker must not open for it.
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return NoCapacity("no free connection to the model server", retry_after_s=1.0)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return UpstreamRefused("the model server cannot be reached", cause="no_such_host")
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return UpstreamRefused("no secure connection to the model server can be made", cause="tls")
     if isinstance(error, aiohttp.ClientConnectorError):
         return UpstreamRefused("the model server cannot be reached")
     if isinstance(

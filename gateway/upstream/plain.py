@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from inspect import signature
-from socket import SOCK_STREAM
+from socket import SOCK_STREAM, gaierror
 
 from aiohttp import ClientConnectionError, ServerDisconnectedError, StreamReader
 from aiohttp.client_proto import ResponseHandler
@@ -19,7 +19,7 @@ from aiohttp.http import RawResponseMessage
 from attrs import define, field, frozen
 from yarl import URL
 
-from gateway.core.errors import NoCapacity, UpstreamRefused, UpstreamTimeout
+from gateway.core.errors import Cause, NoCapacity, UpstreamRefused, UpstreamTimeout
 
 __all__ = ["KEEPALIVE_S", "Connections", "Opened"]
 
@@ -151,7 +151,8 @@ class Connections:
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise NoCapacity("no free connection to the model server", retry_after_s=1.0) from error
-            raise UpstreamRefused("the model server cannot be reached") from error
+            cause: Cause = "no_such_host" if isinstance(error, gaierror) else "refused"
+            raise UpstreamRefused("the model server cannot be reached", cause=cause) from error
 
     async def _found(self, address: Address) -> Sequence[str]:
         """Where the name is to be reached, as it was told not long ago."""
