@@ -15,6 +15,8 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = {
     "check": "look.check",
+    "completion": "look.completion",
+    "demo": "run.demo",
     "dialects": "look.dialects",
     "doctor": "run.doctor",
     "export": "change.export",
@@ -53,8 +55,9 @@ def cli(context: click.Context) -> None:
 
     \b
     Examples:
+      toolgate demo                                       what models write, what an agent gets
       toolgate serve                                      the embedded demo, on 127.0.0.1:8080
-      UPSTREAM_URL=http://127.0.0.1:8000/v1 toolgate serve
+      toolgate serve --upstream http://127.0.0.1:8000/v1
       toolgate check                                      are the settings right?
       toolgate try answer.txt                             what would be made of this answer?
       toolgate dialects                                   which forms of calls are read?

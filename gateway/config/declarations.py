@@ -26,7 +26,7 @@ from gateway.core.rules import ModelRule, Rule
 from gateway.rollout.stages import RolloutRules
 from strategies.base import Options
 
-__all__ = ["DECLARED", "LATER", "Settings", "describe", "settings_table_markdown"]
+__all__ = ["DECLARED", "LATER", "Settings", "describe"]
 
 LATER: tuple[Later, ...] = (Later(name="METRICS_MODE", accepts=("ports",)),)
 """The one place where a setting waits for its feature: it leaves this list, and enters `Settings`, when that lands."""
@@ -135,16 +135,3 @@ def describe(settings: Settings) -> list[tuple[str, str, str]]:
         (entry.name, entry.show(getattr(settings, entry.attribute)), settings.sources.get(entry.name, "default"))
         for entry in DECLARED
     ]
-
-
-def settings_table_markdown() -> str:
-    """The reference of all settings as Markdown tables, one per group."""
-    lines: list[str] = []
-    for group in dict.fromkeys(entry.group for entry in DECLARED):
-        lines += [f"**{group}**", "", "| name | default | meaning |", "| --- | --- | --- |"]
-        for entry in DECLARED:
-            if entry.group == group:
-                shown_default = f"`{entry.default_text}`" if entry.default_text else "none"
-                lines.append(f"| `{entry.name}` | {shown_default} | {entry.help.replace('<', '&lt;')} |")
-        lines.append("")
-    return "\n".join(lines)

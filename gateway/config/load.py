@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
 from attrs import field, frozen
 
-from gateway.config.declarations import DECLARED, LATER, Settings, describe, settings_table_markdown
+from gateway.config.declarations import DECLARED, LATER, Settings, describe
 from gateway.config.declared.keys import KeyRing
 from gateway.config.declared.setting import Declared, Reach
 from gateway.config.declared.values import http_url
@@ -30,7 +31,6 @@ __all__ = [
     "inspect",
     "load",
     "reload",
-    "settings_table_markdown",
     "settled",
     "with_options",
 ]
@@ -345,10 +345,24 @@ def _unwritable_dialects(settings: Settings) -> Iterator[str]:
             yield f"{source}: {rule}: {rule.strategy} takes no dialect"
         elif rule.strategy == "xml_prompt" and rule.dialect not in RENDERERS:
             known = ", ".join(sorted(RENDERERS))
-            yield f"{source}: {rule}: this version writes the dialects {known}"
+            close = nearest(rule.dialect, RENDERERS, within=max(2, len(rule.dialect) // 2))
+            meant = f"; is {close} meant?" if close is not None else ""
+            yield f"{source}: {rule}: this version writes the dialects {known}{meant}"
 
 
 def _warnings(settings: Settings) -> tuple[str, ...]:
+    return (*_address_warnings(settings), *_kill_warnings(settings))
+
+
+def _kill_warnings(settings: Settings) -> tuple[str, ...]:
+    if settings.kill_switch:
+        return ("KILL_SWITCH is on: everything is relayed untouched",)
+    if settings.kill_switch_file is not None and Path(settings.kill_switch_file).exists():
+        return (f"KILL_SWITCH_FILE: {settings.kill_switch_file} exists: everything is relayed untouched",)
+    return ()
+
+
+def _address_warnings(settings: Settings) -> tuple[str, ...]:
     end = KINDS[settings.upstream_kind].url_end
     pasted = next((path for path in _PASTED if (settings.upstream_url or "").endswith(path)), None)
     if pasted is not None:

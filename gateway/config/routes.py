@@ -19,7 +19,7 @@ from gateway.kinds.lowering.refusals import LOWERABLE
 from gateway.kinds.rows import DEFAULT_KIND, KINDS, KindOptions
 from strategies.mapping.mappings import MAPPINGS
 
-__all__ = ["Routes", "UpstreamSettings", "read_routes"]
+__all__ = ["MODEL_KEYS", "UPSTREAM_KEYS", "Routes", "UpstreamSettings", "read_routes"]
 
 MAX_NAME_CHARS = 64
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -88,6 +88,8 @@ _MODEL: dict[str, Reader] = {
     **{name: reader for name, reader in _TIMES.items() if name != "connect_timeout_s"},
 }
 _SECRETS = frozenset({"api_key", "cookies"})
+UPSTREAM_KEYS = (*_UPSTREAM, *(f"{name}_file" for name in sorted(_SECRETS)))
+MODEL_KEYS = tuple(_MODEL)
 _OPTIONS = {name: row.options for name, row in KINDS.items() if row.options is not None}
 
 

@@ -10,7 +10,7 @@ from gateway.config.urls import in_url
 from gateway.core.version import __version__
 from gateway.demo.script import MODELS
 
-__all__ = ["WONDERING_AFTER_S", "banner", "greet", "still_ending"]
+__all__ = ["WONDERING_AFTER_S", "banner", "greet", "servers_of", "still_ending"]
 
 WONDERING_AFTER_S = 1.0
 """After so long somebody at a terminal wonders why the gateway has not ended."""
@@ -44,7 +44,7 @@ def still_ending(drain_s: float) -> str:
 def _lines(settings: Settings, url: str) -> Iterator[str]:
     yield f"Toolgate {__version__} listens on {url}"
     yield f"  base URL      {url}/v1"
-    yield f"  model server  {_servers(settings)}"
+    yield f"  model server  {servers_of(settings)}"
     yield f"  keys          {_keys(settings)}"
     yield f"  strategies    {','.join(map(str, settings.strategy_rules)) or 'built-in table'}"
     if settings.transform_mode == "off" or not settings.tool_calling_enabled:
@@ -60,7 +60,8 @@ def _lines(settings: Settings, url: str) -> Iterator[str]:
     yield "What became of each answer, side by side:  toolgate inspect"
 
 
-def _servers(settings: Settings) -> str:
+def servers_of(settings: Settings) -> str:
+    """The model servers that are asked."""
     named = [shown_url(settings.upstream_url)] if settings.upstream_url else []
     named += [f"{shown_url(each.url)} ({each.name})" for each in settings.routes.upstreams]
     return ", ".join(named) or "the embedded demo (UPSTREAM_URL is not set)"

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from gateway.config.declared.values import shown_url
 from gateway.core.errors import GatewayError
+from gateway.core.version import __version__
 from gateway.request.servers import Upstream
 from gateway.traffic.routing import DEFAULT_UPSTREAM
 
@@ -74,7 +75,7 @@ def _of_tls(error: Exception, upstream: Upstream) -> tuple[str, str]:
 async def _asked(upstream: Upstream) -> Look:
     ask = upstream.kind.models_ask()
     headers = dict((*upstream.kind.credentials(upstream.api_key, upstream.cookies), *ask.headers))
-    headers["Accept"] = "application/json"
+    headers |= {"Accept": "application/json", "User-Agent": f"toolgate/{__version__}"}
     async with (
         aiohttp.ClientSession() as session,
         session.request(

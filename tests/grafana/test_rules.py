@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from gateway.cli.root import cli
-from gateway.config.load import settings_table_markdown
+from gateway.config.reference import settings_table_markdown
 from tests.grafana.queries import METRICS, ROOT, SHIPPED, selectors
 
 PROMETHEUS = ROOT / "prometheus"

@@ -67,6 +67,9 @@ Script = Callable[[Connection, Received], Awaitable[None]]
 class FaultyUpstream:
     """The server: `script` says what happens to each request; afterwards the connection is closed."""
 
+    shows_looks = False
+    """The look that a gateway, or `doctor`, takes at its models is a request like any other; else it has none."""
+
     def __init__(self, script: Script | None = None) -> None:
         self.script: Script = script or answer_json({})
         self.requests: list[Received] = []
@@ -122,6 +125,10 @@ class FaultyUpstream:
         watch = None
         try:
             received = await _receive(reader)
+            if received.headers.get("user-agent", "").startswith("toolgate/") and not self.shows_looks:
+                self.connections.remove(connection)
+                await answer_json({"object": "list", "data": []})(connection, received)
+                return
             self.requests.append(received)
             self.asked.set()
             watch = asyncio.ensure_future(_watch(connection)) if self.watches else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gateway.cli.root import cli
-from gateway.config.declarations import settings_table_markdown
+from gateway.config.reference import settings_table_markdown
 from gateway.core import errors
 from gateway.core.errors import GatewayError
 from gateway.telemetry.metrics import metrics_table_markdown

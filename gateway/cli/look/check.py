@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,7 +12,10 @@ from attrs import frozen
 
 from gateway.cli.options import colour_option, json_option
 from gateway.config.declared.values import shown, shown_url
-from gateway.config.load import DECLARED, Settings, describe, inspect, settings_table_markdown
+from gateway.config.load import DECLARED, Settings, describe, inspect
+from gateway.config.reference import settings_schema, settings_table_markdown, settings_toml
+from gateway.config.urls import listening_url
+from gateway.process.banner import servers_of
 from gateway.process.exits import EXIT_SETTINGS
 from strategies.factory import ToolExecutionFactory, load_strategies
 
@@ -34,37 +37,43 @@ class Checked:
 
 
 @click.command(short_help="Print the settings in force, and every fault in them.")
+@click.option("--all", "shows_all", is_flag=True, help="Print the settings that have their defaults, too.")
 @json_option
 @colour_option
 @click.pass_context
-def check(context: click.Context, as_json: bool) -> None:
-    """Print the effective settings, secrets masked, and every fault in them.
+def check(context: click.Context, shows_all: bool, as_json: bool) -> None:
+    """Print what was set, secrets masked, and every fault in the settings.
 
-    Nothing is started and nothing is connected to. Exits with 78 if there is a fault.
+    Nothing is started and nothing is connected to: `toolgate doctor` does that. Exits with 78 if there is a fault.
 
     \b
     Examples:
       toolgate check
+      toolgate check --all
       GATEWAY_ENV_FILE=/etc/toolgate/env toolgate check --json
     """
     found = checked(os.environ)
-    report(found, as_json=as_json, colour=context.color)
+    report(found, shows_all=shows_all, as_json=as_json, colour=context.color)
     context.exit(EXIT_SETTINGS if found.faults else 0)
 
 
 @click.command()
-@click.option("--markdown", is_flag=True, help="Print Markdown tables.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown tables.")
+@click.option("--toml", "form", flag_value="toml", help="Print a TOML file to begin from.")
+@click.option("--json-schema", "form", flag_value="schema", help="Print a JSON schema of the TOML file, for editors.")
 @colour_option
 @click.pass_context
-def settings(context: click.Context, markdown: bool) -> None:
+def settings(context: click.Context, form: str | None) -> None:
     """Print every setting with its default and its meaning.
 
     \b
     Examples:
       toolgate settings
       toolgate settings | grep TIMEOUT
+      toolgate settings --toml > toolgate.toml
+      toolgate settings --json-schema > toolgate.schema.json
     """
-    show_reference(markdown=markdown, colour=context.color)
+    show_reference(form, colour=context.color)
 
 
 def checked(environ: Mapping[str, str]) -> Checked:
@@ -79,9 +88,11 @@ def checked(environ: Mapping[str, str]) -> Checked:
     )
 
 
-def report(found: Checked, *, as_json: bool, colour: bool | None) -> None:
+def report(found: Checked, *, shows_all: bool, as_json: bool, colour: bool | None) -> None:
     """Print what was found: the settings to stdout, faults and warnings to stderr unless all is one JSON document."""
     rows = [*describe(found.settings), *_routes(found.settings)]
+    if not shows_all and not as_json:
+        rows = [*_places(found.settings), *(row for row in rows if row[2] != "default")]
     if as_json:
         document = {
             "schema_version": _SCHEMA_VERSION,
@@ -99,6 +110,12 @@ def report(found: Checked, *, as_json: bool, colour: bool | None) -> None:
         click.echo(f"fault: {fault}", err=True)
     if not found.faults:
         click.echo("No faults.", err=True)
+
+
+def _places(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Where it would listen, and whom it would ask: what people look for first."""
+    yield "base URL", f"{listening_url(settings)}/v1", ""
+    yield "model server", servers_of(settings), ""
 
 
 def _routes(settings: Settings) -> Iterator[tuple[str, str, str]]:
@@ -126,10 +143,17 @@ def _set_in(table: Any, *left_out: str) -> Iterator[str]:
             yield f"{name}={shown(value)}"
 
 
-def show_reference(*, markdown: bool, colour: bool | None) -> None:
+_FORMS: dict[str, Callable[[], str]] = {
+    "markdown": settings_table_markdown,
+    "toml": settings_toml,
+    "schema": lambda: json.dumps(settings_schema(), indent=2),
+}
+
+
+def show_reference(form: str | None = None, *, colour: bool | None) -> None:
     """Print every setting with its default and meaning."""
-    if markdown:
-        click.echo(settings_table_markdown())
+    if form is not None:
+        click.echo(_FORMS[form]())
         return
     rows = [(entry.name, entry.default_text, entry.help) for entry in DECLARED]
     _table(("setting", "default", "meaning"), rows, colour=colour)

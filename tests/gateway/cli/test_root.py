@@ -76,7 +76,7 @@ def test_the_version_is_printed_both_ways():
 
 
 def test_check_prints_every_setting_and_no_secret():
-    result = run("check", environ={"UPSTREAM_URL": "http://127.0.0.1:1/v1", "UPSTREAM_API_KEY": "canary"})
+    result = run("check", "--all", environ={"UPSTREAM_URL": "http://127.0.0.1:1/v1", "UPSTREAM_API_KEY": "canary"})
     assert result.exit_code == 0, result.stderr
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [row[0] for row in rows] == [entry.name for entry in DECLARED]
@@ -108,7 +108,55 @@ def test_check_prints_every_fault_and_exits_with_78():
     assert result.exit_code == 78
     assert len(re.findall("^fault: ", result.stderr, re.MULTILINE)) == 3
     assert "nonsense" in result.stderr
-    assert "GATEWAY_HOST" in result.stdout
+    assert "GATEWAY_PORT" in result.stdout
+
+
+def test_check_prints_where_it_would_be_and_what_was_set_and_no_more():
+    result = run("check", environ={"UPSTREAM_URL": "http://127.0.0.1:11434/v1", "GATEWAY_PORT": "9000"})
+    assert result.stdout.splitlines() == [
+        "base URL\thttp://127.0.0.1:9000/v1\t",
+        "model server\thttp://127.0.0.1:11434/v1\t",
+        "GATEWAY_PORT\t9000\tenvironment",
+        "UPSTREAM_URL\thttp://127.0.0.1:11434/v1\tenvironment",
+    ]
+
+
+def test_check_names_the_nearest_dialect():
+    result = run("check", environ={"STRATEGY_RULES": "qwen*=xml_prompt:hermess"})
+    assert "is hermes meant?" in result.stderr
+
+
+def test_check_says_that_the_kill_switch_is_on(tmp_path):
+    switch = tmp_path / "off"
+    environ = {"KILL_SWITCH_FILE": str(switch)}
+    assert "KILL_SWITCH" not in run("check", environ=environ).stderr
+    switch.touch()
+    assert "everything is relayed untouched" in run("check", environ=environ).stderr
+    assert "everything is relayed untouched" in run("check", environ={"KILL_SWITCH": "true"}).stderr
+
+
+@pytest.mark.parametrize("pasted", ["/chat/completions", "/models"])
+def test_check_knows_an_address_that_was_copied_along(pasted):
+    result = run("check", environ={"UPSTREAM_URL": f"http://127.0.0.1:1/v1{pasted}"})
+    assert f"UPSTREAM_URL ends in {pasted}" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell):
+    told = run("completion", shell).stdout
+    assert "_TOOLGATE_COMPLETE" in told
+    assert "toolgate" in told
+
+
+def test_commands_and_options_are_completed():
+    for words, wanted in (("toolgate ro", "rollout"), ("toolgate serve --up", "--upstream")):
+        environ = process_environment(
+            _TOOLGATE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" "))
+        )
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway"], env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert f"plain,{wanted}" in done.stdout.splitlines(), done
 
 
 def test_check_as_json_is_one_document():
@@ -390,12 +438,12 @@ def test_on_a_terminal_it_says_why_it_has_not_ended_yet(count, tmp_path: Path):
 
 
 @pytest.mark.parametrize("columns", [40, 100])
-@pytest.mark.parametrize("command", ["check", "settings"])
+@pytest.mark.parametrize("command", [("check", "--all"), ("settings",)])
 def test_a_table_fits_the_terminal_and_loses_no_word(command, columns):
     terminal, its_end = os.openpty()
     environ = process_environment(COLUMNS=str(columns), TERM="xterm", NO_COLOR="1")
     shown = bytearray()
-    with subprocess.Popen([sys.executable, "-m", "gateway", command], env=environ, stdout=its_end) as process:
+    with subprocess.Popen([sys.executable, "-m", "gateway", *command], env=environ, stdout=its_end) as process:
         os.close(its_end)
         with suppress(OSError):
             while data := os.read(terminal, 65536):

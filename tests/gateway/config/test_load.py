@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.load import DECLARED, LATER, Settings, describe, inspect, load, reload, settings_table_markdown
+from gateway.config.load import DECLARED, LATER, Settings, describe, inspect, load, reload
 from gateway.config.names import distance_within, nearest
+from gateway.config.reference import settings_table_markdown
 from gateway.core.errors import ConfigError
 from gateway.core.rules import Rule
 from gateway.state.opening import open_store

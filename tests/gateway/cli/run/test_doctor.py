@@ -22,6 +22,11 @@ from tests.support.redis_server import RedisServer, needs_redis
 LISTING = {"object": "list", "data": [{"id": name} for name in ("qwen3", "glm-5", "m", "n")]}
 
 
+@pytest.fixture(autouse=True)
+def looks_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FaultyUpstream, "shows_looks", True)
+
+
 @pytest.fixture
 def port() -> Iterator[int]:
     """A port that stays taken, by something that never answers."""
