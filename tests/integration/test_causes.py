@@ -58,7 +58,7 @@ async def test_a_server_that_says_nothing(gateway, upstream, client, log):
 
 
 async def test_a_path_that_is_none(gateway, upstream, client, log):
-    upstream.script = answer_json({"detail": "Not Found"}, status=404)
+    upstream.script = answer_json({"detail": "Not Found"}, status="404 Not Found")
     running = await gateway(upstream.url)
     answer = await ask(client, running.url, chat())
     assert (answer.status, answer.json) == (404, {"detail": "Not Found"}), "the server's own words stay"
