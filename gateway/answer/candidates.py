@@ -9,16 +9,18 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any, Literal
 
 import msgspec
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from gateway.answer.facts import Facts
 from gateway.answer.stages.transcript import Candidate, Transcript
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
-from gateway.core.records import CallRecord, Stage
+from gateway.core.records import CallRecord, OtherReading, Stage
+from gateway.core.sentences import furthest, reason_of, why
+from strategies.base.tries import Span
 from strategies.grammar.literal import FenceMark, closes_fence, may_open_fence, opens_fence
 
-__all__ = ["Audit", "broken_calls", "call_records", "dialect_of", "refusal"]
+__all__ = ["Audit", "broken_calls", "call_records", "dialect_of"]
 
 Audit = Literal["none", "redacted", "full"]
 Mask = Callable[[str], str]
@@ -33,12 +35,17 @@ _SHOWN = {"none": 0, "redacted": 3 << 10, "full": 1 << 16}
 """Characters of a candidate that are kept."""
 _MAX_DEPTH = 64
 _MAX_REASONS = 32
+_MAX_OTHERS = 8
+_MAX_SENTENCE = 600
 _STAGES: dict[Reason, Stage] = {
     Reason.INTERNAL: "seen",
     Reason.PARSE: "recognised",
+    Reason.NOT_CLOSED: "recognised",
+    Reason.CUT: "recognised",
     Reason.TOO_LARGE: "recognised",
     Reason.SCHEMA_INVALID: "parsed",
     Reason.UNKNOWN_TOOL: "schema_valid",
+    Reason.NOT_LISTED: "known_tool",
     Reason.LOW_CONFIDENCE: "known_tool",
     Reason.PROVENANCE: "above_threshold",
     Reason.SLICE_OFF: "above_threshold",
@@ -48,15 +55,8 @@ _STAGES: dict[Reason, Stage] = {
 
 
 def broken_calls(facts: Facts) -> list[Verdict]:
-    """The candidates that stayed text though they named a tool; the others were prose with a marker in it."""
-    return [verdict for verdict in facts.refused if verdict.name]
-
-
-def refusal(verdict: Verdict) -> Reason:
-    """Why a candidate stayed text; where a strategy of somebody else's does not say, how far it came tells."""
-    if verdict.refusal is not None:
-        return verdict.refusal
-    return Reason.SCHEMA_INVALID if verdict.score else Reason.PARSE
+    """The candidates that stayed text though they were meant as calls; the others were prose with a marker in it."""
+    return [verdict for verdict in facts.refused if verdict.meant]
 
 
 def dialect_of(facts: Facts) -> str:
@@ -69,8 +69,9 @@ def call_records(
     facts: Facts, *, declared: Container[str], audit: Audit, mask: Mask, is_beside: bool = False
 ) -> tuple[CallRecord, ...]:
     """The records of an answer's candidates, in their order; `is_beside`: the client was given none of the calls."""
-    entries = sorted(_weightiest(_entries(facts, is_beside=is_beside)), key=_place)
-    showing = _Showing(transcript=facts.transcripts, audit=audit, mask=mask)
+    entries = _weightiest(_folded(sorted(_entries(facts, is_beside=is_beside), key=_place)))
+    finish = next(iter(facts.finish_reasons.values()), None)
+    showing = _Showing(transcript=facts.transcripts, audit=audit, mask=mask, finish=finish)
     return tuple(
         _record(number, entry, showing, declared=declared, native=facts.native_calls > 0)
         for number, entry in enumerate(entries)
@@ -86,6 +87,8 @@ class _Entry:
     arguments: str = ""
     choice: int = 0
     candidate: Candidate | None = None
+    others: tuple[Verdict, ...] = ()
+    """What else was read of the same characters."""
 
 
 def _entries(facts: Facts, *, is_beside: bool) -> Iterator[_Entry]:
@@ -113,10 +116,34 @@ def _entries(facts: Facts, *, is_beside: bool) -> Iterator[_Entry]:
         yield _Entry(verdict=verdict, decision=decision, arguments=arguments)
 
 
+def _folded(entries: list[_Entry]) -> Iterator[_Entry]:
+    """One entry for each try: of several readings of one span the one that came furthest."""
+    tries: list[list[_Entry]] = []
+    span, choice = Span(), -1
+    for entry in entries:
+        if entry.choice != choice:
+            span, choice = Span(), entry.choice
+        at, size = (entry.candidate.at, entry.candidate.size) if entry.candidate is not None else (-1, 0)
+        if entry.decision != "refused" or at < 0:
+            tries.append([entry])
+        elif span.take(at, size, entry.verdict.name):
+            tries[-1].append(entry)
+        else:
+            tries.append([entry])
+    for readings in tries:
+        first = readings[0]
+        if len(readings) == 1:
+            yield first
+            continue
+        best = furthest([each.verdict for each in readings])
+        others = tuple(each.verdict for each in readings if each.verdict is not best)
+        yield evolve(next(each for each in readings if each.verdict is best), others=others)
+
+
 def _weightiest(entries: Iterator[_Entry]) -> list[_Entry]:
-    """As many as are kept: first the calls, then what named a tool."""
-    ranked = sorted(entries, key=lambda entry: (entry.decision == "refused", not entry.verdict.name))
-    return ranked[:_MAX_RECORDS]
+    """As many as are kept: first the calls, then what was meant as one."""
+    ranked = sorted(entries, key=lambda entry: (entry.decision == "refused", not entry.verdict.meant))
+    return sorted(ranked[:_MAX_RECORDS], key=_place)
 
 
 def _place(entry: _Entry) -> tuple[bool, int, int]:
@@ -127,20 +154,32 @@ def _record(number: int, entry: _Entry, showing: "_Showing", *, declared: Contai
     verdict = entry.verdict
     is_named = verdict.accepted or verdict.score > 0
     is_declared = verdict.name in declared if is_named else verdict.refusal is not Reason.UNKNOWN_TOOL
+    before, span = showing.before(entry)
+    told = why(verdict, showing.finish) if entry.decision == "refused" else None
     return CallRecord(
         number=number,
         dialect=verdict.dialect,
-        tool=showing.word(verdict.name.strip("<>")),  # of a candidate that could not be read, its opener is known
+        tool=showing.word(verdict.name),
         score=verdict.score,
         decision=entry.decision,
         stage=_stage(entry),
         reasons=tuple(showing.word(reason) for reason in verdict.reasons[-_MAX_REASONS:]),
-        reason=refusal(verdict).value if entry.decision == "refused" else "",
+        reason=told.reason.value if told else "",
+        sentence=showing.sentence(told.sentence) if told else "",
+        setting=showing.word(told.setting) if told else "",
+        threshold=verdict.threshold,
+        meant=verdict.meant,
+        others=tuple(_other(each) for each in entry.others[:_MAX_OTHERS]),
         declared=is_declared,
         signs=tuple(_signs(entry, showing, is_declared=is_declared, native=native)),
-        before=showing.before(entry),
+        before=before,
+        span=span,
         after=showing.after(entry),
     )
+
+
+def _other(verdict: Verdict) -> OtherReading:
+    return OtherReading(dialect=verdict.dialect, score=verdict.score, reason=reason_of(verdict).value)
 
 
 def _stage(entry: _Entry) -> Stage:
@@ -148,7 +187,7 @@ def _stage(entry: _Entry) -> Stage:
         return "sent"
     if entry.decision == "overheard":
         return "above_threshold"
-    return _STAGES[refusal(entry.verdict)] if entry.verdict.name else "seen"
+    return _STAGES[reason_of(entry.verdict)] if entry.verdict.meant else "seen"
 
 
 def _signs(entry: _Entry, showing: "_Showing", *, is_declared: bool, native: bool) -> Iterator[str]:
@@ -157,7 +196,7 @@ def _signs(entry: _Entry, showing: "_Showing", *, is_declared: bool, native: boo
         yield "in_fence"
     if not is_declared:
         yield "undeclared"
-    refused_by_schema = entry.decision == "refused" and refusal(entry.verdict) is Reason.SCHEMA_INVALID
+    refused_by_schema = entry.decision == "refused" and reason_of(entry.verdict) is Reason.SCHEMA_INVALID
     if refused_by_schema or any(reason.startswith("unknown_argument") for reason in reasons):
         yield "schema"
     if entry.verdict.refusal is Reason.PROVENANCE:
@@ -173,6 +212,8 @@ class _Showing:
     transcript: dict[int, Transcript]
     audit: Audit
     mask: Mask
+    finish: str | None = None
+    """The finish reason of the answer."""
     _fences: dict[int, list[tuple[int, int]]] = field(factory=dict, init=False)
     """The code fences of each choice whose content is more than calls."""
 
@@ -180,23 +221,32 @@ class _Showing:
         """A name or a reason, which may quote what the model wrote."""
         return self.mask(text[:_MARGIN])[:_AROUND]
 
-    def before(self, entry: _Entry) -> str:
-        """The candidate with the text around it."""
+    def sentence(self, text: str) -> str:
+        """A sentence, which may quote what the model wrote."""
+        return self.mask(text[:_MARGIN])[:_MAX_SENTENCE]
+
+    def before(self, entry: _Entry) -> tuple[str, tuple[int, int] | None]:
+        """The candidate with the text around it, and where in that it begins and ends."""
         candidate = entry.candidate
         if self.audit == "none" or candidate is None:
-            return ""
+            return "", None
         text = self.transcript[entry.choice].text
         size = min(candidate.size, _SHOWN[self.audit])
         if candidate.at + candidate.size > len(text):
-            return self._window(candidate.text, 0, size)
-        return self._window(text, candidate.at - _AROUND, candidate.at + size + _AROUND)
+            return self._window(candidate.text, 0, 0, size)
+        return self._window(text, candidate.at, _AROUND, size)
 
-    def _window(self, text: str, start: int, end: int) -> str:
-        """A part of a text, masked as it stands there."""
-        start, end = max(0, start), min(len(text), end)
+    def _window(self, text: str, at: int, around: int, size: int) -> tuple[str, tuple[int, int]]:
+        """A part of a text, masked as it stands there, and where in it the candidate begins and ends."""
+        start, end = max(0, at - around), min(len(text), at + size + around)
         left, right = max(0, start - _MARGIN), min(len(text), end + _MARGIN)
         clean = self.mask(text[left:right])
-        return clean[start - left : max(start - left, len(clean) - (right - end))]
+        shown = clean[start - left : max(start - left, len(clean) - (right - end))]
+        # What is masked before the candidate moves it; the text in front of it is masked as a part of the whole.
+        begin = len(self.mask(text[left:at])) - (start - left) if clean != text[left:right] else at - start
+        last = len(shown) - (end - min(len(text), at + size))
+        begin = max(0, min(begin, len(shown)))
+        return shown, (begin, max(begin, min(last, len(shown))))
 
     def after(self, entry: _Entry) -> str:
         """The call that it became."""

@@ -17,6 +17,7 @@ from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Tex
 from gateway.wire.chat_chunks import args_template, call_start_chunk
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
+from strategies.base.tries import Tries
 from strategies.mapping.answers import Translation, translation_of
 
 __all__ = ["Choice", "MakeId", "broken_off"]
@@ -41,6 +42,7 @@ class Choice:
         "_shaper",
         "_stages",
         "_texts",
+        "_tries",
         "args_template",
         "call_id",
         "finished",
@@ -96,6 +98,7 @@ class Choice:
         """Events with structured calls that may be those of the text again."""
         self._make_id = make_id
         self._facts = facts
+        self._tries = Tries()
         self._reads = self._reader is not None
         self._mapping = prepared.mapping
         self._texts = 0
@@ -282,13 +285,15 @@ class Choice:
 
     def note(self, event: Event) -> None:
         """Keep what is to be recorded of an event."""
+        is_same = self._tries.is_same(event)
         match event:
             case End() | Said():
                 self._read_calls.append((event.verdict.name, event.arguments))
                 self._facts.calls.append(delivered(event.verdict, event.arguments))
+            case Note() if event.verdict.accepted:
+                self._facts.intents.append(event.verdict)
             case Note():
-                kept = self._facts.intents if event.verdict.accepted else self._facts.refused
-                kept.append(event.verdict)
+                self._facts.refuse(event.verdict, again=is_same)
             case Broken():
                 self._facts.broken.append(event.reason)
             case Drop():

@@ -8,6 +8,7 @@ from attrs import define, field, frozen
 from gateway.answer.second_answer import SecondCall
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Verdict
+from gateway.core.sentences import furthest
 from gateway.wire.chat_chunks import token_counts
 from strategies.mapping.answers import Translation
 
@@ -39,7 +40,7 @@ class Facts:
     calls: list[Delivered] = field(factory=list)
     undelivered: int = 0
     refused: list[Verdict] = field(factory=list)
-    """Candidates that stayed text, with the reasons."""
+    """Candidates that stayed text, of several readings of the same characters the one that came furthest."""
     intents: list[Verdict] = field(factory=list)
     """Calls that were read beside the answer and are not given to the client."""
     broken: list[str] = field(factory=list)
@@ -69,6 +70,13 @@ class Facts:
     """Structured calls that became calls of the client's own tools."""
     untranslated: int = 0
     """Those that could not."""
+
+    def refuse(self, verdict: Verdict, *, again: bool) -> None:
+        """A candidate stayed text; `again` says that the one before it was another reading of the same characters."""
+        if again and self.refused:
+            self.refused[-1] = furthest([self.refused[-1], verdict])
+        else:
+            self.refused.append(verdict)
 
     def note_mapped(self, translation: Translation) -> None:
         """Structured calls were translated, as far as they could be."""

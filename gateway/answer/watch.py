@@ -272,7 +272,7 @@ class _Reading:
             return "ignored"
         if read.calls or read.dropped:
             return "would_change"
-        return "would_fail" if any(each.name for each in read.refused) else "identical"
+        return "would_fail" if any(each.meant for each in read.refused) else "identical"
 
     def _is_ignored(self, call: Delivered) -> bool:
         today, verdict = self._terms.today, call.verdict

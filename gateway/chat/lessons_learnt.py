@@ -5,6 +5,7 @@ import structlog
 from gateway.answer.candidates import broken_calls
 from gateway.answer.facts import Facts
 from gateway.core.errors import UpstreamRejected
+from gateway.core.reasons import Reason
 from gateway.request.state import RequestState
 from gateway.traffic.lesson_rules import Fault, refuses_tools
 from strategies.factory import NATIVE_STRATEGIES
@@ -68,4 +69,6 @@ def _fault(facts: Facts) -> Fault | None:
     if facts.unusable_calls:
         return "bad_arguments"
     is_lost = not facts.calls and not facts.has_second_answer
-    return "as_text" if is_lost and (facts.broken_calls or broken_calls(facts)) else None
+    # A model that calls a tool nobody offered would do the same with its tools in the prompt.
+    meant = [verdict for verdict in broken_calls(facts) if verdict.refusal is not Reason.UNKNOWN_TOOL]
+    return "as_text" if is_lost and (facts.broken_calls or meant) else None

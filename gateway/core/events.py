@@ -4,7 +4,7 @@ The reader turns text, cut anywhere, into these; the raw text of all events, joi
 complete comes as `Start`, `Args`, `End` in one go (`buffered`) or spread over the stream (`incremental`).
 """
 
-from attrs import evolve, frozen
+from attrs import Factory, evolve, field, frozen
 
 from gateway.core.reasons import Reason
 
@@ -34,12 +34,21 @@ class Verdict:
 
     dialect: str
     name: str
+    """The tool's, as far as it was read; never a piece of markup."""
     score: int
     accepted: bool
     reasons: tuple[str, ...] = ()
     """What counted for and against it, in the order in which it was found; for people."""
     refusal: Reason | None = None
     """Why it stayed text; a reader that leaves it open says no more than how far it came."""
+    meant: bool = field(default=Factory(lambda self: bool(self.name), takes_self=True))
+    """It was plainly meant as a call; else it was prose with a marker in it."""
+    threshold: int = 0
+    """The score that it had to have, where it was judged."""
+    about: str = ""
+    """The parameter that what was found concerns, where it concerns one."""
+    offered: tuple[str, ...] = ()
+    """The tools of the request, where it named none of them."""
 
 
 def refused(verdict: Verdict, refusal: Reason, words: str = "") -> Verdict:
@@ -106,6 +115,8 @@ class Note:
     seen: str = ""
     """The candidate, as far as it is shown; `size` is its whole length."""
     size: int = 0
+    reach: int = 0
+    """How far its dialect had read it; 0 where that is not known."""
 
 
 Event = Text | Drop | Start | Args | End | Said | Broken | Note

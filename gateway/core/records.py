@@ -19,6 +19,7 @@ __all__ = [
     "FeedbackRecord",
     "Follows",
     "LabelRecord",
+    "OtherReading",
     "Outcome",
     "OutcomeRecord",
     "Rating",
@@ -41,6 +42,15 @@ Decision = Literal["hold", "promote", "rollback", "pause", "resume", "slice_off"
 
 
 @frozen(kw_only=True)
+class OtherReading:
+    """What another dialect made of the same characters."""
+
+    dialect: str
+    score: int = 0
+    reason: str = ""
+
+
+@frozen(kw_only=True)
 class CallRecord:
     """One candidate of an answer: what it was taken for, why, and what became of it."""
 
@@ -55,12 +65,24 @@ class CallRecord:
     reasons: tuple[str, ...] = ()
     reason: str = ""
     """For a refused one, the one word that metrics use: parse, schema_invalid, unknown_tool, low_confidence, ..."""
+    sentence: str = ""
+    """For a refused one, why, for a person."""
+    setting: str = ""
+    """`NAME=value` of the setting under which it had become a call, where there is such a setting."""
+    threshold: int = 0
+    """The score that it had to have, in hundredths; 0 where it was not judged."""
+    meant: bool | None = None
+    """It was plainly meant as a call; else it was prose with a marker in it."""
+    others: tuple[OtherReading, ...] = ()
+    """What else was read of the same characters."""
     declared: bool = True
     """The request offered a tool of this name."""
     signs: tuple[str, ...] = ()
     """What speaks against it having been meant as a call: in_fence, undeclared, schema, echo, native_beside."""
     before: str = ""
     """The candidate with the text around it, as the model wrote it."""
+    span: tuple[int, int] | None = None
+    """Where in `before` the candidate begins and ends."""
     after: str = ""
     """The call it became or would have become: a JSON object with name and arguments."""
 

@@ -3,6 +3,7 @@
 import structlog
 
 from gateway.core.events import Verdict
+from gateway.core.sentences import why
 from gateway.front.summary import MAX_ID_CHARS, Summary, rounded
 
 __all__ = ["write_line"]
@@ -57,7 +58,7 @@ def _answer_fields(summary: Summary) -> dict[str, object]:
     facts = summary.facts
     fields: dict[str, object] = {
         "calls" if summary.arm == "live" else "would_call": [_shown(call.verdict) for call in facts.calls[:MAX_SHOWN]],
-        "refused": [_shown(verdict) for verdict in summary.attempted[:MAX_SHOWN]],
+        "refused": [_refused(verdict, summary) for verdict in summary.attempted[:MAX_SHOWN]],
         "overheard": [_shown(verdict) for verdict in facts.intents[:MAX_SHOWN]],
         "undelivered": facts.undelivered,
         "broken": facts.broken[:MAX_SHOWN],
@@ -72,6 +73,12 @@ def _answer_fields(summary: Summary) -> dict[str, object]:
         "usage": facts.usage,
     }
     return {name: value for name, value in fields.items() if value}
+
+
+def _refused(verdict: Verdict, summary: Summary) -> dict[str, object]:
+    told = why(verdict, next(iter(summary.facts.finish_reasons.values()), None))
+    shown = _shown(verdict) | {"reason": told.reason.value, "sentence": told.sentence}
+    return shown | ({"setting": told.setting} if told.setting else {})
 
 
 def _shown(verdict: Verdict) -> dict[str, object]:

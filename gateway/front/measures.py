@@ -1,16 +1,16 @@
 """What a request adds to the metrics."""
 
-from gateway.answer.candidates import refusal
 from gateway.answer.facts import Facts
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
+from gateway.core.sentences import reason_of
 from gateway.front.summary import Summary
 from gateway.request.shared import Telemetry
 from strategies.grammar.confidence import UNDECLARED
 
 __all__ = ["measure"]
 
-SKIPPED = frozenset({Reason.LOW_CONFIDENCE, Reason.PROVENANCE, Reason.SLICE_OFF, Reason.UNSAYABLE})
+SKIPPED = frozenset({Reason.NOT_LISTED, Reason.LOW_CONFIDENCE, Reason.PROVENANCE, Reason.SLICE_OFF, Reason.UNSAYABLE})
 """Why a candidate that could be read was left alone on purpose."""
 
 
@@ -136,7 +136,7 @@ def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str) 
 
 
 def _measure_refusal(verdict: Verdict, telemetry: Telemetry, strategy: str, arm: str) -> None:
-    reason = refusal(verdict)
+    reason = reason_of(verdict)
     if reason in SKIPPED:
         telemetry.count("toolgate_transform_skips_total", {"reason": reason})
     else:

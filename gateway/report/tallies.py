@@ -47,7 +47,9 @@ __all__ = [
 ]
 
 SENT = frozenset({"delivered", "would_deliver"})
-ON_PURPOSE = frozenset({"low_confidence", "provenance", "unsayable", "slice_off", "over_budget", "disabled"})
+ON_PURPOSE = frozenset(
+    {"low_confidence", "provenance", "unsayable", "slice_off", "over_budget", "disabled", "not_listed"}
+)
 """Why a candidate that could be read was left alone."""
 COUNTED_SIGNS = ("in_fence", "undeclared", "schema", "echo", "native_beside")
 PROSE_NEXT = "prose_next"
@@ -111,6 +113,11 @@ _COUNTED = frozenset(COUNTED_SIGNS)
 def is_sent(call: CallRecord) -> bool:
     """The call reached the client, or would have."""
     return call.decision in SENT
+
+
+def is_meant(call: CallRecord) -> bool:
+    """It was plainly meant as a call; records of older versions say so by naming its tool."""
+    return bool(call.tool) if call.meant is None else call.meant
 
 
 def pair(record: RequestRecord, call: CallRecord, labels: Labels) -> Pair:
@@ -185,7 +192,7 @@ class SideTally:
         elif is_sent(call):
             self.calls += 1
             self._try(candidate, 1)
-        elif call.tool:
+        elif is_meant(call):
             self._refuse(candidate)
 
     def _refuse(self, candidate: Pair) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from gateway.core.sentences import REASON_WORDS
 from gateway.report.intervals import Rate
 from gateway.report.sketches import Spread
 
@@ -31,17 +32,6 @@ _SIGNS = {
     "echo": "repeats what the user or a tool had written",
     "native_beside": "stands beside a native call, and would double it",
     "prose_next": "was followed by a message that goes on as if there had been no call",
-}
-_FAILURES = {
-    "parse": "its markup could not be read",
-    "schema_invalid": "its arguments do not fit the tool",
-    "unknown_tool": "it names no tool that is known",
-    "too_large": "it is larger than a call may be",
-    "internal": "the reader failed",
-    "timeout": "reading took too long",
-    "low_confidence": "its score is below the threshold",
-    "provenance": "it quotes what the client had sent",
-    "unsayable": "the client's own form cannot say it",
 }
 _MISSES = {
     "complained": "the client complained that no tool was used, and no call was found",
@@ -132,7 +122,7 @@ def sign_words(sign: str) -> str:
 
 
 def failure_words(reason: str) -> str:
-    return _FAILURES.get(reason, "")
+    return REASON_WORDS.get(reason, "")
 
 
 def miss_words(kind: str) -> str:

@@ -98,7 +98,9 @@ class AskAgain:
     def is_broken_call(self, note: Note) -> bool:
         """Whether what stayed text was plainly meant as a call of a declared tool, and was no quotation."""
         verdict = note.verdict
-        if not note.seen or not verdict.name or not verdict.reasons or not self._is_strong(verdict.dialect):
+        if not note.seen or not verdict.meant or not verdict.reasons or not self._is_strong(verdict.dialect):
+            return False
+        if verdict.refusal is Reason.UNKNOWN_TOOL:
             return False
         is_worth_asking = _may_be_asked_again(verdict.reasons) if verdict.score else verdict.reasons[-1] not in _FINAL
         tool = self.tool_of(note) if is_worth_asking else None

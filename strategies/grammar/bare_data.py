@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import evolve
 
-from gateway.core.reasons import Reason
 from strategies.grammar.dialect import Context, Draft, Opening
 from strategies.grammar.json_calls import CONTAINER_KEYS, EXTRAS, NAME_KEYS
 from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
@@ -165,7 +164,7 @@ def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
     name: str = yield from cur.match(_NAME_RUN, 128)
     ended = yield from cur.starts('"')
     if ended and not name.endswith("multi_tool_use.parallel") and not context.resolve(name, aliases=aliases):
-        raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+        raise Reject("unknown_tool", name=name)
 
 
 def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
@@ -173,7 +172,7 @@ def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
     found = list(drafts)
     for draft in found:
         if draft.tool is None:
-            raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+            raise Reject("unknown_tool", name=draft.name)
         schema = context.schema(draft.tool)
         if not _DROPPED.isdisjoint(draft.mends) or not all(map(schema.takes, draft.arguments)):
             raise Reject("an argument that the schema does not know", attempted=True)

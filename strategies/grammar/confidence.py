@@ -1,6 +1,6 @@
 """Evidence in, score and reasons out, in whole hundredths."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -110,10 +110,10 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     name = tool.name if tool else draft.name
     threshold = options.confidence_shell if draft.form in _SHELL_FORMS else options.min_confidence
     refusal: Reason | None = None
-    if fault is None and not context.may_recover(name):
-        fault = "tool not in RECOVERY_TOOLS"
     if fault is not None:
         refusal = Reason.SCHEMA_INVALID
+    elif not context.may_recover(name):
+        refusal, fault = Reason.NOT_LISTED, "tool not in RECOVERY_TOOLS"
     elif dialect in options.dialects_off:
         refusal, fault = Reason.SLICE_OFF, Reason.SLICE_OFF.value
     elif score < threshold:
@@ -127,8 +127,17 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         accepted=refusal is None,
         reasons=tuple(reasons),
         refusal=refusal,
+        meant=True,
+        threshold=threshold,
+        about=_quoted_in(draft.arguments) if refusal is Reason.LOW_CONFIDENCE and "inner_quotes" in mends else "",
     )
     return Judged(verdict=verdict, arguments=arguments)
+
+
+def _quoted_in(arguments: Mapping[str, object]) -> str:
+    """The one argument with quotes inside."""
+    found = [key for key, value in arguments.items() if isinstance(value, str) and '"' in value]
+    return found[0] if len(found) == 1 else ""
 
 
 def _is_unknown(schema: ToolSchema, key: str) -> bool:

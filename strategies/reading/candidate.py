@@ -15,6 +15,7 @@ from gateway.core.reasons import Reason
 from strategies.grammar.confidence import ANNOUNCED, base, judge
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.literal import says_example
+from strategies.reading.named import is_name, named_tool
 from strategies.text.cursor import CUT, Cursor, Reject
 from strategies.text.pieces import Pieces
 from strategies.text.tolerant_json import dumps
@@ -169,7 +170,7 @@ class Candidate:
             yield
         dialect = self._rows[self._row]
         if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
-            raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+            raise Reject("unknown_tool", name=draft.name)
         if dialect.level != "A" and self.is_example:
             draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
         judged = judge(draft, self._context, dialect.id)
@@ -211,7 +212,8 @@ class Candidate:
     def _refused(self, refusal: Reject) -> bool:
         """The dialect says no: ask again, ask the next one, or give up (True)."""
         self.work += self._cursor.offset
-        self._refusals.append(self._note(refusal.reason, refusal.refusal, attempted=refusal.attempted))
+        is_meant = refusal.attempted or self._calls_unknown(refusal)
+        self._refusals.append(self._note(refusal.reason, refusal.refusal, meant=is_meant, name=refusal.name))
         is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
         self._is_data = self._is_data or refusal.inside or is_cut
         if self._began:
@@ -241,20 +243,36 @@ class Candidate:
         else:
             self.events += self._refusals
             if refusal is not None:
-                self.events.append(self._note(refusal, refusal, attempted=True))
+                self.events.append(self._note(refusal, refusal, meant=True))
             self.blind = blind
         self.rest = self._pieces.text()
 
-    def _note(self, reason: str, refusal: Reason, *, attempted: bool) -> Note:
-        name = self._opening.marker if attempted else ""
-        dialect = self._rows[self._row].id
-        verdict = Verdict(dialect=dialect, name=name, score=0, accepted=False, reasons=(str(reason),), refusal=refusal)
-        return self._shown_note(verdict, self._pieces.text()) if attempted else Note(verdict)
+    def _calls_unknown(self, refusal: Reject) -> bool:
+        """Whether it is a call in everything but its tool, which the request did not offer."""
+        is_named = refusal.refusal is Reason.UNKNOWN_TOOL and is_name(refusal.name)
+        level = self._rows[self._row].level
+        is_plain = level in "AB" or (level == "C" and self._opening.starts_line)
+        return is_named and is_plain and not self.is_example
 
-    def _shown_note(self, verdict: Verdict, raw: str) -> Note:
+    def _note(self, reason: str, refusal: Reason, *, meant: bool, name: str = "") -> Note:
+        raw = self._pieces.text() if meant else ""
+        verdict = Verdict(
+            dialect=self._rows[self._row].id,
+            name=(name if is_name(name) else named_tool(raw, self._opening.marker, self._context)) if meant else "",
+            score=0,
+            accepted=False,
+            reasons=(str(reason),),
+            refusal=refusal,
+            meant=meant,
+            offered=self._context.tools.names if refusal is Reason.UNKNOWN_TOOL else (),
+        )
+        reach = min(self._cursor.offset, len(raw))
+        return self._shown_note(verdict, raw, reach) if meant else Note(verdict)
+
+    def _shown_note(self, verdict: Verdict, raw: str, reach: int = 0) -> Note:
         """A note that shows its candidate, unless it is an example, or in a code fence may just as well be one."""
         is_shown = self._opening.fence is None and not self.is_example
-        return Note(verdict, seen=raw[:_SHOWN] if is_shown else "", size=len(raw))
+        return Note(verdict, seen=raw[:_SHOWN] if is_shown else "", size=len(raw), reach=reach or len(raw))
 
     @property
     def consumed(self) -> int:

@@ -29,12 +29,32 @@ _TURN = 1000
 """How many primitives run before the others of the process have their turn."""
 
 
+_REASONS = {
+    CUT: Reason.CUT,
+    "too_large": Reason.TOO_LARGE,
+    "unknown tool": Reason.UNKNOWN_TOOL,
+    "unknown_tool": Reason.UNKNOWN_TOOL,
+    "value not closed": Reason.NOT_CLOSED,
+    "value not closed for certain": Reason.NOT_CLOSED,
+    "JSON is not closed": Reason.NOT_CLOSED,
+    "brackets are not closed": Reason.NOT_CLOSED,
+    "calls are not closed": Reason.NOT_CLOSED,
+    "code is not closed": Reason.NOT_CLOSED,
+    "attribute not closed": Reason.NOT_CLOSED,
+    "comment never ends": Reason.NOT_CLOSED,
+    "patch never ends": Reason.NOT_CLOSED,
+    "heredoc never ends": Reason.NOT_CLOSED,
+}
+"""The words of a grammar that have a reason of their own; all others say that it could not be read."""
+
+
 class Reject(Exception):
     """This text is no call of this dialect.
 
     `again` asks for another pass over the text, which finds `hint` in its opening; `attempted` says that the text
     plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data;
-    `refusal` is the word for it where it was read and is refused all the same.
+    `refusal` is the word for it where it was read and is refused all the same, `name` the tool that it names, where
+    the dialect has read that.
     """
 
     def __init__(
@@ -45,7 +65,8 @@ class Reject(Exception):
         hint: object = None,
         attempted: bool = False,
         inside: bool = False,
-        refusal: Reason = Reason.PARSE,
+        refusal: Reason | None = None,
+        name: str = "",
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -53,7 +74,8 @@ class Reject(Exception):
         self.hint = hint
         self.attempted = attempted
         self.inside = inside
-        self.refusal = refusal
+        self.refusal = refusal or _REASONS.get(reason, Reason.PARSE)
+        self.name = name
 
 
 def overlap(text: str, start: int, marker: str) -> int:

@@ -50,7 +50,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gateway.demo": ("strategies.writing",),
     "gateway": ("gateway.front", "gateway.background", "gateway.demo", "gateway.telemetry"),
     "gateway.process": ("gateway",),
-    "gateway.cli": ("gateway.process", "gateway.report"),
+    "gateway.rereading": ("gateway.answer", "gateway.config", "gateway.report", "gateway.telemetry", "strategies"),
+    "gateway.cli": ("gateway.process", "gateway.rereading"),
 }
 """Each room and the rooms right below it; what those see, it sees. A room inside a room has the rights of the outer."""
 

@@ -135,5 +135,13 @@ class GuardedReader:
         self.fault = type(error).__name__
         reasons = (f"the reader failed: {self.fault}", Reason.INTERNAL.value)
         return Note(
-            Verdict(dialect="none", name="(reader)", score=0, accepted=False, reasons=reasons, refusal=Reason.INTERNAL)
+            Verdict(
+                dialect="none",
+                name="",
+                score=0,
+                accepted=False,
+                reasons=reasons,
+                refusal=Reason.INTERNAL,
+                meant=True,
+            )
         )

@@ -82,7 +82,7 @@ class Transcript:
             case Said():
                 self._keep(event.verdict, at, event.raw, event.arguments)
             case Note():
-                size = event.size or len(event.seen)
+                size = event.reach or event.size or len(event.seen)
                 self._add(Candidate(verdict=event.verdict, at=at, size=size, text=event.seen))
             case _ if self._raws:
                 self._raws.append(event.raw)

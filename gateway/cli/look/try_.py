@@ -1,49 +1,34 @@
 """`toolgate try`: one answer through the reader, with everything it saw and why it decided so."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, assert_never
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, assert_never
 
 import click
-import msgspec
-from attrs import evolve, field, frozen
 
 from gateway.cli.options import colour_option, json_option
 from gateway.config.declared.values import hundredths
-from gateway.core.errors import ClientError
-from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict
-from gateway.core.tools import Tool, ToolSet
+from gateway.core.events import Args, Broken, Drop, End, Note, Said, Start, Text, Verdict
+from gateway.core.sentences import why
+from gateway.core.tools import ToolSet
 from gateway.report.words import visible
-from gateway.wire.chat_request import parse_request
-from strategies.base import AnswerReader, Options
+from gateway.rereading.reading import (
+    BadTools,
+    Reading,
+    Try,
+    document,
+    pieces,
+    read,
+    remarks,
+    tools_in,
+    well_known_tools,
+)
+from strategies.base import Options
 from strategies.dialects.rows import TABLE
-from strategies.reading.factory import reader_factory
-from strategies.schema.known_tools import known_tools
 
-__all__ = ["Reading", "declared_tools", "pieces", "read", "read_with", "show", "try_", "well_known_tools"]
+__all__ = ["answer_text", "tools_of", "try_"]
 
-_SCHEMA_VERSION = 1
 _MAX_ANSWER_BYTES = 64 << 20
-
-
-@frozen(kw_only=True)
-class Reading:
-    """What one answer consists of, neighbouring text joined."""
-
-    events: tuple[Event, ...]
-    min_confidence: int = field(default=90)
-
-    @property
-    def calls(self) -> list[End]:
-        return [event for event in self.events if isinstance(event, End)]
-
-    @property
-    def rejected(self) -> list[Verdict]:
-        return [event.verdict for event in self.events if isinstance(event, Note)]
-
-    @property
-    def text(self) -> str:
-        return "".join(event.raw for event in self.events if isinstance(event, Text))
 
 
 @click.command(name="try", short_help="Show the calls in a model's answer, with scores and reasons.")
@@ -68,7 +53,8 @@ def try_(
 ) -> None:
     """Read a model's answer from FILE (or - for stdin) and show the calls in it, with scores and reasons.
 
-    Without --tools the well-known tools of coding agents count as declared.
+    Without --tools the well-known tools of coding agents count as declared. The file holds the tools of a request as
+    OpenAI, Anthropic or Gemini write them, or a whole request.
 
     \b
     Examples:
@@ -82,19 +68,19 @@ def try_(
         threshold = hundredths(min_confidence)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--min-confidence") from error
-    tools = declared_tools(tools_file.read(_MAX_ANSWER_BYTES)) if tools_file else well_known_tools()
-    reading = read(
-        pieces(_answer_text(file), chunks),
-        tools=tools,
-        options=Options(min_confidence=threshold, dialect=dialect),
-        model=model,
-        prompted=dialect,
-        finish=finish,
-    )
-    show(reading, as_json=as_json)
+    tools = tools_of(tools_file) if tools_file else well_known_tools()
+    text, options = answer_text(file), Options(min_confidence=threshold, dialect=dialect)
+    reading = read(pieces(text, chunks), tools=tools, options=options, model=model, prompted=dialect, finish=finish)
+    is_silent = not reading.calls and not reading.rejected
+    left_alone = remarks(text, tools=tools, options=options, model=model) if is_silent else []
+    if as_json:
+        click.echo(json.dumps(document(reading, remarks_=left_alone), indent=2))
+    else:
+        _show(reading, left_alone)
 
 
-def _answer_text(file: BinaryIO) -> str:
+def answer_text(file: BinaryIO) -> str:
+    """The text of a file with a model's answer."""
     data = file.read(_MAX_ANSWER_BYTES + 1)
     if len(data) > _MAX_ANSWER_BYTES:
         raise click.ClickException("the answer is larger than 64 MiB")
@@ -104,107 +90,53 @@ def _answer_text(file: BinaryIO) -> str:
         raise click.ClickException("the answer is not UTF-8 text") from error
 
 
-def declared_tools(content: bytes) -> ToolSet:
-    """The tools of a file in the form of a request's `tools`, alone or inside a whole request."""
+def tools_of(file: BinaryIO) -> ToolSet:
+    """The tools of a file that was given as an option."""
     try:
-        document = msgspec.json.decode(content)
-        tools = document.get("tools") if isinstance(document, dict) else document
-        question = [{"role": "user", "content": ""}]
-        body = msgspec.json.encode({"model": "none", "messages": question, "tools": tools})
-        return parse_request(body).tools
-    except ClientError as error:
-        raise click.BadParameter(error.message, param_hint="--tools") from error
-    except (ValueError, RecursionError) as error:
-        raise click.BadParameter("the file is not valid JSON", param_hint="--tools") from error
+        return tools_in(file.read(_MAX_ANSWER_BYTES))
+    except BadTools as error:
+        raise click.BadParameter(str(error), param_hint="--tools") from error
 
 
-def well_known_tools() -> ToolSet:
-    """The tools of common coding agents, as if a request had declared them; variants of a name are merged."""
-    return ToolSet(_merged(variants) for variants in known_tools().values())
-
-
-def pieces(text: str, count: int) -> list[str]:
-    """The text cut into that many pieces, as a stream would bring it."""
-    if not text:
-        return []
-    length = max(1, -(-len(text) // count))
-    return [text[start : start + length] for start in range(0, len(text), length)]
-
-
-def read(
-    chunks: Iterable[str], *, tools: ToolSet, options: Options, model: str, prompted: str | None, finish: str
-) -> Reading:
-    """Feed the pieces to the reader that an answer of this model would get."""
-    reader = reader_factory(tools=tools, options=options, model=model, prompted=prompted)()
-    return read_with(reader, chunks, finish=finish, min_confidence=options.min_confidence)
-
-
-def read_with(reader: AnswerReader, chunks: Iterable[str], *, finish: str, min_confidence: int) -> Reading:
-    """Feed the pieces to a reader."""
-    events: list[Event] = []
-    for chunk in chunks:
-        events += reader.feed(chunk)
-    events += reader.finish(finish)
-    return Reading(events=tuple(_joined(events)), min_confidence=min_confidence)
-
-
-def show(reading: Reading, *, as_json: bool) -> None:
-    """Print a reading: for people, or as one JSON document."""
-    if as_json:
-        click.echo(json.dumps(_document(reading), indent=2))
-        return
-    for event in reading.events:
-        for line in _described(event, reading.min_confidence):
-            click.echo(line)
+def _show(reading: Reading, left_alone: Sequence[str]) -> None:
+    tries = {number: each for number, each in reading.tries().items() if each.verdict.meant}
+    texts: list[str] = []
+    for number, event in enumerate(reading.events):
+        if isinstance(event, Text):
+            texts.append(event.raw)
+            continue
+        if number in tries or not isinstance(event, Note):
+            _text(texts)
+        match event:
+            case Drop():
+                click.echo(f"{click.style('dropped', fg='yellow')} {visible(repr(event.raw))}: {event.reason}")
+            case Start() | Args():
+                pass
+            case End() | Said():
+                name = event.verdict.name
+                click.echo(f"{click.style('call', fg='green', bold=True)} {visible(name)} {visible(event.arguments)}")
+                click.echo(f"    {_verdict(event.verdict)}")
+            case Broken():
+                click.echo(f"{click.style('broken', fg='red', bold=True)} {visible(event.reason)}")
+            case Note():
+                for line in _of_try(tries[number], reading.finish) if number in tries else ():
+                    click.echo(line)
+            case _:
+                assert_never(event)
+    _text(texts)
+    for remark in left_alone:
+        click.echo(f"{click.style('left alone', fg='yellow')} {visible(remark)}")
     click.echo(_summary(reading))
 
 
-def _merged(variants: Sequence[Tool]) -> Tool:
-    schemas = [tool.parameters for tool in variants]
-    properties = {name: schema for each in schemas for name, schema in each.get("properties", {}).items()}
-    required = set(properties).intersection(*(each.get("required", ()) for each in schemas))
-    return evolve(
-        variants[0],
-        parameters={"type": "object", "properties": properties, "required": sorted(required)},
-    )
-
-
-def _joined(events: Sequence[Event]) -> Iterator[Event]:
-    text = ""
-    for event in events:
-        if isinstance(event, Text):
-            text += event.raw
-            continue
-        if text and not isinstance(event, Note):
-            yield Text(text)
-            text = ""
-        yield event
-    if text:
-        yield Text(text)
-
-
-def _described(event: Event, min_confidence: int) -> Iterator[str]:
-    match event:
-        case Text():
-            yield click.style("text", fg="blue")
-            yield from _indented(event.raw)
-        case Drop():
-            yield f"{click.style('dropped', fg='yellow')} {visible(repr(event.raw))}: {event.reason}"
-        case Start() | Args():
-            return
-        case End() | Said():
-            name = event.verdict.name
-            yield f"{click.style('call', fg='green', bold=True)} {visible(name)} {visible(event.arguments)}"
-            yield f"    {_verdict(event.verdict)}"
-        case Broken():
-            yield f"{click.style('broken', fg='red', bold=True)} {visible(event.reason)}"
-        case Note():
-            yield f"{click.style('not a call', fg='yellow', bold=True)} {visible(event.verdict.name)}"
-            yield f"    {_verdict(event.verdict)}"
-            if 0 < event.verdict.score < min_confidence:
-                yield f"    below the threshold of {min_confidence / 100:.2f}"
-        case _:
-            assert_never(event)
+def _of_try(found: Try, finish: str) -> Iterator[str]:
+    verdict = found.verdict
+    yield f"{click.style('not a call', fg='yellow', bold=True)} {visible(verdict.name)}".rstrip()
+    yield f"    {visible(why(verdict, finish).sentence)}"
+    yield f"    {_verdict(verdict)}"
+    if found.others:
+        dialects = ", ".join(dict.fromkeys(other.dialect for other in found.others))
+        yield f"    read in other ways too: {visible(dialects)}"
 
 
 def _verdict(verdict: Verdict) -> str:
@@ -220,23 +152,10 @@ def _summary(reading: Reading) -> str:
     return f"{words}."
 
 
-def _document(reading: Reading) -> dict[str, Any]:
-    return {
-        "schema_version": _SCHEMA_VERSION,
-        "calls": [
-            {"name": call.name, "arguments": call.arguments, **_verdict_document(call.verdict)}
-            for call in reading.calls
-        ],
-        "rejected": [{"name": verdict.name, **_verdict_document(verdict)} for verdict in reading.rejected],
-        "text": reading.text,
-        "events": [{"event": type(event).__name__.lower(), "raw": event.raw} for event in reading.events],
-    }
-
-
-def _verdict_document(verdict: Verdict) -> dict[str, Any]:
-    return {"dialect": verdict.dialect, "score": verdict.score / 100, "reasons": list(verdict.reasons)}
-
-
-def _indented(text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        yield f"    {visible(line)}"
+def _text(texts: list[str]) -> None:
+    """Show what has come of text so far."""
+    if texts:
+        click.secho("text", fg="blue")
+        for line in "".join(texts).split("\n"):
+            click.echo(f"    {visible(line)}")
+        texts.clear()

@@ -11,7 +11,6 @@ import re
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from gateway.core.reasons import Reason
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
@@ -42,7 +41,7 @@ def _parse(
     name = name.rstrip(":")
     found = context.resolve(name) if name else None
     if found is None:
-        raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+        raise Reject("unknown_tool", name=name)
     calls = 0
     while (yield from _follows(cur, _ARGS)):
         yield from _colon(cur)

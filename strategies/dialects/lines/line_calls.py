@@ -13,7 +13,6 @@ import re
 from collections.abc import Generator
 from typing import Any
 
-from gateway.core.reasons import Reason
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
 from strategies.schema.tool_schema import ToolSchema
@@ -84,9 +83,10 @@ def _parse_continue(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
-    found = context.resolve((yield from cur.match(_REST, 256)).strip())
+    name: str = (yield from cur.match(_REST, 256)).strip()
+    found = context.resolve(name)
     if found is None:
-        raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+        raise Reject("unknown_tool", name=name)
     tool, mends = found
     values, more, fault = yield from _arguments(cur, context.schema(tool))
     yield Draft(name=tool.name, tool=tool, arguments=values, form="tag", mends=(*mends, *more), fault=fault)

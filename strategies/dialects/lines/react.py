@@ -14,7 +14,6 @@ from typing import Any
 
 from attrs import evolve
 
-from gateway.core.reasons import Reason
 from gateway.core.tools import Tool
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
@@ -77,7 +76,7 @@ def _parse(
         name: str = yield from cur.match(_NAME, 128)
         found = context.resolve(name) if name else None
         if found is None:
-            raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+            raise Reject("unknown_tool", name=name)
         if (yield from cur.starts("(")):
             drafts = yield from _python(cur, context, name)
         else:

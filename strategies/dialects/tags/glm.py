@@ -86,7 +86,7 @@ def read_pairs(
     call, key = yield from _named(cur, context, name)
     call.name_run = _NAME_RUN
     if call.tool is None and not prompted:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=call.name)
     call.in_lines = (yield from cur.ws()) > 0
     yield from _gap(cur)
     if (yield from cur.peek(1)) == "{":

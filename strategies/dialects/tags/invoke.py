@@ -78,7 +78,7 @@ def read_invoke(
     cur.pos += len(found.group())
     call = Call.of(form, context, group(found, "name"))
     if call.tool is None and not undeclared:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=call.name)
     if found.group("empty"):
         begin_call(call, arguments)
         yield draft_of(call)
@@ -100,7 +100,7 @@ def _legacy(
         raise Reject("no name")
     call = Call.of(_LEGACY, context, name)
     if call.tool is None:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=call.name)
     call.own_tags, call.distinct = True, False
     yield from cur.ws()
     if not (yield from cur.lit("<parameters>")) and not (yield from cur.starts("</invoke>")):

@@ -49,7 +49,7 @@ def _head(cur: Cursor, context: Context) -> Steps:
         raise Reject("no function")
     call = Call.of(FUNCTION, context, name)
     if call.tool is None:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=call.name)
     if not found or _NOISY.match(tag):
         call.mends.append("function_tag")
     return call

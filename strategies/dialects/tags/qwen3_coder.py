@@ -52,7 +52,7 @@ def _parse(
     yield from cur.ws()
     call = yield from _head(cur, context)
     if call.tool is None and not opening.marker.startswith("<seed:") and context.prompted != QWEN3_CODER.id:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=call.name)
     yield from read_call(cur, call, opening.hint, arguments)
 
 
@@ -164,7 +164,7 @@ def _parse_bare(
         cur.pos += len(tag)
         call = _closed_by(Call.of(FUNCTION, context, group(other, "name")), other.group("word"), "function_word")
     if call.tool is None:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=call.name)
     yield from cur.ws()
     if (yield from cur.peek(1)) == "{":
         raise Reject("JSON inside")

@@ -20,7 +20,6 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from gateway.core.reasons import Reason
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import read_end
@@ -299,7 +298,7 @@ def _parse_stripped(
         raise Reject("no call")
     found = context.resolve(name, aliases=False)
     if found is None:
-        raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+        raise Reject("unknown_tool", name=name)
     tool, mends = found
     call = _Call(schema=context.schema(tool), arguments=Arguments(None), mends=[*mends])
     yield from cur.ws()

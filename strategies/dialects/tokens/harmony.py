@@ -16,7 +16,6 @@ from collections.abc import Generator, Sequence
 
 from attrs import frozen
 
-from gateway.core.reasons import Reason
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import (
     STOPS,
@@ -135,7 +134,7 @@ def _code(cur: Cursor, context: Context, name: str) -> Steps:
         raise Reject("cut", attempted=True)
     found = context.resolve(name)
     if found is None:
-        raise Reject("unknown_tool", refusal=Reason.UNKNOWN_TOOL)
+        raise Reject("unknown_tool", name=name)
     tool, mends = found
     schema = context.schema(tool)
     key = "code" if "code" in schema.properties else next(iter(schema.required), "")

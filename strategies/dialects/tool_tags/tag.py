@@ -84,7 +84,7 @@ def _call(
     """The call behind its tag's name."""
     tools = tools_named(context, tag)
     if not tools:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=tag)
     call = TagCall(tag, tools[0], context.schema(tools[0]), context, mends=list(mends))
     if tools[0].name != tag:
         call.mends.append("tool_name")
@@ -277,7 +277,7 @@ def _named_call(cur: Cursor, context: Context, tag: str, name: str, opening: Ope
     """A call whose name was given apart: its parameters are siblings of the name."""
     tools = tools_named(context, name)
     if not tools:
-        raise Reject("unknown tool")
+        raise Reject("unknown tool", name=name)
     call = TagCall(tag, tools[0], context.schema(tools[0]), context)
     if tools[0].name != name:
         call.mends.append("tool_name")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.candidates import broken_calls, call_records, dialect_of, refusal
+from gateway.answer.candidates import broken_calls, call_records, dialect_of
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.stages import GuardedReader
 from gateway.answer.stages.transcript import MAX_TEXT, Transcript
@@ -15,6 +15,7 @@ from gateway.core.events import Event, Note, Said, Text, Verdict
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
 from gateway.core.records import CallRecord
+from gateway.core.sentences import reason_of
 from gateway.telemetry.redaction import Redactor
 from strategies.base import Prepared
 from tests.support.chat import answer_body, answer_events, event, numbered_ids, prepared
@@ -174,7 +175,7 @@ def test_a_refusal_has_one_word_and_a_stage(seen: Verdict, word: str, stage: str
     facts = Facts()
     facts.refused.append(seen)
     (record,) = records_of(facts)
-    assert refusal(seen) == record.reason == word
+    assert reason_of(seen) == record.reason == word
     assert record.stage == stage
     assert broken_calls(facts) == ([seen] if seen.name else [])
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli.look.try_ import pieces
 from gateway.cli.root import cli
 from gateway.config.load import DECLARED, load
 from gateway.config.urls import listening_url
 from gateway.core.version import __version__
 from gateway.demo.script import MODELS
 from gateway.process.banner import banner
+from gateway.rereading.reading import pieces
 
 CALL = "Let me look.\n\n<get_weather>\n<city>Paris</city>\n</get_weather>"
 TOOLS = [
@@ -204,7 +204,8 @@ def test_try_knows_the_tools_of_common_agents(tmp_path):
 def test_try_says_why_a_candidate_stays_text(tools_file):
     result = run("try", "--tools", tools_file, text="<get_weather>\n<city>Paris\n</get_weather>")
     assert "not a call get_weather" in result.stdout
-    assert "below the threshold of 0.90" in result.stdout
+    assert "0.85 is below 0.90: a value was not closed before the call's end" in result.stdout
+    assert "TRANSFORM_MIN_CONFIDENCE=0.85" in result.stdout
     accepted = run(
         "try", "--tools", tools_file, "--min-confidence", "0.8", text="<get_weather>\n<city>Paris\n</get_weather>"
     )

@@ -27,7 +27,7 @@ RULES = ReportRules(
     ignore=(IgnoreRule(dialect="shell", tool="*", until=date(2026, 10, 1)),),
     min_requests=500,
 )
-PURPOSE = {"low_confidence", "provenance", "unsayable", "slice_off", "over_budget", "disabled"}
+PURPOSE = {"low_confidence", "provenance", "unsayable", "slice_off", "over_budget", "disabled", "not_listed"}
 COUNTED = {"in_fence", "undeclared", "schema", "echo", "native_beside"}
 BINS = (0, 50, 60, 70, 75, 80, 85, 90, 95, 98, 101)
 

@@ -1,0 +1,121 @@
+"""Cases read again as the gateway would read them today, with the settings that are in force."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from attrs import evolve, frozen
+
+from gateway.config.load import Settings
+from gateway.core.client import Client
+from gateway.core.errors import GatewayError
+from gateway.core.sentences import why
+from gateway.core.tools import ToolSet
+from gateway.kinds.rows import DEFAULT_KIND
+from gateway.report.cases import Call, Case, masked
+from gateway.rereading.reading import Reading, pieces, read, read_with
+from gateway.telemetry.redaction import Redactor
+from gateway.wire.chat_request import parse_request
+from strategies.base import Prepared
+from strategies.clients import recognise
+from strategies.factory import Capability, ClientStyle, ToolExecutionFactory, load_strategies
+
+__all__ = ["Reread", "Rereader"]
+
+_UNTOUCHED = frozenset({"control", "dry_run"})
+
+
+@frozen(kw_only=True)
+class Reread:
+    """A case and how it is read today; `fault` says why it could not be."""
+
+    case: Case
+    calls: tuple[Call, ...] = ()
+    text: str = ""
+    reasons: tuple[str, ...] = ()
+    fault: str = ""
+    is_same: bool = True
+
+
+@frozen
+class Rereader:
+    """Reads cases as the gateway would with these settings."""
+
+    _settings: Settings
+    _factory: ToolExecutionFactory
+    _strategies: Mapping[str, Any]
+    _redactor: Redactor
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Rereader":
+        strategies = load_strategies().strategies
+        factory = ToolExecutionFactory(strategies, rules=settings.all_rules(), auto_detect=settings.auto_detect)
+        return cls(settings, factory, strategies, Redactor(settings.secrets()))
+
+    def mask(self, text: str) -> str:
+        """The text without credentials, as records hold it."""
+        return self._redactor.mask(text)
+
+    def read(self, case: Case) -> Reread:
+        """The answer, in the light of the request that it answers."""
+        try:
+            prepared = self._prepared(case)
+        except GatewayError as error:
+            return Reread(case=case, fault=f"the request is refused today: {error.message}")
+        if prepared.make_reader is None:
+            return self._compared(case, (), case.answer, ())
+        reading = read_with(
+            prepared.make_reader(),
+            pieces(case.answer, 1),
+            finish=case.finish,
+            min_confidence=self._settings.min_confidence,
+        )
+        calls = _calls(reading)
+        return self._compared(case, calls[:1] if prepared.shape.first_only else calls, reading.text, _reasons(reading))
+
+    def plain(self, case: Case, tools: ToolSet) -> Reread:
+        """An answer of which nothing else is known."""
+        options = self._settings.strategy_options()
+        reading = read(
+            pieces(case.answer, 1), tools=tools, options=options, model=case.model, prompted=None, finish=case.finish
+        )
+        return self._compared(case, _calls(reading), reading.text, _reasons(reading))
+
+    def _prepared(self, case: Case) -> Prepared:
+        """By the strategy that it had then, where there is one: what was learned of a model is not kept for ever."""
+        body = {"model": case.model, "messages": [{"role": "user", "content": ""}], **case.request}
+        request = parse_request(msgspec.json.encode(body))
+        reads_tags = self._factory.auto_detect and recognise(request, Client()) is not None
+        style: ClientStyle = "xml_text" if reads_tags else "native"
+        selection = self._factory.decide(DEFAULT_KIND, case.model, style, request, Capability())
+        then = self._strategies.get(case.strategy)
+        if then is not None and case.strategy != selection.strategy.name:
+            selection = evolve(selection, strategy=then, dialect=None)
+        if case.arm in _UNTOUCHED:
+            selection = self._factory.unprompted(selection)
+        return selection.strategy.prepare(request, self._settings.strategy_options(selection.dialect))
+
+    def _compared(self, case: Case, calls: tuple[Call, ...], text: str, reasons: tuple[str, ...]) -> Reread:
+        is_same = case.expected is None or self._told(calls) == self._told(case.expected)
+        return Reread(case=case, calls=calls, text=text, reasons=reasons, is_same=is_same)
+
+    def _told(self, calls: Iterable[Call]) -> list[Any]:
+        """Calls as they compare: what a record says has lost its secrets."""
+        return [masked([call.name, call.arguments], self.mask) for call in calls]
+
+
+def _calls(reading: Reading) -> tuple[Call, ...]:
+    return tuple(Call(call.verdict.name, _decoded(call.arguments)) for call in reading.calls)
+
+
+def _reasons(reading: Reading) -> tuple[str, ...]:
+    return tuple(
+        f"{each.verdict.name or 'no tool'}: {why(each.verdict, reading.finish).sentence}" for each in reading.rejected
+    )
+
+
+def _decoded(arguments: str) -> Any:
+    try:
+        return msgspec.json.decode(arguments)
+    except (ValueError, RecursionError):
+        return arguments
