@@ -1,6 +1,7 @@
 """An answer that is tried: one entry for each span, tools in every vendor's form, and what was left alone."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ TOOLS = [{"type": "function", "function": {"name": "read_file", "parameters": SC
 SHELL = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 
 
-def tried(text: str, finish: str = "stop", tools: object = TOOLS) -> dict:
+def tried(text: str, finish: str = "stop", tools: object = TOOLS) -> dict[str, Any]:
     options = Options()
     return document(read([text], tools=declared_tools(tools), options=options, model="m", prompted=None, finish=finish))
 
