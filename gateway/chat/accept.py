@@ -6,6 +6,7 @@ from typing import Any, Literal
 import structlog
 
 from gateway.core.errors import InvalidRequest
+from gateway.core.rules import ModelRule
 from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
 from gateway.surfaces.port import Asked, Server, Situation
@@ -91,8 +92,17 @@ def _situation(state: RequestState, upstream: Upstream | None) -> Situation:
 
 
 def _server(upstream: Upstream, route: Route) -> Server:
-    del route
-    return Server(kind=upstream.kind.name)
+    rule = route.rule or _NO_RULE
+    return Server(
+        kind=upstream.kind.name,
+        late_system=upstream.late_system,
+        max_output_tokens=upstream.max_output_tokens,
+        keeps_cache_control=upstream.cache_control == "keep" or upstream.kind.name == "anthropic",
+        history_reasoning=rule.history_reasoning,
+        takes_effort=rule.reasoning_effort,
+        takes_verbosity=rule.verbosity,
+        thinking=rule.thinking,
+    )
 
 
 def _options(state: RequestState) -> dict[str, Any]:
@@ -100,5 +110,6 @@ def _options(state: RequestState) -> dict[str, Any]:
     return {}
 
 
+_NO_RULE = ModelRule(match="*")
 _NO_SITUATION = Situation(now=0.0, request_id="", unique="", secret=b"", scope="")
 """For the surface that looks at none."""

@@ -7,12 +7,23 @@ models = ["qwen*"]                upstream = "local"
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from attrs import evolve, field, fields, frozen
 
-from gateway.config.declared.values import Reader, choice, cookies, http_url, names, seconds, secret, text
+from gateway.config.declared.values import (
+    Reader,
+    boolean,
+    choice,
+    cookies,
+    http_url,
+    names,
+    seconds,
+    secret,
+    text,
+    whole,
+)
 from gateway.config.sources import as_text, read_text
 from gateway.core.rules import ModelRule
 from gateway.kinds.lowering.refusals import LOWERABLE
@@ -22,6 +33,8 @@ from strategies.mapping.mappings import MAPPINGS
 __all__ = ["MODEL_KEYS", "UPSTREAM_KEYS", "Routes", "UpstreamSettings", "read_routes"]
 
 MAX_NAME_CHARS = 64
+WIRES = ("chat", "responses", "messages")
+"""What a server may speak beside each other."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 
 
@@ -42,6 +55,16 @@ class UpstreamSettings:
     total_timeout_s: float | None = None
     down_level: tuple[str, ...] = ()
     """Keywords of JSON schema that it refuses: they are taken out of tools that go there."""
+    wires: tuple[str, ...] = ()
+    """Beside its kind's own: which wires it speaks. Empty: it is found out where that can harm nobody."""
+    late_system: Literal["user", "inline", "first"] = "user"
+    """Where system text goes that comes behind the first message of a Messages or Responses request."""
+    max_output_tokens: int | None = None
+    """No more is asked for on behalf of clients that ask for the same whatever the model is."""
+    tokenize: bool = False
+    """It is asked for the tokens of a text (`/tokenize`)."""
+    cache_control: Literal["drop", "keep"] = "drop"
+    """Whether it is sent a client's marks for the prompt cache."""
     options: KindOptions | None = None
     """What its own table says of its wire, such as `[upstreams.cloud.anthropic]`."""
 
@@ -68,6 +91,19 @@ def _keywords(raw: str) -> tuple[str, ...]:
     return found
 
 
+def _wires(raw: str) -> tuple[str, ...]:
+    """Wires that a server speaks; auto: it is found out."""
+    found = names(raw)
+    unknown = [name for name in found if name not in WIRES]
+    if unknown:
+        raise ValueError(f"{unknown[0][:64]!r} is none of auto, {', '.join(WIRES)}")
+    return found
+
+
+def _wires_or_auto(raw: str) -> tuple[str, ...]:
+    return () if raw.strip().lower() == "auto" else _wires(raw)
+
+
 _UPSTREAM: dict[str, Reader] = {
     "url": http_url,
     "kind": choice(*KINDS),
@@ -75,6 +111,11 @@ _UPSTREAM: dict[str, Reader] = {
     "cookies": cookies,
     "models": names,
     "down_level": _keywords,
+    "wires": _wires_or_auto,
+    "late_system": choice("user", "inline", "first"),
+    "max_output_tokens": whole(1, 1 << 24),
+    "tokenize": boolean,
+    "cache_control": choice("drop", "keep"),
     **_TIMES,
 }
 _MODEL: dict[str, Reader] = {
@@ -85,6 +126,10 @@ _MODEL: dict[str, Reader] = {
     "strategy": text,
     "tool_map": choice(*sorted(MAPPINGS), "none"),
     "intent": choice("count", "deliver"),
+    "history_reasoning": choice("turn", "keep", "drop"),
+    "reasoning_effort": boolean,
+    "verbosity": boolean,
+    "thinking": choice("drop", "chat_template_kwargs"),
     **{name: reader for name, reader in _TIMES.items() if name != "connect_timeout_s"},
 }
 _SECRETS = frozenset({"api_key", "cookies"})

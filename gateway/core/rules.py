@@ -58,6 +58,14 @@ class ModelRule:
     tool_map: str | None = None
     intent: Literal["count", "deliver"] = "count"
     """What becomes of calls in answers to requests that offered no tools."""
+    history_reasoning: Literal["turn", "keep", "drop"] = "turn"
+    """Which reasoning of earlier answers goes back to the model: since the last user's text, all, none."""
+    reasoning_effort: bool | None = None
+    """Whether the model takes a reasoning effort; None: what its name says."""
+    verbosity: bool = False
+    """Whether the model takes a verbosity."""
+    thinking: Literal["drop", "chat_template_kwargs"] = "drop"
+    """How a client's wish to have the model think, or not, is told to the server."""
     first_byte_timeout_s: float | None = None
     idle_timeout_s: float | None = None
     total_timeout_s: float | None = None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from attrs import evolve, field, frozen
 from yarl import URL
@@ -10,6 +11,7 @@ from gateway.config.load import Settings, UpstreamSettings
 from gateway.core.rules import ModelRule
 from gateway.kinds.rows import KINDS, KindRow
 from gateway.kinds.shared.port import HttpAsk, Kind
+from gateway.surfaces.port import LateSystem
 from gateway.traffic.routing import DEFAULT_UPSTREAM
 
 __all__ = ["Upstream", "upstreams_of"]
@@ -37,6 +39,12 @@ class Upstream:
     idle_timeout_s: float
     total_timeout_s: float
     down_level: tuple[str, ...] = ()
+    wires: tuple[str, ...] = ()
+    """Those that its settings name; empty: to be found out."""
+    late_system: LateSystem = "user"
+    max_output_tokens: int | None = None
+    tokenize: bool = False
+    cache_control: Literal["drop", "keep"] = "drop"
 
     @property
     def row(self) -> KindRow:
@@ -112,4 +120,9 @@ def _upstream(settings: Settings, each: UpstreamSettings, *, forwards_credential
         idle_timeout_s=each.idle_timeout_s or settings.idle_timeout_s,
         total_timeout_s=each.total_timeout_s or settings.total_timeout_s,
         down_level=each.down_level,
+        wires=each.wires,
+        late_system=each.late_system,
+        max_output_tokens=each.max_output_tokens,
+        tokenize=each.tokenize,
+        cache_control=each.cache_control,
     )

@@ -4,6 +4,9 @@ Texts are handed on as the bodies of the JSON strings in which they came, undeco
 into strings of its own. Joined, bodies are the body of the joined text. Calls are told whole and in order, when nothing
 can take them back: behind complete arguments as soon as something else begins, else at the finish; what a limit has cut
 off is no call. Only the first choice is told, as other wires have no more than one.
+
+A wire that takes calls in pieces is told the first open one as it comes, and its end when nothing can be missing of it;
+what comes meanwhile waits, so that nothing is ever said inside of something else.
 """
 
 import json
@@ -18,9 +21,10 @@ from gateway.core.errors import UpstreamBadReply
 from gateway.wire.chat_chunks import any_in, is_given
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder
 
-__all__ = ["Heard", "Teller", "hear_whole"]
+__all__ = ["Heard", "Pieces", "Teller", "hear_whole"]
 
 _CUT = "length"
+_CONTENT = b'"content":'
 _Text = Literal["text", "refusal", "reasoning"]
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|[^\n])"
@@ -57,6 +61,20 @@ class Teller(Protocol):
         ...
 
 
+class Pieces(Protocol):
+    """Who tells calls on while they come, in the place of `Teller.call`."""
+
+    def call_begins(self, call_id: str, name: str) -> None: ...
+
+    def call_piece(self, body: bytes) -> None:
+        """More of its arguments: the body of a JSON string."""
+        ...
+
+    def call_ends(self, *, is_whole: bool) -> None:
+        """Nothing more comes; whether it is a call, or was cut, or has arguments that are none."""
+        ...
+
+
 class _Function(msgspec.Struct):
     name: Any = None
     arguments: msgspec.Raw = msgspec.Raw()
@@ -84,6 +102,9 @@ class _Choice(msgspec.Struct):
     delta: _Message | None = None
     message: _Message | None = None
     finish_reason: Any = None
+    # Where vLLM and SGLang name the sequence that an answer stopped at.
+    stop_reason: Any = None
+    matched_stop: Any = None
 
 
 class _Chunk(msgspec.Struct):
@@ -106,6 +127,12 @@ class _Pending:
     """Bodies of JSON strings."""
     is_looked_at: bool = False
     """Nothing has come since its arguments were found to be incomplete."""
+    is_begun: bool = False
+    """It is being told, in pieces."""
+    told: int = 0
+    """How many pieces were told."""
+    half: bytes = b""
+    """Half a character at the end of the last piece that was told."""
 
     @property
     def arguments(self) -> str:
@@ -121,10 +148,34 @@ class _Pending:
 class Heard:
     """A chat stream, cut anywhere."""
 
-    __slots__ = ("_calls", "_current", "_decoder", "_half", "_has_halves", "_is_over", "_reason", "_teller")
+    __slots__ = (
+        "_behind",
+        "_calls",
+        "_current",
+        "_decoder",
+        "_half",
+        "_has_halves",
+        "_head",
+        "_is_over",
+        "_pieces",
+        "_quotes",
+        "_reason",
+        "_tail",
+        "_teller",
+        "stopped_at",
+    )
 
-    def __init__(self, teller: Teller, *, max_event_bytes: int) -> None:
+    def __init__(self, teller: Teller, *, max_event_bytes: int, pieces: Pieces | None = None) -> None:
         self._teller = teller
+        self._pieces = pieces
+        self._behind: list[tuple[_Text, bytes]] = []
+        """What was said while a call was being told in pieces."""
+        self._head = self._tail = b""
+        """What stands around the content of the last event that was nothing but content."""
+        self._quotes = 0
+        """How many quotes those two have."""
+        self.stopped_at: str | None = None
+        """The sequence that the answer stopped at, where the server says so."""
         self._decoder = SseDecoder(max_event_bytes)
         self._calls: list[_Pending] = []
         self._current: dict[object, _Pending] = {}
@@ -136,7 +187,7 @@ class Heard:
 
     def feed(self, data: bytes) -> None:
         """More of the stream."""
-        if self._is_over:
+        if self._is_over or self._run(data):
             return
         try:
             events = self._decoder.feed(data)
@@ -155,6 +206,45 @@ class Heard:
         if self._reason is not None:
             self._end()
 
+    def _run(self, data: bytes) -> bool:
+        """Events of nothing but content, alike but for it, told without taking any apart; whether they were."""
+        head, tail = self._head, self._tail
+        if not (head and data.startswith(head) and data.endswith(tail)) or self._decoder.pending:
+            return False
+        if len(data) < len(head) + len(tail):
+            return False
+        bodies = data[len(head) : len(data) - len(tail)].split(tail + head)
+        # Each is the body of one string if there is no quote, and no end of a line, beside those of head and tail.
+        count = len(bodies)
+        if data.count(b'"') != count * self._quotes or data.count(b"\n") != count * 2 or b'\\"' in data:
+            return False
+        body = b"".join(bodies)
+        # Half a character is for the slow way, and so are bytes that are no text.
+        if b"\\ud" in body or b"\\uD" in body or not _is_text(body):
+            return False
+        if body:
+            self._told("text", body)
+        return True
+
+    def _cast(self, data: bytes, chunk: _Chunk) -> None:
+        """Take an event of nothing but content for the mould of those to come."""
+        self._head = b""
+        choice = chunk.choices[0] if chunk.choices and len(chunk.choices) == 1 else None
+        delta = choice.delta if choice is not None else None
+        if choice is None or delta is None or choice.finish_reason or choice.index not in (0, None):
+            return
+        others = (delta.reasoning_content, delta.reasoning, delta.thinking, delta.refusal)
+        if any(len(bytes(each)) > 2 and is_given(each) for each in others) or delta.tool_calls or self._calls:
+            return
+        content = bytes(delta.content)
+        at = data.find(_CONTENT) + len(_CONTENT)
+        at = data.find(b'"', at) if at >= len(_CONTENT) else -1
+        is_alone = not is_given(chunk.usage) and not is_given(chunk.error) and self._half is None
+        if len(content) <= 2 or at < 0 or data[at : at + len(content)] != content or not is_alone or b"\n" in data:
+            return
+        self._head, self._tail = b"data: " + data[: at + 1], data[at + len(content) - 1 :] + b"\n\n"
+        self._quotes = (self._head + self._tail).count(b'"')
+
     def _event(self, data: bytes) -> None:
         if data == DONE:
             self._end()
@@ -172,6 +262,8 @@ class Heard:
             if choice.index in (0, None):
                 self._hear(choice)
         self._tell_usage(chunk)
+        if not self._has_halves:
+            self._cast(data, chunk)
 
     def _tell_usage(self, chunk: _Chunk) -> None:
         usage = any_in(chunk.usage) if is_given(chunk.usage) else None
@@ -193,6 +285,9 @@ class Heard:
                 self._told(kind, body)
 
     def _told(self, kind: _Text, body: bytes) -> None:
+        if self._calls and self._calls[0].is_begun:
+            self._behind.append((kind, body))
+            return
         match kind:
             case "text":
                 self._teller.text(body)
@@ -219,6 +314,8 @@ class Heard:
         if isinstance(choice.finish_reason, str) and choice.finish_reason:
             self._tell_half()
             self._reason = choice.finish_reason
+            told = (choice.stop_reason, choice.matched_stop)
+            self.stopped_at = next((each for each in told if isinstance(each, str)), None)
             self._tell_calls()
             self._teller.finish_reason(choice.finish_reason)
 
@@ -239,6 +336,7 @@ class Heard:
             if body:
                 pending.pieces.append(body)
                 pending.is_looked_at = False
+        self._flow()
 
     def _meant(self, index: object, call_id: str, name: str) -> _Pending:
         """The call that a piece belongs to; a new one where it says so, whatever its number."""
@@ -254,14 +352,50 @@ class Heard:
     def _tell_whole_calls(self) -> None:
         """Something else begins: the calls before it are told, up to the first whose arguments may go on."""
         while self._calls and not self._calls[0].may_go_on():
-            pending = self._calls.pop(0)
-            self._teller.call(pending.id, pending.name, pending.arguments)
+            self._tell_first(is_whole=True)
+        self._flow()
 
     def _tell_calls(self) -> None:
-        calls, self._calls = self._calls, []
-        for pending in calls:
-            if pending.name and not (self._reason == _CUT and pending.may_go_on()):
-                self._teller.call(pending.id, pending.name, pending.arguments)
+        while self._calls:
+            pending = self._calls[0]
+            is_open = pending.may_go_on()
+            if self._pieces is not None:
+                self._tell_first(is_whole=not is_open or (self._reason != _CUT and not pending.arguments.strip()))
+            elif pending.name and not (self._reason == _CUT and is_open):
+                self._tell_first(is_whole=True)
+            else:
+                self._calls.pop(0)
+
+    def _tell_first(self, *, is_whole: bool) -> None:
+        """Tell the first call, or what is left of it, and what waits for its end."""
+        pending = self._calls[0]
+        if self._pieces is None:
+            self._teller.call(pending.id, pending.name, pending.arguments)
+        else:
+            self._flow()
+            if pending.is_begun:
+                self._pieces.call_ends(is_whole=is_whole)
+        self._calls.pop(0)
+        behind, self._behind = self._behind, []
+        for kind, body in behind:
+            self._told(kind, body)
+
+    def _flow(self) -> None:
+        """Tell what has come of the first call, where calls are told in pieces."""
+        pending = self._calls[0] if self._calls and self._pieces is not None else None
+        if pending is None or self._pieces is None or not pending.name:
+            return
+        if not pending.is_begun:
+            pending.is_begun = True
+            self._pieces.call_begins(pending.id, pending.name)
+        if pending.told == len(pending.pieces):
+            return
+        body = pending.half + b"".join(pending.pieces[pending.told :])
+        pending.told, pending.half = len(pending.pieces), b""
+        if b"\\ud" in body or b"\\uD" in body:
+            body, pending.half = _whole_characters(body)
+        if body:
+            self._pieces.call_piece(body)
 
     def hear_message(self, choice: _Choice, answer: _Chunk) -> None:
         """A whole answer."""
@@ -270,7 +404,9 @@ class Heard:
             call.index = number
         given = choice.finish_reason
         reason = given if isinstance(given, str) and given else "tool_calls" if calls else "stop"
-        self._hear(_Choice(delta=choice.message, finish_reason=reason))
+        told = _Choice(delta=choice.message, finish_reason=reason)
+        told.stop_reason, told.matched_stop = choice.stop_reason, choice.matched_stop
+        self._hear(told)
         self._tell_usage(answer)
         self._end()
 
@@ -286,8 +422,8 @@ class Heard:
             self._teller.end()
 
 
-def hear_whole(body: bytes, teller: Teller) -> None:
-    """Tell a whole chat answer; raises `UpstreamBadReply` for what is none."""
+def hear_whole(body: bytes, teller: Teller, *, pieces: Pieces | None = None) -> str | None:
+    """Tell a whole chat answer; raises `UpstreamBadReply` for what is none. The sequence that it stopped at."""
     chunk = _decoded(body)
     has_halves = chunk is None
     chunk = chunk or _decoded(_masked(body))
@@ -295,9 +431,20 @@ def hear_whole(body: bytes, teller: Teller) -> None:
     choice = next((each for each in choices if each.index in (0, None)), None)
     if chunk is None or choice is None or choice.message is None:
         raise UpstreamBadReply("the model server's answer is not what its wire promises")
-    heard = Heard(teller, max_event_bytes=0)
+    heard = Heard(teller, max_event_bytes=0, pieces=pieces)
     heard._has_halves = has_halves
     heard.hear_message(choice, chunk)
+    return heard.stopped_at
+
+
+def _is_text(body: bytes) -> bool:
+    if body.isascii():
+        return True
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _decoded(data: bytes) -> _Chunk | None:

@@ -37,9 +37,11 @@ class Server:
     """Marks for a prompt cache are sent on."""
     history_reasoning: Literal["turn", "keep", "drop"] = "turn"
     """Which reasoning of earlier answers goes back: since the last user's text, all, none."""
-    takes_effort: bool = False
-    """A reasoning effort is sent on."""
+    takes_effort: bool | None = None
+    """Whether a reasoning effort is sent on; None: what the model's name says."""
     takes_verbosity: bool = False
+    thinking: Literal["drop", "chat_template_kwargs"] = "drop"
+    """How a wish to think, or not to, is told."""
 
 
 @frozen(kw_only=True)
