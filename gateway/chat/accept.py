@@ -13,7 +13,7 @@ from gateway.surfaces.port import Asked, Server, Situation
 from gateway.traffic.routing import Route
 from gateway.upstream.translated import scope_of
 
-__all__ = ["accept", "begin_answer", "count_path", "keep_answer"]
+__all__ = ["accept", "begin_answer", "count_path", "count_unsaid", "keep_answer"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _UNIQUE_CHARS = 24
@@ -53,6 +53,13 @@ def begin_answer(state: RequestState, asked: Asked, *, again: bool) -> None:
         telemetry.count("toolgate_surface_mended_total", {"surface": name, "what": what})
     if asked.left_out:
         state.told["X-Toolgate-Dropped"] = ", ".join(asked.left_out)
+
+
+def count_unsaid(state: RequestState) -> None:
+    """Take down what of the answer the client was not told."""
+    for what, times in state.telling.dropped.items():
+        labels = {"surface": state.surface.name, "what": what}
+        state.shared.telemetry.count("toolgate_surface_dropped_total", labels, times)
 
 
 async def keep_answer(state: RequestState) -> None:

@@ -14,7 +14,7 @@ from gateway.answer.choice import MakeId
 from gateway.answer.facts import Facts
 from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
-from gateway.chat.accept import accept, begin_answer, count_path, keep_answer
+from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
 from gateway.chat.enrolment import enrol, hear
 from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
 from gateway.chat.prepare import with_tools
@@ -92,6 +92,7 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
             return await watched(state, request, selection, client)
         finally:
             _afterwards(learn_from, state)
+            _afterwards(count_unsaid, state)
     prepared = _prepare(state, request, selection, client, route)
     try:
         reply, prepared = await _opened(state, request, prepared, route)
@@ -103,6 +104,7 @@ async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignmen
             return response
     finally:
         _afterwards(learn_from, state)
+        _afterwards(count_unsaid, state)
         _afterwards(_audit, found.facts)
 
 

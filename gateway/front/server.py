@@ -20,6 +20,7 @@ from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME
 from gateway.surfaces.chat import CHAT
+from gateway.surfaces.messages.surface import MESSAGES
 from gateway.surfaces.port import Surface
 from gateway.traffic.door import Verdict
 
@@ -97,6 +98,7 @@ class Server:
         if http.method in ("GET", "HEAD"):
             match path:
                 case "/":
+                    # Claude Code asks for the head alone before its first request.
                     return _front_page(http)
                 case "/healthz":
                     return json_response(b'{"status":"ok"}')
@@ -151,6 +153,7 @@ class MetricsServer:
 
 _ROUTES: dict[tuple[str, str], tuple[Handler, str, Surface]] = {
     ("POST", "/v1/chat/completions"): (chat, "chat", CHAT),
+    ("POST", "/v1/messages"): (chat, "messages", MESSAGES),
     ("GET", "/v1/models"): (list_models, "models", CHAT),
     ("POST", "/v1/feedback"): (feedback, "feedback", CHAT),
 }

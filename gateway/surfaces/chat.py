@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.surfaces.port import Asked, Memory, Situation
@@ -20,6 +20,7 @@ class ChatTelling:
 
     is_identity: bool = True
     answer_id: str | None = None
+    dropped: Mapping[str, int] = field(factory=dict)
 
     def begin(self, input_tokens: int | None = None) -> bytes:
         del input_tokens

@@ -87,6 +87,11 @@ class Telling(Protocol):
         """The id that the client gets to see, where it is not the chat answer's own."""
         ...
 
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """What the answer held that the client is not told, each by one word of a fixed list."""
+        ...
+
     def begin(self, input_tokens: int | None = None) -> bytes:
         """What can be said once the model server has accepted; with an estimate of what the request takes."""
         ...

@@ -12,7 +12,16 @@ from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.json_scan import JsonScanner
 
-__all__ = ["TOOL_FIELDS", "ChatRequest", "declared_tool", "is_system", "parse_request", "texts_of"]
+__all__ = [
+    "TOOL_FIELDS",
+    "ChatRequest",
+    "declared_tool",
+    "decoded_body",
+    "is_system",
+    "parse_request",
+    "request_of",
+    "texts_of",
+]
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 """The fields of a request that offer tools."""
@@ -64,9 +73,23 @@ class ChatRequest:
 
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
+    return _checked(raw, decoded_body(raw))
+
+
+def request_of(body: dict[str, Any]) -> ChatRequest:
+    """The request that a body is, which was put together here."""
+    return _checked(msgspec.json.encode(body), body)
+
+
+def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str, Any]:
+    """The object that a request's body is; none of the fields in `once` stands there twice."""
     body = _decode(raw)
     # RFC 8259 leaves it open which of two members counts: https://www.rfc-editor.org/rfc/rfc8259#section-4
-    _refuse_doubled(raw)
+    _refuse_doubled(raw, once)
+    return body
+
+
+def _checked(raw: bytes, body: dict[str, Any]) -> ChatRequest:
     model = _model(body.get("model"))
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -106,7 +129,7 @@ def _decode(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _refuse_doubled(raw: bytes) -> None:
+def _refuse_doubled(raw: bytes, once: frozenset[str]) -> None:
     """A model server may go by the first of two fields with one name, where we go by the last."""
     if _has_each_once(raw):
         return
@@ -122,7 +145,7 @@ def _refuse_doubled(raw: bytes) -> None:
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
     names = [name for name, _ in outermost]
-    for name in READ_FIELDS.intersection(names):
+    for name in once.intersection(names):
         if names.count(name) > 1:
             raise InvalidRequest(f"{name} is there more than once", param=name)
 

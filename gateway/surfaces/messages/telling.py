@@ -1,6 +1,7 @@
 """A chat answer told to a Messages client: the frame around its blocks."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -38,7 +39,7 @@ class MessagesTelling:
     def begin(self, input_tokens: int | None = None) -> bytes:
         """`message_start`, which nothing of the answer has to be known for."""
         self._blocks.input_tokens = input_tokens
-        message = {
+        message: dict[str, Any] = {
             "id": self._terms.message_id,
             "type": "message",
             "role": "assistant",

@@ -1,0 +1,82 @@
+"""Anthropic's own Python SDK through the gateway: a whole tool round trip, and every fault as its own exception."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic
+import pytest
+from anthropic import AsyncAnthropic
+from anthropic.types import Message
+
+from gateway.app import Gateway
+from tests.sdk.routes import Route
+from tests.support.faulty_upstream import STREAM_HEAD, FaultyUpstream, event, stream, text
+
+TOOLS: Any = [
+    {
+        "name": "get_weather",
+        "description": "Says what the weather is like in a city.",
+        "input_schema": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["city", "days"],
+        },
+    }
+]
+QUESTION: Any = {"role": "user", "content": "What will the weather be in Paris for 3 days?"}
+
+
+@asynccontextmanager
+async def sdk(running: Gateway, **more: Any) -> AsyncIterator[AsyncAnthropic]:
+    options: dict[str, Any] = {"api_key": "any", "max_retries": 0, "timeout": 20, **more}
+    async with AsyncAnthropic(base_url=running.url, **options) as client:
+        yield client
+
+
+async def ask(client: AsyncAnthropic, streamed: bool, **request: Any) -> Message:
+    """The message, streamed through the SDK's own accumulator or not."""
+    request = {"max_tokens": 32_000, **request}
+    if not streamed:
+        return await client.messages.create(**request)
+    async with client.messages.stream(**request) as answer:
+        async for _ in answer:
+            pass
+        return await answer.get_final_message()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_round_trip_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route, streamed: bool
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    async with sdk(running) as client:
+        asked = await ask(client, streamed, model=route.model, messages=[QUESTION], tools=TOOLS)
+        assert asked.stop_reason == "tool_use"
+        [call] = [block for block in asked.content if block.type == "tool_use"]
+        assert call.name == "get_weather"
+        assert call.input == {"city": "Paris", "days": 3}
+        assert not any("<" in block.text for block in asked.content if block.type == "text")
+        messages: list[Any] = [
+            QUESTION,
+            {"role": "assistant", "content": asked.content},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "sunny, 21 degrees"}],
+            },
+        ]
+        told = await ask(client, streamed, model=route.model, messages=messages, tools=TOOLS)
+    assert told.stop_reason == "end_turn"
+    assert [block.type for block in told.content] == ["text"]
+    assert "sunny, 21 degrees" in "".join(block.text for block in told.content if block.type == "text")
+
+
+async def test_a_plain_question_gets_its_plain_answer(demo_gateway: Callable[..., Awaitable[Gateway]]) -> None:
+    running = await demo_gateway()
+    async with sdk(running) as client:
+        said = await ask(client, True, model="demo-prose", messages=[QUESTION], tools=TOOLS)
+    assert said.stop_reason == "end_turn"
+    assert [block.type for block in said.content] == ["text"]
+    assert said.id.startswith("msg_")
+    assert said.usage.output_tokens > 0
