@@ -228,7 +228,6 @@ class Heard:
 
     def _cast(self, data: bytes, chunk: _Chunk) -> None:
         """Take an event of nothing but content for the mould of those to come."""
-        self._head = b""
         choice = chunk.choices[0] if chunk.choices and len(chunk.choices) == 1 else None
         delta = choice.delta if choice is not None else None
         if choice is None or delta is None or choice.finish_reason or choice.index not in (0, None):
@@ -262,6 +261,7 @@ class Heard:
             if choice.index in (0, None):
                 self._hear(choice)
         self._tell_usage(chunk)
+        self._head = b""
         if not self._has_halves:
             self._cast(data, chunk)
 

@@ -1,18 +1,15 @@
 """Anthropic's own Python SDK through the gateway: a whole tool round trip, and every fault as its own exception."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types import Message
 
 from gateway.app import Gateway
 from tests.sdk.routes import Route
-from tests.support.faulty_upstream import STREAM_HEAD, FaultyUpstream, event, stream, text
 
 TOOLS: Any = [
     {

@@ -5,6 +5,7 @@ fits its block. A client runs a call when its block ends (Claude Code does, also
 one is ended only where nothing can be missing of its call: one that was cut stays open, and nothing is said behind it.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Any, Literal
@@ -24,7 +25,6 @@ THINKING = "thinking"
 BYTES_PER_TOKEN = 3.6
 """Before anything better is known."""
 _REASONS = {"stop": "end_turn", "length": "max_tokens"}
-_DELTA_END = b'"}}\n\n'
 _MOST_TOKENS = 1 << 53
 
 
@@ -52,7 +52,6 @@ class Blocks:
         "_number",
         "_reason",
         "_said",
-        "_stopped_at",
         "_terms",
         "_thought",
         "_usage",
@@ -61,6 +60,7 @@ class Blocks:
         "input_tokens",
         "is_over",
         "out",
+        "stopped_at",
         "streams",
     )
 
@@ -88,22 +88,24 @@ class Blocks:
         """The open block's thoughts, or the arguments of a call in a whole answer."""
         self._said = 0
         self._reason: str | None = None
-        self._stopped_at: str | None = None
-        self._usage: dict[str, Any] | None = None
+        self.stopped_at: Callable[[], str | None] = lambda: None
+        """Tells the sequence that the server says the answer stopped at."""
+        self._usage: Mapping[str, Any] | None = None
 
-    def text(self, bodies: list[bytes]) -> None:
+    def text(self, body: bytes) -> None:
         if self._is_stuck:
             self._drop("text_behind_cut_call")
             return
         if self._kind != "text":
             self._begin("text", {"type": "text", "text": ""})
-        self._said += sum(map(len, bodies))
-        if not self.streams:
-            self.content[-1]["text"] += "".join(map(_decoded, bodies))
-            return
-        head = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,' % self._number
-        head += b'"delta":{"type":"text_delta","text":"'
-        self.out.append(head + (_DELTA_END + head).join(bodies) + _DELTA_END)
+        self._said += len(body)
+        if self.streams:
+            self._delta(b'"text_delta","text":"' + body + b'"')
+        else:
+            self.content[-1]["text"] += _decoded(body)
+
+    def refusal(self, body: bytes) -> None:
+        self.text(body)
 
     def reasoning(self, body: bytes) -> None:
         if self._terms.thinking == "hidden" or self._is_stuck:
@@ -116,23 +118,29 @@ class Blocks:
         if self._terms.thinking == "shown" and self.streams:
             self._delta(b'"thinking_delta","thinking":"' + body + b'"')
 
-    def call(self, call_id: str, name: str) -> None:
+    def call(self, call_id: str, name: str, arguments: str) -> None:
+        """A whole call; calls are told in pieces, so that nobody waits for a long one."""
+        self.call_begins(call_id, name)
+        self.call_piece(msgspec.json.encode(arguments)[1:-1])
+        self.call_ends(is_whole=True)
+
+    def call_begins(self, call_id: str, name: str) -> None:
         if self._is_stuck:
             return
         made_up = f"toolu_{self._terms.message_id.removeprefix('msg_')}{self._number + 1}"
         own = self._terms.own_name(name)
         self._begin("tool_use", {"type": "tool_use", "id": call_id or made_up, "name": own, "input": {}})
 
-    def arguments(self, text: str) -> None:
+    def call_piece(self, body: bytes) -> None:
         if self._is_stuck:
             return
-        self._said += len(text)
+        self._said += len(body)
         if self.streams:
-            self._delta(b'"input_json_delta","partial_json":' + msgspec.json.encode(text))
+            self._delta(b'"input_json_delta","partial_json":"' + body + b'"')
         else:
-            self._thought.append(text.encode("utf-8", "surrogatepass"))
+            self._thought.append(body)
 
-    def call_end(self, *, is_whole: bool) -> None:
+    def call_ends(self, *, is_whole: bool) -> None:
         if self._is_stuck or not is_whole:
             self._drop("cut_call")
             if not self._is_stuck and not self.streams:
@@ -144,14 +152,13 @@ class Blocks:
         self._calls += 1
         self._end()
 
-    def finish(self, reason: str, stopped_at: str | None) -> None:
+    def finish_reason(self, reason: str) -> None:
         self._reason = reason
-        self._stopped_at = stopped_at if stopped_at in self._terms.stops else None
 
-    def usage(self, usage: dict[str, Any]) -> None:
-        self._usage = usage
+    def usage(self, told: Mapping[str, Any]) -> None:
+        self._usage = told
 
-    def error(self, error: dict[str, Any]) -> None:
+    def error(self, error: Mapping[str, Any]) -> None:
         """What is open stays open, and no end is told: so a client knows that the answer is not whole."""
         self.is_over = True
         self.out.append(event("error", {"error": told_error(error)}))
@@ -164,20 +171,15 @@ class Blocks:
             self.out.append(event("message_delta", {"delta": self.stop(), "usage": self.told_usage()}))
             self.out.append(event("message_stop", {}))
 
-    @property
-    def is_finished(self) -> bool:
-        """The answer has said why it ends."""
-        return self._reason is not None
-
     def stop(self) -> dict[str, str | None]:
         """Why the answer ends, in Anthropic's words; the calls that were told count, whatever the server says."""
-        told = self._stopped_at
+        told = self.stopped_at()
         reason = _REASONS.get(self._reason or "", "end_turn")
         if reason != "max_tokens" and self._calls:
             reason = "tool_use"
         elif self._reason == "content_filter" and self._number < 0:
             reason = "refusal"
-        elif told is not None and reason == "end_turn":
+        elif told in self._terms.stops and reason == "end_turn":
             return {"stop_reason": "stop_sequence", "stop_sequence": told}
         return {"stop_reason": reason, "stop_sequence": None}
 
@@ -207,8 +209,8 @@ class Blocks:
             return
         if kind == THINKING:
             self._sign()
-        elif kind == "tool_use" and not self.streams and (given := b"".join(self._thought).strip()):
-            self.content[-1]["input"] = msgspec.Raw(given)
+        elif kind == "tool_use" and not self.streams and (given := _decoded(b"".join(self._thought)).strip()):
+            self.content[-1]["input"] = msgspec.Raw(given.encode())
         self._thought = []
         if self.streams:
             self.out.append(event("content_block_stop", {"index": self._number}))
@@ -271,8 +273,6 @@ def _decoded(body: bytes) -> str:
 
 
 def _replaced(quoted: bytes) -> str:
-    import json
-
     try:
         text = json.loads(quoted, strict=False)
     except ValueError:

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.errors import UpstreamBadReply
-from gateway.surfaces.heard import Heard, decoded_answer, hear_whole
+from gateway.surfaces.heard import Heard, hear_whole
 from gateway.surfaces.messages.blocks import Blocks, Terms, event
 from gateway.surfaces.port import Memory
 
 __all__ = ["PING", "MessagesTelling"]
 
+MAX_EVENT_BYTES = 1 << 30
+"""What is heard here was bounded where it came in."""
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 """Claude Code and the SDKs take no comment line for a sign of life."""
 
@@ -26,7 +27,8 @@ class MessagesTelling:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._blocks = Blocks(terms, streams=True)
-        self._heard = Heard(self._blocks)
+        self._heard = Heard(self._blocks, max_event_bytes=MAX_EVENT_BYTES, pieces=self._blocks)
+        self._blocks.stopped_at = lambda: self._heard.stopped_at
 
     @property
     def answer_id(self) -> str:
@@ -61,18 +63,15 @@ class MessagesTelling:
         return self._taken()
 
     def finish(self) -> bytes:
-        if not self._heard.finish():
-            if self._blocks.is_finished:
-                self._blocks.end()
-            else:
-                self._blocks.error({"message": "the model server's answer ended too early"})
+        self._heard.finish()
+        if not self._blocks.is_over:
+            self._blocks.error({"message": "the model server's answer ended too early"})
         return self._taken()
 
     def whole(self, body: bytes) -> bytes:
-        answer = decoded_answer(body)
         blocks = self._blocks = Blocks(self._terms, streams=False)
-        if answer is None or not hear_whole(answer, blocks):
-            raise UpstreamBadReply("the model server's answer is not a chat completion")
+        stopped_at = hear_whole(body, blocks, pieces=blocks)
+        blocks.stopped_at = lambda: stopped_at
         message = {
             "id": self._terms.message_id,
             "type": "message",
