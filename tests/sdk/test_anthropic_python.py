@@ -36,7 +36,8 @@ async def ask(client: AsyncAnthropic, streamed: bool, **request: Any) -> Message
     """The message, streamed through the SDK's own accumulator or not."""
     request = {"max_tokens": 32_000, **request}
     if not streamed:
-        return await client.messages.create(**request)
+        made: Message = await client.messages.create(**request)
+        return made
     async with client.messages.stream(**request) as answer:
         async for _ in answer:
             pass
