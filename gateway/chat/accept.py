@@ -28,7 +28,7 @@ async def accept(state: RequestState, raw: bytes, upstream: Upstream | None = No
     surface = state.surface
     if surface.is_identity:
         return surface.accept(raw, _NO_SITUATION, {})
-    situation = _situation(state, upstream)
+    situation = _situation(state, raw, upstream)
     known: dict[str, bytes] = {}
     asked = surface.accept(raw, situation, known)
     for _ in range(_MOST_LOOKUPS):
@@ -77,13 +77,13 @@ def count_path(state: RequestState, path: Literal["same_wire", "converted"]) -> 
     state.shared.telemetry.count("toolgate_surface_path_total", labels)
 
 
-def _situation(state: RequestState, upstream: Upstream | None) -> Situation:
+def _situation(state: RequestState, raw: bytes, upstream: Upstream | None) -> Situation:
     configuration = state.configuration
 
     def server(model: str) -> Server:
         route = configuration.router.route(model)
         chosen = configuration.upstreams[route.upstreams[0]] if upstream is None else upstream
-        return _server(chosen, route)
+        return _server(state, chosen, route, model, size=len(raw))
 
     drawn = os.urandom(_UNIQUE_CHARS)
     return Situation(
@@ -98,12 +98,17 @@ def _situation(state: RequestState, upstream: Upstream | None) -> Situation:
     )
 
 
-def _server(upstream: Upstream, route: Route) -> Server:
+def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *, size: int) -> Server:
+    cap = state.shared.output_caps.recall(upstream.name, model, state.deadline.now())
+    learned = None
+    if cap is not None:
+        prompt, _ = state.shared.token_ratios.tokens(upstream.name, model, size)
+        learned = cap.most(prompt)
     rule = route.rule or _NO_RULE
     return Server(
         kind=upstream.kind.name,
         late_system=upstream.late_system,
-        max_output_tokens=upstream.max_output_tokens,
+        max_output_tokens=min((each for each in (upstream.max_output_tokens, learned) if each), default=None),
         keeps_cache_control=upstream.cache_control == "keep" or upstream.kind.name == "anthropic",
         history_reasoning=rule.history_reasoning,
         takes_effort=rule.reasoning_effort,

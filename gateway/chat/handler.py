@@ -16,10 +16,12 @@ from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
 from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
 from gateway.chat.enrolment import enrol, hear
+from gateway.chat.length import open_within
 from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
 from gateway.chat.prepare import with_tools
 from gateway.chat.pump import pump
 from gateway.chat.repeat import ask_again, second_answer
+from gateway.chat.tokens import estimate, learn_ratio, load_ratio
 from gateway.chat.watched import WATCHED_ARMS, in_turns, options_for, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
@@ -28,10 +30,11 @@ from gateway.request.headers import client_of, response_headers
 from gateway.request.responses import json_response
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment
+from gateway.surfaces.port import Asked
 from gateway.traffic.routing import Route
 from gateway.upstream.attempts import fail_over, may_fail_over
 from gateway.upstream.reply_shape import stream_opening, whole_body
-from gateway.upstream.translated import ChatReply, finish_session, note_misfits, open_chat
+from gateway.upstream.translated import ChatReply, finish_session, note_misfits
 from gateway.wire.chat_request import ChatRequest
 from strategies.asking.intent import IntentRecovery
 from strategies.base import Prepared
@@ -59,7 +62,7 @@ async def chat(state: RequestState) -> web.StreamResponse:
     begin_answer(state, asked, again=False)
     for name in others:
         try:
-            return await _chat(state, asked.request, route, assignment)
+            return await _chat(state, asked, route, assignment)
         except GatewayError as error:
             if state.status or not may_fail_over(error):
                 raise
@@ -68,13 +71,24 @@ async def chat(state: RequestState) -> web.StreamResponse:
         if not state.surface.is_identity:  # what is asked may depend on who is asked
             asked = await accept(state, raw, state.upstream)
             begin_answer(state, asked, again=True)
-    return await _chat(state, asked.request, route, assignment)
+    return await _chat(state, asked, route, assignment)
 
 
-async def _chat(state: RequestState, asked: ChatRequest, route: Route, assignment: Assignment) -> web.StreamResponse:
+async def _chat(state: RequestState, asked: Asked, route: Route, assignment: Assignment) -> web.StreamResponse:
     """Answer by the upstream that the state names now."""
-    if not state.surface.is_identity:
-        count_path(state, "converted")
+    if state.surface.is_identity:
+        return await _answered(state, asked.request, route, assignment)
+    count_path(state, "converted")
+    await load_ratio(state, asked.request.model)
+    state.input_tokens, _ = estimate(state, asked.request)
+    response = await _answered(state, asked.request, route, assignment)
+    await learn_ratio(state, asked)
+    return response
+
+
+async def _answered(
+    state: RequestState, asked: ChatRequest, route: Route, assignment: Assignment
+) -> web.StreamResponse:
     request = asked.renamed(route.send_as) if route.send_as else asked
     client = client_of(state.http.headers)
     state.delivered = [] if state.upstream.row.is_translated else None
@@ -130,7 +144,7 @@ async def _opened(
 ) -> tuple[ChatReply, Prepared]:
     """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
     try:
-        return await open_chat(state, prepared.body, stream=request.stream, original=request), prepared
+        return await open_within(state, prepared.body, stream=request.stream, original=request), prepared
     except UpstreamRejected as error:
         if not may_fall_back(state, error):
             raise
@@ -138,7 +152,7 @@ async def _opened(
         if other is None:
             raise
     fall_back(state, "refused")
-    return await open_chat(state, other.body, stream=request.stream, original=request), other
+    return await open_within(state, other.body, stream=request.stream, original=request), other
 
 
 def _prepare_prompted(state: RequestState, request: ChatRequest, route: Route) -> Prepared | None:

@@ -12,13 +12,14 @@ from multidict import CIMultiDict
 
 from gateway.answer.watch import WatchedBody, WatchedStream, WatchTerms
 from gateway.chat.accept import keep_answer
+from gateway.chat.length import open_within
 from gateway.chat.pump import pump
 from gateway.core.client import Client
 from gateway.request.headers import response_headers
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.reply_shape import stream_opening, whole_body
-from gateway.upstream.translated import ChatReply, finish_session, open_chat
+from gateway.upstream.translated import ChatReply, finish_session
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.base import Options, Prepared
 from strategies.factory import Selection
@@ -42,7 +43,7 @@ async def watched(
         ignore=state.configuration.settings.dry_run_ignore,
         limits=state.configuration.limits,
     )
-    with await open_chat(state, _body(state, request), stream=request.stream, original=request) as reply:
+    with await open_within(state, _body(state, request), stream=request.stream, original=request) as reply:
         is_stream = request.stream or (reply.content_type == "text/event-stream" and state.telling.is_identity)
         response = await (_stream if is_stream else _whole)(state, reply, terms)
         await finish_session(state, reply)

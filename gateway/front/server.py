@@ -8,6 +8,7 @@ import structlog
 from aiohttp import http_exceptions, web
 
 from gateway.chat.handler import chat
+from gateway.chat.tokens import count_tokens
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
 from gateway.core.origins import is_loopback, parse_authority
 from gateway.core.version import __version__
@@ -22,6 +23,7 @@ from gateway.request.state import SERVER_NAME
 from gateway.surfaces.chat import CHAT
 from gateway.surfaces.messages.surface import MESSAGES
 from gateway.surfaces.port import Surface
+from gateway.surfaces.rows import SURFACES
 from gateway.traffic.door import Verdict
 
 __all__ = ["MetricsServer", "Server", "is_local"]
@@ -152,8 +154,8 @@ class MetricsServer:
 
 
 _ROUTES: dict[tuple[str, str], tuple[Handler, str, Surface]] = {
-    ("POST", "/v1/chat/completions"): (chat, "chat", CHAT),
-    ("POST", "/v1/messages"): (chat, "messages", MESSAGES),
+    **{("POST", path): (chat, surface.name, surface) for path, surface in SURFACES.items()},
+    ("POST", "/v1/messages/count_tokens"): (count_tokens, "count_tokens", MESSAGES),
     ("GET", "/v1/models"): (list_models, "models", CHAT),
     ("POST", "/v1/feedback"): (feedback, "feedback", CHAT),
 }

@@ -35,6 +35,8 @@ class KindRow:
     """Its wire has a place for tools."""
     strategy: str | None = None
     """What requests with tools get, where nothing else says it; None: what their model gets."""
+    wire: str = "chat"
+    """What it speaks, by the name of the surface that speaks it to clients."""
     url_end: str = ""
     """How the address of such a server ends as a rule."""
 
@@ -45,8 +47,10 @@ class KindRow:
 
 KINDS: Mapping[str, KindRow] = {
     DEFAULT_KIND: KindRow(make=OpenAiKind, is_translated=False, url_end="/v1"),
-    "anthropic": KindRow(make=AnthropicKind, options=AnthropicOptions, strategy="native"),
-    "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native"),
-    "qwen_web": KindRow(make=QwenWebKind, options=QwenWebOptions, strategy="xml_prompt", takes_tools=False),
+    "anthropic": KindRow(make=AnthropicKind, options=AnthropicOptions, strategy="native", wire="messages"),
+    "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native", wire="gemini"),
+    "qwen_web": KindRow(
+        make=QwenWebKind, options=QwenWebOptions, strategy="xml_prompt", takes_tools=False, wire="qwen_web"
+    ),
 }
 """By the names that settings use."""

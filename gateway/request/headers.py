@@ -15,6 +15,7 @@ __all__ = [
     "request_id",
     "response_headers",
     "trace_id",
+    "without_client_wire",
 ]
 
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
@@ -90,6 +91,8 @@ NOT_CLIENT = HOP_BY_HOP | {
     "x-toolgate-arm",
     "x-toolgate-strategy",
 }
+CLIENT_WIRE = ("anthropic-", "x-stainless-", "x-codex-", "x-claude-", "session-id", "thread-id")
+"""How the names of headers begin that belong to another wire than chat."""
 ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 MAX_ID_CHARS = 64
 HEX = frozenset("0123456789abcdef")
@@ -139,6 +142,12 @@ def request_headers(
 def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozenset()) -> CIMultiDict[str]:
     """What comes back to the client: the upstream's end-to-end headers with values that can be sent."""
     return _passed(upstream.items(), NOT_CLIENT | also_dropped | _named_by_connection(upstream))
+
+
+def without_client_wire(headers: Headers) -> CIMultiDict[str]:
+    """The same without what the client says of its own wire, which the model server speaks not."""
+    kept = ((name, value) for name, value in headers.items() if not name.lower().startswith(CLIENT_WIRE))
+    return CIMultiDict(kept)
 
 
 def add_told(headers: CIMultiDict[str], told: Mapping[str, str]) -> None:

@@ -51,6 +51,10 @@ class Upstream:
         """What is known of every server of its kind."""
         return KINDS[self.kind.name]
 
+    def speaks(self, wire: str) -> bool:
+        """Whether it may have this wire beside chat: its settings or its kind say so, or it has to be found out."""
+        return wire == self.row.wire or wire in self.wires or (not self.wires and not self.row.is_translated)
+
     def url(self, ask: HttpAsk) -> URL:
         """Where a request of this server's kind goes."""
         path = self.base_url.raw_path.rstrip("/") + ask.path

@@ -23,14 +23,17 @@ from gateway.request.deadline import Deadline
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallIds, CallMark
+from gateway.traffic.absent_paths import AbsentPaths
 from gateway.traffic.admission import Admission
 from gateway.traffic.breaker import Breaker
 from gateway.traffic.door import Door
 from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeRecord
+from gateway.traffic.output_caps import OutputCaps
 from gateway.traffic.recent_answers import RecentAnswers
 from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
+from gateway.traffic.token_ratios import TokenRatios
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.clients import recognise
@@ -277,6 +280,9 @@ class Shared:
     """What conversation keys and call ids are made with; the same in all processes."""
     call_ids: CallIds = field(factory=lambda: CallIds(secrets.token_bytes(32), secrets.token_bytes))
     lessons: KeepsLessons = field(factory=Lessons)
+    output_caps: OutputCaps = field(factory=OutputCaps)
+    absent_paths: AbsentPaths = field(factory=AbsentPaths)
+    token_ratios: TokenRatios = field(factory=TokenRatios)
     native_record: NativeRecord = field(factory=NativeRecord)
     answers: RecentAnswers = field(factory=RecentAnswers)
     samples: Samples = field(factory=Samples)

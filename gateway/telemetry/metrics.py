@@ -237,6 +237,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "what",
     ),
     _counter("toolgate_surface_mended_total", "What was put right in such requests.", "surface", "what"),
+    _counter(
+        "toolgate_token_counts_total",
+        "Requests for a count of tokens, by who counted (upstream, learned, estimate).",
+        "source",
+    ),
     _gauge("toolgate_rollout_state", "1 for the state that the rollout is in.", "state"),
     _gauge("toolgate_rollout_percent", "Share of conversations that is live, in percent (target, effective).", "kind"),
     _gauge("toolgate_rollout_epoch_info", "1 for the epoch that the rollout is in.", "epoch"),

@@ -22,7 +22,7 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
-from gateway.request.headers import request_headers
+from gateway.request.headers import request_headers, without_client_wire
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
 
@@ -39,14 +39,16 @@ Refused = Callable[[UpstreamReply], Awaitable[UpstreamError]]
 log = structlog.get_logger("toolgate")
 
 
-def upstream_headers(state: RequestState) -> CIMultiDict[str]:
-    """The headers of a request that goes upstream for this client."""
+def upstream_headers(state: RequestState, *, same_wire: bool = False) -> CIMultiDict[str]:
+    """The headers of a request that goes upstream for this client; `same_wire`: it goes as the client has sent it."""
     upstream = state.upstream
     # Another kind of server wants the client's own key under another name.
-    translates = upstream.forwards_credentials and upstream.row.is_translated
-    key = state.bearer if translates else upstream.api_key
+    is_chat = state.surface.is_identity
+    translates = upstream.forwards_credentials and (upstream.row.is_translated or not is_chat)
+    own = state.bearer if is_chat else state.credential
+    key = own if translates else upstream.api_key
     return request_headers(
-        state.http.headers,
+        state.http.headers if is_chat or same_wire else without_client_wire(state.http.headers),
         id=state.id,
         credentials=upstream.kind.credentials(key, upstream.cookies),
         forward_credentials=upstream.forwards_credentials and not translates,

@@ -1,0 +1,163 @@
+"""What a request takes in tokens: counted by its model server where that can, else by what its answers have told."""
+
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from gateway.chat.accept import accept
+from gateway.core.errors import GatewayError
+from gateway.request.responses import json_response
+from gateway.request.servers import Upstream
+from gateway.request.state import RequestState
+from gateway.surfaces.port import Asked
+from gateway.traffic.absent_paths import ABSENT_STATUSES
+from gateway.traffic.routing import Route
+from gateway.upstream.attempts import open_reply, upstream_headers
+from gateway.wire.chat_request import ChatRequest, texts_of
+
+__all__ = ["count_tokens", "estimate", "learn_ratio", "load_ratio"]
+
+COUNT_PATH = "messages/count_tokens"
+TOKENIZE_PATH = "tokenize"
+RATIO_TTL_S = 30 * 86_400.0
+_SAVED_EVERY = 8
+_MOST_TOKENS = 1 << 40
+
+log = structlog.get_logger("toolgate")
+
+
+async def count_tokens(state: RequestState) -> web.StreamResponse:
+    """`POST /v1/messages/count_tokens`: never an error but for a request that is none."""
+    raw = await state.read_body()
+    asked = await accept(state, raw)
+    model = state.model = asked.request.model
+    route = state.configuration.router.route(model)
+    state.upstream = state.configuration.upstreams[route.upstreams[0]].timed(route.rule)
+    tokens, source = await _counted(state, asked, route, raw)
+    if tokens is None:
+        await load_ratio(state, model)
+        tokens, source = estimate(state, asked.request)
+    state.shared.telemetry.count(
+        "toolgate_token_counts_total", {"source": "upstream" if source == "counted" else source}
+    )
+    state.told["X-Toolgate-Tokens"] = source
+    return await state.send(json_response(msgspec.json.encode({"input_tokens": tokens})))
+
+
+def estimate(state: RequestState, request: ChatRequest) -> tuple[int, str]:
+    """What a request takes, by what was learned of its model, and how well that is known."""
+    size, images = _size(request)
+    tokens, is_learned = state.shared.token_ratios.tokens(state.upstream.name, request.model, size, images)
+    return tokens, "learned" if is_learned else "estimate"
+
+
+async def load_ratio(state: RequestState, model: str) -> None:
+    """Begin with what others have learned of the model."""
+    ratios, name = state.shared.token_ratios, state.upstream.name
+    if ratios.knows(name, model):
+        return
+    key = _key(name, model)
+    found = (await state.shared.sessions.recall(key)).get(key, b"[]")
+    try:
+        kept = msgspec.json.decode(found)
+    except ValueError:
+        kept = []
+    ratios.load(name, model, kept if isinstance(kept, list) else [])
+
+
+async def learn_ratio(state: RequestState, asked: Asked) -> None:
+    """Take down what the request took, as its answer told."""
+    facts = state.found.facts
+    tokens = facts.usage.get("input") if facts is not None else None
+    # A second answer has its own request in the sum; what a picture takes is another matter.
+    if facts is None or not tokens or facts.has_second_answer:
+        return
+    size, images = _size(asked.request)
+    if images:
+        return
+    name, model = state.upstream.name, asked.request.model
+    kept = state.shared.token_ratios.observe(name, model, size, tokens)
+    if len(kept) in (1, 2, 4) or len(kept) % _SAVED_EVERY == 0:
+        await state.shared.sessions.remember({_key(name, model): msgspec.json.encode(kept)}, RATIO_TTL_S)
+
+
+def _key(upstream: str, model: str) -> str:
+    return f"tokens:{upstream}:{model}"
+
+
+def _size(request: ChatRequest) -> tuple[int, int]:
+    """The bytes of a request without its pictures, and how many of those it has."""
+    size, images = len(request.raw), 0
+    if b'"image_url"' not in request.raw:
+        return size, 0
+    for message in request.messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            image = part.get("image_url") if isinstance(part, dict) else None
+            url = image.get("url") if isinstance(image, dict) else None
+            if isinstance(url, str):
+                size, images = size - len(url), images + 1
+    return size, images
+
+
+async def _counted(state: RequestState, asked: Asked, route: Route, raw: bytes) -> tuple[int | None, str]:
+    """What the model server itself counts, by whichever of its ways is there."""
+    upstream = state.upstream
+    if upstream.speaks("messages"):
+        url = upstream.base_url / COUNT_PATH
+        found = await _asked(state, upstream, url, COUNT_PATH, _renamed(raw, route))
+        tokens = found.get("input_tokens")
+        if _is_count(tokens):
+            return tokens, "counted"
+    if upstream.tokenize:
+        url = upstream.base_url.origin() / TOKENIZE_PATH
+        body = {"model": route.send_as or asked.request.model, **_text(asked.request)}
+        found = await _asked(state, upstream, url, TOKENIZE_PATH, msgspec.json.encode(body))
+        tokens = found.get("count")
+        if not _is_count(tokens) and isinstance(found.get("tokens"), list):
+            tokens = len(found["tokens"])
+        if _is_count(tokens):
+            return tokens, "counted"
+    return None, ""
+
+
+def _renamed(raw: bytes, route: Route) -> bytes:
+    if not route.send_as:
+        return raw
+    return msgspec.json.encode({**msgspec.json.decode(raw), "model": route.send_as})
+
+
+def _text(request: ChatRequest) -> dict[str, Any]:
+    """All that is said, for vLLM (`prompt`) and for llama.cpp (`content`)."""
+    said = [text for message in request.messages for text in texts_of(message.get("content"))]
+    said += [str(call) for message in request.messages for call in message.get("tool_calls") or ()]
+    if request.body.get("tools"):
+        said.append(msgspec.json.encode(request.body["tools"]).decode())
+    text = "\n".join(said)
+    return {"prompt": text, "content": text}
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST_TOKENS
+
+
+async def _asked(state: RequestState, upstream: Upstream, url: URL, path: str, body: bytes) -> dict[str, Any]:
+    """The server's answer; empty where it has none, whatever the reason."""
+    absent, now = state.shared.absent_paths, state.deadline.now()
+    if absent.has(upstream.name, path, now):
+        return {}
+    headers = upstream_headers(state, same_wire=path == COUNT_PATH)
+    headers["Content-Type"] = headers["Accept"] = "application/json"
+    headers["Accept-Encoding"] = "identity"
+    try:
+        with await open_reply(state, "POST", url, headers=headers, body=body, relayed=True, repeatable=False) as reply:
+            if reply.status in ABSENT_STATUSES:
+                absent.note(upstream.name, path, now)
+            found = await reply.read_all(**state.deadlines) if reply.status == 200 else b"{}"
+        answer = msgspec.json.decode(found)
+    except (GatewayError, ValueError, RecursionError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
