@@ -23,7 +23,7 @@ TABLES = {
     "gateway.config.declarations": "groups of settings",
     "gateway.kinds.rows": "kinds of model servers",
     "gateway.state.opening": "stores",
-    "gateway.surfaces.rows": "wires of clients",
+    "gateway.front.routes": "routes",
 }
 """Modules whose rows stand in modules of their own, each imported by its table alone."""
 LONGEST_MODULE = 650

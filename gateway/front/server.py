@@ -7,23 +7,15 @@ import msgspec
 import structlog
 from aiohttp import http_exceptions, web
 
-from gateway.chat.handler import chat
-from gateway.chat.tokens import count_tokens
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
 from gateway.core.origins import is_loopback, parse_authority
 from gateway.core.version import __version__
-from gateway.front.middleware import Handler, enter, preflight, run
-from gateway.pages.feedback import feedback
-from gateway.pages.models import list_models, one_model
-from gateway.pages.relay import relay
+from gateway.front.middleware import enter, preflight, run
+from gateway.front.routes import row_of
 from gateway.request.headers import add_told, request_id
 from gateway.request.responses import json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME
-from gateway.surfaces.chat import CHAT
-from gateway.surfaces.messages.surface import MESSAGES
-from gateway.surfaces.port import Surface
-from gateway.surfaces.rows import SURFACES
 from gateway.traffic.door import Verdict
 
 __all__ = ["MetricsServer", "Server", "is_local"]
@@ -89,12 +81,8 @@ class Server:
         path = http.path
         if not path.startswith("/v1/"):
             return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http, path), entry)
-        row = _ROUTES.get((http.method, path))
-        if row is None:
-            is_model = http.method == "GET" and path.startswith("/v1/models/")
-            row = (one_model, "models", CHAT) if is_model else (relay, "relay", CHAT)
-        handler, route, surface = row
-        return await run(handler, http, self._shared, route=route, entry=entry, surface=surface)
+        row = row_of(http.method, path)
+        return await run(row.handler, http, self._shared, route=row.name, entry=entry, surface=row.surface)
 
     async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
         if http.method in ("GET", "HEAD"):
@@ -151,15 +139,6 @@ class MetricsServer:
         if http.path == "/metrics" and http.method in ("GET", "HEAD"):
             return await _exposition(http, self._shared)
         return _refusal(NotFound("there is nothing at this path"), http)
-
-
-_ROUTES: dict[tuple[str, str], tuple[Handler, str, Surface]] = {
-    **{("POST", path): (chat, surface.name, surface) for path, surface in SURFACES.items()},
-    ("POST", "/v1/messages/count_tokens"): (count_tokens, "count_tokens", MESSAGES),
-    ("GET", "/v1/models"): (list_models, "models", CHAT),
-    ("POST", "/v1/feedback"): (feedback, "feedback", CHAT),
-}
-"""Who answers, under which name it is counted, and in which wire's words it is refused."""
 
 
 class _Connection(web.RequestHandler):
