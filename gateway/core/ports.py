@@ -7,7 +7,7 @@ from attrs import frozen
 
 from gateway.core.records import Record, RequestRecord
 
-__all__ = ["BadRecord", "Block", "Meter", "Store", "StoreError"]
+__all__ = ["BadRecord", "Block", "Meter", "Store", "StoreError", "Written"]
 
 R = TypeVar("R", bound=Record)
 
@@ -38,6 +38,15 @@ class Block:
     marks: frozenset[str]
 
 
+@frozen
+class Written:
+    """A record and where it stands among all that was written."""
+
+    cursor: str
+    """The place behind it: what is asked for next."""
+    record: Record
+
+
 class Store(Protocol):
     """Where state outlives a process. Every method raises `StoreError`, and nothing else, when it fails.
 
@@ -57,6 +66,25 @@ class Store(Protocol):
 
     def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
         """The records of a kind with `since <= at < until`, oldest first; one that cannot be read is left out."""
+        ...
+
+    async def since(self, cursor: str, limit: int) -> list[Written]:
+        """The next records of all kinds behind a cursor, those of each kind in the order in which they were written.
+
+        An empty cursor stands before the first record. Who asks again with the last cursor misses none and gets none
+        twice; a cursor of a store that was begun anew since stands before the first record too.
+        """
+        ...
+
+    async def end(self) -> str:
+        """The cursor behind all records that there are."""
+        ...
+
+    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+        """The requests that were written last, the last one first; each one's cursor goes on before it.
+
+        `before` is such a cursor, or empty. `holding`: only those whose JSON text holds all of these.
+        """
         ...
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:

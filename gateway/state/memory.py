@@ -4,13 +4,14 @@ import time
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from heapq import nlargest, nsmallest
 from itertools import takewhile
 from typing import TypeVar
 
 from attrs import define, field, frozen
 
-from gateway.core.ports import Block
-from gateway.core.records import Record, RequestRecord
+from gateway.core.ports import Block, Written
+from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.record_codec import KINDS, Packed, kind_of, pack, unpack
 
@@ -79,6 +80,31 @@ class MemoryStore:
             record = unpack(kind, one.body)
             if record is not None:
                 yield record
+
+    async def since(self, cursor: str, limit: int) -> list[Written]:
+        """The next records of all kinds behind a cursor, in the order in which they were written."""
+        after = int(cursor) if cursor.isascii() and cursor.isdecimal() else 0
+        after = after if after <= self._appended else 0
+        behind_it = ((kept, kind) for kind in KINDS for kept in self._records[kind] if kept.number > after)
+        found = nsmallest(limit, behind_it, key=lambda each: each[0].number)
+        records = [(kept.number, unpack(RECORDS[kind], kept.body)) for kept, kind in found]
+        return [Written(str(number), record) for number, record in records if record is not None]
+
+    async def end(self) -> str:
+        """The cursor behind all records that there are."""
+        return str(self._appended)
+
+    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+        """The requests that were written last, the last one first."""
+        until = int(before) if before.isascii() and before.isdecimal() else self._appended + 1
+        texts = [text.encode("utf-8", "replace") for text in holding]
+        wanted = (
+            kept
+            for kept in self._records["requests"]
+            if kept.number < until and all(text in kept.body for text in texts)
+        )
+        found = nlargest(limit, wanted, key=lambda kept: kept.number)
+        return [Written(str(kept.number), each) for kept in found if (each := unpack(RequestRecord, kept.body))]
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar
 import structlog
 from attrs import define, field
 
-from gateway.core.ports import BadRecord, Block, Meter, Store, StoreError
+from gateway.core.ports import BadRecord, Block, Meter, Store, StoreError, Written
 from gateway.core.records import Record, RequestRecord
 
 __all__ = ["StoreTelemetry", "WatchedStore"]
@@ -61,6 +61,21 @@ class WatchedStore:
         with self._watch("read"):
             async for record in self._store.scan(kind, since=since, until=until):
                 yield record
+
+    async def since(self, cursor: str, limit: int) -> list[Written]:
+        """The next records of all kinds behind a cursor."""
+        with self._watch("read"):
+            return await self._store.since(cursor, limit)
+
+    async def end(self) -> str:
+        """The cursor behind all records that there are."""
+        with self._watch("read"):
+            return await self._store.end()
+
+    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+        """The requests that were written last, the last one first."""
+        with self._watch("read"):
+            return await self._store.latest(before, limit, holding)
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -9,13 +9,16 @@ from gateway.state.sqlite import SqliteStore
 __all__ = ["open_store"]
 
 
-def open_store(url: str, *, prefix: str, timeout_ms: int) -> Store:
-    """The store of this address, not yet opened; `ValueError`, in an operator's words, for one that names none."""
+def open_store(url: str, *, prefix: str, timeout_ms: int, read_only: bool = False) -> Store:
+    """The store of this address, not yet opened; `ValueError`, in an operator's words, for one that names none.
+
+    `read_only`: nothing is written; of SQLite alone, as a Redis knows users that may not.
+    """
     address, timeout_s = store_address(url), timeout_ms / 1000
     if address.kind == "memory":
         return MemoryStore()
     if address.file is not None:
-        return SqliteStore(address.file, timeout_s=timeout_s)
+        return SqliteStore(address.file, timeout_s=timeout_s, read_only=read_only)
     try:
         return RedisStore(url, prefix=prefix, timeout_s=timeout_s)
     except (ValueError, TypeError):  # the library's words may repeat the address with its password

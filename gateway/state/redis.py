@@ -16,11 +16,12 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.core.ports import Block, StoreError
-from gateway.core.records import Record, RequestRecord
+from gateway.core.ports import Block, StoreError, Written
+from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state import redis_scripts
 from gateway.state.backoff import Pause
 from gateway.state.blocks import BLOCK_SECONDS, LONGEST_JUMP_S, MAX_BLOCKS
+from gateway.state.cursors import places, told
 from gateway.state.record_codec import KINDS, kind_of, pack, unpack
 from gateway.state.trimming import trimmed
 
@@ -117,6 +118,54 @@ class RedisStore:
             if len(page) < 2 * _PAGE:
                 return
 
+    async def since(self, cursor: str, limit: int) -> list[Written]:
+        """The next records of all kinds behind a cursor, in the order in which they were written."""
+        at = places(cursor)
+        found: list[Written] = []
+        while not found:  # what no version can read is passed over
+            pages = [await self._range(kind, _next_id(at[kind]), limit) for kind in KINDS]
+            entries = sorted(
+                (_order(number), place, kind, number, body)
+                for place, kind in enumerate(KINDS)
+                for number, body in pages[place]
+            )
+            for _, _, kind, number, body in entries[:limit]:
+                at[kind] = number
+                record = unpack(RECORDS[kind], body)
+                if record is not None:
+                    found.append(Written(told(at), record))
+            if not entries or limit < 1:
+                break
+        return found
+
+    async def _range(self, kind: str, first: str, limit: int) -> list[tuple[str, bytes]]:
+        log = f"{self._prefix}log:{kind}"
+        found = await self._within(self._large_s, lambda: self._client.xrange(log, first, "+", count=limit))
+        return [(number.decode(), body[b"r"]) for number, body in found]
+
+    async def end(self) -> str:
+        """The cursor behind all records that there are."""
+        logs = {kind: f"{self._prefix}log:{kind}" for kind in KINDS}
+        last = {
+            kind: await self._within(self._large_s, partial(self._client.xrevrange, log, "+", "-", 1))
+            for kind, log in logs.items()
+        }
+        return told({kind: found[0][0].decode() if found else "" for kind, found in last.items()})
+
+    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+        """The requests that were written last, the last one first."""
+        log, texts, last = f"{self._prefix}log:requests", [_bytes(text) for text in holding], _id_before(places(before)["requests"])
+        found: list[Written] = []
+        while last and len(found) < limit:
+            page = await self._within(self._large_s, partial(self._client.xrevrange, log, last, "-", _PAGE))
+            for number, fields in page:
+                body = fields[b"r"]
+                record = unpack(RequestRecord, body) if all(text in body for text in texts) else None
+                if record is not None and len(found) < limit:
+                    found.append(Written(number.decode(), record))
+            last = _id_before(page[-1][0].decode()) if len(page) == _PAGE else ""
+        return found
+
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""
         body = await self._run(redis_scripts.FIND_ANSWER, _digest(completion_id))
@@ -211,6 +260,26 @@ def _translated(error: Exception) -> StoreError:
 def _digest(completion_id: str) -> str:
     """A model server may choose any id: of this a key is made that has a bound."""
     return blake2b(_bytes(completion_id), digest_size=16).hexdigest()
+
+
+def _order(number: str) -> tuple[int, int]:
+    """An id of a stream: milliseconds and a number among those of one millisecond."""
+    at, _, sequence = number.partition("-")
+    return int(at or 0), int(sequence or 0)
+
+
+def _next_id(place: str) -> str:
+    """The least id behind this one; ranges without their begin need Redis 6.2."""
+    at, sequence = _order(place)
+    return f"{at}-{sequence + 1}" if place else "-"
+
+
+def _id_before(place: str) -> str:
+    """The largest id before this one; empty where there is none."""
+    if not place:
+        return "+"
+    at, sequence = _order(place)
+    return f"{at}-{sequence - 1}" if sequence else f"{at - 1}" if at else ""
 
 
 def _bytes(text: str) -> bytes:

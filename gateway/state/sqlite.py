@@ -10,13 +10,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiosqlite
 
-from gateway.core.ports import Block
-from gateway.core.records import Record, RequestRecord
+from gateway.core.ports import Block, Written
+from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
+from gateway.state.cursors import places, told
 from gateway.state.record_codec import KINDS, kind_of, pack, unpack
 from gateway.state.sqlite_connection import Line
 from gateway.state.trimming import trimmed
@@ -26,6 +27,7 @@ __all__ = ["SqliteStore"]
 R = TypeVar("R", bound=Record)
 
 _FOR_EVER = 1e18
+_LAST_ID = (1 << 63) - 1
 _LARGE_OPERATION_S = 5.0
 """Least time for batches, pages and trimming: none of them is waited for by a request."""
 _WORK_S = 0.1
@@ -37,15 +39,25 @@ _OLDEST = " UNION ALL ".join(f"SELECT '{kind}' AS kind, id, at FROM {kind}" for 
 
 
 class SqliteStore:
-    """A file at `path`, made if its folder is there; `wall` tells the seconds since the epoch."""
+    """A file at `path`, made if its folder is there; `wall` tells the seconds since the epoch.
 
-    def __init__(self, path: Path, *, timeout_s: float = 0.2, wall: Callable[[], float] = time.time) -> None:
+    `read_only`: it is neither made nor migrated, and whoever would write is refused.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        timeout_s: float = 0.2,
+        wall: Callable[[], float] = time.time,
+        read_only: bool = False,
+    ) -> None:
         self._large_s = max(_LARGE_OPERATION_S, 2 * timeout_s)
         self._small_s = timeout_s + _WORK_S
         self._wall = wall
-        self._journal = Line(path=path, timeout_s=timeout_s)
-        self._values = Line(path=path, timeout_s=timeout_s)
-        self._reads = Line(path=path, timeout_s=timeout_s)
+        self._journal = Line(path=path, timeout_s=timeout_s, read_only=read_only)
+        self._values = Line(path=path, timeout_s=timeout_s, read_only=read_only)
+        self._reads = Line(path=path, timeout_s=timeout_s, read_only=read_only)
 
     async def open(self) -> None:
         """Make or migrate the file."""
@@ -87,6 +99,49 @@ class SqliteStore:
             if len(page) < _PAGE:
                 return
             at, number, _ = page[-1]
+
+    async def since(self, cursor: str, limit: int) -> list[Written]:
+        """The next records of all kinds behind a cursor, those of each kind in the order in which they were written."""
+        found: list[Written] = []
+        at, has_more = places(cursor), True
+        async with self._reads.use(self._large_s) as connection:
+            while has_more and not found:  # what no version can read is passed over
+                has_more = False
+                for kind in KINDS:
+                    for number, body in await self._behind(connection, kind, at[kind], limit - len(found)):
+                        at[kind], has_more = str(number), True
+                        record = unpack(RECORDS[kind], body)
+                        if record is not None:
+                            found.append(Written(told(at), record))
+        return found
+
+    async def _behind(self, connection: aiosqlite.Connection, kind: str, place: str, limit: int) -> list[Any]:
+        sql = f"SELECT id, body FROM {kind} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - our names
+        after = int(place.partition("-")[0] or 0)
+        rows = list(await connection.execute_fetchall(sql, (after, limit)))
+        if not rows and after and limit and await self._last(connection, kind) < after:  # begun anew: ids start again
+            rows = list(await connection.execute_fetchall(sql, (0, limit)))
+        return rows
+
+    async def _last(self, connection: aiosqlite.Connection, kind: str) -> int:
+        sql = f"SELECT coalesce(max(id), 0) FROM {kind}"  # noqa: S608 - our names
+        [[last]] = await connection.execute_fetchall(sql)
+        return int(last)
+
+    async def end(self) -> str:
+        """The cursor behind all records that there are."""
+        async with self._reads.use(self._large_s) as connection:
+            return told({kind: str(await self._last(connection, kind) or "") for kind in KINDS})
+
+    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+        """The requests that were written last, the last one first."""
+        place = places(before)["requests"]
+        clauses = "".join(" AND instr(body, ?)" for _ in holding)
+        sql = f"SELECT id, body FROM requests WHERE id < ?{clauses} ORDER BY id DESC LIMIT ?"  # noqa: S608
+        bounds = (int(place.partition("-")[0]) if place else _LAST_ID, *map(_bindable, holding), limit)
+        async with self._reads.use(self._large_s) as connection:
+            rows = list(await connection.execute_fetchall(sql, bounds))
+        return [Written(str(number), each) for number, body in rows if (each := unpack(RequestRecord, body))]
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -65,6 +65,8 @@ _WORDS = {
     sqlite3.SQLITE_FULL: "the store is full",
     sqlite3.SQLITE_CANTOPEN: "the store's file cannot be opened",
 }
+_OLDER = "no gateway of this version has written the store yet"
+_NEWER = "the store was written by a newer version"
 _ANSWERS = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
 """Failures that cost no time and leave the rest usable: no reason to leave the store alone."""
 
@@ -75,6 +77,7 @@ class Line:
 
     path: Path
     timeout_s: float
+    read_only: bool = False
     _connection: aiosqlite.Connection | None = field(init=False, default=None)
     _identity: tuple[int, int] | None = field(init=False, default=None)
     _looked_at: float = field(init=False, default=0.0)
@@ -140,7 +143,12 @@ class Line:
 
     async def _connected(self) -> aiosqlite.Connection:
         """A new connection. Who waits for it no longer leaves it to be closed: aiosqlite would lose it, open."""
-        connection = aiosqlite.connect(self.path, timeout=self.timeout_s, isolation_level=None)
+        if self.read_only:
+            # https://www.sqlite.org/uri.html#urimode
+            address = f"{self.path.absolute().as_uri()}?mode=ro"
+            connection = aiosqlite.connect(address, timeout=self.timeout_s, isolation_level=None, uri=True)
+        else:
+            connection = aiosqlite.connect(self.path, timeout=self.timeout_s, isolation_level=None)
         opening = asyncio.gather(connection)
         try:
             await asyncio.shield(opening)
@@ -162,10 +170,13 @@ class Line:
         if self._connection is None:
             if len(self._endings) >= _MAX_ENDINGS:  # each holds a thread until the disk answers
                 raise TimeoutError
-            self._identity = await asyncio.to_thread(_create, self.path)
+            self._identity = await asyncio.to_thread(_identity if self.read_only else _create, self.path)
             self._looked_at = time.monotonic()
             self._connection = await self._connected()
-            await _prepare(self._connection, self.timeout_s)
+            if self.read_only:
+                await _recognise(self._connection)
+            else:
+                await _prepare(self._connection, self.timeout_s)
         return self._connection
 
     async def _is_there(self) -> bool:
@@ -209,6 +220,13 @@ async def _prepare(connection: aiosqlite.Connection, timeout_s: float) -> None:
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() + timeout_s > deadline:
                 raise
         await asyncio.sleep(_RETRY_S)
+
+
+async def _recognise(connection: aiosqlite.Connection) -> None:
+    """Of a file that is only read: whether it is a store of this version."""
+    version = await _version(connection)
+    if version != len(_MIGRATIONS):
+        raise StoreError(_OLDER if version < len(_MIGRATIONS) else _NEWER)
 
 
 async def _set(connection: aiosqlite.Connection, pragmas: Iterable[str]) -> None:

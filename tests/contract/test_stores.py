@@ -154,6 +154,71 @@ async def test_no_page_of_a_scan_loses_or_repeats_a_record(store, count):
     assert sorted(found, key=lambda record: int(record.completion_id)) == ratings
 
 
+async def read_on(store: Store, cursor: str, limit: int) -> tuple[list[Record], str]:
+    """Everything behind the cursor, a page after the other."""
+    found: list[Record] = []
+    while page := await store.since(cursor, limit):
+        assert len(page) <= limit
+        found += [each.record for each in page]
+        cursor = page[-1].cursor
+    return found, cursor
+
+
+@every_store
+@pytest.mark.parametrize("limit", [1, 7, 500])
+async def test_what_was_written_since_a_cursor_comes_in_the_order_of_writing(store, limit):
+    assert await store.since("", 10) == []
+    first = [a_request(9.0), a_request(3.0), a_rating(5.0), a_request(1.0)]
+    await store.append(first)
+    found, cursor = await read_on(store, "", limit)
+    assert [each for each in found if isinstance(each, RequestRecord)] == [first[0], first[1], first[3]]
+    assert (len(found), await store.since(cursor, limit)) == (4, [])
+    assert await store.end() == cursor
+    await store.append([a_request(2.0), a_rating(2.0)])
+    more, _ = await read_on(store, cursor, limit)
+    assert more == [a_request(2.0), a_rating(2.0)]
+
+
+@every_store
+async def test_every_record_of_a_page_has_a_cursor_to_go_on_from(store):
+    await store.append([a_request(float(at)) for at in range(20)])
+    page = await store.since("", 20)
+    for number, written in enumerate(page):
+        behind_it, _ = await read_on(store, written.cursor, 6)
+        assert behind_it == [each.record for each in page[number + 1 :]]
+
+
+@every_store
+@pytest.mark.parametrize("cursor", ["x", "9" * 30, "-", "1.2.3.4.5.6.7", "\x00", "99999.1.1.1.1", "é.."])
+async def test_a_cursor_that_stands_nowhere_fails_nothing(store, cursor):
+    await store.append([a_request(1.0)])
+    assert len(await store.since(cursor, 10)) <= 1
+    assert len(await store.latest(cursor, 10)) <= 1
+
+
+@every_store
+async def test_a_store_that_was_emptied_is_read_from_its_beginning(store):
+    await store.append([a_request(float(at)) for at in range(5)])
+    _, cursor = await read_on(store, "", 10)
+    await store.trim(before=100.0, max_bytes=1 << 30)
+    await store.append([a_request(200.0)])
+    assert [each.record.at for each in await store.since(cursor, 10)] == [200.0]
+
+
+@every_store
+@pytest.mark.parametrize("count", [0, 1, 199, 200, 450])
+async def test_the_latest_requests_come_page_by_page_and_none_twice(store, count):
+    await store.append([a_request(float(at), model="qwen" if at % 3 else "llama") for at in range(count)])
+    seen, before = [], ""
+    while page := await store.latest(before, 100):
+        seen += [each.record.at for each in page]
+        before = page[-1].cursor
+    assert seen == [float(at) for at in reversed(range(count))]
+    llamas = await store.latest("", 1000, ('"model":"llama"',))
+    assert [each.record.at for each in llamas] == [at for at in seen if not at % 3]
+    assert await store.latest("", 10, ('"model":"nobody"',)) == []
+
+
 @every_store
 async def test_appending_nothing_is_allowed(store):
     await store.append([])
