@@ -69,6 +69,7 @@ class XmlPromptStrategy:
             ask_again=asking_again(request, messages=messages, tools=tools, demand=demand, renderer=writer),
             shape=Shape(first_only=first_only, keep_trailing=options.trailing_text == "keep"),
             warnings=(*warnings, *history.warnings),
+            prompted_tools=len(tools),
         )
 
     def _reader(

@@ -26,6 +26,7 @@ from gateway.chat.watched import WATCHED_ARMS, in_turns, options_for, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
+from gateway.request.findings import Findings
 from gateway.request.headers import client_of, response_headers
 from gateway.request.responses import json_response
 from gateway.request.state import RequestState
@@ -170,8 +171,8 @@ def _prepare_prompted(state: RequestState, request: ChatRequest, route: Route) -
         return None
     found = state.found
     found.prepare_s += time.perf_counter() - started
-    found.strategy, found.selected = prepared.strategy, selection.reason
-    found.notes.extend(prepared.warnings)
+    found.selected = selection.reason
+    _note_prepared(found, request, prepared)
     return prepared
 
 
@@ -186,9 +187,16 @@ def _prepare(state: RequestState, request: ChatRequest, selection: Selection, cl
         prepared = _unchanged(state, request, selection)
     found = state.found
     found.prepare_s = time.perf_counter() - started
+    _note_prepared(found, request, prepared)
+    return prepared
+
+
+def _note_prepared(found: Findings, request: ChatRequest, prepared: Prepared) -> None:
+    """What the strategy made of the request."""
     found.strategy = prepared.strategy
     found.notes.extend(prepared.warnings)
-    return prepared
+    found.is_rewritten = prepared.body is not request.raw and prepared.body != request.raw
+    found.prompted_tools = prepared.prompted_tools
 
 
 def _unchanged(state: RequestState, request: ChatRequest, failed: Selection) -> Prepared:

@@ -131,6 +131,7 @@ def _measure(asking: RequestState) -> None:
 
 def _record(state: RequestState, wanted: SecondRequest, result: str, seconds: float | None) -> None:
     state.shared.telemetry.count("toolgate_repairs_total", {"result": result})
+    state.found.asked_again = result
     if seconds is None:
         log.info("repair_left_out", reason=wanted.reason, result=result)
         return

@@ -107,6 +107,16 @@ class RequestRecord:
     epoch: int = 0
     selected: str = ""
     """Why the strategy was chosen."""
+    notes: tuple[str, ...] = ()
+    """What the strategy had to say of the request."""
+    rewritten: bool = False
+    """The model server was sent another request than came."""
+    prompted_tools: int = 0
+    """How many tools stood in its prompt."""
+    retries: int = 0
+    upstream_status: int | None = None
+    asked_again: str = ""
+    """What asking the model again for a broken call came to."""
     follows: Follows = "nothing"
     tools: int = 0
     """How many tools the request offered."""
@@ -137,6 +147,8 @@ class RequestRecord:
     version: str = ""
     config: str = ""
     """The digest of the settings in force."""
+    left_out: str = ""
+    """Why texts of its candidates were not kept: the setting, or the word `samples` where enough of a kind were."""
     request_body: str | None = None
     answer_text: str | None = None
 

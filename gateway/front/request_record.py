@@ -13,6 +13,7 @@ from gateway.wire.chat_request import ChatRequest
 __all__ = ["keep"]
 
 MAX_NAME_CHARS = 256
+MAX_NOTES = 16
 MAX_KEPT_CHARS = 1 << 18
 """Of a whole request or answer, where records keep them."""
 MARGIN_CHARS = 1 << 12
@@ -44,6 +45,7 @@ def keep(summary: Summary, shared: Shared) -> None:
 def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shared: Shared) -> RequestRecord:
     facts, mask = summary.facts, _mask(summary, shared)
     calls, audit = _calls(summary, request, shared, mask)
+    kept = _audit(summary)
     keeps_all = audit == "full"
     return RequestRecord(
         id=summary.id,
@@ -57,6 +59,12 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         arm=assignment.arm,
         epoch=assignment.epoch,
         selected=summary.selected or "",
+        notes=tuple(shared.mask(note[:MAX_NAME_CHARS]) for note in summary.notes[:MAX_NOTES]),
+        rewritten=summary.is_rewritten,
+        prompted_tools=summary.prompted_tools,
+        retries=summary.retries,
+        upstream_status=summary.upstream_status,
+        asked_again=summary.asked_again,
         follows=summary.follows,
         tools=len(request.tools),
         forced=_is_forced(request),
@@ -81,6 +89,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         calls=calls,
         version=__version__,
         config=summary.configuration.digest,
+        left_out="" if audit == kept != "none" or not calls else "AUDIT_BODIES=none" if kept == "none" else "samples",
         request_body=_masked(mask, _beginning(request.raw)) if keeps_all else None,
         answer_text=_masked(mask, facts.transcripts[min(facts.transcripts)].text)
         if keeps_all and facts.transcripts
@@ -91,7 +100,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
 def _calls(summary: Summary, request: ChatRequest, shared: Shared, mask: Mask) -> tuple[tuple[CallRecord, ...], Audit]:
     """The records of the candidates, with as much text as the settings and the room for samples allow."""
     settings, facts = summary.configuration.settings, summary.facts
-    audit = settings.audit_bodies
+    audit = _audit(summary)
     if not (facts.calls or facts.refused or facts.intents):
         return (), audit
     if audit == "redacted":
@@ -102,6 +111,12 @@ def _calls(summary: Summary, request: ChatRequest, shared: Shared, mask: Mask) -
     declared = frozenset(request.tools.names)
     is_beside = summary.arm in ("control", "dry_run")
     return call_records(facts, declared=declared, audit=audit, mask=mask, is_beside=is_beside), audit
+
+
+def _audit(summary: Summary) -> Audit:
+    """What records keep; of the demo's scripts all, as the first minute is when before and after count."""
+    settings = summary.configuration.settings
+    return "full" if settings.is_demo and not settings.is_set("AUDIT_BODIES") else settings.audit_bodies
 
 
 def _transformed(summary: Summary) -> bool | None:

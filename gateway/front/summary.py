@@ -57,6 +57,12 @@ class Summary:
     selected: str | None
     """Why the strategy was chosen."""
     notes: list[str]
+    is_rewritten: bool
+    """The model server was sent another request than came."""
+    prompted_tools: int
+    """How many tools stood in its prompt."""
+    asked_again: str
+    """What asking the model again for a broken call came to."""
     upstream: str
     upstream_status: int | None
     upstream_code: str
@@ -123,6 +129,9 @@ class Summary:
             strategy=found.strategy,
             selected=found.selected,
             notes=found.notes,
+            is_rewritten=found.is_rewritten,
+            prompted_tools=found.prompted_tools,
+            asked_again=found.asked_again,
             upstream=state.upstream.name,
             upstream_status=state.upstream_status,
             upstream_code=state.upstream_code,

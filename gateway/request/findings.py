@@ -25,6 +25,12 @@ class Findings:
     """Why the strategy was chosen."""
     notes: list[str] = field(factory=list)
     """What the strategy has to say of the request."""
+    is_rewritten: bool = False
+    """The model server is sent another request than came."""
+    prompted_tools: int = 0
+    """How many tools stand in its prompt."""
+    asked_again: str = ""
+    """What asking the model again for a broken call came to last."""
     answer_id: str | None = None
     """What the client knows the answer by, where that is not the chat answer's own id."""
     facts: Facts | None = None

@@ -154,7 +154,11 @@ class RedisStore:
 
     async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
         """The requests that were written last, the last one first."""
-        log, texts, last = f"{self._prefix}log:requests", [_bytes(text) for text in holding], _id_before(places(before)["requests"])
+        log, texts, last = (
+            f"{self._prefix}log:requests",
+            [_bytes(text) for text in holding],
+            _id_before(places(before)["requests"]),
+        )
         found: list[Written] = []
         while last and len(found) < limit:
             page = await self._within(self._large_s, partial(self._client.xrevrange, log, last, "-", _PAGE))

@@ -182,6 +182,8 @@ class Prepared:
     """What turns the model's calls into calls of the client's own tools."""
     warnings: tuple[str, ...] = ()
     """Facts for the log: a skipped tool, a mended message."""
+    prompted_tools: int = 0
+    """How many tools stand in the prompt."""
 
 
 @runtime_checkable
