@@ -16,10 +16,10 @@ from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.grammar.literal import is_announced_example
 from strategies.text.cursor import Cursor, Reject, Steps
 
-__all__ = ["checked", "ends_message", "glance", "in_prose", "is_on", "may_stand"]
+__all__ = ["checked", "ends_message", "glance", "in_prose", "is_inside_data", "is_on", "may_stand"]
 
 _TRAILERS = (*LEFTOVERS, "```", "~~~")
-_INSIDE = frozenset("[{(,=+&|\\")
+_INSIDE = ("[", "{", "(", ",", "=", "+", "&", "|", "\\")
 _KEY = re.compile(r"""["'\w]["']\s*+:\Z""")
 _BEHIND_MARKUP = re.compile(r"(?:<[^<>\n]{1,100}>|\[/?[A-Z_]{2,40}\])\Z")
 """A marker of another dialect: what it refused is not bare."""
@@ -46,6 +46,11 @@ _FIRST_KEYS = frozenset(
 )
 _HARD_BLANKS = re.compile(r"[\s\ufeff]*")
 _QUOTES = {"&quot;": "&quot;", '"': '"', "'": "'", "“": "”", "‘": "’"}
+_TYPES = frozenset(
+    {"function", "tool", "call", *(f"{of}_{what}" for of in ("function", "tool") for what in ("call", "use"))}
+)
+_DIGITS = re.compile(r"[0-9]*")
+"""Calls are counted from nought or one, records to thousands: two digits are enough."""
 _WORD = re.compile(r"[\w.+-]*")
 _PLAIN = re.compile(r'[^"\\]*')
 _KEY_RUN = re.compile(r"[\w.-]*")
@@ -66,11 +71,17 @@ def may_stand(opening: Opening) -> bool:
     before = opening.before.rstrip()
     if not before:
         return True
-    if before[-1] in _INSIDE or (before[-1] == ":" and _KEY.search(before[-40:])):
+    if is_inside_data(opening):
         return False
     if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(_HEADS):
         return False
     return not is_announced_example(before)
+
+
+def is_inside_data(opening: Opening) -> bool:
+    """Whether an object here is a part of another value: a member, or an entry of a list."""
+    before = opening.before.rstrip()
+    return before[-1:] in _INSIDE or (before[-1:] == ":" and _KEY.search(before[-40:]) is not None)
 
 
 def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
@@ -96,7 +107,7 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)
         elif key in EXTRAS and quote == '"':
-            yield from _glance_behind(cur, context, keys)
+            yield from _glance_behind(cur, context, keys, key)
     elif not (yield from cur.starts("/")):
         raise Reject("no call")
     cur.back(start)
@@ -118,15 +129,16 @@ def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
         yield
 
 
-def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str]) -> Steps:
-    """Look on behind an `id`, a `type` or a thought, as any record may begin with one: a key that is none of a call's
-    and no tool's parameter decides it. Other values than words and numbers are not looked behind."""
+def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str], key: str) -> Steps:
+    """Look on behind an `id`, a `type` or a thought, as any record may begin with one: what calls are not numbered or
+    named by, or a key that is none of a call's and no tool's parameter, decides it. Other values than words and numbers
+    are not looked behind."""
     keys = keys.union(*(context.schema(tool).properties for tool in context.tools))
     for _ in range(len(EXTRAS)):
         yield from cur.ws()
         if (yield from cur.lit('"')):
-            yield from _string(cur)
-        elif not (yield from cur.match(_WORD, 64)):
+            yield from (_type(cur) if key == "type" else _string(cur))
+        elif not (yield from _number(cur)):
             return
         yield from cur.ws()
         if not (yield from cur.lit(",")):
@@ -137,6 +149,22 @@ def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str]) -> Steps
         key = yield from _one_of(cur, keys)
         if key not in EXTRAS or not (yield from cur.lit('":')):
             return
+
+
+def _number(cur: Cursor) -> Steps:
+    """Skip a number or a word, but no number of two digits."""
+    digits: str = yield from cur.match(_DIGITS, 2)
+    if len(digits) == 2:
+        raise Reject("no call")
+    return bool((yield from cur.match(_WORD, 64)) or digits)
+
+
+def _type(cur: Cursor) -> Steps:
+    """What kind of thing the object is, by its own word: only that of a call may be one."""
+    word: str = yield from cur.match(_KEY_RUN, 64)
+    if (yield from cur.starts('"')) and word.lower() not in _TYPES:
+        raise Reject("no call")
+    yield from _string(cur)
 
 
 def _string(cur: Cursor) -> Steps:

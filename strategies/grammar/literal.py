@@ -8,6 +8,7 @@ from strategies.grammar.lexicon import END_TOKENS, line_of
 __all__ = [
     "FenceMark",
     "closes_fence",
+    "indents_code",
     "inside_word",
     "is_announced_example",
     "is_quoted",
@@ -105,6 +106,24 @@ _OUTRIGHT = re.compile(
 _SHORT_FORMS = re.compile(r"\b(?:e\. ?g|z\. ?B|p\. ?ej|p\. ?ex)\b\.?", re.IGNORECASE)
 _BEHIND_COLON = " \t\r\n*_"
 _LEAD_IN = 240
+# https://html.spec.whatwg.org/multipage/indices.html#elements-3, but for those that are parameters of tools as well
+_ELEMENT = (
+    r"(?:a|abbr|article|aside|b|blockquote|body|br|button|canvas|dd|div|dl|dt|em|fieldset|figure|footer|form|h[1-6]|head"
+    r"|header|hr|html|i|iframe|img|label|legend|li|main|nav|ol|option|p|section|select|small|span|strong|style|sub|sup|svg"
+    r"|table|tbody|td|textarea|tfoot|th|thead|tr|u|ul|video|[A-Z][\w.]*+|input(?=\s)|>)"
+)
+_MARKUP = re.compile(rf"\s*+</?{_ELEMENT}(?![\w:-])|.*</{_ELEMENT}>\s*+\Z")
+"""A line of a page or of a component: the element that it begins with, or that it ends."""
+_STATEMENT = re.compile(
+    r"\s*+(?:async |export )?(?:class|def|elif|else|except|finally|func|function|try)\b"
+    r"|\s*+(?:for|if|while|with)\b(?:[^=(\[<>_]*+[=(\[<>_]|\s(?:not\s)?\w++:\Z|\s\w++ in \w++:\Z)"
+)
+_OPENERS = ("{", "(", "[", ";", "=>", "&&", "||")
+_CLOSERS = ("}", ")", "]")
+_DATA = re.compile(r"""\s*+(?:"[^"]{0,80}"\s*+:|[\[{"].*,\s*+\Z|-?[0-9.]++,\s*+\Z)""")
+"""A member of an object, or an entry of a list."""
+_DEEP = re.compile(r"(?: {4}|\t)")
+_ENDS_WORDS = frozenset(".:!?。：！？")
 
 
 FenceMark = tuple[str, int, int]
@@ -170,7 +189,32 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
         return True
     if level not in "CD":
         return False
+    if level == "C" and opening.fence is None and _inside_markup(opening):
+        return True
     return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
+
+
+def indents_code(before: str) -> bool:
+    """Whether white space behind a line break here indents a line of code, of markup or of data: such text goes on in
+    columns, so what indents its next line is no white space in front of a call."""
+    line = before.rstrip().rpartition("\n")[2]
+    if not line:
+        return False
+    if line.endswith(_OPENERS) or line.lstrip().startswith(_CLOSERS):
+        return True
+    if _MARKUP.match(line) or _DATA.match(line) or (line[-1] in ":{" and _STATEMENT.match(line)):
+        return True
+    # https://spec.commonmark.org/0.31.2/#indented-code-blocks
+    return _DEEP.match(line) is not None and line[-1] not in _ENDS_WORDS
+
+
+def _inside_markup(opening: Opening) -> bool:
+    """Whether a tag stands inside code or a page, behind an element on its line or indented under one: it is a tag of
+    that page, whatever its name is."""
+    line = opening.line
+    if line.strip():
+        return _MARKUP.match(line) is not None
+    return bool(line) and indents_code(opening.before[: len(opening.before) - len(line)])
 
 
 def inside_word(opening: Opening) -> bool:

@@ -145,8 +145,12 @@ class Prose:
     def _line_start(self, window: Window, at: int) -> Move | None:
         """Of a marker that counts at the start of a line."""
         grammar, buf = window.grammar, window.buf
+        begun = at
         while at < len(buf) and buf[at] in _BLANK:
             at += 1
+        if at > begun and window.indents(begun, at):
+            window.text(at, firm=True)
+            return self
         if at == len(buf) or window.offset + at < window.blind:
             return None
         marker = grammar.line_lexicon.at(buf, at)

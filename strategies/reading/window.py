@@ -13,7 +13,7 @@ import re
 from gateway.core.events import Drop, Event, Text
 from strategies.grammar.dialect import Context, Fence, Opening
 from strategies.grammar.lexicon import line_of
-from strategies.grammar.literal import is_announced_example, may_open_fence
+from strategies.grammar.literal import indents_code, is_announced_example, may_open_fence
 from strategies.reading.active import Grammar
 from strategies.reading.foresight import Foresight, may_become
 from strategies.reading.openings import NOBODY, Openings, Rows
@@ -176,6 +176,12 @@ class Window:
         if kept and ("\n" in kept or (len(space) == end and self.is_line_start)):
             return end - len(space) + len(kept)
         return 0
+
+    def indents(self, at: int, end: int) -> bool:
+        """Whether the blanks from `at` to `end`, which begin a line, indent code: they stay, whatever comes."""
+        if self.out.fresh or self.told >= end:
+            return False
+        return indents_code(self.before(at))
 
     # Text goes out
 

@@ -6,6 +6,7 @@ Nothing here looks at a clock. `waits` also checks of each answer that its bytes
 import json
 import random
 import time
+from itertools import pairwise
 
 import pytest
 from attrs import evolve
@@ -16,15 +17,16 @@ from strategies.reading.reader import Reader
 from tests.support.chat import answer_events, event, hear_stream, numbered_ids, prepared
 from tests.support.fragments import Way, check, hostile_text
 from tests.support.fragments import ways as reader_ways
-from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, share_late, waits, ways
+from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, lines, share_late, waits, ways
 from tests.support.reading import read_every_way
 from tests.support.samples import BARE, SAMPLES, SHORT
 
 CLOSE = ("native gpt-4o", "recovery deepseek-chat", "recovery gpt-oss-20b", "xml_prompt generic_xml", "xml_text roo")
 """Those that are looked at in every cut."""
 FAR = tuple(name for name in ways() if name not in CLOSE)
-BARE_SHARE = 0.13
-"""Outside of a fence white space before markup, and markup at the start of a line, may lead to a call."""
+BY_LINES = Bound(0.4, 6)
+"""An answer of paragraphs that are one line each, cut by lines: the break behind a paragraph is white space in front of
+a call for as long as nothing has come of the next one, and the blank line is an event of its own."""
 
 
 def check_waits(way: str, text: str, cut: str, bound: Bound) -> None:
@@ -38,19 +40,35 @@ def bound_of(kind: str, cut: str) -> Bound:
     return evolve(bound, most=JSON_MOST) if kind == "json" and cut != "lines" else bound
 
 
+def has_lines_of_paragraphs(text: str) -> bool:
+    """Whether at most one line in three follows another without a blank one between."""
+    lines = text.split("\n")
+    return sum(bool(line) and bool(before) for before, line in pairwise(lines)) * 3 <= len(lines)
+
+
 @pytest.mark.parametrize("way", CLOSE)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_text_is_not_late(kind: str, cut: str, way: str) -> None:
     for text in SAMPLES[kind]:
-        check_waits(way, text, cut, bound_of(kind, cut))
+        by_lines = cut == "lines" and has_lines_of_paragraphs(text)
+        check_waits(way, text, cut, BY_LINES if by_lines else bound_of(kind, cut))
+
+
+@pytest.mark.parametrize("way", CLOSE)
+def test_lines_of_all_kinds_together_are_not_late(way: str) -> None:
+    waited = [each for texts in SAMPLES.values() for text in texts for each in waits(ways()[way], list(lines(text)))]
+    assert share_late(waited) <= BOUNDS["lines"].share
 
 
 @pytest.mark.parametrize("way", FAR)
 def test_text_is_not_late_under_any_dialect(way: str) -> None:
     rng = random.Random(way)
     for kind, texts in SAMPLES.items():
-        for cut in ("tokens", rng.choice(list(CUTS))):
+        for cut in ("tokens", "merged", rng.choice([cut for cut in CUTS if cut != "lines"])):
+            check_waits(way, rng.choice(texts), cut, bound_of(kind, cut))
+    for kind, texts in BARE.items():
+        for cut in ("tokens", "merged"):
             check_waits(way, rng.choice(texts), cut, bound_of(kind, cut))
 
 
@@ -58,19 +76,18 @@ def test_text_is_not_late_under_any_dialect(way: str) -> None:
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("kind", SHORT)
 def test_a_fence_holds_little_of_a_short_answer(kind: str, cut: str, way: str) -> None:
-    is_bounded = cut in ("tokens", "words")
+    is_bounded = cut in ("tokens", "merged", "words")
     for text in SHORT[kind]:
         bound = evolve(bound_of(kind, cut), share=SHORT_SHARES[kind] if is_bounded else 1.0)
         check_waits(way, text, cut, bound)
 
 
 @pytest.mark.parametrize("way", CLOSE)
-@pytest.mark.parametrize("cut", ["tokens", "words", "four", "characters"])
+@pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("kind", BARE)
-def test_markup_outside_of_a_fence_is_hardly_late(kind: str, cut: str, way: str) -> None:
+def test_code_markup_and_data_outside_of_a_fence_are_not_late(kind: str, cut: str, way: str) -> None:
     for text in BARE[kind]:
-        share = BOUNDS["characters"].share if cut == "characters" else BARE_SHARE
-        check_waits(way, text, cut, evolve(bound_of("json", cut), share=share))
+        check_waits(way, text, cut, BOUNDS[cut])
 
 
 @pytest.mark.parametrize(

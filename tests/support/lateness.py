@@ -25,17 +25,31 @@ from tests.support.chat import answer_events, numbered_ids
 from tests.support.reading import AGENT_TOOLS
 from tests.support.tag_clients import CLIENTS, tag_request
 
-__all__ = ["BOUNDS", "CUTS", "Bound", "share_late", "tokens", "waits", "ways"]
+__all__ = ["BOUNDS", "CUTS", "Bound", "lines", "share_late", "tokens", "waits", "ways"]
 
 _TOKEN = re.compile(
     r"\n+|[ \t]+(?=[ \t])|[ \t]?[A-Za-z]+|[ \t]?[0-9]{1,3}|[ \t]?[^\w\s]|[ \t]|[\u4e00-\u9fff]{1,2}|\w|\s"
 )
+_BPE = re.compile(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How tokenizers of today cut a text before they look for pairs (https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py):
+a sign may take the word behind it along, and a run of signs the line break."""
 _LONG = 6
 
 
 def tokens(text: str) -> Iterator[str]:
     """As a tokenizer cuts: words with the blank before them, long ones in two, signs by themselves."""
-    for found in _TOKEN.finditer(text):
+    return _cut(_TOKEN, text)
+
+
+def merged_tokens(text: str) -> Iterator[str]:
+    """As one cuts that keeps signs together."""
+    return _cut(_BPE, text)
+
+
+def _cut(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    for found in pattern.finditer(text):
         token = found.group()
         if len(token.strip()) > _LONG and token.strip().isalpha():
             half = (len(token) + 1) // 2
@@ -71,6 +85,7 @@ def random_pieces(text: str) -> Iterator[str]:
 
 CUTS: dict[str, Callable[[str], Iterator[str]]] = {
     "tokens": tokens,
+    "merged": merged_tokens,
     "words": words,
     "four": pieces_of_four,
     "lines": lines,
@@ -91,6 +106,7 @@ class Bound:
 
 BOUNDS = {
     "tokens": Bound(0.03, 12),
+    "merged": Bound(0.03, 12),
     "words": Bound(0.03, 12),
     "four": Bound(0.08, 12),
     "lines": Bound(0.25, 6),

@@ -6,9 +6,10 @@ from typing import Any
 
 from attrs import frozen
 
+from gateway.answer.stages import Shaper
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Text
 from gateway.core.tools import Tool, ToolSet
-from strategies.base import Options
+from strategies.base import Options, Shape
 from strategies.reading.factory import reader_factory
 
 STRING = {"type": "string"}
@@ -71,9 +72,16 @@ class Reading:
     events: list[Event]
 
     @property
+    def content(self) -> str:
+        """The text, without the white space in front of calls that does not stay."""
+        shaper = Shaper(Shape(keep_trailing=True))
+        told = [*shaper.feed(self.events), *shaper.finish()]
+        return "".join(event.raw for event in told if isinstance(event, Text))
+
+    @property
     def outcome(self) -> tuple[Any, ...]:
         """What must not depend on the cuts."""
-        return (self.text, self.calls, self.scores, self.dialects, self.broken)
+        return (self.text, self.content, self.calls, self.scores, self.dialects, self.broken)
 
 
 def pieces(text: str, cuts: Iterable[int]) -> Iterator[str]:

@@ -15,7 +15,7 @@ SAMPLES = {
     kind: _answers(kind) for kind in ("english", "chinese", "markdown", "code", "jsx", "json", "diff", "thinking")
 }
 """By kind, some hundred events each."""
-BARE = {kind: _answers(f"bare-{kind}") for kind in ("jsx", "json")}
+BARE = {kind: _answers(f"bare-{kind}") for kind in ("jsx", "json", "code")}
 """Markup and data outside of any fence: each line of it may begin a call."""
 SHORT = {kind: _answers(f"short-{kind}") for kind in ("code", "json")}
 """A fence with a few words around it."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import evolve
 
-from strategies.grammar.bare_data import glance
+from strategies.grammar.bare_data import glance, is_inside_data
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_calls import drafts_of
 from strategies.grammar.json_payload import read_surplus
@@ -269,6 +269,7 @@ UNOPENED = Dialect(
     family="tool_call",
     level="B",
     line_openers=lambda _context: ("{",),
+    may_open=lambda _context, opening: not is_inside_data(opening),
     parse=_parse_unopened,
     models=HERMES.models,
     example='{"name": "read", "arguments": {"filePath": "src/app.py"}}\n</tool_call>',

@@ -156,6 +156,33 @@ def work(text: str, **how) -> int:
     return count
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "id": 17',
+        '{"id": 10',
+        '{"type": "object"',
+        '{"type": "message"',
+        '{"index": 3, "title"',
+        '[\n  {"title"',
+        '{"items": [\n  {"n',
+        '{"thought": "x", "answer',
+    ],
+)
+def test_an_object_is_text_as_soon_as_it_can_be_no_call(text: str) -> None:
+    assert shown([text]) == text
+
+
+@pytest.mark.parametrize(
+    "head",
+    ['"id": "call_1", ', '"id": 1, ', '"index": 0, ', '"type": "function", ', '"type": "tool_use", "id": "x y", ', ""],
+)
+def test_what_calls_are_numbered_and_named_by_makes_no_record_of_one(head: str) -> None:
+    text = "{" + head + JSON[1:]
+    assert not shown([text[:-1]])
+    assert read_every_way(text).calls == read_every_way(JSON).calls != []
+
+
 HOSTILE: dict[str, Callable[[int], str]] = {
     "braces": lambda size: "{\n" * size,
     "brackets": lambda size: "[\n" * size,

@@ -6,6 +6,7 @@ from gateway.core.events import Note
 from strategies.grammar.dialect import Opening
 from strategies.grammar.literal import (
     closes_fence,
+    indents_code,
     is_announced_example,
     is_quoted,
     may_open_fence,
@@ -15,6 +16,7 @@ from strategies.grammar.literal import (
 from tests.support.reading import read, read_every_way
 
 CALL = "<read>\n<filePath>a</filePath>\n</read>"
+JSON_CALL = '{"name": "read", "arguments": {"filePath": "a"}}'
 
 
 @pytest.mark.parametrize("line", ["", "   ", "\t", "- ", "  1. ", "* - ", "10) ", "     "])
@@ -326,3 +328,72 @@ def test_inline_code_ends_near_or_is_none() -> None:
     near, far = (f"a ` b.\n{CALL}\n" + "x" * size + "`" for size in (3_000, 6_000))
     assert read_every_way(near, splits=20).calls == []
     assert [name for name, _ in read_every_way(far, splits=20).calls] == ["read"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<main>",
+        "  <h1>Orders</h1>",
+        "</div>",
+        "words <b>and more</b>",
+        "<Board columns={columns}>",
+        "<>",
+        "return (",
+        "function open() {",
+        "items.map((item) =>",
+        "})",
+        "let x = 1;",
+        "if x:",
+        "async def read():",
+        '"id": 17,',
+        '{"a": 1},',
+        '"novel",',
+        "[",
+        "    x = 1",
+        "\treturn x",
+    ],
+)
+def test_the_line_behind_code_is_indented_as_code(line: str) -> None:
+    assert indents_code(line + "\n")
+    assert indents_code("Words.\n\n" + line + "\n\n  ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "I will read it:",
+        "Let me look at it first, then",
+        "1. Read the file:",
+        "- first",
+        "if you want to see it:",
+        "    which is why I look at the file first:",
+        "<tools>",
+        "<response>",
+        "<path>a</path>",
+        "<read_file>",
+        "It is done (see above)",
+        "Use it for each of them.",
+        "The list is [1, 2]",
+        "「读取文件」",
+    ],
+)
+def test_the_line_behind_words_or_the_markup_of_calls_is_not(line: str) -> None:
+    assert not indents_code(line + "\n")
+
+
+def test_white_space_that_indents_code_stays_in_front_of_a_call() -> None:
+    heard = read_every_way(f"<main>\n  <h1>Orders</h1>\n  <tool_call>{JSON_CALL}</tool_call>")
+    assert heard.calls == [("read", '{"filePath":"a"}')]
+    assert heard.content == "<main>\n  <h1>Orders</h1>\n  "
+    heard = read_every_way(f"I will read it:\n  {CALL}")
+    assert heard.calls == [("read", '{"filePath":"a"}')]
+    assert heard.content == "I will read it:"
+
+
+def test_a_tag_inside_a_page_is_a_tag_of_that_page() -> None:
+    assert not read_every_way("<ul>\n  <list>\n  <path>a</path>\n  </list>\n</ul>").calls
+    assert not read_every_way(f"<div><p>Text</p>{CALL.replace(chr(10), '')}</div>").calls
+    assert read_every_way(f"<p>I read it now.</p>\n{CALL}").calls
+    assert read_every_way(f"<request>\n  {CALL}\n</request>").calls
