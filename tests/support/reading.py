@@ -75,7 +75,7 @@ class Reading:
     def content(self) -> str:
         """The text, without the white space in front of calls that does not stay."""
         shaper = Shaper(Shape(keep_trailing=True))
-        told = [*shaper.feed(self.events), *shaper.finish()]
+        told = [*shaper.feed(self.events), *shaper.finish("stop")]
         return "".join(event.raw for event in told if isinstance(event, Text))
 
     @property
