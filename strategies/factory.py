@@ -186,6 +186,10 @@ class ToolExecutionFactory:
         """The strategy for a model that is told of its tools in the prompt."""
         return self._named(PROMPTED, reason)
 
+    def reading(self, reason: str) -> Selection:
+        """How a text is read that came in no answer at all."""
+        return self._named(FALLBACK, reason)
+
     def unprompted(self, selection: Selection) -> Selection:
         """How an answer is read that was not asked for in the prompt: as one into which calls may have leaked."""
         if selection.strategy.name != PROMPTED:

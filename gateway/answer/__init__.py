@@ -10,7 +10,7 @@ in a body. `queue` is what is held of a stream, `second_round` what is asked aga
   `held_calls.HeldCalls.take`, which may hold an event, mend it, or let it go;
 - what only the end of an answer tells: `Choice.finish`, as both shells call it before they look for a broken call;
 - an answer to be asked again: a `BrokenCall` given to `second_round`; `StreamExchange.has_spoken` says of a stream
-  whether the client has seen any of it.
+  whether the client has seen any of it; what the model server's own parser swallowed, `rescue`.
 
 Rights: pure.
 """

@@ -16,17 +16,17 @@ from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
 from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
 from gateway.chat.enrolment import enrol, hear
-from gateway.chat.length import open_within
-from gateway.chat.lessons_learnt import fall_back, learn_from, may_fall_back
-from gateway.chat.prepare import with_tools
+from gateway.chat.lessons_learnt import learn_from
+from gateway.chat.opening import opened
+from gateway.chat.prepare import note_prepared, options_for, with_tools
 from gateway.chat.pump import pump
 from gateway.chat.repeat import ask_again, second_answer
+from gateway.chat.rescue import Chance, chance_of
 from gateway.chat.tokens import estimate, learn_ratio, load_ratio
-from gateway.chat.watched import WATCHED_ARMS, in_turns, options_for, watched
+from gateway.chat.watched import WATCHED_ARMS, in_turns, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
-from gateway.request.findings import Findings
 from gateway.request.headers import client_of, response_headers
 from gateway.request.responses import json_response
 from gateway.request.state import RequestState
@@ -110,10 +110,19 @@ async def _answered(
             _afterwards(count_unsaid, state)
     prepared = _prepare(state, request, selection, client, route)
     try:
-        reply, prepared = await _opened(state, request, prepared, route)
-        prepared = held_to_schemas(prepared, state.upstream.kind, state.upstream.down_level)
-        with reply:
-            response = await (_stream if request.stream else _whole)(state, reply, prepared)
+        try:
+            opening = await opened(state, request, prepared, route)
+        except UpstreamRejected as error:
+            chance = chance_of(state, request, prepared, route)
+            instead = await chance.instead_of(error) if chance is not None else None
+            if chance is None or instead is None:
+                raise
+            return await chance.send(instead)
+        prepared, keywords = opening.prepared, (*state.upstream.down_level, *opening.told_less)
+        prepared = held_to_schemas(prepared, state.upstream.kind, keywords)
+        chance = chance_of(state, request, prepared, route)
+        with opening.reply as reply:
+            response = await (_stream if request.stream else _whole)(state, reply, prepared, chance)
             await finish_session(state, reply)
             _afterwards(note_misfits, state, prepared)
             return response
@@ -140,42 +149,6 @@ def _audit(facts: Facts | None) -> None:
             log.debug("shell_call_text", tool=verdict.name, arguments=call.command)
 
 
-async def _opened(
-    state: RequestState, request: ChatRequest, prepared: Prepared, route: Route
-) -> tuple[ChatReply, Prepared]:
-    """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
-    try:
-        return await open_within(state, prepared.body, stream=request.stream, original=request), prepared
-    except UpstreamRejected as error:
-        if not may_fall_back(state, error):
-            raise
-        other = _prepare_prompted(state, request, route)
-        if other is None:
-            raise
-    fall_back(state, "refused")
-    return await open_within(state, other.body, stream=request.stream, original=request), other
-
-
-def _prepare_prompted(state: RequestState, request: ChatRequest, route: Route) -> Prepared | None:
-    """The request with its tools in the prompt; where it cannot be had the refusal stands."""
-    selection = state.configuration.factory.prompted("refused")
-    started = time.perf_counter()
-    try:
-        options = options_for(state, selection, client_of(state.http.headers))
-        prepared = with_tools(state, request, selection, options, route.rule)
-    except GatewayError as error:
-        log.info("native_fallback_impossible", error=error.code, message=error.message)
-        return None
-    except Exception:
-        log.exception("strategy_failed", strategy=selection.strategy.name)
-        return None
-    found = state.found
-    found.prepare_s += time.perf_counter() - started
-    found.selected = selection.reason
-    _note_prepared(found, request, prepared)
-    return prepared
-
-
 def _prepare(state: RequestState, request: ChatRequest, selection: Selection, client: Client, route: Route) -> Prepared:
     started = time.perf_counter()
     try:
@@ -187,16 +160,8 @@ def _prepare(state: RequestState, request: ChatRequest, selection: Selection, cl
         prepared = _unchanged(state, request, selection)
     found = state.found
     found.prepare_s = time.perf_counter() - started
-    _note_prepared(found, request, prepared)
+    note_prepared(found, request, prepared)
     return prepared
-
-
-def _note_prepared(found: Findings, request: ChatRequest, prepared: Prepared) -> None:
-    """What the strategy made of the request."""
-    found.strategy = prepared.strategy
-    found.notes.extend(prepared.warnings)
-    found.is_rewritten = prepared.body is not request.raw and prepared.body != request.raw
-    found.prompted_tools = prepared.prompted_tools
 
 
 def _unchanged(state: RequestState, request: ChatRequest, failed: Selection) -> Prepared:
@@ -205,15 +170,23 @@ def _unchanged(state: RequestState, request: ChatRequest, failed: Selection) -> 
     return Passthrough().prepare(request, state.configuration.options(None))
 
 
-async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
+async def _whole(
+    state: RequestState, reply: ChatReply, prepared: Prepared, chance: Chance | None
+) -> web.StreamResponse:
     body = await whole_body(state, reply)
+    instead = await chance.instead_of_body(body) if chance is not None else None
+    if chance is not None and instead is not None:
+        return await chance.send(instead)
     exchange = BodyExchange(prepared, **_terms(state))
     state.found.facts = exchange.facts
     started = time.perf_counter()
     answer = await in_turns(exchange.steps(body))
     state.found.read_s += time.perf_counter() - started
     while (wanted := exchange.ask_again) is not None:
-        answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
+        if chance is not None and chance.is_spent:
+            answer = exchange.no_second_answer()
+        else:
+            answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
     state.deliver(answer)
     response = json_response(state.telling.whole(answer))
@@ -222,13 +195,16 @@ async def _whole(state: RequestState, reply: ChatReply, prepared: Prepared) -> w
     return await state.send(response)
 
 
-async def _stream(state: RequestState, reply: ChatReply, prepared: Prepared) -> web.StreamResponse:
+async def _stream(
+    state: RequestState, reply: ChatReply, prepared: Prepared, chance: Chance | None
+) -> web.StreamResponse:
     exchange = StreamExchange(prepared, **_terms(state))
     state.found.facts = exchange.facts
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"
-    return await pump(state, reply, exchange, response, first=first)
+    lookout = chance.lookout() if chance is not None else None
+    return await pump(state, reply, exchange, response, first=first, lookout=lookout, chance=chance)
 
 
 class _Terms(TypedDict):

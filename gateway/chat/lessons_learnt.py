@@ -4,13 +4,15 @@ import structlog
 
 from gateway.answer.candidates import broken_calls
 from gateway.answer.facts import Facts
+from gateway.answer.rescue.faces import Swallowed
 from gateway.core.errors import UpstreamRejected
 from gateway.core.reasons import Reason
 from gateway.request.state import RequestState
 from gateway.traffic.lesson_rules import Fault, refuses_tools
+from gateway.wire.chat_request import ChatRequest
 from strategies.factory import NATIVE_STRATEGIES
 
-__all__ = ["fall_back", "learn_from", "may_fall_back"]
+__all__ = ["fall_back", "learn_from", "may_fall_back", "may_rescue", "note_rescue"]
 
 log = structlog.get_logger("toolgate")
 
@@ -23,6 +25,24 @@ def may_fall_back(state: RequestState, error: UpstreamRejected) -> bool:
         and state.found.strategy in NATIVE_STRATEGIES
         and refuses_tools(error.upstream_status, error.payload)
     )
+
+
+def may_rescue(state: RequestState, request: ChatRequest) -> bool:
+    """Whether an answer to this request may be replaced where the server's parser swallowed it."""
+    return (
+        state.configuration.settings.rescue
+        and request.wants_tools
+        and request.body.get("n") in (None, 1)
+        and not state.upstream.row.is_translated
+    )
+
+
+def note_rescue(state: RequestState, swallowed: Swallowed, result: str) -> None:
+    """Take down what came of a swallowed turn."""
+    labels = {"upstream": state.upstream.name, "face": swallowed.face.name, "result": result}
+    state.shared.telemetry.count("toolgate_rescues_total", labels)
+    state.found.notes.append(f"parser_failed: {swallowed.face.name}, {result}")
+    log.info("parser_failed", model=state.model, upstream_status=state.upstream_status, **labels)
 
 
 def fall_back(state: RequestState, reason: str) -> None:
@@ -42,7 +62,11 @@ def learn_from(state: RequestState) -> None:
     if facts.completion_id is not None:
         shown = found.answer_id or facts.completion_id
         state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm)
+    if state.stream and found.is_usage_unasked and facts.finish_reasons and facts.failure is None:
+        state.shared.rescues.saw_usage(state.upstream.name, is_told=bool(facts.usage))
     settings = state.configuration.settings
+    if arm == "live" and strategy in NATIVE_STRATEGIES and (facts.native_calls or facts.calls):
+        state.shared.rescues.answered(state.upstream.name, state.model or "")
     if (
         not (settings.native_fallback and settings.native_fallback_rate)
         or arm != "live"

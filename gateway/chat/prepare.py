@@ -4,7 +4,9 @@ from functools import partial
 
 from attrs import evolve
 
+from gateway.core.client import Client
 from gateway.core.rules import ModelRule
+from gateway.request.findings import Findings
 from gateway.request.state import RequestState
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, Prepared
@@ -13,10 +15,24 @@ from strategies.mapping.answers import mapped
 from strategies.mapping.mappings import MAPPINGS
 from strategies.schema.names import repair_name
 
-__all__ = ["with_tools"]
+__all__ = ["note_prepared", "options_for", "with_tools"]
 
 UNMAPPED = frozenset({"passthrough", "xml_text"})
 """Strategies that show the model no tools of the request."""
+
+
+def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
+    """What the selected strategy may look at for this request."""
+    options = state.configuration.options(selection.dialect)
+    name = selection.strategy.name
+    off = [dialect for strategy, _, dialect in map(_parted, state.shared.rollout.slices_off) if strategy == name]
+    if off:
+        options = evolve(options, dialects_off=frozenset(off))
+    return evolve(options, client=client) if selection.reason == "client" else options
+
+
+def _parted(name: str) -> tuple[str, str, str]:
+    return name.partition("/")
 
 
 def with_tools(
@@ -42,3 +58,11 @@ def _renaming(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Pr
         return prepared
     aliases = dict(state.configuration.settings.tool_aliases)
     return evolve(prepared, rename=partial(repair_name, declared=shown.tools, aliases=aliases))
+
+
+def note_prepared(found: Findings, request: ChatRequest, prepared: Prepared) -> None:
+    """What the strategy made of the request."""
+    found.strategy = prepared.strategy
+    found.notes.extend(prepared.warnings)
+    found.is_rewritten = prepared.body is not request.raw and prepared.body != request.raw
+    found.prompted_tools = prepared.prompted_tools

@@ -5,18 +5,23 @@ The awaited write is the back-pressure: while the client does not take its bytes
 
 import asyncio
 import time
+from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 
 import structlog
 from aiohttp import web
 
+from gateway.answer.rescue.lookout import Lookout
 from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import WatchedStream
 from gateway.chat.accept import keep_answer
 from gateway.chat.repeat import ask_again, second_answer_in_company
+from gateway.chat.rescue import Chance
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
 from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.translated import ChatReply
+from gateway.wire.chat_chunks import token_counts
 from gateway.wire.sse import Framer, block_of
 
 __all__ = ["pump"]
@@ -31,15 +36,24 @@ log = structlog.get_logger("toolgate")
 
 
 async def pump(
-    state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse, *, first: bytes
+    state: RequestState,
+    reply: ChatReply,
+    exchange: Exchange,
+    response: web.StreamResponse,
+    *,
+    first: bytes,
+    lookout: Lookout | None = None,
+    chance: Chance | None = None,
 ) -> web.StreamResponse:
     """Send `response` and everything that `exchange` makes of the reply; a fault becomes the stream's last event.
 
     The exchange gives chat, and the state's telling says it in the client's own wire.
+    The `lookout` holds the end of a stream of which nothing could be seen, until the `chance` of another is taken;
+    beside an untouched answer it holds nothing.
     """
     telemetry = state.shared.telemetry
     telemetry.add("toolgate_active_streams", {}, 1)
-    stream = _Stream(state, reply, exchange, response)
+    stream = _Stream(state, reply, exchange, response, lookout)
     closed = False
     response.headers["Cache-Control"] = "no-cache, no-transform"
     response.headers["X-Accel-Buffering"] = "no"
@@ -47,6 +61,8 @@ async def pump(
         await state.start(response)
         await stream.begin()
         error = await stream.run(first)
+        if error is None:
+            error = await stream.rescue(chance)
         if error is None:
             await stream.ask_again()
         closed = True
@@ -67,9 +83,12 @@ class _Stream:
         "_framer",
         "_held_since",
         "_idle_s",
+        "_is_replaced",
+        "_is_settled",
         "_is_stream",
         "_keepalive_s",
         "_linger_due",
+        "_lookout",
         "_quiet_since",
         "_reply",
         "_response",
@@ -79,7 +98,14 @@ class _Stream:
         "_total_due",
     )
 
-    def __init__(self, state: RequestState, reply: ChatReply, exchange: Exchange, response: web.StreamResponse) -> None:
+    def __init__(
+        self,
+        state: RequestState,
+        reply: ChatReply,
+        exchange: Exchange,
+        response: web.StreamResponse,
+        lookout: Lookout | None,
+    ) -> None:
         settings = state.configuration.settings
         self._state = state
         self._telling = state.telling
@@ -95,6 +121,11 @@ class _Stream:
         self._sent_at = self._quiet_since
         self._framer = None if isinstance(exchange, WatchedStream) else Framer()
         """What is relayed goes on as it comes, all else in whole events."""
+        self._lookout = lookout
+        self._is_settled = False
+        """It was asked once more, which is all that one request may cost."""
+        self._is_replaced = False
+        """The client was given another answer than the one that the exchange has."""
         self._held_since: float | None = None
         self._linger_due: float | None = None
 
@@ -105,13 +136,19 @@ class _Stream:
 
     async def run(self, first: bytes) -> GatewayError | None:
         """Relay to the end of the reply; returns what ended it early, if anything did."""
+        return await self._guarded(self._run(first))
+
+    async def _run(self, first: bytes) -> None:
+        data = first or await self._next()
+        while data:
+            await self._relay(self._seen(data if self._framer is None else self._framer.feed(data)))
+            data = await self._next()
+        if self._framer is not None:
+            await self._relay(self._seen(self._framer.finish()))
+
+    async def _guarded(self, work: Awaitable[None]) -> GatewayError | None:
         try:
-            data = first or await self._next()
-            while data:
-                await self._relay(data if self._framer is None else self._framer.feed(data))
-                data = await self._next()
-            if self._framer is not None:
-                await self._relay(self._framer.finish())
+            await work
         except GatewayError as error:
             return error
         except ClientGone:
@@ -120,6 +157,36 @@ class _Stream:
             log.exception("stream_failed")
             return InternalError(f"internal error; request id {self._state.id}")
         return None
+
+    def _seen(self, data: bytes) -> bytes:
+        """What may go on now of what came."""
+        if self._lookout is None:
+            return data
+        if self._framer is not None:
+            return self._lookout.pass_on(data)
+        with suppress(Exception):  # beside an answer that is not changed
+            self._lookout.pass_on(data)
+        return data
+
+    async def rescue(self, chance: Chance | None) -> GatewayError | None:
+        """Put another answer in the place of one that was swallowed, or let the end of this one go."""
+        if self._lookout is None or self._framer is None:
+            return None
+        return await self._guarded(self._rescue(self._lookout, chance))
+
+    async def _rescue(self, lookout: Lookout, chance: Chance | None) -> None:
+        await self._relay(lookout.finish())
+        out = None
+        if chance is not None and lookout.swallowed is not None:
+            self._reply.close()
+            ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
+            out = await chance.instead_of_stream(lookout, ask)
+            self._is_settled = out is not None or chance.is_spent
+        if out is None:
+            await self._relay(lookout.release())
+            return
+        self._is_replaced = True
+        await self._send(out)
 
     async def _relay(self, data: bytes) -> None:
         while data:
@@ -136,7 +203,7 @@ class _Stream:
         if out:
             self._state.deliver(out)
             told = self._telling.feed(out)
-            if self._exchange.finished and not self._telling.is_identity:
+            if (self._exchange.finished or self._is_replaced) and not self._telling.is_identity:
                 await keep_answer(self._state)
             if told:
                 self._note_sent(self._state.deadline.now())
@@ -144,7 +211,7 @@ class _Stream:
 
     async def ask_again(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
-        if isinstance(self._exchange, WatchedStream):
+        if isinstance(self._exchange, WatchedStream) or self._is_settled:
             return
         while (wanted := self._exchange.ask_again) is not None:
             self._reply.close()
@@ -155,18 +222,27 @@ class _Stream:
     async def close(self, error: GatewayError | None) -> None:
         """The last bytes, and the end of the answer."""
         self._state.error = error
-        await self._send(self._exchange.close(error))
-        while self._exchange.busy:
-            await asyncio.sleep(0)
-            await self._send(self._exchange.step())
+        if not self._is_replaced:
+            await self._close_exchange(error)
         if rest := self._telling.finish():
             await keep_answer(self._state)
             await self._state.write(self._response, rest)
         await self._state.end(self._response)
 
+    async def _close_exchange(self, error: GatewayError | None) -> None:
+        if self._lookout is not None and self._framer is not None:
+            await self._relay(self._lookout.release())
+            self._exchange.facts.usage = self._exchange.facts.usage or token_counts(self._lookout.usage)
+        await self._send(self._exchange.close(error))
+        while self._exchange.busy:
+            await asyncio.sleep(0)
+            await self._send(self._exchange.step())
+
     async def _next(self) -> bytes:
         """What the upstream sent, `b""` at its end; sends comments while there is nothing."""
         while not self._exchange.finished:
+            if self._lookout is not None and self._lookout.ended and self._framer is not None:
+                return b""
             try:
                 data = await self._reply.read(
                     min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s)

@@ -28,7 +28,7 @@ async def ask_again(
     state: RequestState, exchange: StreamExchange | BodyExchange, wanted: SecondRequest, ask: Ask
 ) -> bytes:
     """Ask for what is `wanted`, and give the exchange what came of it; its bytes for the client."""
-    budget = state.shared.budget
+    budget = state.shared.second_questions
     if not budget.take(state.shared.admission.active):
         _record(state, wanted, "no_budget", None)
         return exchange.no_second_answer()

@@ -7,26 +7,32 @@ from datetime import UTC, datetime
 
 import structlog
 from aiohttp import web
-from attrs import evolve
 from multidict import CIMultiDict
 
+from gateway.answer.rescue.faces import Swallowed, of_body, of_refusal
+from gateway.answer.rescue.lookout import Lookout
 from gateway.answer.watch import WatchedBody, WatchedStream, WatchTerms
 from gateway.chat.accept import keep_answer
 from gateway.chat.length import open_within
+from gateway.chat.lessons_learnt import may_rescue, note_rescue
+from gateway.chat.prepare import options_for
 from gateway.chat.pump import pump
 from gateway.core.client import Client
+from gateway.core.errors import UpstreamRejected
 from gateway.request.headers import response_headers
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.reply_shape import stream_opening, whole_body
 from gateway.upstream.translated import ChatReply, finish_session
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
-from strategies.base import Options, Prepared
-from strategies.factory import Selection
+from strategies.base import Prepared
+from strategies.factory import NATIVE_STRATEGIES, Selection
 
-__all__ = ["WATCHED_ARMS", "in_turns", "options_for", "watched"]
+__all__ = ["WATCHED_ARMS", "in_turns", "watched"]
 
 WATCHED_ARMS = frozenset({"control", "dry_run"})
+MODEL_STRATEGIES = frozenset({*NATIVE_STRATEGIES, "xml_prompt"})
+"""Strategies that a live request with tools would be answered by."""
 
 log = structlog.get_logger("toolgate")
 
@@ -43,11 +49,23 @@ async def watched(
         ignore=state.configuration.settings.dry_run_ignore,
         limits=state.configuration.limits,
     )
-    with await open_within(state, _body(state, request), stream=request.stream, original=request) as reply:
+    looks = may_rescue(state, request) and selection.strategy.name in MODEL_STRATEGIES
+    try:
+        opening = await open_within(state, _body(state, request), stream=request.stream, original=request)
+    except UpstreamRejected as error:
+        _would_rescue(state, of_refusal(error.upstream_status, error.payload) if looks else None)
+        raise
+    with opening as reply:
         is_stream = request.stream or (reply.content_type == "text/event-stream" and state.telling.is_identity)
-        response = await (_stream if is_stream else _whole)(state, reply, terms)
+        response = await (_stream if is_stream else _whole)(state, reply, terms, looks=looks)
         await finish_session(state, reply)
         return response
+
+
+def _would_rescue(state: RequestState, swallowed: Swallowed | None) -> None:
+    """A live answer would have been another one."""
+    if swallowed is not None:
+        note_rescue(state, swallowed, "would")
 
 
 def _body(state: RequestState, request: ChatRequest) -> bytes:
@@ -55,20 +73,6 @@ def _body(state: RequestState, request: ChatRequest) -> bytes:
     if state.upstream.row.takes_tools or not request.wants_tools:
         return request.raw
     return request.replace(**dict.fromkeys(name for name in TOOL_FIELDS if name in request.body))
-
-
-def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
-    """What the selected strategy may look at for this request."""
-    options = state.configuration.options(selection.dialect)
-    name = selection.strategy.name
-    off = [dialect for strategy, _, dialect in map(_parted, state.shared.rollout.slices_off) if strategy == name]
-    if off:
-        options = evolve(options, dialects_off=frozenset(off))
-    return evolve(options, client=client) if selection.reason == "client" else options
-
-
-def _parted(name: str) -> tuple[str, str, str]:
-    return name.partition("/")
 
 
 async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
@@ -101,7 +105,7 @@ def _preparation(state: RequestState, request: ChatRequest, selection: Selection
         found.prepare_s = time.perf_counter() - started
 
 
-async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
+async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms, *, looks: bool) -> web.StreamResponse:
     is_identity = state.telling.is_identity
     body = await reply.read_all(**state.deadlines) if is_identity else await whole_body(state, reply)
     state.upstream_first = state.deadline.now()
@@ -119,10 +123,11 @@ async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms) -> we
     await in_turns(exchange.steps(body))
     state.found.read_s += time.perf_counter() - started
     _finish_watch(state, exchange)
+    _would_rescue(state, of_body(body) if looks else None)
     return response
 
 
-async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms) -> web.StreamResponse:
+async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms, *, looks: bool) -> web.StreamResponse:
     exchange = WatchedStream(terms)
     state.found.facts = exchange.facts
     headers, first = _headers(reply), b""
@@ -130,10 +135,13 @@ async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms) -> w
         headers["Content-Type"] = "text/event-stream"
         first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
     response = web.StreamResponse(headers=headers)
+    size = state.configuration.settings.max_event_bytes
+    lookout = Lookout(max_event_bytes=size) if looks else None
     try:
-        return await pump(state, reply, exchange, response, first=first)
+        return await pump(state, reply, exchange, response, first=first, lookout=lookout)
     finally:
         _finish_watch(state, exchange)
+        _would_rescue(state, lookout.swallowed if lookout is not None else None)
 
 
 def _finish_watch(state: RequestState, exchange: WatchedBody | WatchedStream) -> None:

@@ -35,12 +35,20 @@ class Findings:
     """What the client knows the answer by, where that is not the chat answer's own id."""
     facts: Facts | None = None
     """What was seen of the answer."""
+    asks_usage: bool = False
+    """The gateway has asked for the stream's usage, for itself."""
     verdict: DryVerdict | None = None
     """What reading beside an untouched answer came to."""
     noise: bool | None = None
     prepare_s: float = 0.0
     read_s: float = 0.0
     longest_hold_s: float = 0.0
+
+    @property
+    def is_usage_unasked(self) -> bool:
+        """Nobody has asked the model server what a stream took."""
+        options = None if self.request is None else self.request.body.get("stream_options")
+        return not self.asks_usage and not (isinstance(options, dict) and options.get("include_usage"))
 
     @property
     def arm(self) -> Arm | None:

@@ -30,6 +30,7 @@ from gateway.traffic.door import Door
 from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeRecord
 from gateway.traffic.output_caps import OutputCaps
 from gateway.traffic.recent_answers import RecentAnswers
+from gateway.traffic.rescues import Rescues
 from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
@@ -270,6 +271,9 @@ class Shared:
     """By the name of the upstream."""
     retry: RetryPolicy = field(factory=RetryPolicy)
     budget: RetryBudget = field(factory=RetryBudget)
+    second_questions: RetryBudget = field(factory=lambda: RetryBudget(share=0.5, floor=10))
+    """Of those that are asked for a better answer: a parser that fails for one request fails for many at once."""
+    rescues: Rescues = field(factory=Rescues)
     rollout: Rollout
     keeps: Keeps
     answered: Remembers

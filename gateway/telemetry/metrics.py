@@ -33,7 +33,8 @@ _ENDS = ("completed", "client_abort", "upstream_error", "upstream_timeout", "gat
 _FAULTS = ("parse", "schema_invalid", "unknown_tool", "timeout", "too_large", "internal")
 _SKIPS = ("low_confidence", "control_arm", "slice_off", "over_budget", "disabled", "provenance", "unsayable")
 _REPAIRS = ("repaired", "failed", "error", "cancelled", "no_budget")
-_FALLBACKS = ("refused", "as_text", "bad_arguments")
+_FALLBACKS = ("refused", "as_text", "bad_arguments", "parser_failed")
+_RESCUES = ("read", "asked", "failed", "not_possible", "would")
 _VERDICTS = ("identical", "would_change", "would_fail", "dropped", "ignored")
 _OUTCOMES = ("accepted", "rejected", "no_tool_used")
 _STATES = ("off", "dry_run", "canary", "full", "paused", "rolled_back")
@@ -192,8 +193,17 @@ CATALOGUE: tuple[Metric, ...] = (
         zero=tuple((result,) for result in _REPAIRS),
     ),
     _counter(
+        "toolgate_rescues_total",
+        "Turns that the model server's own parser swallowed, by how they showed and what came of it (read, asked, "
+        "failed, not_possible, would).",
+        "upstream",
+        "face",
+        "result",
+        zero=tuple(("default", "silent", result) for result in _RESCUES),
+    ),
+    _counter(
         "toolgate_native_fallbacks_total",
-        "Models given xml_prompt instead of native tools, by reason (refused, as_text, bad_arguments).",
+        "Models given xml_prompt instead of native tools, by reason (refused, as_text, bad_arguments, parser_failed).",
         "upstream",
         "reason",
         zero=_pairs(("default",), _FALLBACKS),

@@ -101,9 +101,11 @@ TRANSFORMS = Board(
                 panel(
                     "series",
                     "Repairs",
-                    "Broken calls asked for again per second, by what came of it.",
+                    "Broken calls asked for again per second, and turns that the model server's own parser swallowed, "
+                    "by what came of it.",
                     "ops",
                     (per_second("toolgate_repairs_total", by="result", of=ALL), "{{result}}"),
+                    (per_second("toolgate_rescues_total", by="face, result", of=ALL), "{{face}} {{result}}"),
                     no_value=NONE_YET,
                 ),
                 panel(

@@ -229,7 +229,7 @@ async def test_a_client_that_leaves_takes_the_second_request_with_it(connect, ga
     assert (record["reason"], record["result"]) == ("value not closed", "cancelled")
     assert (await log.record("request_ended"))["end"] == "client_abort"
     assert 'toolgate_repairs_total{result="cancelled"} 1.0' in await metrics_of(client, running)
-    assert [running.shared.budget.take(1) for _ in range(4)] == [True, True, True, False]
+    assert [running.shared.second_questions.take(1) for _ in range(11)] == [*[True] * 10, False]
 
 
 async def test_a_client_that_leaves_between_comments_takes_it_with_it_too(connect, gateway, upstream, log):
@@ -248,7 +248,7 @@ async def test_a_client_that_leaves_between_comments_takes_it_with_it_too(connec
 async def test_without_budget_nothing_is_asked(gateway, upstream, client, log):
     upstream.script = stream(*FIRST)
     running = await gateway(upstream.url)
-    while running.shared.budget.take(1):
+    while running.shared.second_questions.take(1):
         pass
     got = await ask(client, running.url, chat(model="qwen3", tools=TOOLS))
     assert got.body == b"".join(FIRST)

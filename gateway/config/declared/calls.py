@@ -101,6 +101,13 @@ class ToolCalls:
         1,
         "How often the model is asked again for a call that it plainly meant and broke, before any of it was shown.",
     )
+    rescue: bool = _calls(
+        "RESCUE",
+        boolean,
+        True,
+        "Where the model server's own parser failed at a turn with tools: read the call out of its error, else ask "
+        "once more with the tools in the prompt, before any text of the answer was sent.",
+    )
     native_fallback: bool = _calls(
         "NATIVE_FALLBACK",
         boolean,

@@ -1,0 +1,173 @@
+"""The head of an answer; where the server takes no native tools, or cannot compile them, that to another request.
+
+A refusal costs no generation: tools that cannot be compiled are told in simpler words first, then in the prompt.
+"""
+
+import time
+
+import structlog
+from attrs import evolve, frozen
+
+from gateway.answer.rescue.faces import Swallowed, of_refusal
+from gateway.answer.rescue.remedies import SIMPLER, with_usage
+from gateway.chat.length import open_within
+from gateway.chat.lessons_learnt import fall_back, may_fall_back, may_rescue, note_rescue
+from gateway.chat.prepare import note_prepared, options_for, with_tools
+from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.kinds.lowering.without import lowered
+from gateway.request.headers import client_of
+from gateway.request.state import RequestState
+from gateway.traffic.lesson_rules import LESSON_S
+from gateway.traffic.routing import Route
+from gateway.upstream.translated import ChatReply, open_chat
+from gateway.wire.chat_request import ChatRequest
+from strategies.base import Prepared
+from strategies.factory import NATIVE_STRATEGIES, Selection
+
+__all__ = ["Opened", "Prompted", "opened", "prompted"]
+
+log = structlog.get_logger("toolgate")
+
+
+@frozen(kw_only=True)
+class Opened:
+    """An answer whose head is there, and how it is to be read."""
+
+    reply: ChatReply
+    prepared: Prepared
+    told_less: tuple[str, ...] = ()
+    """Keywords that the tools' schemas were told without, beside those that the upstream never gets."""
+
+
+@frozen(kw_only=True)
+class Prompted:
+    """A request with its tools in the prompt."""
+
+    request: ChatRequest
+    prepared: Prepared
+    selection: Selection
+
+    def take(self, state: RequestState) -> None:
+        """It is what the client's answer comes from."""
+        state.found.selected = self.selection.reason
+        note_prepared(state.found, self.request, self.prepared)
+
+
+def prompted(
+    state: RequestState, request: ChatRequest, route: Route, reason: str, *, dialect: str | None = None
+) -> Prompted | None:
+    """The request with its tools in the prompt; None where it cannot be had."""
+    selection = evolve(state.configuration.factory.prompted(reason), dialect=dialect)
+    started = time.perf_counter()
+    try:
+        options = options_for(state, selection, client_of(state.http.headers))
+        prepared = with_tools(state, request, selection, options, route.rule)
+    except GatewayError as error:
+        log.info("native_fallback_impossible", error=error.code, message=error.message)
+        return None
+    except Exception:
+        log.exception("strategy_failed", strategy=selection.strategy.name)
+        return None
+    state.found.prepare_s += time.perf_counter() - started
+    return Prompted(request=request, prepared=prepared, selection=selection)
+
+
+async def opened(state: RequestState, request: ChatRequest, prepared: Prepared, route: Route) -> Opened:
+    """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
+    is_live = state.found.arm == "live" and state.found.strategy in NATIVE_STRATEGIES
+    rescues = is_live and may_rescue(state, request)
+    told_less = SIMPLER if rescues and _wants_simpler(state) else ()
+    try:
+        return await _first(state, request, prepared, told_less, rescues=rescues)
+    except UpstreamRejected as error:
+        swallowed = of_refusal(error.upstream_status, error.payload) if rescues else None
+        if swallowed is not None and swallowed.face.refuses_schema:
+            other = await _without_grammar(state, request, prepared, route, swallowed, is_told_less=bool(told_less))
+        elif may_fall_back(state, error):
+            other = await _without_native(state, request, route)
+        else:
+            other = None
+        if other is None:
+            raise
+        return other
+
+
+async def _first(
+    state: RequestState, request: ChatRequest, prepared: Prepared, told_less: tuple[str, ...], *, rescues: bool
+) -> Opened:
+    body = lowered(prepared.body, told_less) if told_less else prepared.body
+    asks = rescues and request.stream and prepared.strategy == "recovery"
+    asking = with_usage(body) if asks and state.shared.rescues.may_ask_usage(state.upstream.name) else None
+    if asking is not None:
+        try:
+            reply = await open_within(state, asking, stream=request.stream, original=request)
+            state.found.asks_usage = True
+            return Opened(reply=reply, prepared=prepared, told_less=told_less)
+        except UpstreamRejected as error:
+            if not _refuses_usage(error):
+                raise
+            state.shared.rescues.refused_usage(state.upstream.name)
+    reply = await open_within(state, body, stream=request.stream, original=request)
+    return Opened(reply=reply, prepared=prepared, told_less=told_less)
+
+
+def _refuses_usage(error: UpstreamRejected) -> bool:
+    return error.upstream_status in (400, 422) and b"stream_options" in (error.payload or b"")
+
+
+def _wants_simpler(state: RequestState) -> bool:
+    return state.shared.rescues.wants_simpler(state.upstream.name, state.model or "", state.deadline.now())
+
+
+async def _without_native(state: RequestState, request: ChatRequest, route: Route) -> Opened | None:
+    other = prompted(state, request, route, "refused")
+    if other is None:
+        return None
+    other.take(state)
+    fall_back(state, "refused")
+    reply = await open_within(state, other.prepared.body, stream=request.stream, original=request)
+    return Opened(reply=reply, prepared=other.prepared)
+
+
+async def _without_grammar(
+    state: RequestState,
+    request: ChatRequest,
+    prepared: Prepared,
+    route: Route,
+    swallowed: Swallowed,
+    *,
+    is_told_less: bool,
+) -> Opened | None:
+    """The answer to simpler tools, else to those in the prompt; each is a request more, and no generation."""
+    budget = state.shared.second_questions
+    if not budget.take(state.shared.admission.active):
+        note_rescue(state, swallowed, "not_possible")
+        return None
+    result = "failed"
+    try:
+        simpler = None if is_told_less else lowered(prepared.body, SIMPLER)
+        if simpler is not None and simpler != prepared.body:
+            reply = await _tried(state, request, simpler)
+            if reply is not None:
+                until = state.deadline.now() + LESSON_S
+                state.shared.rescues.learn_simpler(state.upstream.name, state.model or "", until)
+                result = "asked"
+                return Opened(reply=reply, prepared=prepared, told_less=SIMPLER)
+        other = prompted(state, request, route, "parser_failed")
+        reply = await _tried(state, request, other.prepared.body) if other is not None else None
+        if other is None or reply is None:
+            return None
+        other.take(state)
+        result = "asked"
+        return Opened(reply=reply, prepared=other.prepared)
+    finally:
+        budget.give_back()
+        note_rescue(state, swallowed, result)
+
+
+async def _tried(state: RequestState, request: ChatRequest, body: bytes) -> ChatReply | None:
+    try:
+        return await open_chat(state, body, stream=request.stream, original=request, repeatable=False)
+    except GatewayError as error:
+        log.info("rescue_refused", error=error.code, upstream_status=state.upstream_status)
+        return None
