@@ -61,6 +61,8 @@ class Upkeep:
     _salt: Secret = field(repr=False)
     _is_given: bool
     _redactor: Redactor
+    _slices_shown: set[str] = field(init=False, factory=set)
+    """Slices that were off at some time: what is on again is told to be so."""
     on_secret: Callable[[bytes], None] = lambda _: None
     """Hears of another secret than the one that it began with."""
 
@@ -160,6 +162,11 @@ class Upkeep:
         telemetry.set("toolgate_rollout_percent", {"kind": "effective"}, now.percent_effective / 100)
         telemetry.set("toolgate_rollout_epoch", {}, now.epoch)
         telemetry.set("toolgate_rollout_slices_off", {}, len(now.slices_off))
+        self._slices_shown |= set(now.slices_off)
+        for name in self._slices_shown:
+            strategy, _, dialect = name.partition("/")
+            labels = {"strategy": strategy, "dialect": dialect}
+            telemetry.set("toolgate_rollout_slice_off", labels, float(name in now.slices_off))
         telemetry.inform("toolgate_rollout_epoch_info", {"epoch": str(now.epoch)})
         for test, value in {**now.statistics, "limit": now.limit}.items():
             telemetry.set("toolgate_rollout_statistic", {"test": test}, value)

@@ -41,6 +41,8 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
     sources: Mapping[str, str] = field(factory=dict, eq=False, repr=False)
     """Name of a setting to where its value came from, for those that were set."""
     warnings: tuple[str, ...] = ()
+    shared_digest: str = field(default="", eq=False, repr=False)
+    """Of the settings of all, in those of one process: its port and its share of the places are its own."""
 
     @property
     def is_demo(self) -> bool:
@@ -111,7 +113,9 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
         return tuple(value for value in known if value)
 
     def digest(self) -> str:
-        """A short mark of the effective values, secrets left out, to tell two configurations apart."""
+        """A short mark of the operator's values, secrets left out, to tell two configurations apart."""
+        if self.shared_digest:
+            return self.shared_digest
         lines = [f"{name}={value}" for name, value, _ in describe(self)]
         lines.append(repr(self.routes))  # without its secrets
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]

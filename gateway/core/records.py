@@ -38,7 +38,7 @@ Outcome = Literal["accepted", "rejected", "no_tool_used"]
 """How the next request of a conversation shows that an answer fared."""
 Follows = Literal["nothing", "tool_result", "text", "complaint"]
 """What a request brings after the conversation's last answer."""
-Decision = Literal["hold", "promote", "rollback", "pause", "resume", "slice_off", "kill", "unkill"]
+Decision = Literal["hold", "promote", "rollback", "pause", "resume", "slice_off", "slice_on", "kill", "unkill"]
 
 
 @frozen(kw_only=True)

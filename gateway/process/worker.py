@@ -59,7 +59,9 @@ class WorkerShare:
         # A port that was not asked for is a mere warning when it is taken; here it is the only way to the metrics.
         sources = {**settings.sources, "METRICS_PORT": settings.sources.get("METRICS_PORT", "default")}
         share = -(-settings.max_concurrency // self.workers)
-        return attrs.evolve(settings, metrics_port=port, max_concurrency=share, sources=sources)
+        return attrs.evolve(
+            settings, metrics_port=port, max_concurrency=share, sources=sources, shared_digest=settings.digest()
+        )
 
 
 class LaneServer(Server):

@@ -29,7 +29,10 @@ OUTCOME_S = 900.0
 MAX_ANSWERS = 20_000
 MAX_NAMES = 4096
 MAX_MARKS = 20_000
-MAX_EXAMPLES = 10
+MAX_EXAMPLES = 3
+"""Bad requests of a slice that are named within `EXAMPLES_S`: those of today must not have to be those of last week."""
+EXAMPLES_S = 60
+MAX_SLICES = 64
 
 _LETTERS: dict[Kind, str] = {
     "requests": "r",
@@ -84,7 +87,8 @@ class Counting:
     _seen: set[tuple[Kind, str, str]] = field(factory=set, init=False)
     _answers: OrderedDict[str, tuple[float, int]] = field(factory=OrderedDict, init=False)
     """When the last answer of a conversation ended, and the epoch that it began in."""
-    _examples: tuple[int, int] = field(default=(0, 0), init=False)
+    _examples: dict[str, tuple[int, int, int]] = field(factory=dict, init=False)
+    """By slice the epoch and the minute that were counted last, and how many were named in them."""
 
     def ended(
         self,
@@ -114,7 +118,7 @@ class Counting:
         if transformed is False:
             self._mark(named("failed", epoch, arm, where, key))
         if bad:
-            self._bad(arm, epoch, where, key, request_id)
+            self._bad(arm, epoch, where, key, request_id, now)
 
     def outcome(
         self,
@@ -131,7 +135,7 @@ class Counting:
         """An earlier answer turned out bad; one that is known to be too old does not count."""
         ended_at = self._answers.get(key, (now, epoch))[0]
         if arm in COUNTED_ARMS and (now - ended_at if age_s is None else age_s) <= OUTCOME_S:
-            self._bad(arm, epoch, slice_name(strategy, dialect), key, request_id)
+            self._bad(arm, epoch, slice_name(strategy, dialect), key, request_id, now)
 
     def note(self, mark: str) -> None:
         """Share a mark of the process itself."""
@@ -150,14 +154,17 @@ class Counting:
         for mark in marks:
             self._mark(mark)
 
-    def _bad(self, arm: Arm, epoch: int, where: str, key: str, request_id: str) -> None:
+    def _bad(self, arm: Arm, epoch: int, where: str, key: str, request_id: str, now: float) -> None:
         self._mark(named("bad", epoch, arm, where, key))
-        of_epoch, shown = self._examples
-        if of_epoch != epoch:
+        if arm != "live" or not request_id or (where not in self._examples and len(self._examples) >= MAX_SLICES):
+            return
+        minute = int(now // EXAMPLES_S)
+        of_epoch, of_minute, shown = self._examples.get(where, (epoch, minute, 0))
+        if (of_epoch, of_minute) != (epoch, minute):
             shown = 0
-        if arm == "live" and request_id and shown < MAX_EXAMPLES:
+        if shown < MAX_EXAMPLES:
             self._mark(named("example", epoch, arm, where, request_id))
-            self._examples = epoch, shown + 1
+            self._examples[where] = epoch, minute, shown + 1
 
     def _remember(self, key: str, arm: Arm, epoch: int, now: float) -> None:
         last = self._answers.get(key)

@@ -4,6 +4,7 @@
 read the same blocks come to the same evidence, and whoever is first to write it saves the others the work.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
@@ -16,7 +17,9 @@ from gateway.rollout.judge import Counts, JudgeRules, JudgeState, step
 __all__ = ["ArmTotals", "Evidence", "Overhead", "SliceState", "after", "conversations"]
 
 MAX_SLICES = 32
-MAX_EXAMPLES = 10
+MAX_EXAMPLES = 5
+"""Of each slice: another one that fails more often must not push them out."""
+MAX_ALL_EXAMPLES = 40
 SKETCH = 128
 """Conversations are counted exactly up to this many, then estimated."""
 WINDOW_S = 60
@@ -76,7 +79,7 @@ class Evidence:
     """What was switched off when the tests over all began."""
     overhead: Overhead = Overhead()
     examples: tuple[tuple[str, str], ...] = ()
-    """Slices and ids of the last bad live requests."""
+    """Slices and ids of the last bad live requests, a few of each."""
     settings: Mapping[str, int] = field(factory=dict)
     """When a process last said that it runs under settings of this digest."""
     differ_since: int | None = None
@@ -241,7 +244,13 @@ def _overhead(before: Overhead, number: int, tally: _Tally) -> Overhead:
 
 def _examples(before: tuple[tuple[str, str], ...], tally: _Tally) -> tuple[tuple[str, str], ...]:
     new = [(one, id) for (kind, _, one), ids in sorted(tally.marks.items()) if kind == "example" for id in sorted(ids)]
-    return (*before, *new)[-MAX_EXAMPLES:]
+    kept: list[tuple[str, str]] = []
+    of_slice: Counter[str] = Counter()
+    for one, id in reversed((*before, *new)):
+        if of_slice[one] < MAX_EXAMPLES and (one, id) not in kept:
+            of_slice[one] += 1
+            kept.append((one, id))
+    return tuple(reversed(kept[:MAX_ALL_EXAMPLES]))
 
 
 def _with_settings(evidence: Evidence, number: int, seen: Iterable[str]) -> Evidence:

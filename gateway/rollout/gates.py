@@ -1,6 +1,8 @@
 """What has to be shown before the next share of conversations is live."""
 
-from attrs import frozen
+from typing import Literal
+
+from attrs import evolve, frozen
 
 from gateway.rollout.evidence import Evidence, conversations
 from gateway.rollout.intervals import wilson
@@ -20,6 +22,10 @@ class Gate:
     is_met: bool
     have: float
     need: float
+    bound: Literal["at_least", "at_most"]
+    """What `need` is of `have`."""
+    is_known: bool = True
+    """There were requests to judge by; without any a share is neither good nor bad, and the gate is not met."""
 
 
 def gates(state: RolloutState, rules: RolloutRules, evidence: Evidence, now: float) -> tuple[Gate, ...]:
@@ -46,15 +52,21 @@ def numbers(found: tuple[Gate, ...]) -> dict[str, float]:
 def _share_gate(state: RolloutState, rules: RolloutRules, evidence: Evidence) -> Gate:
     if state.state == "dry_run":
         read = evidence.arm("dry_run")
-        return _at_most("failed_share", read.failed / max(1, read.attempts), rules.rollback_transform_budget)
+        share = read.failed / max(1, read.attempts)
+        return _of(read.attempts, _at_most("failed_share", share, rules.rollback_transform_budget))
     live, control = evidence.arm("live"), evidence.arm("control")
     _, upper = wilson(live.bad, live.seen)
-    return _at_most("bad_share", upper, control.bad / max(1, control.seen) + MARGIN)
+    return _of(live.seen, _at_most("bad_share", upper, control.bad / max(1, control.seen) + MARGIN))
+
+
+def _of(seen: int, gate: Gate) -> Gate:
+    """A share of none says nothing."""
+    return gate if seen else evolve(gate, is_met=False, is_known=False)
 
 
 def _at_least(name: str, have: float, need: float) -> Gate:
-    return Gate(name=name, is_met=have >= need, have=have, need=need)
+    return Gate(name=name, is_met=have >= need, have=have, need=need, bound="at_least")
 
 
 def _at_most(name: str, have: float, need: float) -> Gate:
-    return Gate(name=name, is_met=have <= need, have=have, need=need)
+    return Gate(name=name, is_met=have <= need, have=have, need=need, bound="at_most")

@@ -41,6 +41,7 @@ __all__ = [
     "rolled_back",
     "shown_state",
     "slice_switched_off",
+    "slice_switched_on",
     "still_caused",
     "unkilled",
 ]
@@ -311,6 +312,18 @@ def slice_switched_off(
     slices_off = tuple(sorted({*state.slices_off, name}))
     after = evolve(state, revision=state.revision + 1, slices_off=slices_off, reason=reason, by=by)
     return _changed(state, after, "slice_off", slice=name, numbers=numbers, examples=examples, at=now)
+
+
+def slice_switched_on(state: RolloutState, name: str, *, now: float, by: str, reason: str) -> Change:
+    """Calls of a slice that was off are delivered again, and judged anew."""
+    if state.killed:
+        raise Refused("a kill switch is on; `toolgate rollout unkill` turns it off")
+    if name not in state.slices_off:
+        off = ", ".join(state.slices_off) or "none"
+        raise Refused(f"{name} is not switched off; off are: {off}")
+    slices_off = tuple(each for each in state.slices_off if each != name)
+    after = evolve(state, revision=state.revision + 1, slices_off=slices_off, reason=reason, by=by)
+    return _changed(state, _anew(after, now), "slice_on", slice=name, at=now)
 
 
 def paused(state: RolloutState, *, now: float, by: str, reason: str, cause: str = "") -> Change:

@@ -38,7 +38,7 @@ _RESCUES = ("read", "asked", "failed", "not_possible", "would")
 _VERDICTS = ("identical", "would_change", "would_fail", "dropped", "ignored")
 _OUTCOMES = ("accepted", "rejected", "no_tool_used")
 _STATES = ("off", "dry_run", "canary", "full", "paused", "rolled_back")
-_DECISIONS = ("hold", "promote", "rollback", "pause", "resume", "slice_off", "kill", "unkill")
+_DECISIONS = ("hold", "promote", "rollback", "pause", "resume", "slice_off", "slice_on", "kill", "unkill")
 _SHARED = ("read", "write", "tally")
 _LOSSES = ("queue_full", "write_failed")
 
@@ -261,10 +261,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "Evidence of the judge as a logarithm (arms, transform); limit is where it rolls back.",
         "test",
     ),
-    _gauge("toolgate_rollout_slices_off", "Slices (strategy and dialect) that the judge has switched off."),
+    _gauge("toolgate_rollout_slices_off", "Slices (strategy and dialect) that are switched off."),
+    _gauge("toolgate_rollout_slice_off", "1 for each slice that is switched off.", "strategy", "dialect"),
     _counter(
         "toolgate_rollout_decisions_total",
-        "Decisions over the rollout (hold, promote, rollback, pause, resume, slice_off, kill, unkill).",
+        "Decisions over the rollout (hold, promote, rollback, pause, resume, slice_off, slice_on, kill, unkill).",
         "decision",
         "reason",
         zero=tuple((decision, "none") for decision in _DECISIONS),

@@ -86,9 +86,10 @@ ROLLOUT = Board(
                 panel(
                     "series",
                     "Slices switched off",
-                    "Combinations of strategy and dialect that the judge has switched off while the rest went on.",
+                    "Strategies in a dialect that the judge, or an operator, has switched off while the rest went on: "
+                    "1 for as long as it is off. `toolgate rollout status` says since when, why, and by which requests.",
                     "short",
-                    (gauge("max by (job)", "toolgate_rollout_slices_off"), "{{job}}"),
+                    (gauge("max by (strategy, dialect)", "toolgate_rollout_slice_off"), "{{strategy}}/{{dialect}}"),
                     width=12,
                     height=6,
                     no_value=NO_ROLLOUT,

@@ -78,6 +78,8 @@ class _Worker:
             self.metrics.set("toolgate_rollout_statistic", {"test": test}, noise + level * _LIMIT)
         self.metrics.set("toolgate_rollout_statistic", {"test": "limit"}, _LIMIT)
         self.metrics.set("toolgate_rollout_slices_off", {}, float(hour >= 18))
+        labels = {"strategy": "recovery", "dialect": "hermes"}
+        self.metrics.set("toolgate_rollout_slice_off", labels, float(hour >= 18))
         if epoch != self.decisions:
             decision = {0: "", 1: "resume", 2: "promote", 3: "rollback", 4: "resume"}[epoch]
             self.metrics.count("toolgate_rollout_decisions_total", {"decision": decision, "reason": "none"})

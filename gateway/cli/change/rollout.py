@@ -5,60 +5,43 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NoReturn
 
 import click
-from attrs import evolve, frozen
 
 from gateway.cli.options import json_option
 from gateway.cli.store import effective_settings, on_store
 from gateway.config.load import Settings
-from gateway.core.ports import Store, StoreError
 from gateway.core.records import DecisionRecord
 from gateway.process.exits import EXIT_FAILED, EXIT_FINDINGS, EXIT_USAGE
 from gateway.report.words import moment, visible
-from gateway.rollout.codec import EVIDENCE_KEY, STATE_KEY, encoded, evidence_of, state_of
-from gateway.rollout.evidence import Evidence
-from gateway.rollout.gates import Gate, gates, numbers
-from gateway.rollout.snapshot import snapshot
-from gateway.rollout.stages import (
-    Change,
-    Cooling,
-    Refused,
-    RolloutRules,
-    RolloutState,
-    begun,
-    killed,
-    paused,
-    promoted,
-    resumed,
-    rolled_back,
-    unkilled,
+from gateway.rollout.gates import Gate, gates
+from gateway.rollout.operating import (
+    OPERATOR,
+    VERBS,
+    Busy,
+    Decide,
+    Done,
+    GatesUnmet,
+    Stored,
+    change,
+    decided,
+    last_of_slices,
+    newest_decisions,
+    read,
 )
+from gateway.rollout.snapshot import snapshot
+from gateway.rollout.stages import Cooling, Refused, RolloutRules, RolloutState
 
 __all__ = ["rollout"]
 
 _SCHEMA_VERSION = 1
-_ATTEMPTS = 50
-_OPERATOR = "operator"
-
-
-@frozen(kw_only=True)
-class _Shared:
-    """What the store holds of the rollout; `raw` is what a change has to replace."""
-
-    raw: bytes | None
-    state: RolloutState
-    rules: RolloutRules
-    """Those that the gateways run under; one's own where none has begun."""
-    evidence: Evidence
-    is_known: bool
-    """A gateway, or an operator, has written it."""
-
-
-Decide = Callable[[_Shared, float], Change]
+_WATCH_S = 2.0
+_HISTORY = 20
+_LAST_DAY = 253402300799.0
 
 
 @click.group()
@@ -70,9 +53,11 @@ def rollout() -> None:
 
     \b
     Examples:
-      toolgate rollout status --json
+      toolgate rollout status --watch
+      toolgate rollout history
       toolgate rollout promote --yes
       toolgate rollout rollback --reason "wrong paths in edits" --yes
+      toolgate rollout slice recovery/hermes off --reason "half of its edits fail" --yes
       toolgate rollout resume --reason "fixed in 1.4.2" --yes
       toolgate rollout kill --yes
 
@@ -92,15 +77,17 @@ def _said(_: click.Context, __: click.Parameter, reason: str) -> str:
     return visible(reason)
 
 
-def _changing(default_reason: str) -> Callable[[Callable[..., Decide]], Callable[..., None]]:
-    """Makes a command of a function that says how to decide; without a default, `--reason` has to be given."""
+def _changing(default_reason: str) -> Callable[[Callable[..., Mapping[str, Any]]], Callable[..., None]]:
+    """Makes a command of a verb of its name; the function says what was given besides. Without a default, `--reason`
+    has to be given."""
     known: dict[str, Any] = {"default": default_reason, "show_default": True} if default_reason else {"required": True}
     reason = click.option("--reason", callback=_said, help="Why; kept in the record of the decision.", **known)
 
-    def command_of(decision: Callable[..., Decide]) -> Callable[..., None]:
-        @wraps(decision)
-        def command(*, yes: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
-            _change(decision(by=_who(), **given), yes=yes, dry_run=dry_run, as_json=as_json)
+    def command_of(more: Callable[..., Mapping[str, Any]]) -> Callable[..., None]:
+        @wraps(more)
+        def command(*, yes: bool, dry_run: bool, as_json: bool, reason: str, **given: Any) -> None:
+            verb = VERBS[more.__name__.removesuffix("_")]
+            _change(verb(_who(), reason, more(**given)), yes=yes, dry_run=dry_run, as_json=as_json)
 
         return reason(_yes(_dry(json_option(command))))
 
@@ -108,37 +95,73 @@ def _changing(default_reason: str) -> Callable[[Callable[..., Decide]], Callable
 
 
 @rollout.command(short_help="Print where the rollout stands, and what the next step needs.")
+@click.option("--watch", is_flag=True, help="Print it again whenever it changes, until Ctrl-C.")
 @json_option
-def status(as_json: bool) -> None:
+def status(as_json: bool, watch: bool) -> None:
     """Print where the rollout stands, the judge's evidence, and the gates before the next step.
 
     \b
     Examples:
       toolgate rollout status
+      toolgate rollout status --watch
       toolgate rollout status --json | jq .state
     """
     settings = effective_settings()
-    shared = _stored(settings)
-    if shared.is_known and shared.state.digest != settings.rollout_rules().digest():
+    stored = _stored(settings)
+    if stored.is_known and stored.state.digest != settings.rollout_rules().digest():
         click.echo("note: the rollout settings given here are not those in force", err=True)
-    _show(_document(shared, settings), as_json=as_json)
+    shown = _documented(stored, settings)
+    _show(shown, as_json=as_json)
+    while watch:
+        time.sleep(_WATCH_S)
+        now = _documented(_read(settings), settings)
+        if now != shown:
+            shown = now
+            _begin_anew()
+            _show(shown, as_json=as_json)
+
+
+@rollout.command(short_help="Print the last decisions: what, when, who, why, by which numbers.")
+@click.option("--last", "most", type=click.IntRange(1, 1000), default=_HISTORY, show_default=True, help="How many.")
+@json_option
+def history(most: int, as_json: bool) -> None:
+    """Print the last decisions over the rollout, the newest first: what, when, by whom, why, and by which numbers.
+
+    \b
+    Examples:
+      toolgate rollout history
+      toolgate rollout history --last 100 --json
+    """
+    found = on_store(effective_settings(), lambda store: newest_decisions(store, most=most))
+    decisions = [_decision(record) for record in found]
+    if as_json:
+        click.echo(json.dumps({"schema_version": _SCHEMA_VERSION, "decisions": decisions}, indent=2))
+        return
+    if not decisions:
+        click.echo("no decision has been recorded")
+    for each in decisions:
+        where = "" if each["slice"] == "all" else f" {each['slice']}"
+        moved = "" if each["before"] == each["after"] else f", {each['before']} -> {each['after']}"
+        click.echo(f"{each['at']}  {each['decision']}{where}{moved}  by {each['by']}: {each['reason']}")
+        for line in _evidence_lines(each):
+            click.echo(f"    {line}")
 
 
 @rollout.command(short_help="Freeze the share; nothing is promoted until `resume`.")
 @_changing("paused by hand")
-def pause(by: str, reason: str) -> Decide:
+def pause() -> Mapping[str, Any]:
     """Freeze the share; nothing is promoted until `resume`. The judge goes on.
 
     \b
     Example:
       toolgate rollout pause --reason "upstream maintenance" --yes
     """
-    return lambda shared, now: paused(shared.state, now=now, by=by, reason=reason)
+    return {}
 
 
 @rollout.command(short_help="End a pause or a rollback, or switch slices on again.")
 @_changing("")
-def resume(by: str, reason: str) -> Decide:
+def resume() -> Mapping[str, Any]:
     """End a pause or, once it has cooled down, a rollback; or switch slices on again.
 
     A rolled back rollout begins again with a dry run or the first step of the canary.
@@ -147,13 +170,13 @@ def resume(by: str, reason: str) -> Decide:
     Example:
       toolgate rollout resume --reason "fixed in 1.4.2" --yes
     """
-    return lambda shared, now: resumed(shared.state, shared.rules, now=now, by=by, reason=reason)
+    return {}
 
 
 @rollout.command(short_help="Go on to the next step, and after the last one to full.")
 @click.option("--force", is_flag=True, help="Go on though gates are not met.")
 @_changing("promoted by hand")
-def promote(by: str, reason: str, force: bool) -> Decide:
+def promote(force: bool) -> Mapping[str, Any]:
     """Go on to the next step of CANARY_STEPS, and after the last one to full.
 
     Names the gates that are not met and exits with 3, unless --force is given.
@@ -164,93 +187,111 @@ def promote(by: str, reason: str, force: bool) -> Decide:
       toolgate rollout promote --yes
       toolgate rollout promote --force --reason "tested elsewhere" --yes
     """
-
-    def decide(shared: _Shared, now: float) -> Change:
-        found = gates(shared.state, shared.rules, shared.evidence, now)
-        change = promoted(shared.state, shared.rules, now=now, by=by, reason=reason, numbers=numbers(found))
-        unmet = [gate for gate in found if not gate.is_met]
-        if unmet and not force:
-            raise _GatesUnmet(unmet)
-        return change
-
-    return decide
+    return {"force": force}
 
 
 @rollout.command(short_help="Let nobody be live any more, until `resume`.")
 @_changing("rolled back by hand")
-def rollback(by: str, reason: str) -> Decide:
+def rollback() -> Mapping[str, Any]:
     """Let nobody be live any more; what holds then is ROLLBACK_MODE, until `resume`.
 
     \b
     Example:
       toolgate rollout rollback --reason "wrong paths in edits" --yes
     """
-    return lambda shared, now: rolled_back(shared.state, shared.rules, now=now, by=by, reason=reason, numbers={})
+    return {}
 
 
 @rollout.command(short_help="Relay everything untouched, from within a second on.")
 @_changing("killed by hand")
-def kill(by: str, reason: str) -> Decide:
+def kill() -> Mapping[str, Any]:
     """Relay everything untouched, from within a second on, in every gateway of the store.
 
     \b
     Example:
       toolgate rollout kill --yes
     """
-    return lambda shared, now: killed(shared.state, now=now, by=by, reason=reason)
+    return {}
 
 
 @rollout.command()
 @_changing("switch turned off by hand")
-def unkill(by: str, reason: str) -> Decide:
+def unkill() -> Mapping[str, Any]:
     """Turn the kill switch off again: what held before holds again.
 
     \b
     Example:
       toolgate rollout unkill --reason "false alarm" --yes
     """
-    return lambda shared, now: unkilled(shared.state, now=now, by=by, reason=reason)
+    return {}
 
 
-class _GatesUnmet(Exception):
-    def __init__(self, unmet: list[Gate]) -> None:
-        self.unmet = unmet
+@rollout.command(name="slice", short_help="Switch a strategy's dialect off, or on again.")
+@click.argument("named", metavar="STRATEGY/DIALECT")
+@click.argument("switch", type=click.Choice(["off", "on"]))
+@_changing("")
+def slice_(named: str, switch: str) -> Mapping[str, Any]:
+    """Switch a strategy's dialect off, or on again: its calls stay text, all else goes on.
+
+    \b
+    Examples:
+      toolgate rollout slice recovery/hermes off --reason "half of its edits fail" --yes
+      toolgate rollout slice recovery/hermes on --reason "fixed in 1.4.2" --yes
+    """
+    from strategies.dialects.rows import TABLE  # here: nothing else needs it, and it is slow to import
+
+    strategy, _, dialect = named.partition("/")
+    dialects = {row.id for row in TABLE}
+    if not strategy or dialect not in dialects:
+        known = ", ".join(sorted(dialects))
+        raise click.BadParameter(f"{named!r} is no STRATEGY/DIALECT; the dialects are {known}")
+    return {"strategy": strategy, "dialect": dialect, "off": switch == "off"}
 
 
 def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
-    """Decide on what the store holds, ask, and swap; others may change it meanwhile, so decide anew each time."""
+    """Decide on what the store holds, ask, and swap."""
     settings = effective_settings()
-    shared = _stored(settings)
-    change = _decided(decide, shared)
+    stored = _stored(settings)
+    with _refusals():
+        after, _ = decided(decide, stored, time.time())
     if dry_run:
-        click.echo(f"would change: {_in_words(shared.state, change.state)}", err=True)
-        _show(_document(_after(shared, change), settings), as_json=as_json)
+        click.echo(f"would change: {_in_words(stored.state, after.state)}", err=True)
+        _show(_documented(after, settings), as_json=as_json)
         return
-    _ask(shared.state, change.state, yes=yes)
-    changed = on_store(settings, lambda store: _swapped(store, settings, decide))
-    click.echo(f"changed: {_in_words(shared.state, changed.state)}", err=True)
-    _show(_document(changed, settings), as_json=as_json)
+    _ask(stored.state, after.state, yes=yes)
+    with _refusals():
+        done: Done = on_store(settings, lambda store: change(store, settings.rollout_rules(), decide, time.time))
+    if done.unrecorded:
+        click.echo(f"warning: it is in force, but could not be recorded: {done.unrecorded}", err=True)
+    click.echo(f"changed: {_in_words(stored.state, done.after.state)}", err=True)
+    _show(_documented(done.after, settings), as_json=as_json)
 
 
-def _stored(settings: Settings) -> _Shared:
-    """What the store holds; of one that nobody uses it is said, as killing that one would kill nothing."""
-    shared = on_store(settings, lambda store: _read(store, settings))
-    if not shared.is_known:
-        click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
-    return shared
-
-
-def _decided(decide: Decide, shared: _Shared) -> Change:
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What the state does not allow ends the command, with words and a code of its own."""
     try:
-        return decide(shared, time.time())
-    except _GatesUnmet as error:
+        yield
+    except GatesUnmet as error:
         for gate in error.unmet:
-            click.echo(f"gate not met: {gate.name} is {gate.have:g}, needed {gate.need:g}", err=True)
-        _leave("not promoted; --force goes on all the same", EXIT_FINDINGS)
+            click.echo(f"gate not met: {gate.name} is {_gate_words(gate)}", err=True)
+        _leave(str(error), EXIT_FINDINGS)
     except Cooling as error:
         _leave(str(error), EXIT_FINDINGS)
-    except Refused as error:
+    except (Refused, Busy) as error:
         _leave(str(error), EXIT_FAILED)
+
+
+def _stored(settings: Settings) -> Stored:
+    """What the store holds; of one that nobody uses it is said, as killing that one would kill nothing."""
+    stored = _read(settings)
+    if not stored.is_known:
+        click.echo("note: no gateway has used this store yet; this is what one would begin with", err=True)
+    return stored
+
+
+def _read(settings: Settings) -> Stored:
+    return on_store(settings, lambda store: read(store, settings.rollout_rules(), time.time()))
 
 
 def _ask(before: RolloutState, after: RolloutState, *, yes: bool) -> None:
@@ -262,41 +303,6 @@ def _ask(before: RolloutState, after: RolloutState, *, yes: bool) -> None:
         _leave("nothing was changed", EXIT_FAILED)
 
 
-async def _swapped(store: Store, settings: Settings, decide: Decide) -> _Shared:
-    for _ in range(_ATTEMPTS):
-        shared = await _read(store, settings)
-        change = _decided(decide, shared)
-        if await store.swap(STATE_KEY, shared.raw, encoded(change.state)):
-            await _write_down(store, change.decision)
-            return _after(shared, change)
-    _leave("others keep changing the rollout; try again", EXIT_FAILED)
-
-
-async def _write_down(store: Store, decision: DecisionRecord) -> None:
-    try:
-        await store.append([decision])
-    except StoreError as error:
-        click.echo(f"warning: it is in force, but could not be recorded: {error}", err=True)
-
-
-async def _read(store: Store, settings: Settings) -> _Shared:
-    values = await store.get(STATE_KEY, EVIDENCE_KEY)
-    raw = values.get(STATE_KEY)
-    found = state_of(raw)
-    state = found or begun(settings.rollout_rules(), time.time(), _OPERATOR)
-    return _Shared(
-        raw=raw,
-        state=state,
-        rules=state.rules or settings.rollout_rules(),
-        evidence=evidence_of(values.get(EVIDENCE_KEY)) or Evidence(epoch=state.epoch),
-        is_known=found is not None,
-    )
-
-
-def _after(shared: _Shared, change: Change) -> _Shared:
-    return evolve(shared, raw=None, state=change.state, is_known=True)
-
-
 def _leave(message: str, code: int) -> NoReturn:
     click.echo(message, err=True)
     raise click.exceptions.Exit(code)
@@ -306,11 +312,13 @@ def _who() -> str:
     try:
         return visible(getpass.getuser())
     except (OSError, KeyError, ImportError):
-        return _OPERATOR
+        return OPERATOR
 
 
 def _in_words(before: RolloutState, after: RolloutState) -> str:
-    return f"{_stage(before)} -> {_stage(after)}"
+    off, on = (set(one.slices_off) - set(other.slices_off) for one, other in ((after, before), (before, after)))
+    moved = f"{_stage(before)} -> {_stage(after)}" if _stage(before) != _stage(after) else _stage(after)
+    return ", ".join((moved, *(f"{name} off" for name in sorted(off)), *(f"{name} on" for name in sorted(on))))
 
 
 def _stage(state: RolloutState) -> str:
@@ -319,10 +327,17 @@ def _stage(state: RolloutState) -> str:
     return f"{state.state}{share}{switch}"
 
 
-def _document(shared: _Shared, settings: Settings) -> dict[str, Any]:
-    state, rules, evidence = shared.state, shared.rules, shared.evidence
+def _documented(stored: Stored, settings: Settings) -> dict[str, Any]:
+    """Where it stands, with the decisions by which slices were switched off."""
+    off = stored.state.slices_off
+    why = on_store(settings, lambda store: last_of_slices(store, off)) if off else {}
+    return {**_document(stored, settings), "switched_off": [_decision(why[name]) for name in off if name in why]}
+
+
+def _document(stored: Stored, settings: Settings) -> dict[str, Any]:
+    state, rules, evidence = stored.state, stored.rules, stored.evidence
     now = snapshot(state, rules, evidence, killed_here=_switch(settings))
-    is_next = state.state in ("dry_run", "canary")
+    is_next = state.state in ("dry_run", "canary") and not state.killed
     return {
         "schema_version": _SCHEMA_VERSION,
         "state": now.state,
@@ -342,11 +357,54 @@ def _document(shared: _Shared, settings: Settings) -> dict[str, Any]:
         "counts": dict(now.counts),
         "held": list(now.held),
         "cooldown_until": moment(now.cooldown_until) if now.cooldown_until else None,
-        "gates": [
-            {"name": gate.name, "met": gate.is_met, "have": gate.have, "need": gate.need}
-            for gate in (gates(state, rules, evidence, time.time()) if is_next else ())
-        ],
+        "next_step_from": moment(_next_from(state, rules)) if is_next else None,
+        "promotes_itself": rules.rollout_auto == "promote",
+        "gates": [_gate(gate) for gate in (gates(state, rules, evidence, time.time()) if is_next else ())],
     }
+
+
+def _next_from(state: RolloutState, rules: RolloutRules) -> float:
+    """When the next step can be taken at the earliest; whoever waits for ever is told the last day that has a name."""
+    return min(max(state.step_at + rules.canary_step_min_s, state.cooldown_until), _LAST_DAY)
+
+
+def _gate(gate: Gate) -> dict[str, Any]:
+    return {
+        "name": gate.name,
+        "met": gate.is_met,
+        "known": gate.is_known,
+        "have": gate.have if gate.is_known else None,
+        "bound": gate.bound,
+        "need": gate.need,
+    }
+
+
+def _gate_words(gate: Gate) -> str:
+    need = f"{'at least' if gate.bound == 'at_least' else 'at most'} {gate.need:g} needed"
+    return f"{gate.have:g}, {need}" if gate.is_known else f"not known yet, as there was no request; {need}"
+
+
+def _decision(record: DecisionRecord) -> dict[str, Any]:
+    return {
+        "at": moment(record.at),
+        "decision": record.decision,
+        "slice": record.slice,
+        "by": record.by,
+        "reason": record.reason,
+        "before": record.state_before,
+        "after": record.state_after,
+        "epoch": record.epoch,
+        "numbers": dict(record.numbers),
+        "examples": list(record.examples),
+    }
+
+
+def _evidence_lines(decision: Mapping[str, Any]) -> Iterator[str]:
+    """The numbers that a decision rests on, and requests to look at."""
+    if decision["numbers"]:
+        yield ", ".join(f"{name} {value:g}" for name, value in decision["numbers"].items())
+    if decision["examples"]:
+        yield "requests: " + " ".join(visible(id) for id in decision["examples"])
 
 
 def _switch(settings: Settings) -> str:
@@ -355,6 +413,14 @@ def _switch(settings: Settings) -> str:
         return "kill_setting"
     path = settings.kill_switch_file
     return "kill_file" if path is not None and os.path.exists(path) else ""
+
+
+def _begin_anew() -> None:
+    """On a terminal the new state takes the place of the old one; elsewhere it follows."""
+    if sys.stdout.isatty():
+        click.clear()
+    else:
+        click.echo()
 
 
 def _show(document: dict[str, Any], *, as_json: bool) -> None:
@@ -370,11 +436,19 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
         "evidence": ", ".join(f"{test} {value:.2f} of {limit:.2f}" for test, value in document["statistics"].items()),
         "slices off": ", ".join(document["slices_off"]) or "none",
     }
+    for each in document["switched_off"]:
+        said = f"{each['at']} by {each['by']}: {each['reason']}"
+        rows[f"  {each['slice']}"] = "; ".join((said, *_evidence_lines(each)))
     if document["cooldown_until"]:
         rows["cooldown"] = f"until {document['cooldown_until']}"
+    if document["next_step_from"]:
+        how = "by itself" if document["promotes_itself"] else "by `toolgate rollout promote`"
+        rows["next step"] = f"not before {document['next_step_from']}, {how}"
     for gate in document["gates"]:
         met = "met" if gate["met"] else "not met"
-        rows[f"gate {gate['name']}"] = f"{gate['have']:g}, needed {gate['need']:g}: {met}"
+        have = f"{gate['have']:g}" if gate["known"] else "no request yet"
+        bound = "at least" if gate["bound"] == "at_least" else "at most"
+        rows[f"gate {gate['name']}"] = f"{have}, needed {bound} {gate['need']:g}: {met}"
     width = max(map(len, rows))
     for name, value in rows.items():
         click.echo(f"{name:<{width}}  {value}")

@@ -8,17 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from gateway.cli.options import Amount, json_option
+from gateway.cli.store import on_store
 from gateway.config.load import inspect
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS, EXIT_UNREACHABLE, EXIT_USAGE
 from gateway.process.status import Status, read_status
+from gateway.report.words import moment
+from gateway.rollout.operating import read
 
 __all__ = ["Outcome", "reload"]
 
 _SCHEMA_VERSION = 1
 _LOOK_S = 0.05
+_TICK_S = 1.0
+"""Within this time every worker has looked at the rollout's state, and put new settings into force."""
 _OURS = (b"gateway", b"toolgate")
 
 
@@ -65,6 +70,8 @@ def reload(
     if pid_file is None:
         raise click.UsageError("which gateway? Set GATEWAY_PID_FILE for it and for this command, or give --pid-file.")
     outcome = ask(pid_file, restart=restart, timeout_s=timeout_s, dry_run=dry_run)
+    if outcome.code == 0 and not dry_run and (note := _rollout_note()):
+        outcome = evolve(outcome, message=f"{outcome.message}; {note}")
     if as_json:
         document = {
             "schema_version": _SCHEMA_VERSION,
@@ -79,6 +86,29 @@ def reload(
             click.echo(f"fault: {fault}", err=True)
         click.echo(outcome.message, err=outcome.code != 0)
     context.exit(outcome.code)
+
+
+def _rollout_note() -> str:
+    """What keeps the settings from saying alone who is live, as far as the store of these settings can be read."""
+    settings = inspect(os.environ)[0]
+    time.sleep(_TICK_S)
+    try:
+        stored = on_store(settings, lambda store: read(store, settings.rollout_rules(), time.time()))
+    except click.ClickException:  # the gateway may have another store than this command was told of
+        return ""
+    state = stored.state
+    if not stored.is_known:
+        return ""
+    if state.killed:
+        return "the kill switch is on, so everything is relayed untouched until `toolgate rollout unkill`"
+    if state.state == "rolled_back":
+        left = f" until {moment(state.cooldown_until)} (cool-down)" if time.time() < state.cooldown_until else ""
+        return f"the rollout stays rolled back{left}, then `toolgate rollout resume`"
+    if state.state == "paused":
+        return f"the rollout stays paused ({state.reason}) until `toolgate rollout resume`"
+    if state.slices_off:
+        return f"{', '.join(state.slices_off)} stays off until `toolgate rollout slice ... on`"
+    return ""
 
 
 def ask(pid_file: str, *, restart: bool, timeout_s: float, dry_run: bool = False) -> Outcome:

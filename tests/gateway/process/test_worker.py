@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from gateway.app import build
-from gateway.config.load import load
+from gateway.config.load import Settings, load
 from gateway.process.lanes import open_lanes
 from gateway.process.worker import LaneServer, WorkerShare
 from gateway.request.shared import Shared
@@ -69,3 +69,11 @@ async def test_without_descriptors_a_lane_waits_and_the_worker_goes_on(
     for lane in range(LANES):
         await server.listen(lane)
     assert await answers(url)
+
+
+def test_all_workers_have_the_digest_of_the_operators_settings() -> None:
+    settings = Settings(workers=2, metrics_port=9464, max_concurrency=7)
+    own = [WorkerShare(lane=slot, slot=slot, workers=2, channel=0, lanes=[]).own(settings) for slot in (0, 1)]
+    assert [each.metrics_port for each in own] == [9464, 9465]
+    assert {each.digest() for each in own} == {settings.digest()}
+    assert Settings(workers=2, log_level="debug").digest() != settings.digest()

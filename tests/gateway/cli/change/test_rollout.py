@@ -290,3 +290,87 @@ def test_help_has_examples(shell: Shell, verb: tuple[str, ...]) -> None:
     result = shell.run(*verb, "--help")
     assert result.exit_code == 0
     assert "toolgate rollout" in result.stdout
+
+
+def test_a_slice_is_switched_off_and_on_and_status_says_why(shell: Shell) -> None:
+    shell.put(begun(CANARY, 1_000_000.0, "gateway"), Evidence(epoch=1, examples=(("recovery/hermes", "req-1"),)))
+    off = shell.run("slice", "recovery/hermes", "off", "--reason", "half of its edits fail", "--yes")
+    assert off.exit_code == 0, off.output
+    assert "recovery/hermes off" in off.stderr
+    told = shell.json("status")
+    assert told["slices_off"] == ["recovery/hermes"]
+    [why] = told["switched_off"]
+    assert (why["slice"], why["reason"], why["examples"]) == ("recovery/hermes", "half of its edits fail", ["req-1"])
+    shown = shell.run("status").stdout
+    assert "half of its edits fail; requests: req-1" in shown
+    assert shell.run("slice", "recovery/hermes", "on", "--reason", "mended", "--yes").exit_code == 0
+    assert shell.json("status")["switched_off"] == []
+    assert [record.decision for record in shell.decisions] == ["slice_off", "slice_on"]
+
+
+@pytest.mark.parametrize("named", ["hermes", "/hermes", "recovery/", "recovery/hermess"])
+def test_a_slice_that_is_none_is_refused_with_those_that_are(shell: Shell, named: str) -> None:
+    result = shell.run("slice", named, "off", "--reason", "x", "--yes")
+    assert result.exit_code == 2
+    assert "hermes" in result.output
+
+
+def test_a_slice_wants_a_reason(shell: Shell) -> None:
+    assert shell.run("slice", "recovery/hermes", "off", "--yes").exit_code == 2
+
+
+def test_history_has_the_newest_decision_first_with_what_it_rests_on(shell: Shell) -> None:
+    shell.put(begun(CANARY, 1_000_000.0, "gateway"))
+    assert "no decision" in shell.run("history").stdout
+    assert shell.run("pause", "--reason", "maintenance", "--yes").exit_code == 0
+    assert shell.run("resume", "--reason", "over", "--yes").exit_code == 0
+    assert shell.run("promote", "--force", "--reason", "tested elsewhere", "--yes").exit_code == 0
+    lines = shell.run("history").stdout.splitlines()
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert [head.split()[1].rstrip(",") for head in heads] == ["promote", "resume", "pause"]
+    assert "paused -> canary" in heads[1]
+    assert "by " in heads[2]
+    assert "maintenance" in heads[2]
+    assert any("requests_needed 2000" in line for line in lines)
+    assert [each["decision"] for each in shell.json("history", "--last", "1")["decisions"]] == ["promote"]
+
+
+def test_bounds_are_told_in_words_and_no_gate_is_judged_on_nothing(shell: Shell) -> None:
+    shell.put(begun(CANARY, 1_000_000.0, "gateway"))
+    shown = shell.run("status").stdout
+    assert "needed at least 2000: not met" in shown
+    assert "gate bad_share" in shown
+    assert "no request yet, needed at most" in shown
+    assert "not before 1970-01-12T13:46:40" in shown
+    assert "by `toolgate rollout promote`" in shown
+    gates = {gate["name"]: gate for gate in shell.json("status")["gates"]}
+    assert gates["bad_share"] | {"need": 0} == {
+        "name": "bad_share",
+        "met": False,
+        "known": False,
+        "have": None,
+        "bound": "at_most",
+        "need": 0,
+    }
+
+
+def test_a_dry_run_without_a_call_is_no_proof_that_calls_are_right(shell: Shell) -> None:
+    shell.put(begun(RolloutRules(transform_mode="dry_run"), 1_000_000.0, "gateway"))
+    [gate] = [gate for gate in shell.json("status")["gates"] if gate["name"] == "failed_share"]
+    assert (gate["met"], gate["known"]) == (False, False)
+
+
+def test_a_watched_status_is_printed_again_when_it_changes(shell: Shell) -> None:
+    shell.put(begun(CANARY, 1_000_000.0, "gateway"))
+    command = [sys.executable, "-m", "gateway", "rollout", "status", "--watch"]
+    environ = {"PATH": os.environ["PATH"], "STORE_URL": shell.url, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        seen = [process.stdout.readline()]
+        assert "canary" in seen[0]
+        assert shell.run("kill", "--yes").exit_code == 0
+        for line in process.stdout:
+            if line.startswith("state"):
+                assert line.split()[1] == "off"
+                break
+        process.terminate()

@@ -1,5 +1,6 @@
 """`toolgate reload`: what it says, and with which exit code, for every way in which it can go."""
 
+import asyncio
 import json
 import os
 import signal
@@ -7,12 +8,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
+from typing import Any
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 
-from gateway.cli.run.reload import reload
+from gateway.cli.run.reload import _rollout_note, reload
 from gateway.process.status import read_status
+from gateway.rollout.codec import STATE_KEY, encoded
+from gateway.rollout.stages import RolloutRules, begun
+from gateway.state.opening import open_store
 from tests.support.processes import Program
 
 ANSWERS = """
@@ -159,9 +165,9 @@ async def test_a_lone_gateway_answers_too(tmp_path: Path) -> None:
     settings.write_text("LOG_LEVEL=info\n")
     async with Program(tmp_path, GATEWAY_ENV_FILE=str(settings)) as program:
         await program.serving()
-        assert run(pid_file=program.pid_file).exit_code == 0
+        assert (await asyncio.to_thread(run, pid_file=program.pid_file)).exit_code == 0
         settings.write_text("LOG_LEVEL=loud\n")
-        refused = run(pid_file=program.pid_file)
+        refused = await asyncio.to_thread(run, pid_file=program.pid_file)
         assert refused.exit_code == 78
         assert "LOG_LEVEL" in refused.stderr
         os.kill(program.pid, signal.SIGUSR2)
@@ -169,3 +175,28 @@ async def test_a_lone_gateway_answers_too(tmp_path: Path) -> None:
         program.signal(signal.SIGTERM)
         assert await program.exit_code() == 0
         assert not program.pid_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"state": "rolled_back", "cooldown_until": 4e9}, "stays rolled back until 2096-"),
+        ({"state": "rolled_back"}, "stays rolled back, then `toolgate rollout resume`"),
+        ({"killed": True}, "until `toolgate rollout unkill`"),
+        ({"state": "paused", "reason": "maintenance"}, "stays paused (maintenance)"),
+        ({"slices_off": ("recovery/hermes",)}, "recovery/hermes stays off"),
+        ({}, "in force\n"),
+    ],
+)
+async def test_what_the_rollout_keeps_from_being_so_is_said(
+    tmp_path: Path, state: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    store = open_store(url, prefix="toolgate:", timeout_ms=2000)
+    await store.open()
+    await store.put(STATE_KEY, encoded(evolve(begun(RolloutRules(transform_mode="full"), 0.0, "x"), **state)))
+    await store.close()
+    monkeypatch.setenv("STORE_URL", url)
+    monkeypatch.setattr("gateway.cli.run.reload._TICK_S", 0)
+    note = await asyncio.to_thread(_rollout_note)
+    assert words in ("the new settings are in force; " + note if note else "in force\n")
