@@ -87,7 +87,7 @@ ROLLOUT = Board(
                     "series",
                     "Slices switched off",
                     "Strategies in a dialect that the judge, or an operator, has switched off while the rest went on: "
-                    "1 for as long as it is off. `toolgate rollout status` says since when, why, and by which requests.",
+                    "1 for as long as it is off. `toolgate rollout status` says since when, and why.",
                     "short",
                     (gauge("max by (strategy, dialect)", "toolgate_rollout_slice_off"), "{{strategy}}/{{dialect}}"),
                     width=12,
