@@ -1,0 +1,163 @@
+"""The surface of OpenAI's Responses: `POST /v1/responses` and `POST /v1/responses/compact`."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from attrs import frozen
+
+from gateway.core.errors import GatewayError, InvalidRequest
+from gateway.surfaces.checks import MAX_ITEMS
+from gateway.surfaces.port import Asked, Memory, Situation, Telling
+from gateway.surfaces.responses.ask import (
+    chat_fields,
+    decoded_request,
+    input_items,
+    session_of,
+    shared_members,
+    unsent,
+)
+from gateway.surfaces.responses.compaction import INSTRUCTION, CompactionTelling
+from gateway.surfaces.responses.errors import error_of
+from gateway.surfaces.responses.items import History
+from gateway.surfaces.responses.stored import Keeping, Shelf
+from gateway.surfaces.responses.telling import ResponsesTelling, Terms
+from gateway.surfaces.responses.tools import Declared, declared_tools
+from gateway.surfaces.seals import Seals
+from gateway.surfaces.turns import Turns, text_part
+from gateway.wire.chat_request import ChatRequest, request_of
+
+__all__ = ["COMPACT", "RESPONSES", "ResponsesSurface", "is_input_alone"]
+
+_TRIGGER = "compaction_trigger"
+_SEALED = "reasoning.encrypted_content"
+
+
+@frozen
+class ResponsesSurface:
+    """`POST /v1/responses`."""
+
+    name: str = "responses"
+    is_identity: bool = False
+    compacts: bool = False
+    """It is asked for a summary alone."""
+
+    def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:
+        body = decoded_request(raw)
+        own = input_items(body)
+        keeping = Keeping.by(situation.options)
+        shelf = Shelf(scope=situation.scope, known=known, keeping=keeping)
+        wanted = shelf.wanted(body.get("previous_response_id"), own)
+        if wanted:
+            return Asked(request=_NOTHING, tell=_no_telling, recall=wanted)
+        before, chain = shelf.chain(body.get("previous_response_id"))
+        own = shelf.resolved(own)
+        items = [*before, *own]
+        if len(items) > MAX_ITEMS:
+            raise InvalidRequest(f"input holds more than {MAX_ITEMS} items", param="input")
+        return self._accepted(body, own, items, chain, shelf, situation)
+
+    def _accepted(
+        self,
+        body: dict[str, Any],
+        own: list[Any],
+        items: list[Any],
+        chain: list[str],
+        shelf: Shelf,
+        situation: Situation,
+    ) -> Asked:
+        compacts = self.compacts or _has_trigger(items)
+        declared = declared_tools(body, items, offered=not compacts)
+        seals = Seals(situation.secret, situation.scope)
+        dropped = unsent(body) + declared.dropped
+        request, mended = _chat_request(body, items, declared, situation, seals, dropped, compacts=compacts)
+        stores = shelf.keeping.ttl_s > 0 and body.get("store") is not False and not compacts
+        include = body.get("include")
+        seals_thoughts = isinstance(include, list) and _SEALED in include
+        keep: Callable[[ResponsesTelling], tuple[Memory, ...]] | None = None
+        if stores:
+            keep = partial(shelf.keep, unique=situation.unique, items=own, chain=chain)
+        terms = Terms(
+            unique=situation.unique,
+            created=int(situation.now),
+            shared=shared_members(body, stores=stores),
+            names=declared.names,
+            seals=seals if seals_thoughts else None,
+            keep=keep,
+        )
+        return Asked(
+            request=request,
+            tell=(
+                partial(CompactionTelling, terms, seals, is_asked_alone=self.compacts)
+                if compacts
+                else partial(ResponsesTelling, terms)
+            ),
+            conversation=session_of(body, situation.headers),
+            dropped=tuple(dropped),
+            mended=mended,
+            left_out=tuple(declared.left_out),
+        )
+
+    def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
+        del request_id
+        return error_of(error, status=status)
+
+    def head(self, request_id: str) -> Mapping[str, str]:
+        del request_id
+        return _NO_HEADERS
+
+
+def _chat_request(
+    body: dict[str, Any],
+    items: list[Any],
+    declared: Declared,
+    situation: Situation,
+    seals: Seals,
+    dropped: list[str],
+    *,
+    compacts: bool,
+) -> tuple[ChatRequest, tuple[str, ...]]:
+    """The chat request, and what was mended in it."""
+    server = situation.server(body["model"])
+    turns = Turns(late_system=server.late_system, keeps=server.history_reasoning)
+    instructions = body.get("instructions")
+    if isinstance(instructions, str):
+        turns.lead(instructions)
+    elif isinstance(instructions, list):  # as the API gives them back where a prompt was used
+        items = [*instructions, *items]
+    history = History(turns=turns, names=declared.names, seals=seals, dropped=dropped)
+    for index, item in enumerate(items):
+        history.add(item, f"input[{index}]")
+    if compacts:
+        turns.user([text_part(INSTRUCTION)])
+    messages = turns.finished()
+    if not messages:
+        raise InvalidRequest("the input holds nothing to answer", param="input")
+    fields = chat_fields(body, declared, server)
+    if compacts:
+        fields.pop("response_format", None)
+    return request_of({"model": body["model"], "messages": messages, **fields}), tuple(turns.mended)
+
+
+def _has_trigger(items: list[Any]) -> bool:
+    last = items[-1] if items else None
+    return isinstance(last, dict) and last.get("type") == _TRIGGER
+
+
+def is_input_alone(body: Mapping[str, Any]) -> bool:
+    """Whether what came for chat is in truth a Responses request: Cursor sends such ones.
+
+    https://github.com/BerriAI/litellm/issues/34029
+    """
+    return "messages" not in body and isinstance(body.get("input"), str | list)
+
+
+def _no_telling() -> Telling:
+    raise NotImplementedError
+
+
+_NOTHING = request_of({"model": "-", "messages": [{"role": "user", "content": ""}]})
+"""Stands for a request that cannot be read before the store was asked."""
+_NO_HEADERS: Mapping[str, str] = {}
+RESPONSES = ResponsesSurface()
+COMPACT = ResponsesSurface(compacts=True)

@@ -1,0 +1,360 @@
+"""A chat answer told as events of the Responses API, or as one response object; both are told by the same calls.
+
+An item opens when its first character is certain and closes before the next one opens; a call is told whole, as clients
+run it when its item is done, whatever becomes of the stream behind it. The `output` of the last event is made of the
+very bytes with which the items were closed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+from attrs import define, field, frozen
+
+from gateway.core.errors import UpstreamBadReply, UpstreamTruncated
+from gateway.surfaces.heard import Heard, hear_whole
+from gateway.surfaces.port import Memory
+from gateway.surfaces.responses.calls import call_item, cut_text
+from gateway.surfaces.responses.errors import told_fault
+from gateway.surfaces.responses.frames import Frames, encoded, object_of, quoted
+from gateway.surfaces.responses.usage import usage_of
+from gateway.surfaces.seals import Seals
+from gateway.surfaces.toolnames import ToolNames
+
+__all__ = ["INCOMPLETE", "REASONING", "ResponsesTelling", "Terms", "input_id", "item_letters"]
+
+REASONING = "reasoning"
+"""What the seal of a thought is made for."""
+_NULL = b"null"
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ITEM_CHARS = 4
+"""Of the letters of an item's id those that number it; the others are the response's."""
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "tool_search_call": "tsc",
+    "local_shell_call": "lsh",
+    "shell_call": "sh",
+    "apply_patch_call": "apc",
+    "compaction": "cmp",
+}
+_WRITTEN = {
+    "function_call": ("arguments", "response.function_call_arguments"),
+    "custom_tool_call": ("input", "response.custom_tool_call_input"),
+}
+"""Calls that bring a text: in which field, and by which events it is told."""
+# https://platform.openai.com/docs/api-reference/responses/object
+INCOMPLETE = {"length": b"max_output_tokens", "content_filter": b"content_filter"}
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+def item_letters(unique: str) -> str:
+    """What all items of a response have in their ids: by it they are found again."""
+    return unique[:-_ITEM_CHARS]
+
+
+def input_id(unique: str, number: int) -> str:
+    """The id of an item of the request's input that has none."""
+    return _item_id("msg", unique, len(_LETTERS) ** _ITEM_CHARS // 2 + number)
+
+
+def _item_id(prefix: str, unique: str, number: int) -> str:
+    letters = ""
+    for _ in range(_ITEM_CHARS):
+        number, letter = divmod(number, len(_LETTERS))
+        letters = _LETTERS[letter] + letters
+    return f"{prefix}_{item_letters(unique)}{letters}"
+
+
+@frozen(kw_only=True)
+class Terms:
+    """What is known of an answer before it comes."""
+
+    unique: str
+    """24 letters that no other answer has."""
+    created: int
+    shared: bytes
+    """What all of its objects say of the request: members of a JSON object, each with a comma before it."""
+    names: ToolNames
+    seals: Seals | None = None
+    """Seals the thoughts, where the client asked for it."""
+    keep: "Callable[[ResponsesTelling], tuple[Memory, ...]] | None" = None
+    """What is kept of a complete answer."""
+
+
+@define(kw_only=True)
+class _Open:
+    """A message or a thought that is being told."""
+
+    kind: Literal["message", "reasoning"]
+    id: bytes
+    part: str
+    """The type of the part that is open."""
+    template: bytes
+    parts: list[bytes] = field(factory=list)
+    """Of a message those that are closed."""
+    pieces: list[bytes] = field(factory=list)
+    """Bodies of JSON strings; together they are one."""
+
+
+class ResponsesTelling:
+    """One answer."""
+
+    is_identity = False
+
+    def __init__(self, terms: Terms, *, max_event_bytes: int = 4 << 20) -> None:
+        self._terms = terms
+        self._frames = Frames()
+        self._heard = Heard(self, max_event_bytes=max_event_bytes)
+        self._items: list[bytes] = []
+        self._open: _Open | None = None
+        self._number = 0
+        self._usage = _NULL
+        self._reason: str | None = None
+        self._is_begun = False
+        self._is_over = False
+        self._kept = False
+        self.status: Status = "in_progress"
+        self.fault: dict[str, str] = {}
+        """What it failed by."""
+        self.final = b""
+        """The response object, once it is complete."""
+
+    @property
+    def answer_id(self) -> str:
+        return f"resp_{self._terms.unique}"
+
+    def begin(self, input_tokens: int | None = None) -> bytes:
+        del input_tokens
+        if not self._is_begun:
+            self._is_begun = True
+            self._frames.say("response.created", response=self._object())
+            self._frames.say("response.in_progress", response=self._object())
+        return self._frames.take()
+
+    def feed(self, data: bytes) -> bytes:
+        first = self.begin()
+        if not self._is_over:
+            self._heard.feed(data)
+        return first + self._frames.take()
+
+    def finish(self) -> bytes:
+        first = self.begin()
+        if not self._is_over:
+            self._heard.finish()
+        if not self._is_over:
+            self.error(UpstreamTruncated("the model server's answer ended too early").body()["error"])
+        return first + self._frames.take()
+
+    def whole(self, body: bytes) -> bytes:
+        self._frames.is_silent = True
+        hear_whole(body, self)
+        if self.status == "failed" or not self._is_over:
+            raise UpstreamBadReply(self.fault.get("message", "the model server's answer ended too early"))
+        return self.final
+
+    def keep_alive(self) -> bytes:
+        # Its comment lines do not reset the clock by which Codex gives up, its own events do.
+        if self._is_begun and not self._is_over:
+            self._frames.say("response.in_progress", response=self._object())
+        return self._frames.take()
+
+    def remember(self) -> tuple[Memory, ...]:
+        if self._kept or not self.final or self._terms.keep is None:
+            return ()
+        self._kept = True
+        return self._terms.keep(self)
+
+    def text(self, body: bytes) -> None:
+        """More text: the body of a JSON string."""
+        self._piece("message", "output_text", body)
+
+    def refusal(self, body: bytes) -> None:
+        """More of a refusal."""
+        self._piece("message", "refusal", body)
+
+    def reasoning(self, body: bytes) -> None:
+        """More of a thought."""
+        self._piece("reasoning", "reasoning_text", body)
+
+    def call(self, call_id: str, name: str, arguments: str) -> None:
+        """A call, whole."""
+        text = cut_text(self._terms.names, name, arguments)
+        if text is not None:
+            self.text(encoded(text)[1:-1])
+            return
+        own = self._new_id("call")
+        item = call_item(self._terms.names, name, call_id or own, arguments)
+        self._tell_item({"id": own.replace("call", _PREFIXES[item["type"]], 1), **item})
+
+    def finish_reason(self, reason: str) -> None:
+        """Why it ended."""
+        self._reason = reason
+
+    def usage(self, told: Mapping[str, Any]) -> None:
+        """What it took."""
+        usage = usage_of(told)
+        self._usage = _NULL if usage is None else encoded(usage)
+
+    def error(self, error: Mapping[str, Any]) -> None:
+        """It ends here, by a fault; what is open stays so, and so is not done."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self.status = "failed"
+        self.fault = told_fault(error)
+        self._frames.say("response.failed", response=self._object(error=encoded(self.fault)))
+
+    def end(self) -> None:
+        """It is complete."""
+        if self._is_over:
+            return
+        if self._open is None and not self._items:
+            self._piece("message", "output_text", b"")
+        reason = INCOMPLETE.get(self._reason or "")
+        self._close("completed" if reason is None else "incomplete")
+        self._is_over = True
+        self.status = "completed" if reason is None else "incomplete"
+        details = _NULL if reason is None else object_of({"reason": quoted(reason)})
+        self.final = self._object(details=details)
+        self._frames.say(f"response.{self.status}", response=self.final)
+
+    def _piece(self, kind: Literal["message", "reasoning"], part: str, body: bytes) -> None:
+        opened = self._open
+        if opened is None or opened.kind != kind:
+            self._close()
+            opened = self._begin_item(kind, part)
+        elif opened.part != part:
+            self._close_part(opened)
+            self._begin_part(opened, part)
+        if body:
+            opened.pieces.append(body)
+            self._frames.piece(opened.template, body)
+
+    def _begin_item(self, kind: Literal["message", "reasoning"], part: str) -> _Open:
+        own = self._new_id(kind).encode()
+        self._open = opened = _Open(kind=kind, id=own, part=part, template=b"")
+        self._frames.say(
+            "response.output_item.added",
+            output_index=b"%d" % len(self._items),
+            item=self._item_of(opened, b"in_progress"),
+        )
+        self._begin_part(opened, part)
+        return opened
+
+    def _begin_part(self, opened: _Open, part: str) -> None:
+        opened.part = part
+        place = self._place(opened)
+        self._frames.say("response.content_part.added", **place, part=_part(part, b""))
+        more = {"logprobs": b"[]"} if part == "output_text" else {}
+        opened.template = self._frames.template(f"response.{part}.delta", **place, **more)
+
+    def _close_part(self, opened: _Open) -> None:
+        place = self._place(opened)
+        body = b"".join(opened.pieces)
+        opened.pieces.clear()
+        text = {"refusal" if opened.part == "refusal" else "text": quoted(body)}
+        more = {"logprobs": b"[]"} if opened.part == "output_text" else {}
+        self._frames.say(f"response.{opened.part}.done", **place, **text, **more)
+        part = _part(opened.part, body)
+        self._frames.say("response.content_part.done", **place, part=part)
+        opened.parts.append(part)
+
+    def _close(self, status: Status = "completed") -> None:
+        """Close what is open: nothing more belongs to it."""
+        opened = self._open
+        if opened is None:
+            return
+        self._close_part(opened)
+        self._open = None
+        self._done(self._item_of(opened, status.encode()))
+
+    def _item_of(self, opened: _Open, status: bytes) -> bytes:
+        content = b"[%b]" % b",".join(opened.parts)
+        if opened.kind == "message":
+            return b'{"id":"%b","type":"message","role":"assistant","status":"%b","phase":null,"content":%b}' % (
+                opened.id,
+                status,
+                content,
+            )
+        seal = self._sealed(content) if opened.parts else _NULL
+        return b'{"id":"%b","type":"reasoning","summary":[],"content":%b,"encrypted_content":%b,"status":"%b"}' % (
+            opened.id,
+            content,
+            seal,
+            status,
+        )
+
+    def _sealed(self, content: bytes) -> bytes:
+        """The thought as the client may send it back, where it asked for that."""
+        if self._terms.seals is None:
+            return _NULL
+        text = "".join(part["text"] for part in msgspec.json.decode(content))
+        seal = self._terms.seals.seal({"text": text}, purpose=REASONING)
+        return _NULL if seal is None else encoded(seal)
+
+    def _tell_item(self, item: dict[str, Any]) -> None:
+        """Tell an item that is known whole."""
+        self._close()
+        written = _WRITTEN.get(item["type"])
+        if written is None:
+            opened = encoded({**item, "status": "in_progress"})
+            self._frames.say("response.output_item.added", output_index=b"%d" % len(self._items), item=opened)
+        else:
+            self._written(item, *written)
+        self._done(encoded({**item, "status": "completed"}))
+
+    def _written(self, item: dict[str, Any], field: str, kind: str) -> None:
+        """Tell the text that a call brings."""
+        own, text, place = encoded(item["id"]), encoded(item[field]), b"%d" % len(self._items)
+        opened = encoded({**item, field: "", "status": "in_progress"})
+        self._frames.say("response.output_item.added", output_index=place, item=opened)
+        told = {"item_id": own, "output_index": place}
+        if text != b'""':
+            self._frames.say(f"{kind}.delta", **told, delta=text)
+        named = {"name": encoded(item["name"])} if field == "arguments" else {}
+        self._frames.say(f"{kind}.done", **told, **{field: text}, **named)
+
+    def _done(self, item: bytes) -> None:
+        self._frames.say("response.output_item.done", output_index=b"%d" % len(self._items), item=item)
+        self._items.append(item)
+
+    def _place(self, opened: _Open) -> dict[str, bytes]:
+        return {
+            "item_id": quoted(opened.id),
+            "output_index": b"%d" % len(self._items),
+            "content_index": b"%d" % len(opened.parts),
+        }
+
+    def _new_id(self, kind: str) -> str:
+        self._number += 1
+        return _item_id(_PREFIXES.get(kind, kind), self._terms.unique, self._number)
+
+    def _object(self, *, details: bytes = _NULL, error: bytes = _NULL) -> bytes:
+        """The response as it stands."""
+        done = b"%d" % self._terms.created if self.status == "completed" else _NULL
+        return (
+            b'{"id":"resp_%b","object":"response","created_at":%d,"status":"%b","completed_at":%b,"error":%b,'
+            b'"incomplete_details":%b,"output":[%b],"usage":%b%b}'
+        ) % (
+            self._terms.unique.encode(),
+            self._terms.created,
+            self.status.encode(),
+            done,
+            error,
+            details,
+            b",".join(self._items),
+            self._usage if self.status != "in_progress" else _NULL,
+            self._terms.shared,
+        )
+
+
+def _part(kind: str, body: bytes) -> bytes:
+    if kind == "output_text":
+        return b'{"type":"output_text","text":"%b","annotations":[],"logprobs":[]}' % body
+    if kind == "refusal":
+        return b'{"type":"refusal","refusal":"%b"}' % body
+    return b'{"type":"reasoning_text","text":"%b"}' % body
