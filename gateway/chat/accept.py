@@ -11,7 +11,7 @@ from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
 from gateway.surfaces.port import Asked, Server, Situation
 from gateway.traffic.routing import Route
-from gateway.upstream.translated import scope_of
+from gateway.upstream.translated import client_scope
 
 __all__ = ["accept", "begin_answer", "count_path", "count_unsaid", "keep_answer"]
 
@@ -91,7 +91,7 @@ def _situation(state: RequestState, raw: bytes, upstream: Upstream | None) -> Si
         request_id=state.id,
         unique="".join(_LETTERS[each % len(_LETTERS)] for each in drawn),
         secret=state.shared.secret,
-        scope=scope_of(state),
+        scope=client_scope(state),
         server=server,
         headers=state.http.headers,
         options=_options(state),
@@ -118,8 +118,12 @@ def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *
 
 
 def _options(state: RequestState) -> dict[str, Any]:
-    del state
-    return {}
+    settings = state.configuration.settings
+    return {
+        "responses_ttl_s": settings.responses_ttl_s,
+        "responses_max_bytes": settings.responses_max_bytes,
+        "audit_bodies": settings.audit_bodies,
+    }
 
 
 _NO_RULE = ModelRule(match="*")

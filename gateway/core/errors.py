@@ -17,13 +17,18 @@ __all__ = [
     "InternalError",
     "InvalidRequest",
     "InvalidToolResults",
+    "ItemNotFound",
     "NoCapacity",
+    "NoWebSocket",
     "NotFound",
     "NotJson",
     "Overloaded",
+    "PreviousResponseNotFound",
     "TooManyTools",
     "Unauthenticated",
+    "UnknownEncoding",
     "UnknownModel",
+    "UnsupportedParameter",
     "UpstreamBadReply",
     "UpstreamDisconnected",
     "UpstreamError",
@@ -73,6 +78,38 @@ class InvalidToolResults(ClientError):
     """Tool results without id, content or call; the message names every one."""
 
     code = "invalid_tool_results"
+
+
+class UnsupportedParameter(ClientError):
+    """A field that asks for what only the vendor's own server has; `param` names it."""
+
+    code = "unsupported_parameter"
+
+
+class PreviousResponseNotFound(ClientError):
+    """`previous_response_id` names an answer that was never kept, has been forgotten, or is another client's."""
+
+    code = "previous_response_not_found"
+
+
+class ItemNotFound(ClientError):
+    """An `item_reference` names an item that is not there."""
+
+    code = "item_not_found"
+
+
+class NoWebSocket(ClientError):
+    """A web socket is wanted; answers are streamed over HTTP alone."""
+
+    status = 426
+    code = "no_websocket"
+
+
+class UnknownEncoding(ClientError):
+    """The body's `Content-Encoding` is none that is read here: gzip and deflate are."""
+
+    status = 415
+    code = "unknown_encoding"
 
 
 class TooManyTools(ClientError):

@@ -9,11 +9,14 @@ from gateway.chat.handler import chat
 from gateway.chat.tokens import count_tokens
 from gateway.front.middleware import Handler
 from gateway.pages.feedback import feedback
+from gateway.pages.kept import PREFIX as KEPT_PREFIX
+from gateway.pages.kept import kept, no_socket
 from gateway.pages.models import list_models, one_model
 from gateway.pages.relay import relay
 from gateway.surfaces.chat import CHAT
 from gateway.surfaces.messages.surface import MESSAGES
 from gateway.surfaces.port import Surface
+from gateway.surfaces.responses.surface import COMPACT, RESPONSES
 
 __all__ = ["Row", "row_of"]
 
@@ -32,10 +35,14 @@ _ROWS: dict[tuple[str, str], Row] = {
     ("POST", "/v1/chat/completions"): Row(chat, "chat"),
     ("POST", "/v1/messages"): Row(chat, "messages", MESSAGES),
     ("POST", "/v1/messages/count_tokens"): Row(count_tokens, "count_tokens", MESSAGES),
+    ("POST", "/v1/responses"): Row(chat, "responses", RESPONSES),
+    ("GET", "/v1/responses"): Row(no_socket, "responses", RESPONSES),
+    ("POST", "/v1/responses/compact"): Row(chat, "compact", COMPACT),
     ("GET", "/v1/models"): Row(list_models, "models"),
     ("POST", "/v1/feedback"): Row(feedback, "feedback"),
 }
 _MODEL = Row(one_model, "models")
+_KEPT = Row(kept, "responses", RESPONSES)
 _REST = Row(relay, "relay")
 
 
@@ -44,4 +51,6 @@ def row_of(method: str, path: str) -> Row:
     row = _ROWS.get((method, path))
     if row is not None:
         return row
+    if path.startswith(KEPT_PREFIX):
+        return _KEPT
     return _MODEL if method == "GET" and path.startswith("/v1/models/") else _REST

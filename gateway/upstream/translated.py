@@ -26,7 +26,15 @@ from gateway.wire.chat_reshape import body_to_stream, stream_to_body
 from gateway.wire.sse import DONE, encode
 from strategies.base import Prepared
 
-__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "finish_session", "note_misfits", "open_chat", "scope_of"]
+__all__ = [
+    "ChatReply",
+    "TranslatedReply",
+    "chat_headers",
+    "client_scope",
+    "finish_session",
+    "note_misfits",
+    "open_chat",
+]
 
 MAX_FAULTS = 16
 MAX_FAULT_CHARS = 200
@@ -236,7 +244,7 @@ class _GoOn(Exception):
 async def _begun(state: RequestState, raw: bytes, original: ChatRequest | None) -> Dialogue:
     kind = state.upstream.kind
     body = original.body if original is not None and raw is original.raw else msgspec.json.decode(raw)
-    scope = scope_of(state)
+    scope = _scope(state)
     client = original.body if original is not None else None
     known = await state.shared.sessions.recall(*kind.keys(client or body, scope=scope))
     situation = Situation(
@@ -326,13 +334,19 @@ def _endless() -> UpstreamBadReply:
     return UpstreamBadReply("the model server's conversation does not come to an answer")
 
 
-def scope_of(state: RequestState) -> str:
+def client_scope(state: RequestState) -> str:
+    """Whose conversation it is, whoever answers it: no other client reads it."""
+    return _digest(state, "client", state.credential or "")
+
+
+def _scope(state: RequestState) -> str:
     """Whose conversation it is, and with whom: no other client reads it, and no other server is told of it."""
-    token = state.credential or ""
-    named = "\0".join((state.upstream.name, str(state.upstream.base_url), token))
-    return blake2b(
-        named.encode("utf-8", "surrogateescape"), key=state.shared.secret, digest_size=SCOPE_BYTES
-    ).hexdigest()
+    return _digest(state, state.upstream.name, str(state.upstream.base_url), state.credential or "")
+
+
+def _digest(state: RequestState, *named: str) -> str:
+    told = "\0".join(named).encode("utf-8", "surrogateescape")
+    return blake2b(told, key=state.shared.secret, digest_size=SCOPE_BYTES).hexdigest()
 
 
 def _delivered(state: RequestState, body: bytes | None = None) -> Mapping[str, Any] | None:

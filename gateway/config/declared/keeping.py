@@ -6,7 +6,7 @@ from typing import Literal
 from attrs import frozen
 
 from gateway.config.declared.setting import setting
-from gateway.config.declared.values import choice, size, store_url, text, whole
+from gateway.config.declared.values import choice, seconds, size, store_url, text, whole
 
 __all__ = ["Keeping"]
 
@@ -42,4 +42,17 @@ class Keeping:
         "redacted",
         "What records keep of texts; none: nothing; redacted: candidates with 200 characters around them, credentials "
         "masked; full: requests and answers too, which `toolgate export` needs.",
+    )
+    responses_ttl_s: float = _keep(
+        "RESPONSES_TTL_S",
+        seconds(zero=True),
+        86_400.0,
+        "How long answers on `/v1/responses` are kept for `previous_response_id` and to be asked for by their ids; 0: "
+        "none are. Nor are any with `AUDIT_BODIES=none`, or where the client says `store: false`.",
+    )
+    responses_max_bytes: int = _keep(
+        "RESPONSES_MAX_BYTES",
+        size(1 << 10),
+        4 << 20,
+        "A larger answer with the input of its request is not kept.",
     )

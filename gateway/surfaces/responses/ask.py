@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.errors import InvalidRequest
+from gateway.core.errors import InvalidRequest, UnsupportedParameter
 from gateway.surfaces.checks import MAX_ITEMS, effort_for, limit_field, token_limit
 from gateway.surfaces.port import Server
 from gateway.surfaces.responses.tools import Declared
@@ -39,12 +39,6 @@ _UNSENT = frozenset(
 _SESSION_HEADERS = ("session-id", "session_id")
 _THREAD_HEADERS = ("thread-id", "conversation_id")
 _MAX_SESSION = 256
-
-
-class UnsupportedParameter(InvalidRequest):
-    """A field of the request that asks for what only the vendor's own server has."""
-
-    code = "unsupported_parameter"
 
 
 def decoded_request(raw: bytes) -> dict[str, Any]:

@@ -10,28 +10,16 @@ from typing import Any
 import msgspec
 from attrs import field, frozen
 
-from gateway.core.errors import InvalidRequest, NotFound
+from gateway.core.errors import InvalidRequest, ItemNotFound, NotFound, PreviousResponseNotFound
 from gateway.surfaces.port import Memory
 from gateway.surfaces.responses.telling import ResponsesTelling, input_id, item_letters
 
-__all__ = ["MAX_DEPTH", "Keeping", "Shelf", "listed_items", "not_found", "stored_response"]
+__all__ = ["MAX_DEPTH", "Keeping", "Shelf", "entry_of", "listed_items", "not_found", "stored_key"]
 
 MAX_DEPTH = 512
 """Answers in one chain."""
 _LETTERS = 24
 _MAX_PAGE, _PAGE = 100, 20
-
-
-class UnknownResponse(InvalidRequest):
-    """`previous_response_id` names an answer that is not there, has been forgotten, or is another client's."""
-
-    code = "previous_response_not_found"
-
-
-class UnknownItem(InvalidRequest):
-    """An `item_reference` names an item that is not there."""
-
-    code = "item_not_found"
 
 
 @frozen(kw_only=True)
@@ -82,7 +70,7 @@ class Shelf:
         return tuple(key for key in dict.fromkeys(keys) if key not in self.known)
 
     def chain(self, response_id: object) -> tuple[list[Any], list[str]]:
-        """The items of all answers up to this one with their inputs, and whose they are; raises `UnknownResponse`."""
+        """The items of all answers up to this one with their inputs, and whose they are; raises where one is missing."""
         if response_id is None:
             return [], []
         last = _letters_of(response_id)
@@ -97,21 +85,21 @@ class Shelf:
         return items, chain
 
     def resolved(self, items: list[Any]) -> list[Any]:
-        """The items, with those in place of which there is a reference; raises `UnknownItem`."""
+        """The items, with those in place of which there is a reference; raises `ItemNotFound`."""
         return [self._referred_item(item, at) if _is_reference(item) else item for at, item in enumerate(items)]
 
     def _referred_item(self, reference: Mapping[str, Any], at: int) -> Any:
         letters = _referred(reference)
-        entry = _decoded(self.known.get(self.key(letters))) if letters is not None else None
+        entry = entry_of(self.known.get(self.key(letters))) if letters is not None else None
         for item in (*entry["input"], *entry["response"]["output"]) if entry is not None else ():
             if isinstance(item, dict) and item.get("id") == reference["id"]:
                 return item
-        raise UnknownItem(f"there is no item {str(reference.get('id'))[:64]!r}", param=f"input[{at}].id")
+        raise ItemNotFound(f"there is no item {str(reference.get('id'))[:64]!r}", param=f"input[{at}].id")
 
     def _entry(self, key: str) -> dict[str, Any]:
-        entry = _decoded(self.known.get(key))
+        entry = entry_of(self.known.get(key))
         if entry is None:
-            raise UnknownResponse("there is no such previous response", param="previous_response_id")
+            raise PreviousResponseNotFound("there is no such previous response", param="previous_response_id")
         return entry
 
     def keep(self, telling: ResponsesTelling, unique: str, items: list[Any], chain: list[str]) -> tuple[Memory, ...]:
@@ -131,11 +119,11 @@ def not_found(response_id: str) -> NotFound:
     return NotFound(f"there is no response {response_id[:64]!r}", param="response_id")
 
 
-def stored_response(scope: str, response_id: str) -> str:
+def stored_key(scope: str, response_id: str) -> str:
     """The key of an answer by its id; raises `NotFound` for what can be none."""
     try:
         return Shelf(scope=scope, known={}, keeping=Keeping()).key(_letters_of(response_id))
-    except UnknownResponse:
+    except PreviousResponseNotFound:
         raise not_found(response_id) from None
 
 
@@ -159,7 +147,7 @@ def listed_items(items: list[Any], query: Mapping[str, str]) -> dict[str, Any]:
 def _letters_of(response_id: object) -> str:
     text = response_id.removeprefix("resp_") if isinstance(response_id, str) else ""
     if len(text) != _LETTERS or not (text.isascii() and text.isalnum()):
-        raise UnknownResponse("there is no such previous response", param="previous_response_id")
+        raise PreviousResponseNotFound("there is no such previous response", param="previous_response_id")
     return item_letters(text)
 
 
@@ -179,7 +167,8 @@ def _before(entry: Mapping[str, Any]) -> list[str]:
     return [each for each in entry["before"] if isinstance(each, str)]
 
 
-def _decoded(value: bytes | None) -> dict[str, Any] | None:
+def entry_of(value: bytes | None) -> dict[str, Any] | None:
+    """What was kept under a key; None where there is nothing, or it was forgotten."""
     if not value:
         return None
     try:

@@ -120,6 +120,7 @@ class ResponsesTelling:
         self.status: Status = "in_progress"
         self.fault: dict[str, str] = {}
         """What it failed by."""
+        self.dropped: dict[str, int] = {}
         self.final = b""
         """The response object, once it is complete."""
 

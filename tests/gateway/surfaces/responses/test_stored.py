@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import NotFound
-from gateway.surfaces.responses.stored import listed_items, stored_response
+from gateway.surfaces.responses.stored import listed_items, stored_key
 
 ITEMS = [{"id": f"msg_{number}"} for number in range(30)]
 
@@ -35,8 +35,8 @@ def test_an_empty_input_has_a_page_too() -> None:
 @pytest.mark.parametrize("response_id", ["", "resp_x", "resp_../../etc/passwd0000000", "resp_" + "x" * 25])
 def test_what_can_be_no_id_is_not_found(response_id: str) -> None:
     with pytest.raises(NotFound):
-        stored_response("alice", response_id)
+        stored_key("alice", response_id)
 
 
 def test_keys_are_each_client_s_own() -> None:
-    assert stored_response("alice", "resp_" + "x" * 24) != stored_response("bob", "resp_" + "x" * 24)
+    assert stored_key("alice", "resp_" + "x" * 24) != stored_key("bob", "resp_" + "x" * 24)

@@ -10,7 +10,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.errors import ClientError, GatewayError, InvalidRequest
+from gateway.core.errors import ClientError, GatewayError
 from gateway.surfaces.port import Asked, Server, Situation
 from gateway.surfaces.responses.surface import COMPACT, RESPONSES
 from gateway.surfaces.responses.telling import ResponsesTelling
@@ -131,7 +131,7 @@ def test_what_chat_has_no_word_for_is_counted_and_never_refused() -> None:
     ("field", "value"), [("background", True), ("conversation", "conv_1"), ("prompt", {"id": "p"})]
 )
 def test_what_only_the_vendor_has_is_refused_by_name(field: str, value: Any) -> None:
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(ClientError) as caught:
         accept(input="x", **{field: value})
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", field)
 
@@ -154,7 +154,7 @@ def test_what_only_the_vendor_has_is_refused_by_name(field: str, value: Any) -> 
     ],
 )
 def test_what_is_no_request_is_refused(body: Json) -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ClientError):
         accept(**body)
 
 
@@ -402,27 +402,27 @@ def test_a_large_answer_is_not_kept() -> None:
 def test_where_none_are_kept_it_says_by_which_setting(options: Any, setting: str) -> None:
     situation = evolve(SITUATION, options=options)
     assert answered(accept(situation, input="x"))[0]["store"] is False
-    with pytest.raises(InvalidRequest, match=setting):
+    with pytest.raises(ClientError, match=setting):
         accept(situation, input="x", previous_response_id=f"resp_{UNIQUE}")
 
 
 @pytest.mark.parametrize("response_id", ["", "resp_short", f"resp_{UNIQUE}", "x" * 500, "resp_" + "é" * 24, 7])
 def test_an_unknown_answer_is_refused_by_its_field(response_id: Any) -> None:
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(ClientError) as caught:
         gone_on({}, SITUATION, input="x", previous_response_id=response_id)
     assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
 
 
 def test_the_answers_of_another_client_are_unknown() -> None:
     known, last = chain_of(1)
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ClientError):
         gone_on(known, evolve(SITUATION, scope="bob"), input="x", previous_response_id=last)
 
 
 def test_an_answer_before_it_that_is_gone_is_unknown() -> None:
     known, last = chain_of(3)
     del known[min(known)]
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(ClientError):
         gone_on(known, SITUATION, input="x", previous_response_id=last)
 
 
@@ -437,7 +437,7 @@ def test_a_reference_is_the_item_that_it_names() -> None:
 
 @pytest.mark.parametrize("item_id", ["", "msg_x", f"msg_{UNIQUE}", None, 7])
 def test_a_reference_to_nothing_is_refused(item_id: Any) -> None:
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(ClientError) as caught:
         gone_on({}, SITUATION, input=[{"type": "item_reference", "id": item_id}])
     assert caught.value.code == "item_not_found"
 
