@@ -70,7 +70,7 @@ class Shelf:
         return tuple(key for key in dict.fromkeys(keys) if key not in self.known)
 
     def chain(self, response_id: object) -> tuple[list[Any], list[str]]:
-        """The items of all answers up to this one with their inputs, and whose they are; raises where one is missing."""
+        """The items of all answers up to this one with their inputs, and whose they are; raises where one is gone."""
         if response_id is None:
             return [], []
         last = _letters_of(response_id)
