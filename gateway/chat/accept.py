@@ -4,12 +4,15 @@ import os
 from typing import Any, Literal
 
 import structlog
+from attrs import evolve
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.rules import ModelRule
 from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
-from gateway.surfaces.port import Asked, Server, Situation
+from gateway.surfaces.chat import telling
+from gateway.surfaces.port import Asked, Server, Situation, Surface
+from gateway.surfaces.responses.surface import RESPONSES, is_input_alone
 from gateway.traffic.routing import Route
 from gateway.upstream.translated import client_scope
 
@@ -27,7 +30,18 @@ async def accept(state: RequestState, raw: bytes, upstream: Upstream | None = No
     """The request that `raw` is, for the server that its model is routed to or, where that failed, for another."""
     surface = state.surface
     if surface.is_identity:
-        return surface.accept(raw, _NO_SITUATION, {})
+        try:
+            return surface.accept(raw, _NO_SITUATION, {})
+        except InvalidRequest as error:
+            if error.param != "messages" or not is_input_alone(raw):
+                raise
+        # Cursor sends chat's path such requests: https://github.com/BerriAI/litellm/issues/34029
+        return evolve(await _recalled(RESPONSES, state, raw, upstream), tell=telling)
+    return await _recalled(surface, state, raw, upstream)
+
+
+async def _recalled(surface: Surface, state: RequestState, raw: bytes, upstream: Upstream | None) -> Asked:
+    """The request that `raw` is, with what the session store knows of its conversation."""
     situation = _situation(state, raw, upstream)
     known: dict[str, bytes] = {}
     asked = surface.accept(raw, situation, known)

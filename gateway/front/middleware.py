@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import HttpVersion11, web
 
-from gateway.core.errors import Draining, GatewayError, InternalError, UpstreamError, UpstreamRejected
+from gateway.core.errors import Draining, GatewayError, InternalError, NoWebSocket, UpstreamError, UpstreamRejected
 from gateway.front.log_line import write_line
 from gateway.front.measures import measure
 from gateway.front.request_record import keep
@@ -126,7 +126,7 @@ def error_response(error: GatewayError, state: RequestState) -> web.Response:
         response.headers["WWW-Authenticate"] = "Bearer"
     if state.retries:
         response.headers["x-should-retry"] = "false"
-    if not state.http.content.at_eof() or isinstance(error, Draining):
+    if not state.http.content.at_eof() or isinstance(error, Draining | NoWebSocket):
         response.force_close()
     return response
 

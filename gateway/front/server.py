@@ -7,7 +7,7 @@ import msgspec
 import structlog
 from aiohttp import http_exceptions, web
 
-from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound
+from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound, UnknownEncoding
 from gateway.core.origins import is_loopback, parse_authority
 from gateway.core.version import __version__
 from gateway.front.middleware import enter, preflight, run
@@ -158,7 +158,9 @@ class _Connection(web.RequestHandler):
         """The answer to what is no request, or to one that a fault of ours left without an answer."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
-        if status == 400:
+        if isinstance(exc, http_exceptions.ContentEncodingError):
+            response = _refusal(UnknownEncoding("the body's Content-Encoding is not read here: gzip is"), request)
+        elif status == 400:
             log.info("request_refused", fault=type(exc).__name__)
             response = _refusal(InvalidRequest("the request is not valid HTTP"), request)
         else:

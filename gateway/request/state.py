@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 from attrs import define, field
 
-from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest
+from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, UnknownEncoding
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
 from gateway.request.headers import add_told, bearer_token, request_id, trace_id
@@ -23,6 +23,7 @@ from strategies.factory import Capability
 __all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
 
 SERVER_NAME = "toolgate"
+READ_CODINGS = frozenset({"identity", "gzip", "deflate", ""})
 BODY_WINDOW_S = 15.0
 BODY_WINDOW_BYTES = 16 << 10
 """A body must bring this much for each window of waiting, or be complete."""
@@ -148,6 +149,9 @@ class RequestState:
         length = self.http.content_length
         if length is not None and length > cap:
             raise BodyTooLarge(f"the body is larger than {cap} bytes")
+        coding = self.http.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in READ_CODINGS:
+            raise UnknownEncoding(f"the body's Content-Encoding {coding[:32]!r} is not read here: gzip is")
         await self._permit_body()
         waited_s, window_bytes = 0.0, 0
         content = self.http.content

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 from attrs import frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
@@ -144,12 +145,13 @@ def _has_trigger(items: list[Any]) -> bool:
     return isinstance(last, dict) and last.get("type") == _TRIGGER
 
 
-def is_input_alone(body: Mapping[str, Any]) -> bool:
-    """Whether what came for chat is in truth a Responses request: Cursor sends such ones.
-
-    https://github.com/BerriAI/litellm/issues/34029
-    """
-    return "messages" not in body and isinstance(body.get("input"), str | list)
+def is_input_alone(raw: bytes) -> bool:
+    """Whether what came for chat is in truth a request in this wire."""
+    try:
+        body = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and "messages" not in body and isinstance(body.get("input"), str | list)
 
 
 def _no_telling() -> Telling:

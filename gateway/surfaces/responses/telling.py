@@ -17,7 +17,6 @@ from gateway.surfaces.port import Memory
 from gateway.surfaces.responses.calls import call_item, cut_text
 from gateway.surfaces.responses.errors import told_fault
 from gateway.surfaces.responses.frames import Frames, encoded, object_of, quoted
-from gateway.surfaces.responses.usage import usage_of
 from gateway.surfaces.seals import Seals
 from gateway.surfaces.toolnames import ToolNames
 
@@ -197,7 +196,7 @@ class ResponsesTelling:
 
     def usage(self, told: Mapping[str, Any]) -> None:
         """What it took."""
-        usage = usage_of(told)
+        usage = _usage(told)
         self._usage = _NULL if usage is None else encoded(usage)
 
     def error(self, error: Mapping[str, Any]) -> None:
@@ -359,3 +358,33 @@ def _part(kind: str, body: bytes) -> bytes:
     if kind == "refusal":
         return b'{"type":"refusal","refusal":"%b"}' % body
     return b'{"type":"reasoning_text","text":"%b"}' % body
+
+
+def _usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The usage; None where the whole is not known, as clients shorten their conversations by it."""
+    prompt, completion = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
+    if prompt is None or completion is None:
+        return None
+    read, given = _details(told, "prompt_tokens_details"), _details(told, "completion_tokens_details")
+    total = _count(told, "total_tokens")
+    return {
+        "input_tokens": prompt,
+        # These are numbers or the whole is unreadable to clients; a server that does not name them has none to name.
+        "input_tokens_details": {
+            "cached_tokens": _count(read, "cached_tokens") or 0,
+            "cache_write_tokens": _count(read, "cache_write_tokens") or 0,
+        },
+        "output_tokens": completion,
+        "output_tokens_details": {"reasoning_tokens": _count(given, "reasoning_tokens") or 0},
+        "total_tokens": prompt + completion if total is None else total,
+    }
+
+
+def _details(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    details = told.get(name)
+    return details if isinstance(details, dict) else {}
+
+
+def _count(told: Mapping[str, Any], name: str) -> int | None:
+    value = told.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
