@@ -18,7 +18,7 @@ from tests.support.responses_events import checked_body, checked_events, events_
 
 Start = Callable[..., Awaitable[Gateway]]
 Upstream = Callable[..., Awaitable[FaultyUpstream]]
-TASK = {"model": "gpt-4o", "input": "Read a.txt.", "tools": [{"type": "function", "name": "read"}]}
+TASK: dict[str, Any] = {"model": "gpt-4o", "input": "Read a.txt.", "tools": [{"type": "function", "name": "read"}]}
 
 
 async def post(
@@ -64,7 +64,7 @@ async def test_a_call_in_the_text_comes_back_as_a_call(
 ) -> None:
     text = 'Let me see.\n\n<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    body = {**TASK, "model": "llama", "stream": True, "tools": [{**TASK["tools"][0], "parameters": schema}]}  # type: ignore[index]
+    body = {**TASK, "model": "llama", "stream": True, "tools": [{**TASK["tools"][0], "parameters": schema}]}
     upstream.script = streaming(*[chunk(content=letter) for letter in text], chunk("stop"), b"[DONE]")
     running = await gateway(upstream.url)
     events = checked_events((await post(client, running, body))[1])
@@ -116,7 +116,7 @@ async def test_what_does_not_fit_the_model_has_the_code_for_it(
     upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
 ) -> None:
     message = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
-    upstream.script = answer_json({"error": {"message": message}}, status=400)
+    upstream.script = answer_json({"error": {"message": message}}, status="400 Bad Request")
     running = await gateway(upstream.url)
     status, body, _ = await post(client, running, TASK)
     assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
@@ -137,7 +137,7 @@ async def test_what_is_left_out_is_named(
 ) -> None:
     upstream.script = answering(content="hello")
     running = await gateway(upstream.url)
-    body = {**TASK, "tools": [*TASK["tools"], {"type": "web_search"}]}  # type: ignore[misc]
+    body = {**TASK, "tools": [*TASK["tools"], {"type": "web_search"}]}
     _, _, headers = await post(client, running, body)
     assert headers["X-Toolgate-Dropped"] == "web_search"
 
