@@ -15,10 +15,10 @@ import click
 from gateway.cli.options import json_option
 from gateway.cli.store import effective_settings, on_store
 from gateway.config.load import Settings
-from gateway.core.records import DecisionRecord
 from gateway.process.exits import EXIT_FAILED, EXIT_FINDINGS, EXIT_USAGE
-from gateway.report.words import moment, visible
-from gateway.rollout.gates import Gate, gates
+from gateway.report.rollout_document import decision_document, rollout_document
+from gateway.report.words import visible
+from gateway.rollout.gates import Gate
 from gateway.rollout.operating import (
     OPERATOR,
     VERBS,
@@ -33,15 +33,13 @@ from gateway.rollout.operating import (
     newest_decisions,
     read,
 )
-from gateway.rollout.snapshot import snapshot
-from gateway.rollout.stages import Cooling, Refused, RolloutRules, RolloutState
+from gateway.rollout.stages import Cooling, Refused, RolloutState
 
 __all__ = ["rollout"]
 
 _SCHEMA_VERSION = 1
 _WATCH_S = 2.0
 _HISTORY = 20
-_LAST_DAY = 253402300799.0
 
 
 @click.group()
@@ -133,7 +131,7 @@ def history(most: int, as_json: bool) -> None:
       toolgate rollout history --last 100 --json
     """
     found = on_store(effective_settings(), lambda store: newest_decisions(store, most=most))
-    decisions = [_decision(record) for record in found]
+    decisions = [decision_document(record) for record in found]
     if as_json:
         click.echo(json.dumps({"schema_version": _SCHEMA_VERSION, "decisions": decisions}, indent=2))
         return
@@ -331,72 +329,12 @@ def _documented(stored: Stored, settings: Settings) -> dict[str, Any]:
     """Where it stands, with the decisions by which slices were switched off."""
     off = stored.state.slices_off
     why = on_store(settings, lambda store: last_of_slices(store, off)) if off else {}
-    return {**_document(stored, settings), "switched_off": [_decision(why[name]) for name in off if name in why]}
-
-
-def _document(stored: Stored, settings: Settings) -> dict[str, Any]:
-    state, rules, evidence = stored.state, stored.rules, stored.evidence
-    now = snapshot(state, rules, evidence, killed_here=_switch(settings))
-    is_next = state.state in ("dry_run", "canary") and not state.killed
-    return {
-        "schema_version": _SCHEMA_VERSION,
-        "state": now.state,
-        "percent": now.percent_effective / 100,
-        "percent_target": now.percent_target / 100,
-        "step": now.step,
-        "epoch": now.epoch,
-        "statistic": now.statistics["arms"],
-        "statistics": dict(now.statistics),
-        "limit": now.limit,
-        "since": moment(now.since),
-        "reason": now.reason,
-        "by": now.by,
-        "killed": now.killed,
-        "slices_off": list(now.slices_off),
-        "slices": dict(now.slices),
-        "counts": dict(now.counts),
-        "held": list(now.held),
-        "cooldown_until": moment(now.cooldown_until) if now.cooldown_until else None,
-        "next_step_from": moment(_next_from(state, rules)) if is_next else None,
-        "promotes_itself": rules.rollout_auto == "promote",
-        "gates": [_gate(gate) for gate in (gates(state, rules, evidence, time.time()) if is_next else ())],
-    }
-
-
-def _next_from(state: RolloutState, rules: RolloutRules) -> float:
-    """When the next step can be taken at the earliest; whoever waits for ever is told the last day that has a name."""
-    return min(max(state.step_at + rules.canary_step_min_s, state.cooldown_until), _LAST_DAY)
-
-
-def _gate(gate: Gate) -> dict[str, Any]:
-    return {
-        "name": gate.name,
-        "met": gate.is_met,
-        "known": gate.is_known,
-        "have": gate.have if gate.is_known else None,
-        "bound": gate.bound,
-        "need": gate.need,
-    }
+    return rollout_document(stored, killed_here=_switch(settings), now=time.time(), why=why)
 
 
 def _gate_words(gate: Gate) -> str:
     need = f"{'at least' if gate.bound == 'at_least' else 'at most'} {gate.need:g} needed"
     return f"{gate.have:g}, {need}" if gate.is_known else f"not known yet, as there was no request; {need}"
-
-
-def _decision(record: DecisionRecord) -> dict[str, Any]:
-    return {
-        "at": moment(record.at),
-        "decision": record.decision,
-        "slice": record.slice,
-        "by": record.by,
-        "reason": record.reason,
-        "before": record.state_before,
-        "after": record.state_after,
-        "epoch": record.epoch,
-        "numbers": dict(record.numbers),
-        "examples": list(record.examples),
-    }
 
 
 def _evidence_lines(decision: Mapping[str, Any]) -> Iterator[str]:
