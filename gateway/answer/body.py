@@ -1,11 +1,11 @@
 """An answer that comes whole: the same reading as a stream's, put into the message."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
-from gateway.answer.second_answer import SecondCall, SecondRequest, unusable_calls
+from gateway.answer.second_answer import SecondAnswer, SecondCall, SecondRequest, unusable_calls
 from gateway.answer.second_round import SecondRound
 from gateway.core.errors import UpstreamBadReply
 from gateway.core.events import End, Event, Said, Start, Text
@@ -44,6 +44,8 @@ class BodyExchange:
         self._round = SecondRound(prepared, self.facts, asks)
         self._body = b""
         self._answer: dict[str, Any] = {}
+        self._is_changed = False
+        """Something of the answer is another already, while a second one is waited for."""
         self._read: list[Event] = []
         """What came before the broken call, of the choice that waits for a second answer."""
 
@@ -88,6 +90,8 @@ class BodyExchange:
         if not second.calls:
             return self.no_second_answer()
         self._round.end()
+        if choice.broken_structured:
+            return self._replaced(choice, second)
         if not choice.native.count:  # those that were mended are counted
             self.facts.unusable_calls += sum(map(_is_unusable, self._round.unusable))
         entry = self._answer["choices"][0]
@@ -103,6 +107,18 @@ class BodyExchange:
             self._answer["usage"] = summed_usage(self._answer["usage"], second.usage)
         return self._encoded(changed=True)
 
+    def _replaced(self, choice: Choice, second: SecondAnswer) -> bytes:
+        """Each structured call that was asked for again as the second answer has it, or as it came."""
+        calls = {call.get("id"): call for call in self._answer["choices"][0]["message"]["tool_calls"]}
+        for each in choice.broken_structured:
+            told = second.replaced.get(each.call.id)
+            if told is not None:
+                calls[each.call.id]["function"].update(name=told.name, arguments=told.arguments)
+            choice.review.tell(each, "untouched" if told is None else "asked")
+        if isinstance(self._answer.get("usage"), dict):
+            self._answer["usage"] = summed_usage(self._answer["usage"], second.usage)
+        return self._encoded(changed=True)
+
     def no_second_answer(self) -> bytes:
         """Nothing came of asking again: the first answer."""
         choice = self._round.end()
@@ -111,7 +127,9 @@ class BodyExchange:
         entry = self._answer["choices"][0]
         message = entry["message"]
         if message.get("tool_calls"):
-            return self._encoded(changed=self._told(choice, entry, message))
+            for each in choice.broken_structured:
+                choice.review.tell(each, "untouched")
+            return self._encoded(changed=self._told(choice, entry, message) or self._is_changed)
         return self._encoded(changed=self._deliver(choice, entry, message, [*self._read, *choice.give_back()]))
 
     def _encoded(self, *, changed: bool) -> bytes:
@@ -155,16 +173,51 @@ class BodyExchange:
     ) -> Generator[None, None, bool]:
         """A choice with structured calls; those of its text stand beside them."""
         content = message.get("content")
+        choice.review.count_message(message, is_cut=finish in CUT_REASONS)
         if choice.listens and not self._prepared.shape.wait_for_finish and isinstance(content, str):
             choice.release_hold()
             events = yield from _events(choice, content, finish)
             if any(isinstance(event, Start | Said) for event in events):
                 return self._beside(choice, entry, message, events)
+        if choice.review.mends and self._prepared.mapping is None:
+            return (yield from self._review(choice, entry, message, finish))
         broken_call = self._broken_call(choice, entry, message, finish) if message.get("tool_calls") else None
         if broken_call is None:
             return self._told(choice, entry, message)
         choice.release_hold()
         return self._wait(choice, broken_call, [])
+
+    def _review(
+        self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], finish: str
+    ) -> Generator[None, None, bool]:
+        """A choice whose structured calls are held to their schemas: each mended, asked for again, or left alone."""
+        changed = self._told(choice, entry, message)
+        entries = {id(call): given for given, call in choice.native.touched}
+        found = choice.review.finish(is_cut=finish in CUT_REASONS)
+        content = message.get("content")
+        supplied: Mapping[str, str] = {}
+        if content and isinstance(content, str) and choice.awaits_end and any(each.is_broken for each in found):
+            choice.release_hold()
+            events = yield from _events(choice, content, finish)
+            events, supplied = choice.supplied([each for each in found if each.is_broken], events)
+            if supplied:
+                message["content"] = "".join(event.raw for event in events if isinstance(event, Text)).strip() or None
+        for each in found:
+            arguments = supplied.get(each.call.id, each.arguments)
+            if arguments is None:
+                choice.broken_structured.append(each)
+            else:
+                entries[id(each.call)]["function"]["arguments"] = arguments
+                choice.review.tell(each, "supplied" if each.call.id in supplied else "mended")
+                changed = True
+        broken_call = choice.broken_structured_call(content if isinstance(content, str) else "")
+        if broken_call is not None and self._may_ask and finish not in CUT_REASONS:
+            self._is_changed = changed
+            choice.release_hold()
+            return self._wait(choice, broken_call, [])
+        for each in choice.broken_structured:
+            choice.review.tell(each, "untouched")
+        return changed
 
     def _broken_call(
         self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], finish: str
@@ -261,6 +314,10 @@ class BodyExchange:
             return False
         changed = choice.native.take_legacy(message.get("function_call"))
         changed = choice.native.mend_message(message.get("tool_calls")) or changed
+        self.facts.structured.copies += choice.native.copies
+        self.facts.undelivered += choice.native.undelivered
+        if self._prepared.mapping is not None:
+            choice.mend_mapped(is_cut=entry.get("finish_reason") in CUT_REASONS)
         self.facts.native_calls += choice.native.count
         self.facts.unusable_calls += choice.native.unusable
         reason = choice.native.finish_reason(entry.get("finish_reason"))

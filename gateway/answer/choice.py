@@ -5,13 +5,15 @@ shells around it, `stream` and `body`, only say how an answer comes in and how w
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.queue import Pending
 from gateway.answer.stages import GuardedReader, Hold, Repeats, Shaper, Stage
 from gateway.answer.stages.transcript import Transcript
+from gateway.answer.structured.holding import HeldCall
+from gateway.answer.structured.review import Review, Reviewed
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import args_template, call_start_chunk
@@ -44,14 +46,18 @@ class Choice:
         "_texts",
         "_tries",
         "args_template",
+        "awaits_end",
+        "broken_structured",
         "call_id",
         "finished",
         "heard",
         "held_calls",
+        "held_structured",
         "index",
         "native",
         "number",
         "pending",
+        "review",
         "spoken",
     )
 
@@ -81,7 +87,13 @@ class Choice:
             self._stages.append(self._shaper)
         if self._hold is not None:
             self._stages.append(self._hold)
-        self.native = NativeCalls(make_id, prepared.rename)
+        terms = prepared.calls
+        self.native = NativeCalls(make_id, prepared.rename, one_only=terms.one_only, drops_copies=terms.drops_copies)
+        self.review = Review(terms, self.native, facts.structured)
+        self.broken_structured: list[Reviewed] = []
+        """Structured calls that may be asked for again."""
+        self.held_structured: dict[int, HeldCall] = {}
+        """By the identity of structured calls in a stream: what is held of each."""
         self.pending: deque[Pending] = deque()
         """The events of a stream of which not every character is decided."""
         self.number = -1
@@ -101,6 +113,8 @@ class Choice:
         self._tries = Tries()
         self._reads = self._reader is not None
         self._mapping = prepared.mapping
+        self.awaits_end = prepared.shape.wait_for_finish
+        """Calls of the text are given at the end alone, and only where no structured ones came."""
         self._texts = 0
         """How many calls have begun that are not the model server's own."""
         self._read_calls: list[tuple[str, str]] = []
@@ -116,6 +130,11 @@ class Choice:
     def may_call(self) -> bool:
         """A call may stand in what is held: there is none in white space."""
         return bool(self.pending) and (self._shaper.holds_calls or not (self._reader is None or self._reader.idle))
+
+    @property
+    def may_supply(self) -> bool:
+        """The text may hold what a structured call lacks."""
+        return self.review.mends and self.awaits_end and self.may_call and self._mapping is None
 
     @property
     def has_spoken(self) -> bool:
@@ -231,17 +250,40 @@ class Choice:
     @property
     def may_repeat(self) -> bool:
         """A structured call that begins now may be one that was written as text, before it or about to be."""
-        return self._mapping is None and (self.number >= 0 or bool(self.pending) or bool(self.held_calls))
+        may_be_read = bool(self.pending) and not self.awaits_end
+        return self._mapping is None and (self.number >= 0 or may_be_read or bool(self.held_calls))
 
     def called(self) -> None:
         """Structured calls have come in a stream: from now on one of the text may be one of them again."""
-        if self._repeats is None and self._mapping is None and self.native.count:
+        if self._repeats is None and self._mapping is None and self.native.count and not self.awaits_end:
             self._repeats = Repeats(self.native)
             self._stages.append(self._repeats)
 
     def finish_calls(self) -> list[Event]:
         """The end of what is held for structured calls: a call that is one of them is dropped."""
         return self._repeats.finish_calls() if self._repeats is not None else []
+
+    def supplied(self, broken: Sequence[Reviewed], events: list[Event]) -> tuple[list[Event], Mapping[str, str]]:
+        """The text's events once structured calls were told by what stands in it, and their arguments by their ids.
+
+        No other call of the text is wanted beside them where its calls wait for the end, to see whether any come.
+        """
+        if not self.awaits_end or not self.native.count or not events:
+            return events, {}
+        found = self.review.supplied(broken, events)
+        return found.events, found.arguments
+
+    def mend_mapped(self, *, is_cut: bool) -> None:
+        """Bring the calls of tools that the model was shown to their schemas, before they are translated."""
+        for each in self.review.finish(is_cut=is_cut):
+            if each.arguments is not None:
+                each.call.replace(each.arguments)
+                self.review.tell(each, "mended")
+
+    def broken_structured_call(self, content: str = "") -> BrokenCall | None:
+        """What is to be asked again of its structured calls, a name that the client has with other arguments only."""
+        told = frozenset(held.call.id for held in self.held_structured.values() if held.is_told)
+        return self.review.broken_call(self.broken_structured, told, content)
 
     def translation(self) -> Translation | None:
         """What the structured calls become, where the model was shown other tools than the client's."""

@@ -7,6 +7,7 @@ from attrs import define, field, frozen
 
 from gateway.answer.second_answer import SecondCall
 from gateway.answer.stages.transcript import Transcript
+from gateway.answer.structured.review import CallFacts
 from gateway.core.events import Verdict
 from gateway.core.sentences import furthest
 from gateway.wire.chat_chunks import token_counts
@@ -49,6 +50,8 @@ class Facts:
     native_calls: int = 0
     unusable_calls: int = 0
     """Structured calls whose arguments are no JSON object."""
+    structured: CallFacts = field(factory=CallFacts)
+    """Its structured calls, as they stand to what was declared."""
     broken_calls: int = 0
     """Calls that were plainly meant, stayed text, and were the answer's only ones."""
     has_second_answer: bool = False

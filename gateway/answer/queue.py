@@ -39,6 +39,7 @@ class Pending:
         "_event",
         "_parts",
         "_raw",
+        "calls",
         "changed",
         "choice",
         "finish",
@@ -57,6 +58,8 @@ class Pending:
         """The finish reason to give, where it is not the event's own."""
         self.opens = False
         """The event is the choice's first with a role, and nothing else tells it."""
+        self.calls = 0
+        """How many pieces of structured calls in it are held."""
         self.waits = False
         """It is not known yet how the event goes out, though its text is decided."""
         self.number = 0
@@ -77,6 +80,11 @@ class Pending:
     @property
     def size(self) -> int:
         return len(self._raw)
+
+    @property
+    def is_undecided(self) -> bool:
+        """It cannot go out yet."""
+        return bool(self.held or self.waits or self.calls)
 
     def replace(self, raw: bytes) -> None:
         """The event has been mended."""
@@ -105,6 +113,33 @@ class Pending:
         del self.event["choices"][0]["delta"]["tool_calls"]
         self._emptied()
 
+    def change_call(self, entry: dict[str, Any], *, name: str | None, arguments: str) -> None:
+        """Give an entry of the structured calls other arguments, and another name if it is to have one."""
+        function = entry["function"]
+        function["arguments"] = arguments
+        if name is not None and "name" in function:
+            function["name"] = name
+        self._raw = encode_object(self.event)
+
+    def drop_call(self, entry: dict[str, Any], at: int) -> None:
+        """Leave out an entry of the structured calls, which may be all that is in the event."""
+        delta = self.event["choices"][at]["delta"]
+        left = [each for each in delta.get("tool_calls") or () if each is not entry]
+        if left:
+            delta["tool_calls"] = left
+            self._raw = encode_object(self.event)
+        else:
+            delta.pop("tool_calls", None)
+            self._emptied(at)
+
+    def drop(self) -> None:
+        """Leave out all of the event."""
+        self._raw = b""
+
+    def forget_event(self) -> None:
+        """Keep the event as it came alone."""
+        self._event = None
+
     def finish_calls(self, moved: Mapping[int, int | None], *, keeps_legacy: bool) -> int:
         """Leave out the calls that are dropped, and number the others anew; how many of those there are."""
         delta = self.event["choices"][0]["delta"]
@@ -131,11 +166,12 @@ class Pending:
             self._emptied()
         return renumbered
 
-    def _emptied(self) -> None:
+    def _emptied(self, at: int = 0) -> None:
         """Something was taken out of the event: nothing of it is left where that was all."""
-        choice = self.event["choices"][0]
+        choice = self.event["choices"][at]
         is_empty = not any(value is not None and value != "" for value in choice["delta"].values())
         is_alone = choice.get("finish_reason") is None and not self.event.get("usage")
+        is_alone = is_alone and len(self.event["choices"]) == 1
         self._raw = b"" if is_empty and is_alone else encode_object(self.event)
 
     def text(self, text: str) -> None:
@@ -291,7 +327,7 @@ class Queue:
 
     def push(self, pending: Pending) -> None:
         """An event of which nothing is undecided: it goes out behind those that are held."""
-        if self.pending:
+        if self.pending or pending.calls:
             self.add(pending)
         else:
             self.out.append(pending.render())
@@ -381,7 +417,7 @@ class Queue:
 
     def flush(self, *, everything: bool = False) -> None:
         """Let out the events that are decided, in order."""
-        while self.pending and (everything or not (self.pending[0].held or self.pending[0].waits)):
+        while self.pending and (everything or not self.pending[0].is_undecided):
             pending = self.pending.popleft()
             self._bytes -= pending.size
             self.out.append(pending.render())

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from gateway.answer.stages import GuardedReader
 from gateway.core.events import End, Note, Start, Verdict
@@ -13,6 +13,8 @@ from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
 from strategies.mapping.answers import translation_of
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
+from strategies.structured.judge import Judged, declared, judge
+from strategies.structured.mending import mended
 
 __all__ = ["SecondAnswer", "SecondCall", "SecondRequest", "read_second_answer", "unusable_calls"]
 
@@ -58,6 +60,8 @@ class SecondAnswer:
     """The calls of a second answer, what it cost, and, when it has none, what may be asked once more."""
 
     calls: tuple[SecondCall, ...] = ()
+    replaced: Mapping[str, SecondCall] = field(factory=dict)
+    """By the ids of structured calls that did not fit: what is told in the place of each."""
     usage: Any = None
     broken_call: BrokenCall | None = None
 
@@ -76,12 +80,61 @@ def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[B
     if ask is None or not isinstance(choice, dict) or not isinstance(message, dict):
         return SecondAnswer(usage=usage)
     reason = choice.get("finish_reason")
+    if broken_calls[0].faults:
+        return evolve(_replacing(message, reason, prepared, ask, broken_calls), usage=usage)
     calls, broken_call = _calls(message, reason if isinstance(reason, str) else "stop", prepared, ask, broken_calls)
     made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
     return SecondAnswer(
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
         usage=usage,
         broken_call=broken_call if reason not in CUT_REASONS else None,
+    )
+
+
+def _replacing(
+    message: dict[str, Any], reason: object, prepared: Prepared, ask: AsksAgain, broken_calls: Sequence[BrokenCall]
+) -> SecondAnswer:
+    """The calls of a message that may stand in the place of structured ones, each of which has one at most."""
+    tools = prepared.calls.tools
+    if message.get("tool_calls"):
+        told = _native_calls(message["tool_calls"], prepared.rename)
+    else:
+        told, _ = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
+    texts = [(call, judge(call.name, call.arguments, tools)) for call in told]
+    usable = [call for call, judged in texts if judged.is_valid]
+    for call, judged in texts:
+        tool = tools.get(call.name)
+        found = mended(call.arguments, declared(tool)) if tool is not None and not judged.is_valid else None
+        usable += [evolve(call, arguments=found.arguments)] if found is not None else []
+    usable = [call for call in usable if not ask.is_echo(call.name, call.arguments, broken_calls)]
+    first = broken_calls[0]
+    replaced: dict[str, SecondCall] = {}
+    for broken in first.calls:
+        name = function_of(broken).get("name")
+        same = next((call for call in usable if call.name == name), None)
+        if same is None and broken["id"] not in first.told and name not in tools:
+            same = next(iter(usable), None)
+        if same is not None:
+            usable.remove(same)
+            replaced[broken["id"]] = same
+    again = None if replaced or reason in CUT_REASONS else _misfits(message, texts)
+    return SecondAnswer(calls=tuple(replaced.values()), replaced=replaced, broken_call=again)
+
+
+def _misfits(message: dict[str, Any], judged: Sequence[tuple[SecondCall, Judged]]) -> BrokenCall | None:
+    """The broken call that the calls of a second answer are, none of which can be used."""
+    calls: list[Mapping[str, Any]] = [
+        {"id": f"again_{at}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for at, (call, _) in enumerate(judged)
+    ]
+    faults = {
+        f"again_{at}": each.fault or "it is not the call that was asked for" for at, (_, each) in enumerate(judged)
+    }
+    content = message.get("content")
+    return (
+        BrokenCall(content=content if isinstance(content, str) else "", calls=tuple(calls), faults=faults)
+        if calls
+        else None
     )
 
 
@@ -92,7 +145,8 @@ def _calls(
     if not message.get("tool_calls"):
         calls, broken_call = _text_calls(message, reason, prepared, ask)
         return [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)], broken_call
-    calls = _native_calls(message["tool_calls"], ask, prepared.rename)
+    calls = _native_calls(message["tool_calls"], prepared.rename)
+    calls = [call for call in calls if ask.is_usable(call.name, call.arguments)]
     calls = [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)]
     broken_call = unusable_calls(message, ask)
     if prepared.mapping is not None:
@@ -138,14 +192,14 @@ def _is_usable(call: dict[str, Any], ask: AsksAgain) -> bool:
     return ask.is_usable(name, function.get("arguments")) or not ask.is_usable(name, {})
 
 
-def _native_calls(calls: Any, ask: AsksAgain, rename: Callable[[str], str | None] | None) -> list[SecondCall]:
+def _native_calls(calls: Any, rename: Callable[[str], str | None] | None) -> list[SecondCall]:
     found = []
     for call in calls if isinstance(calls, list) else ():
         function = function_of(call)
         name, arguments = function.get("name"), function.get("arguments")
         if rename is not None and isinstance(name, str):
             name = rename(name) or name
-        if isinstance(name, str) and ask.is_usable(name, arguments):
+        if isinstance(name, str):
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
             found.append(SecondCall(name=name, arguments=(text.strip() and text) or "{}", dialect=NATIVE))
     return found

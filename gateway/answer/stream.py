@@ -39,6 +39,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, encode, first_event, says_nothing
 from strategies.base import Prepared
+from strategies.reading.reader import CUT_REASONS
 
 __all__ = ["StreamExchange"]
 
@@ -215,11 +216,14 @@ class StreamExchange:
         if not second.calls:
             return self.no_second_answer()
         pending = self._waiting[0]
-        self._apply(choice, choice.replace_broken_call(), pending)
-        for call in second.calls:
-            pending.chunk(choice.begin(Start("", call.name, call.dialect, call.part), pending.event))
-            pending.chunk(args_chunk(choice.args_template, call.arguments))
-            self.facts.take_over(call)
+        if choice.broken_structured:
+            self._calls.replace(choice, second.replaced, pending)
+        else:
+            self._apply(choice, choice.replace_broken_call(), pending)
+            for call in second.calls:
+                pending.chunk(choice.begin(Start("", call.name, call.dialect, call.part), pending.event))
+                pending.chunk(args_chunk(choice.args_template, call.arguments))
+                self.facts.take_over(call)
         self._queue.add_usage(pending, second.usage)
         return self._resume()
 
@@ -229,6 +233,7 @@ class StreamExchange:
         if choice is None or self._waiting is None:
             return b""
         self._apply(choice, choice.give_back(), self._waiting[0])
+        self._calls.release(choice)
         self._calls.tell_mapped(choice, self._waiting[0], choice.translation())
         return self._resume()
 
@@ -364,6 +369,8 @@ class StreamExchange:
             if _has_calls(choice, chunk_choice.delta):
                 self._calls.take(choice, pending, at)
             if chunk_choice.finish_reason:
+                self._calls.review(choice, [], chunk_choice.finish_reason, pending)
+                self._calls.release(choice)
                 self._finish_event(choice, pending, chunk_choice.finish_reason, at)
         self._queue.push(pending)
 
@@ -418,7 +425,9 @@ class StreamExchange:
         """What an event says besides its text, which has been read."""
         pending.waits = False
         if called:
-            if self._prepared.shape.wait_for_finish:
+            if choice.may_supply:
+                self._apply(choice, choice.release_hold(), pending)
+            elif choice.awaits_end:
                 self._apply(choice, choice.give_back(), pending)
             self._put_endings_behind(choice)
             self._calls.take(choice, pending, 0)
@@ -481,15 +490,19 @@ class StreamExchange:
             if self._waiting is None:
                 self._finish_event(choice, pending, reason, 0)
             return
-        self._apply(choice, choice.finish(reason), pending)
+        events = choice.finish(reason)
+        self._apply(choice, self._calls.review(choice, events, reason, pending), pending)
         translation = choice.translation()
         broken_call = choice.broken_call or self._round.refused(translation, reason)
+        if broken_call is None and self._round.may_ask and reason not in CUT_REASONS:
+            broken_call = choice.broken_structured_call()
         if broken_call is not None and self._waiting is None and len(self._choices) == 1:
             choice.finished = True
             self._waiting = pending, reason
             self._round.wait(choice, broken_call)
             return
         self._apply(choice, choice.give_back(), pending)
+        self._calls.release(choice)
         self._calls.finish(choice, pending)
         self._calls.tell_mapped(choice, pending, translation)
         self._finish_event(choice, pending, reason, 0)
@@ -513,7 +526,7 @@ class StreamExchange:
     def _apply(self, choice: Choice, events: list[Event], last: Pending | None = None) -> None:
         """Account for the raw text of events, and put what replaces it there."""
         self._queue.place(choice, events, last)
-        self.facts.undelivered = sum(known.undelivered for known in self._choices.values())
+        self.facts.undelivered = sum(each.undelivered + each.native.undelivered for each in self._choices.values())
 
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
@@ -522,12 +535,16 @@ class StreamExchange:
             self._done = raw + b"\n" if raw.endswith(b"\r\n\r") else raw
             return
         for choice in self._choices.values():
-            if choice.finished and choice.held_calls:
-                self._calls.finish(choice, self._queue.spare(choice))
-            elif not choice.finished:
+            if choice.finished:
+                self._calls.release(choice)
+                if choice.held_calls:
+                    self._calls.finish(choice, self._queue.spare(choice))
+            else:
                 pending = self._queue.spare(choice)
-                self._apply(choice, choice.finish("stop"), pending)
+                events = choice.finish("stop")
+                self._apply(choice, self._calls.review(choice, events, "stop", pending), pending)
                 self._apply(choice, choice.give_back(), pending)
+                self._calls.release(choice)
                 self._calls.finish(choice, pending)
                 self._calls.tell_mapped(choice, pending, choice.translation())
                 choice.finished = True
@@ -545,6 +562,7 @@ class StreamExchange:
         self._round.end()
         for choice in self._choices.values():
             self._apply(choice, choice.give_back())
+            self._calls.release(choice)
             self._calls.finish(choice, None)
         self._queue.broken = None
         self._flush(everything=True)
@@ -568,6 +586,7 @@ class StreamExchange:
         self._queue.measure()
         if self._queue.is_full:
             for choice in self._choices.values():
+                self._calls.flow(choice)
                 if choice.held_calls:
                     self._calls.finish(choice, None)
             self._queue.forget()

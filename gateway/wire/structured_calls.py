@@ -41,6 +41,8 @@ class StructuredCall:
     pieces: list[str] = field(factory=list)
     size: int = 0
     """How many characters of arguments have come."""
+    is_function: bool = True
+    """It is of the only kind that has arguments of its own."""
     is_dropped: bool = False
     before: "StructuredCall | None" = None
     """The call in front of it, where this one may be a copy of that."""
@@ -63,6 +65,12 @@ class StructuredCall:
         if self._joined[0] != len(self.pieces):
             self._joined = len(self.pieces), "".join(self.pieces)
         return self._joined[1]
+
+    def replace(self, arguments: str) -> None:
+        """Its arguments are these, from now on."""
+        self.pieces = [arguments]
+        self._joined = 0, ""
+        self.size = len(arguments)
 
     def has_ended(self) -> bool:
         """A whole value has come; each piece is looked at once, however often this is asked."""
@@ -104,8 +112,8 @@ class NativeCalls:
         self._at: dict[int, StructuredCall] = {}
         self._by_id: dict[str, StructuredCall] = {}
         """By the ids that the server gave."""
-        self._by_index: dict[int, StructuredCall] = {}
-        """By the client's indexes."""
+        self.touched: list[tuple[dict[str, Any], StructuredCall]] = []
+        """The entries that were mended last, with the calls that they belong to."""
         self.mended: list[str] = []
         self.first = 0
         """The index of the first of them: how many other calls the client has been given before."""
@@ -143,23 +151,29 @@ class NativeCalls:
         return [*self._calls, *((self.legacy,) if self.legacy is not None else ())]
 
     @property
+    def live(self) -> list[StructuredCall]:
+        """Those that are not dropped, the older form apart."""
+        return [call for call in self._calls if not call.is_dropped]
+
+    @property
+    def last(self) -> StructuredCall | None:
+        """The one that began last."""
+        return self._calls[-1] if self._calls else None
+
+    @property
     def calls(self) -> list[tuple[str, str, str]]:
         """Id, name and arguments of each that is not dropped, as far as they have come."""
-        return [(call.id, call.name, call.arguments) for call in self._calls if not call.is_dropped]
+        return [(call.id, call.name, call.arguments) for call in self.live]
 
     @property
     def unusable(self) -> int:
         """How many calls have arguments that are no JSON object."""
         return sum(not call.is_usable() for call in self._calls)
 
-    def of(self, delta: object) -> StructuredCall | None:
-        """The call that a mended piece belongs to."""
-        index = delta.get("index") if isinstance(delta, dict) else None
-        return self._by_index.get(index) if isinstance(index, int) else None
-
     def mend_deltas(self, deltas: Any) -> bool:
         """Mend the `tool_calls` of one delta in place; True if anything changed."""
         before = len(self.mended)
+        self.touched = []
         if isinstance(deltas, list):
             dropped = [delta for delta in deltas if isinstance(delta, dict) and not self._mend_delta(delta)]
             if dropped:
@@ -170,10 +184,12 @@ class NativeCalls:
     def mend_message(self, calls: Any) -> bool:
         """Mend the `tool_calls` of a whole message in place; True if anything changed."""
         before = len(self.mended)
+        self.touched = []
         if isinstance(calls, list):
             begun = [(call, self._mend_whole(call) if isinstance(call, dict) else None) for call in calls]
             self.close_last()
             calls[:] = [call for call, each in begun if each is None or not each.is_dropped]
+            self.touched = [(call, each) for call, each in begun if each is not None and not each.is_dropped]
         return len(self.mended) > before
 
     def close_last(self) -> StructuredCall | None:
@@ -266,6 +282,7 @@ class NativeCalls:
             call = self._begin(delta, function)
         elif not call.is_dropped:
             self._go_on(call, delta, function)
+        self.touched.append((delta, call))
         return not call.is_dropped
 
     def _known(self, delta: dict[str, Any], function: dict[str, Any]) -> StructuredCall | None:
@@ -296,7 +313,6 @@ class NativeCalls:
             self._set_index(delta, number, "index_repeated" if index in self._at or self.first else "index_jumped")
         call = self._begun(delta, function, number)
         self._at[index if isinstance(index, int) else number] = call
-        self._by_index[number] = call
         return call
 
     def _go_on(self, call: StructuredCall, delta: dict[str, Any], function: dict[str, Any]) -> None:
@@ -325,10 +341,12 @@ class NativeCalls:
 
     def _mend_whole(self, call: dict[str, Any]) -> StructuredCall:
         self.close_last()
-        function = call.get("function")
-        function = function if isinstance(function, dict) else {}
+        given = call.get("function")
+        function = given if isinstance(given, dict) else {}
         self._arguments(function)
-        return self._begun(call, function, len(self._calls) - self._dropped)
+        begun = self._begun(call, function, len(self._calls) - self._dropped)
+        begun.is_function = isinstance(given, dict)
+        return begun
 
     def _begun(self, given: dict[str, Any], function: dict[str, Any], index: int) -> StructuredCall:
         """One more call, with what the first words of it must hold."""

@@ -125,6 +125,8 @@ class AskAgain:
         """In a few words, without anything the model wrote, why it is asked again."""
         if broken_call.refusals:
             return "untranslatable"
+        if broken_call.faults:
+            return "misfit"
         if broken_call.calls:
             return "bad_arguments"
         if not broken_call.notes:
@@ -208,15 +210,21 @@ class AskAgain:
         return f"{said} of one of the tools is required now. This is how `{tool.name}` is called:\n\n{form}"
 
     def _on_unknown(self) -> str:
+        said = f"Your last message calls a tool that does not exist. {self._offered()}"
+        return f"{said} Write the whole call again, of the one among them that you meant."
+
+    def _offered(self) -> str:
         names = [*self.tools.names]
         told = ", ".join(f"`{name}`" for name in names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
-        said = f"Your last message calls a tool that does not exist. The tools are {told}."
-        return f"{said} Write the whole call again, of the one among them that you meant."
+        return f"The tools are {told}."
 
     def _on_call(self, call: Mapping[str, Any], at: int, broken_call: BrokenCall) -> str:
         refusal = broken_call.refusals.get(call_id(call, at))
         if refusal:
             return f"Error: {refusal}"
+        fault = broken_call.faults.get(call_id(call, at))
+        if fault:
+            return self._on_misfit(call, fault)
         if arguments_of(function_of(call).get("arguments")) is None:
             return self._on_arguments(call)
         return "Not done, as another call of the same message could not be."
@@ -225,6 +233,12 @@ class AskAgain:
         said = "The tool was not run: the arguments of the call are not a JSON object."
         tool = self.tools.get(function_name(call) or "")
         return f"{said} {self._again(tool)}" if tool else f"{said} Call it again with valid arguments."
+
+    def _on_misfit(self, call: Mapping[str, Any], fault: str) -> str:
+        tool = self.tools.get(function_name(call) or "")
+        if tool is not None:
+            return f"Error: the tool was not run: {fault}. {self._again(tool)}"
+        return f"Error: there is no such tool. {self._offered()} Call the one among them that you meant."
 
     def _again(self, tool: Tool) -> str:
         if self.renderer is None:

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from gateway.core.client import Client
 from gateway.core.events import Event, Note
 from gateway.core.limits import Limits
+from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import ChatRequest
 from strategies.base.translation import CallBack, Refusal
 
@@ -19,6 +20,7 @@ __all__ = [
     "AnswerReader",
     "AsksAgain",
     "BrokenCall",
+    "CallTerms",
     "FinishReason",
     "HearsReasoning",
     "InTurns",
@@ -111,6 +113,10 @@ class BrokenCall:
     """Its structured calls, as they came, when none has arguments that can be used."""
     refusals: Mapping[str, str] = field(factory=dict)
     """By the id of a call, why it was not carried out, in words for the model."""
+    faults: Mapping[str, str] = field(factory=dict)
+    """By the id of a call, why its tool does not take it; each of these calls is asked for again by itself."""
+    told: frozenset[str] = frozenset()
+    """The ids of those whose names the client has: only their arguments may be others."""
 
 
 @runtime_checkable
@@ -164,6 +170,24 @@ class Translates(Protocol):
 
 
 @frozen(kw_only=True)
+class CallTerms:
+    """What structured calls are held to, and what may become of them."""
+
+    tools: ToolSet = field(factory=ToolSet)
+    """Those that the model was offered; with none, nothing is said of a call."""
+    mends: bool = False
+    """Arguments may be held, mended and asked for again; else they go out as they come, and are counted."""
+    one_only: bool = False
+    """The request takes one call in a message, no more."""
+    drops_copies: Callable[[str], bool] | None = None
+    """Whether an exact copy of the call before it is dropped, by the tool's name."""
+    pins: bool = False
+    """The model server is known to take a `tool_choice` that names the tool."""
+    strict: bool = False
+    """It is known to take `strict`."""
+
+
+@frozen(kw_only=True)
 class Prepared:
     """A request ready to send, and the way to read its answer."""
 
@@ -176,6 +200,8 @@ class Prepared:
     """Mend the certain wire faults of structured tool calls."""
     ask_again: AsksAgain | None = None
     """How a broken call is asked for again; `None` never asks."""
+    calls: CallTerms = field(factory=CallTerms)
+    """What its structured calls are held to."""
     rename: Callable[[str], str | None] | None = None
     """The declared tool that another name in a structured call means, if it certainly means one."""
     mapping: Translates | None = None
