@@ -88,7 +88,13 @@ class Choice:
         if self._hold is not None:
             self._stages.append(self._hold)
         terms = prepared.calls
-        self.native = NativeCalls(make_id, prepared.rename, one_only=terms.one_only, drops_copies=terms.drops_copies)
+        self.native = NativeCalls(
+            make_id,
+            prepared.rename,
+            one_only=terms.one_only,
+            drops_copies=terms.drops_copies,
+            reads_copies=terms.mends,
+        )
         self.review = Review(terms, self.native, facts.structured)
         self.broken_structured: list[Reviewed] = []
         """Structured calls that may be asked for again."""

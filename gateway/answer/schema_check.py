@@ -20,7 +20,7 @@ from strategies.base import AsksAgain, BrokenCall, Prepared
 from strategies.schema.structured import arguments_of, call_id, function_name, function_of
 from strategies.schema.tool_schema import ToolSchema, schema_of
 
-__all__ = ["Fitting", "held_to_schemas", "misfits"]
+__all__ = ["Fitting", "held_to_schemas"]
 
 
 def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> Prepared:
@@ -33,15 +33,6 @@ def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> 
         if not kind.can_say(tool.parameters) or without(tool.parameters, keywords) != tool.parameters
     }
     return evolve(prepared, ask_again=Fitting(ask=prepared.ask_again, schemas=schemas)) if schemas else prepared
-
-
-def misfits(prepared: Prepared, message: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The tools and faults of those calls in a message that do not fit."""
-    fitting = prepared.ask_again
-    if not isinstance(fitting, Fitting) or prepared.mapping is not None:
-        return []  # calls of mapped tools were checked when they were translated
-    calls = message.get("tool_calls")
-    return [(name, fault) for _, name, fault in fitting.faults(calls if isinstance(calls, list) else [])]
 
 
 @frozen(kw_only=True)

@@ -24,8 +24,9 @@ from gateway.core.limits import Limits
 from gateway.core.reasons import Reason
 from gateway.core.records import DryVerdict
 from gateway.core.rules import IgnoreRule
+from gateway.core.tools import ToolSet
 from gateway.wire.sse import Boundary
-from strategies.base import Prepared
+from strategies.base import CallTerms, Prepared
 
 __all__ = ["WatchTerms", "WatchedBody", "WatchedStream"]
 
@@ -38,6 +39,8 @@ class WatchTerms:
     """On what terms a relayed answer is watched; without a strategy's preparation only its facts are told."""
 
     prepared: Prepared | None = None
+    tools: ToolSet = field(factory=ToolSet)
+    """What the structured calls of the answer are held to."""
     clock: Callable[[], float]
     budget_s: float
     """How long the reading may work, on that clock, all in all."""
@@ -315,7 +318,7 @@ def _pieces(text: str) -> Iterator[str]:
 def _relay_of(terms: WatchTerms) -> Prepared:
     """What only watches an answer: nothing in it is read."""
     strategy = terms.prepared.strategy if terms.prepared is not None else "none"
-    return Prepared(strategy=strategy, body=b"")
+    return Prepared(strategy=strategy, body=b"", calls=CallTerms(tools=terms.tools))
 
 
 def _watch_of(terms: WatchTerms) -> Prepared | None:

@@ -35,7 +35,7 @@ from gateway.surfaces.port import Asked
 from gateway.traffic.routing import Route
 from gateway.upstream.attempts import fail_over, may_fail_over
 from gateway.upstream.reply_shape import stream_opening, whole_body
-from gateway.upstream.translated import ChatReply, finish_session, note_misfits
+from gateway.upstream.translated import ChatReply, finish_session
 from gateway.wire.chat_request import ChatRequest
 from strategies.asking.intent import IntentRecovery
 from strategies.base import Prepared
@@ -124,7 +124,6 @@ async def _answered(
         with opening.reply as reply:
             response = await (_stream if request.stream else _whole)(state, reply, prepared, chance)
             await finish_session(state, reply)
-            _afterwards(note_misfits, state, prepared)
             return response
     finally:
         _afterwards(learn_from, state)

@@ -5,6 +5,7 @@ import structlog
 from gateway.answer.candidates import broken_calls
 from gateway.answer.facts import Facts
 from gateway.answer.rescue.faces import Swallowed
+from gateway.answer.structured.review import CallFacts
 from gateway.core.errors import UpstreamRejected
 from gateway.core.reasons import Reason
 from gateway.request.state import RequestState
@@ -59,6 +60,7 @@ def learn_from(state: RequestState) -> None:
     facts, strategy, arm = found.facts, found.strategy, found.arm
     if facts is None:
         return
+    _note_calls(state, facts.structured)
     if facts.completion_id is not None:
         shown = found.answer_id or facts.completion_id
         state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm)
@@ -86,6 +88,16 @@ def learn_from(state: RequestState) -> None:
     )
     if learned is not None:
         fall_back(state, learned)
+
+
+def _note_calls(state: RequestState, found: CallFacts) -> None:
+    """How well the model server's own calls fitted; tools and faults go into the log, what was called with does not."""
+    upstream, model = state.upstream.name, state.model or ""
+    state.shared.valid_calls.observe(upstream, model, found.classes)
+    if found.faults:
+        told = [{"tool": name, "fault": fault} for name, fault in found.faults]
+        outcomes = dict(found.outcomes)
+        log.warning("structured_calls_misfit", upstream=upstream, model=model, faults=told, outcomes=outcomes)
 
 
 def _fault(facts: Facts) -> Fault | None:

@@ -5,20 +5,24 @@ from functools import partial
 from attrs import evolve
 
 from gateway.core.client import Client
-from gateway.core.rules import ModelRule
+from gateway.core.rules import ModelRule, covers_model
+from gateway.core.tools import ToolSet
 from gateway.request.findings import Findings
 from gateway.request.state import RequestState
 from gateway.wire.chat_request import ChatRequest
-from strategies.base import Options, Prepared
+from strategies.base import CallTerms, Options, Prepared
 from strategies.factory import Selection
 from strategies.mapping.answers import mapped
 from strategies.mapping.mappings import MAPPINGS
+from strategies.schema.known_tools import only_reads
 from strategies.schema.names import repair_name
 
-__all__ = ["note_prepared", "options_for", "with_tools"]
+__all__ = ["mends_calls", "note_prepared", "options_for", "with_tools"]
 
 UNMAPPED = frozenset({"passthrough", "xml_text"})
 """Strategies that show the model no tools of the request."""
+TRUSTED = frozenset({"native", "passthrough"})
+"""Strategies whose models' calls are counted alone, unless the settings say otherwise."""
 
 
 def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
@@ -46,10 +50,42 @@ def with_tools(
     is_single = request.body.get("n") in (None, 1)
     work = mapping.of(request) if mapping is not None and request.wants_tools and is_single else None
     if work is None:
-        return _renaming(state, strategy.prepare(request, options), request)
+        return _held(state, _renaming(state, strategy.prepare(request, options), request), request)
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
     prepared = evolve(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
-    return _renaming(state, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
+    prepared = _renaming(state, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
+    return _held(state, prepared, work.request)
+
+
+def mends_calls(state: RequestState, model: str, strategy: str) -> bool:
+    """Whether structured calls of this model that do not fit are held, mended and asked for again."""
+    settings = state.configuration.settings
+    if settings.stream_arguments == "incremental":
+        return False
+    mode = next((mode for pattern, mode in settings.structured_calls if covers_model(pattern, model)), "auto")
+    if mode != "auto":
+        return mode == "mend"
+    return strategy not in TRUSTED and not state.shared.valid_calls.is_clean(state.upstream.name, state.model or "")
+
+
+def _held(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepared:
+    """The same, its structured calls held to the tools that the model was shown."""
+    if not shown.tools or not prepared.mend_native:
+        return evolve(prepared, calls=CallTerms(tools=shown.tools)) if shown.tools else prepared
+    keeps = state.configuration.settings.duplicate_calls == "keep"
+    terms = CallTerms(
+        tools=shown.tools,
+        mends=mends_calls(state, shown.model, prepared.strategy),
+        one_only=shown.parallel is False,
+        drops_copies=None if keeps else partial(_is_harmful_twice, tools=shown.tools),
+    )
+    return evolve(prepared, calls=terms)
+
+
+def _is_harmful_twice(name: str, tools: ToolSet) -> bool:
+    """Whether a tool may change something, so that a copy of its call is not meant."""
+    tool = tools.get(name)
+    return not (only_reads(name) or (tool is not None and tool.only_reads))
 
 
 def _renaming(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepared:

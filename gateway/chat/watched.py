@@ -43,6 +43,7 @@ async def watched(
     """Relay the request and its answer as they are."""
     terms = WatchTerms(
         prepared=_preparation(state, request, selection, client),
+        tools=request.tools,
         clock=time.perf_counter,
         budget_s=state.configuration.settings.transform_budget_ms / 1000,
         today=datetime.fromtimestamp(state.shared.wall(), UTC).date(),

@@ -139,6 +139,8 @@ class RequestRecord:
     overhead_s: float = 0.0
     held_bytes: int = 0
     native_calls: int = 0
+    structured: Mapping[str, int] = field(factory=dict)
+    """The model server's own calls by their classes, as they came."""
     verdict: DryVerdict | None = None
     """In the arms whose answers are read beside."""
     noise: bool | None = None

@@ -64,6 +64,7 @@ def _answer_fields(summary: Summary) -> dict[str, object]:
         "broken": facts.broken[:MAX_SHOWN],
         "native_calls": facts.native_calls,
         "unusable_calls": facts.unusable_calls,
+        "structured": {each.value: number for each, number in facts.structured.classes.items()},
         "repaired": facts.has_second_answer,
         "completion_id": (summary.answer_id or "")[:MAX_ID_CHARS],
         "mended": dict(facts.mended),

@@ -1,6 +1,8 @@
 """What a request adds to the metrics."""
 
 from gateway.answer.facts import Facts
+from gateway.answer.structured.review import CallFacts
+from gateway.core.call_class import CallClass
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
 from gateway.core.sentences import reason_of
@@ -24,6 +26,7 @@ def measure(summary: Summary, telemetry: Telemetry) -> None:
         _measure_stream(summary, telemetry, arm, summary.first_sent_s)
     if summary.has_answer:
         _measure_answer(summary.facts, telemetry, summary.upstream)
+        _measure_structured(summary, summary.facts.structured, telemetry)
     if summary.facts.read:
         _measure_reading(summary, telemetry, arm)
 
@@ -75,6 +78,27 @@ def _measure_answer(facts: Facts, telemetry: Telemetry, upstream: str) -> None:
     for result, number in (("translated", facts.translated), ("refused", facts.untranslated)):
         if number:
             telemetry.count("toolgate_mapped_calls_total", {"result": result}, number)
+
+
+def _measure_structured(summary: Summary, found: CallFacts, telemetry: Telemetry) -> None:
+    """The calls that the model server made itself, in every arm."""
+    if found.classes:
+        upstream, model = summary.upstream, summary.model or ""
+        telemetry.admit("model", model)
+        for call_class, number in found.classes.items():
+            labels = {"upstream": upstream, "model": model, "class": call_class.value}
+            telemetry.count("toolgate_structured_calls_total", labels, number)
+        if misfits := found.classes[CallClass.SCHEMA_MISMATCH]:
+            telemetry.count("toolgate_native_misfits_total", {"upstream": upstream}, misfits)
+        for outcome, number in found.outcomes.items():
+            telemetry.count("toolgate_structured_outcomes_total", {"upstream": upstream, "outcome": outcome}, number)
+        for step, number in found.steps.items():
+            telemetry.count("toolgate_native_faults_mended_total", {"fault": step}, number)
+    if found.copies:
+        telemetry.count("toolgate_duplicate_calls_total", {"strategy": summary.strategy or "none"}, found.copies)
+    if summary.facts.undelivered and not summary.facts.read:
+        labels = {"strategy": summary.strategy or "none"}
+        telemetry.count("toolgate_undelivered_calls_total", labels, summary.facts.undelivered)
 
 
 def _measure_reading(summary: Summary, telemetry: Telemetry, arm: str) -> None:

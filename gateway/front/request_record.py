@@ -84,6 +84,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         overhead_s=round(summary.overhead_s, 6),
         held_bytes=facts.held_bytes_max,
         native_calls=facts.native_calls,
+        structured={each.value: number for each, number in facts.structured.classes.items()},
         verdict=summary.verdict,
         noise=summary.noise,
         calls=calls,

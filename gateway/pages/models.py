@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 from attrs import evolve
 
+from gateway.core.call_class import CallClass
 from gateway.core.errors import GatewayError, UnknownModel, UpstreamBadReply
 from gateway.request.deadline import Deadline
 from gateway.request.responses import json_response
@@ -123,6 +124,11 @@ def _described(state: RequestState, entry: Listing) -> Listing:
         told["kind"] = upstream.kind.name
     if state.shared.breaker(name).state != "closed":
         told["healthy"] = False
+    calls = state.shared.valid_calls.of(name, model)
+    if calls:
+        rate = calls.get(CallClass.VALID, 0) / sum(calls.values())
+        by_class = {each.value: calls.get(each, 0) for each in CallClass}
+        told["structured_calls"] = {**by_class, "valid_rate": round(rate, 4)}
     lesson = state.lesson(model)
     if lesson is not None:
         seconds_left = math.ceil(lesson.until - state.deadline.now())

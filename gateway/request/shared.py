@@ -35,6 +35,7 @@ from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
 from gateway.traffic.token_ratios import TokenRatios
+from gateway.traffic.valid_calls import ValidCalls
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.clients import recognise
@@ -288,6 +289,7 @@ class Shared:
     absent_paths: AbsentPaths = field(factory=AbsentPaths)
     token_ratios: TokenRatios = field(factory=TokenRatios)
     native_record: NativeRecord = field(factory=NativeRecord)
+    valid_calls: ValidCalls = field(factory=ValidCalls)
     answers: RecentAnswers = field(factory=RecentAnswers)
     samples: Samples = field(factory=Samples)
     wall: Callable[[], float] = time.time

@@ -286,8 +286,25 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     _counter("toolgate_feedback_total", "Ratings of answers that clients gave.", "rating", zero=(("good",), ("bad",))),
     _counter(
+        "toolgate_structured_calls_total",
+        "Calls that model servers made themselves, as they came, by model and class (valid, invalid_json, "
+        "unknown_name, schema_mismatch).",
+        "upstream",
+        "model",
+        "class",
+    ),
+    _counter(
+        "toolgate_structured_outcomes_total",
+        "What became of structured calls that did not fit and might be changed (mended; supplied by the text beside; "
+        "asked again; untouched; late: found out when they had gone out).",
+        "upstream",
+        "outcome",
+        zero=_pairs(("default",), ("mended", "supplied", "asked", "untouched", "late")),
+    ),
+    _counter(
         "toolgate_native_misfits_total",
-        "Structured calls delivered although they do not fit the schema that their tool was declared with.",
+        "Structured calls that do not fit the schema that their tool was declared with: the class schema_mismatch, "
+        "until 0.5.",
         "upstream",
         zero=(("default",),),
     ),

@@ -13,7 +13,6 @@ import msgspec
 import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gateway.answer.schema_check import Fitting, misfits
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
 from gateway.kinds.lowering.without import lowered
 from gateway.kinds.shared.faults import waiting_time
@@ -24,20 +23,9 @@ from gateway.upstream.client import UpstreamReply, error_body, gathered
 from gateway.wire.chat_request import ChatRequest
 from gateway.wire.chat_reshape import body_to_stream, stream_to_body
 from gateway.wire.sse import DONE, encode
-from strategies.base import Prepared
 
-__all__ = [
-    "ChatReply",
-    "TranslatedReply",
-    "chat_headers",
-    "client_scope",
-    "finish_session",
-    "note_misfits",
-    "open_chat",
-]
+__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "client_scope", "finish_session", "open_chat"]
 
-MAX_FAULTS = 16
-MAX_FAULT_CHARS = 200
 MAX_STEPS = 4
 """Requests that one dialogue may need; more would be a loop."""
 SCOPE_BYTES = 16
@@ -77,19 +65,6 @@ async def finish_session(state: RequestState, reply: "ChatReply", body: bytes | 
     """Keep what the next request of the conversation needs; `body` is what the client is about to be given whole."""
     if isinstance(reply, TranslatedReply):
         await reply.finish_session(body)
-
-
-def note_misfits(state: RequestState, prepared: Prepared) -> None:
-    """Take down structured calls that the client was given and that do not fit the schemas it declared."""
-    message = _delivered(state) if isinstance(prepared.ask_again, Fitting) else None
-    found = misfits(prepared, message) if message is not None else []
-    if found:
-        labels = {"upstream": state.upstream.name}
-        state.shared.telemetry.count("toolgate_native_misfits_total", labels, len(found))
-        told = [{"tool": name, "fault": fault[:MAX_FAULT_CHARS]} for name, fault in found[:MAX_FAULTS]]
-        log.warning(
-            "native_calls_misfit", upstream=state.upstream.name, model=state.model, calls=len(found), faults=told
-        )
 
 
 class TranslatedReply:

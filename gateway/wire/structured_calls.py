@@ -46,6 +46,8 @@ class StructuredCall:
     is_dropped: bool = False
     before: "StructuredCall | None" = None
     """The call in front of it, where this one may be a copy of that."""
+    differs: bool = False
+    """It is not written as that one is."""
     _scanner: JsonScanner = field(factory=lambda: JsonScanner(_ANY_DEPTH))
     _scanned: int = 0
     """How many pieces the scanner has seen."""
@@ -55,8 +57,8 @@ class StructuredCall:
     def add(self, piece: str) -> None:
         """The next piece of its arguments."""
         self.pieces.append(piece)
-        if self.before is not None and not self.before.arguments.startswith(piece, self.size):
-            self.before = None
+        if self.before is not None and not self.differs:
+            self.differs = not self.before.arguments.startswith(piece, self.size)
         self.size += len(piece)
 
     @property
@@ -102,12 +104,15 @@ class NativeCalls:
         *,
         one_only: bool = False,
         drops_copies: Callable[[str], bool] | None = None,
+        reads_copies: bool = False,
     ) -> None:
         self._make_id = make_id
         self._rename = rename
         self._one_only = one_only
         self._drops_copies = drops_copies
         """Whether a copy of the call before is dropped, for a tool of this name."""
+        self._reads_copies = reads_copies
+        """A copy may be written otherwise, with other white space; else it is the same to the letter."""
         self._calls: list[StructuredCall] = []
         self._at: dict[int, StructuredCall] = {}
         self._by_id: dict[str, StructuredCall] = {}
@@ -196,7 +201,10 @@ class NativeCalls:
         """No more comes of the last call; it is returned if it is a copy of the one before it, and dropped."""
         call = self._calls[-1] if self._calls else None
         before = call.before if call is not None else None
-        if call is None or before is None or call.is_dropped or call.key != before.key:
+        if call is None or before is None or call.is_dropped:
+            return None
+        is_copy = call.key == before.key if self._reads_copies else call.arguments == before.arguments
+        if not is_copy:
             return None
         call.is_dropped, call.before = True, None
         self._dropped += 1

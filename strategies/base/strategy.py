@@ -181,10 +181,6 @@ class CallTerms:
     """The request takes one call in a message, no more."""
     drops_copies: Callable[[str], bool] | None = None
     """Whether an exact copy of the call before it is dropped, by the tool's name."""
-    pins: bool = False
-    """The model server is known to take a `tool_choice` that names the tool."""
-    strict: bool = False
-    """It is known to take `strict`."""
 
 
 @frozen(kw_only=True)

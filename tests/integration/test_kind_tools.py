@@ -188,8 +188,8 @@ async def test_a_call_that_never_fits_is_delivered_and_written_down(start, clien
         got = await ask(client, running.url, asking("gemini-3-flash", streamed))
         assert calls_of(got, streamed) == [("read_file", {"path": "a.py", "level": "extreme"})]
     assert len(server.requests) == (1 if streamed else 2)
-    record = await log.record("native_calls_misfit")
-    assert (record["calls"], record["upstream"]) == (1, "a")
+    record = await log.record("structured_calls_misfit")
+    assert (len(record["faults"]), record["upstream"]) == (1, "a")
     assert record["faults"][0]["tool"] == "read_file"
     assert "extreme" not in json.dumps(record)
 

@@ -79,6 +79,7 @@ class HeldCall:
     def release(self) -> None:
         """All that is held goes out as it came, and what follows as it comes."""
         self.flows = True
+        self.call.before = None
         self.let_go()
 
     def let_go(self) -> list[Piece]:
@@ -91,7 +92,7 @@ class HeldCall:
     def look(self, review: Review) -> None:
         """See whether what has come so far may go out."""
         call = self.call
-        if self.flows or call.is_dropped or call.before is not None:
+        if self.flows or call.is_dropped or self._may_be_copy(review):
             return
         if not review.mends:
             self.release()
@@ -110,6 +111,13 @@ class HeldCall:
         self._is_closed = True
         if self.call.has_ended() and review.is_right(self.call):
             self.release()
+
+    def _may_be_copy(self, review: Review) -> bool:
+        """It may be the call before it once more: one that is held is compared when it is whole, or gets long."""
+        call = self.call
+        if call.before is None:
+            return False
+        return not call.differs or (review.mends and call.size < ENOUGH)
 
     def _tell_name(self, review: Review) -> None:
         if self.is_first and review.knows(self.call):

@@ -9,6 +9,7 @@ from gateway.config.declared.setting import setting
 from gateway.config.declared.values import (
     aliases,
     boolean,
+    call_modes,
     choice,
     hundredths,
     names,
@@ -140,6 +141,14 @@ class ToolCalls:
         choice("drop", "keep"),
         "drop",
         "What becomes of an exact copy of a call directly behind it, unless the tool is known to change nothing.",
+    )
+    structured_calls: tuple[tuple[str, str], ...] = _calls(
+        "STRUCTURED_CALLS",
+        call_modes,
+        (("*", "auto"),),
+        "What becomes of structured calls that do not fit their tool: count leaves them, mend holds, mends and asks "
+        "again; auto is mend but for the native strategy and for a model without a fault in its last 500 calls. One "
+        "word, or glob=mode by model, comma-separated; the first match wins. STREAM_ARGUMENTS=incremental means count.",
     )
     stream_arguments: Literal["buffered", "incremental"] = _calls(
         "STREAM_ARGUMENTS",

@@ -9,12 +9,14 @@ from gateway.config.declared.keys import KeyRing
 from gateway.config.declared.values import (
     Reader,
     aliases,
+    call_modes,
     http_url,
     hundredths,
     percent,
     percents,
     shown,
     shown_maps,
+    shown_modes,
     shown_percent,
     shown_size,
     shown_store,
@@ -61,6 +63,8 @@ class Declared:
             return _MASK if value else ""
         if self.read is tool_maps or self.read is aliases:
             return shown_maps(value)
+        if self.read is call_modes:
+            return shown_modes(value)
         if self.read is percent or self.read is percents:
             return shown_percent(value)
         if self.read is hundredths:

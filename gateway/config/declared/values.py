@@ -21,6 +21,7 @@ __all__ = [
     "Reader",
     "aliases",
     "boolean",
+    "call_modes",
     "choice",
     "cookies",
     "header_name",
@@ -41,6 +42,7 @@ __all__ = [
     "secret",
     "shown",
     "shown_maps",
+    "shown_modes",
     "shown_percent",
     "shown_size",
     "shown_store",
@@ -54,6 +56,7 @@ __all__ = [
 
 Reader = Callable[[str], Any]
 
+CALL_MODES = ("auto", "count", "mend")
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 _SIZE = re.compile(r"([0-9]{1,18}) ?(B|KiB|MiB|GiB)?", re.IGNORECASE)
@@ -292,6 +295,26 @@ def aliases(raw: str) -> tuple[tuple[str, str], ...]:
     if any(not alias.strip() or not tool.strip() for alias, _, tool in pairs):
         raise ValueError("must be a list such as readFile=read_file,Bash=execute_command")
     return tuple((alias.strip(), tool.strip()) for alias, _, tool in pairs)
+
+
+def call_modes(raw: str) -> tuple[tuple[str, str], ...]:
+    """A mode for all models, or `glob=mode`, comma-separated."""
+    pairs = []
+    for part in names(raw):
+        pattern, equals, mode = part.rpartition("=")
+        if mode.strip().lower() not in CALL_MODES or (equals and not pattern.strip()):
+            raise ValueError("must be auto, count or mend, or a list such as gpt-4o*=count,*=mend")
+        pairs.append((pattern.strip() or "*", mode.strip().lower()))
+    if not pairs:
+        raise ValueError("must be auto, count or mend, or a list such as gpt-4o*=count,*=mend")
+    return tuple(pairs)
+
+
+def shown_modes(value: tuple[tuple[str, str], ...]) -> str:
+    """What `call_modes` read, in the words that would set it."""
+    if len(value) == 1 and value[0][0] == "*":
+        return value[0][1]
+    return shown_maps(value)
 
 
 def ignore_rules(raw: str) -> tuple[IgnoreRule, ...]:

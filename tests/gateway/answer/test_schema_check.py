@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gateway.answer.schema_check import Fitting, held_to_schemas, misfits
+from gateway.answer.schema_check import Fitting, held_to_schemas
 from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.openai import OpenAiKind
@@ -76,13 +76,3 @@ def test_every_call_of_a_message_is_told_its_own_fault() -> None:
     assert "must be" in told[0]["content"]
     assert "not a JSON object" in told[1]["content"]
     assert "another call" in told[2]["content"]
-
-
-def test_misfits_of_a_message_are_found() -> None:
-    held = held_to_schemas(prepared(pick=SCHEMA), OpenAiKind(), ["enum"])
-    found = misfits(
-        held, {"tool_calls": [call("pick", '{"n": 3}'), call("pick", '{"n": 2}'), call("pick", "{oops"), 5]}
-    )
-    assert [name for name, _ in found] == ["pick"]
-    assert misfits(held, {"tool_calls": None}) == []
-    assert misfits(prepared(pick=SCHEMA), {"tool_calls": [call("pick", "{}")]}) == []
