@@ -48,7 +48,6 @@ async def records(running, kind):
         (arms, "outcome_records"),
         (handlers, "learn_from"),
         (handlers, "_audit"),
-        (handlers, "note_misfits"),
     ],
 )
 @pytest.mark.parametrize("streamed", [True, False])
