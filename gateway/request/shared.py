@@ -27,7 +27,7 @@ from gateway.traffic.absent_paths import AbsentPaths
 from gateway.traffic.admission import Admission
 from gateway.traffic.breaker import Breaker
 from gateway.traffic.door import Door
-from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeRecord
+from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeRecord, ValidCalls
 from gateway.traffic.output_caps import OutputCaps
 from gateway.traffic.recent_answers import RecentAnswers
 from gateway.traffic.rescues import Rescues
@@ -35,7 +35,6 @@ from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
 from gateway.traffic.token_ratios import TokenRatios
-from gateway.traffic.valid_calls import ValidCalls
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.clients import recognise

@@ -7,17 +7,32 @@ servers change.
 
 import re
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
 from attrs import define, field, frozen
 
-__all__ = ["LESSON_S", "Fault", "KeepsLessons", "Lesson", "Lessons", "NativeRecord", "refuses_tools"]
+from gateway.core.call_class import CallClass
+
+__all__ = [
+    "CLEAN_CALLS",
+    "LESSON_S",
+    "Fault",
+    "KeepsLessons",
+    "Lesson",
+    "Lessons",
+    "NativeRecord",
+    "ValidCalls",
+    "refuses_tools",
+]
 
 LESSON_S = 3600.0
 MAX_PAIRS = 1024
 """Upstreams and models that something is kept of; a client chooses the model's name."""
+
+CLEAN_CALLS = 500
+"""So many calls in a row without a fault, and a model's calls need not be held any more."""
 
 Fault = Literal["as_text", "bad_arguments"]
 Pair = tuple[str, str]
@@ -141,3 +156,40 @@ class NativeRecord:
             return None
         del self._answers[pair]
         return faults.most_common(1)[0][0]
+
+
+@define
+class _Calls:
+    classes: Counter[CallClass] = field(factory=Counter)
+    clean: int = 0
+    """How many have been valid since the last that was not."""
+
+
+@define
+class ValidCalls:
+    """The structured calls of every model at its upstream, by their classes."""
+
+    _models: OrderedDict[tuple[str, str], _Calls] = field(factory=OrderedDict)
+
+    def observe(self, upstream: str, model: str, classes: Mapping[CallClass, int]) -> None:
+        """Take down the calls of one answer."""
+        if not classes:
+            return
+        pair = (upstream, model)
+        known = self._models.setdefault(pair, _Calls())
+        self._models.move_to_end(pair)
+        if len(self._models) > MAX_PAIRS:
+            self._models.popitem(last=False)
+        known.classes.update(classes)
+        is_clean = set(classes) <= {CallClass.VALID}
+        known.clean = known.clean + classes[CallClass.VALID] if is_clean else 0
+
+    def is_clean(self, upstream: str, model: str) -> bool:
+        """There was no fault in the last `CLEAN_CALLS` calls, and there have been so many."""
+        known = self._models.get((upstream, model))
+        return known is not None and known.clean >= CLEAN_CALLS
+
+    def of(self, upstream: str, model: str) -> Mapping[CallClass, int]:
+        """How many calls of each class this process has seen of a model."""
+        known = self._models.get((upstream, model))
+        return known.classes if known is not None else {}
