@@ -1,0 +1,197 @@
+"""The real Codex, headless, through a gateway: it runs, patches and calls tool servers, whatever the model speaks."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.app import Gateway
+from tests.support.anthropic_server import AnthropicServer
+from tests.support.gemini_server import GeminiServer
+from tests.support.openai_server import OpenAiServer
+from tests.support.qwen_web_server import QwenWebServer
+from tests.support.scripted_model import DONE, READ_TEXT, RUN_TEXT, WRITTEN_TEXT, Script, Step
+from tests.support.wire_server import listening
+
+HERE = Path(__file__).parent / "codex"
+CODEX = HERE / "node_modules" / ".bin" / "codex"
+KEY = "gateway-key-of-the-tests"
+TASK = "bring notes.txt into order"
+STAMPED = "delta-3307"
+
+pytestmark = [
+    pytest.mark.skipif(not CODEX.exists(), reason="needs Codex: `npm ci` in tests/agents/codex"),
+    pytest.mark.timeout(180),
+]
+
+OPENAI = {"UPSTREAM_API_KEY": "sk-open"}
+NATIVE = {**OPENAI, "STRATEGY_RULES": "*=native"}
+WAYS: list[Any] = [
+    pytest.param(OpenAiServer, None, NATIVE, "/v1", id="native"),
+    pytest.param(OpenAiServer, None, {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, native calls"),
+    pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, tags"),
+    pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
+    pytest.param(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
+    pytest.param(
+        OpenAiServer, "qwen3_coder", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:qwen3_coder"}, "/v1", id="qwen3_coder"
+    ),
+    pytest.param(
+        AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"
+    ),
+    pytest.param(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
+    pytest.param(
+        QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"
+    ),
+]
+PATCH = f"""\
+*** Begin Patch
+*** Update File: notes.txt
+@@
+ first <line> & "more"
+-{READ_TEXT}
++{WRITTEN_TEXT}\\n 'ä'
+*** End Patch
+"""
+STEPS = [
+    Step("exec_command", {"cmd": "cat notes.txt"}, READ_TEXT, is_known_by_name=False),
+    Step("apply_patch", {"input": PATCH}, WRITTEN_TEXT),
+    Step("exec_command", {"cmd": f"echo {RUN_TEXT} | tee run.txt"}, RUN_TEXT, is_known_by_name=False),
+]
+
+
+def prepared(home: Path, config: str) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(config)
+
+
+async def codex(
+    folder: Path, home: Path, url: str, prompt: str, *, model: str = "gpt-5.5", more: str = ""
+) -> list[dict[str, Any]]:
+    """What the program says, event by event."""
+    config = f"""\
+model = "{model}"
+model_provider = "toolgate"
+
+[model_providers.toolgate]
+name = "toolgate"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "TOOLGATE_KEY"
+stream_max_retries = 0
+request_max_retries = 0
+{more}"""
+    await asyncio.to_thread(prepared, home, config)
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "CODEX_HOME": str(home),
+        "TOOLGATE_KEY": KEY,
+        # It must find nobody else.
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "NO_PROXY": "127.0.0.1",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(str(CODEX), "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt),
+        cwd=folder,
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(120):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode == 0, out[-2000:].decode() + err[-2000:].decode()
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """The items of a kind that were completed."""
+    return [event["item"] for event in said if event["type"] == "item.completed" and event["item"]["type"] == kind]
+
+
+@pytest.mark.parametrize(("server", "dialect", "environ", "path"), WAYS)
+async def test_it_runs_and_patches(
+    gateway: Callable[..., Awaitable[Gateway]],
+    tmp_path: Path,
+    server: Callable[[], Any],
+    dialect: str | None,
+    environ: dict[str, str],
+    path: str,
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "notes.txt").write_text(f'first <line> & "more"\n{READ_TEXT}\n')
+    script = Script(server(), STEPS, TASK, dialect)
+    async with listening(script) as url:
+        running = await gateway(url + path, GATEWAY_API_KEYS=KEY, **environ)
+        said = await codex(folder, tmp_path / "home", running.url, f"Please {TASK}.")
+    messages = [item["text"] for item in items(said, "agent_message")]
+    assert messages[-1] == DONE
+    assert not any("<" in text for text in messages)
+    assert (folder / "notes.txt").read_text() == f"first <line> & \"more\"\n{WRITTEN_TEXT}\\n 'ä'\n"
+    assert (folder / "run.txt").read_text() == f"{RUN_TEXT}\n"
+    ran = items(said, "command_execution")
+    assert [item["exit_code"] for item in ran] == [0, 0]
+    assert [item["status"] for item in items(said, "file_change")] == ["completed"]
+    assert not items(said, "error")
+    asked = b"".join(body for _, _, body in script.seen)
+    for complaint in (b"unsupported call", b"failed to parse function arguments", b"incompatible payload", b"aborted"):
+        assert complaint not in asked
+
+
+TOOL_SERVER = f"""
+[mcp_servers.stamps]
+command = "{sys.executable}"
+args = ["{HERE / "mcp_server.py"}"]
+"""
+STAMP = Step("mcp__stamps__stamp", {"text": "a & b"}, STAMPED)
+SEARCH = Step("tool_search", {"query": "stamp a text"}, "Loaded: ")
+
+
+@pytest.mark.parametrize(
+    ("model", "steps"),
+    [pytest.param("some-model", [STAMP], id="at once"), pytest.param("gpt-5.5", [SEARCH, STAMP], id="searched for")],
+)
+@pytest.mark.parametrize(
+    ("dialect", "environ"),
+    [
+        pytest.param(None, NATIVE, id="native"),
+        pytest.param("hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, id="hermes"),
+    ],
+)
+async def test_it_calls_a_tool_of_a_server_of_its_own(
+    gateway: Callable[..., Awaitable[Gateway]],
+    tmp_path: Path,
+    model: str,
+    steps: list[Step],
+    dialect: str | None,
+    environ: dict[str, str],
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    script = Script(OpenAiServer(), steps, TASK, dialect)
+    async with listening(script) as url:
+        running = await gateway(f"{url}/v1", GATEWAY_API_KEYS=KEY, **environ)
+        said = await codex(folder, tmp_path / "home", running.url, f"Please {TASK}.", model=model, more=TOOL_SERVER)
+    assert items(said, "agent_message")[-1]["text"] == DONE
+    [called] = items(said, "mcp_tool_call")
+    assert (called["server"], called["tool"], called["status"]) == ("stamps", "stamp", "completed")
+    assert called["arguments"] == {"text": "a & b"}
+    assert STAMPED in json.dumps(called["result"])
+
+
+def test_the_program_is_the_one_that_is_pinned() -> None:
+    wanted = json.loads((HERE / "package.json").read_bytes())["dependencies"]["@openai/codex"]
+    package = HERE / "node_modules" / "@openai" / "codex" / "package.json"
+    assert json.loads(package.read_bytes())["version"] == wanted
+    assert "resolved" not in (HERE / "package-lock.json").read_text()
