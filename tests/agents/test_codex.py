@@ -25,7 +25,7 @@ TASK = "bring notes.txt into order"
 STAMPED = "delta-3307"
 
 pytestmark = [
-    pytest.mark.skipif(not CODEX.exists(), reason="needs Codex: `npm ci` in tests/agents/codex"),
+    pytest.mark.skipif(not CODEX.exists(), reason="needs codex"),
     pytest.mark.timeout(180),
 ]
 
