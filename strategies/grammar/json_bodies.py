@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from strategies.grammar.json_calls import renamed
 from strategies.grammar.json_payload import read_surplus
-from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
@@ -35,14 +35,10 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None
     if parsed is None or opened is None:
         raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
-    renamed: dict[str, object] = {}
-    for key, value in opened.arguments.items():
-        target, mends = resolve_parameter(key, schema, opened.arguments.keys() | renamed.keys())
-        renamed[target] = value
-        call.mends += mends
-    adapted = schema.from_json(renamed)
+    named, mends = renamed(opened.arguments, schema)
+    adapted = schema.from_json(named)
     call.values.update(adapted.arguments)
-    call.mends += (*parsed.steps, *opened.mends, *adapted.mends)
+    call.mends += (*mends, *parsed.steps, *opened.mends, *adapted.mends)
 
 
 def _parsed(text: str, schema: ToolSchema) -> Turns[Parsed | None]:

@@ -13,7 +13,7 @@ from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Reject
 
-__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafts_of"]
+__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafts_of", "renamed"]
 
 NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name")
 CONTAINER_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input")
@@ -138,10 +138,10 @@ def _draft(
     opened = schema.open_container(raw)
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
-    renamed, rename_mends = _renamed(opened.arguments, schema)
+    named, rename_mends = renamed(opened.arguments, schema)
     if code is not None:
-        renamed = {**renamed, "code": code}
-    adapted = schema.from_json(renamed)
+        named = {**named, "code": code}
+    adapted = schema.from_json(named)
     return Draft(
         name=tool.name,
         tool=tool,
@@ -189,15 +189,17 @@ def _flat(value: dict[str, Any], key: str, schema: ToolSchema, tool: Tool) -> di
     return rest
 
 
-def _renamed(arguments: dict[str, Any], schema: ToolSchema) -> tuple[dict[str, Any], tuple[str, ...]]:
+def renamed(arguments: dict[str, Any], schema: ToolSchema) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Arguments under the schema's own names."""
-    renamed: dict[str, Any] = {}
+    under: dict[str, Any] = {}
     mends: list[str] = []
+    taken = set(arguments)
     for key, value in arguments.items():
-        target, found = resolve_parameter(key, schema, arguments.keys() | renamed.keys())
-        renamed[target] = value
+        target, found = resolve_parameter(key, schema, taken)
+        under[target] = value
+        taken.add(target)
         mends += found
-    return renamed, tuple(mends)
+    return under, tuple(mends)
 
 
 def _is_schema(container: Any) -> bool:

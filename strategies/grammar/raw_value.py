@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from attrs import define, field, frozen
 
+from gateway.core.reasons import Reason
 from strategies.grammar.closers import (
     CLOSERS,
     END_IN_TEXT,
@@ -442,11 +443,11 @@ def last_tag(text: str) -> str:
     return end[end.rfind("<") :] if end.endswith(">") and "<" in end else ""
 
 
-def doubt(cur: Cursor) -> Steps:
-    """There is no telling where a value ends: no call, and what follows may be part of it."""
+def doubt(cur: Cursor, seen: str = "value not closed for certain") -> Steps:
+    """There is no telling where a value ends: no call, and what follows may be part of it. `seen` says why."""
     while (yield from cur.until("<", _ignore)):
         cur.pos += 1
-    raise Reject("value not closed for certain", attempted=True, inside=True)
+    raise Reject(seen, attempted=True, inside=True, refusal=Reason.NOT_CLOSED)
 
 
 def _holds_markup(markup: Markup) -> bool:

@@ -49,6 +49,8 @@ class Candidate:
         self._limit = context.options.limits.max_call_bytes
         self._refusals: list[Note] = []
         self._is_data = False
+        self._least_blind = 1
+        """Up to where nothing begins a candidate again, at least."""
         """A dialect found that the answer ends inside a value."""
         self._drafts = 0
         self._has_call = False
@@ -216,6 +218,8 @@ class Candidate:
         self._refusals.append(self._note(refusal.reason, refusal.refusal, meant=is_meant, name=refusal.name))
         is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
         self._is_data = self._is_data or refusal.inside or is_cut
+        if refusal.blind:
+            self._least_blind = max(self._least_blind, self._cursor.offset)
         if self._began:
             self._break(refusal.reason)
             self.rest = self._pieces.text()
@@ -229,7 +233,7 @@ class Candidate:
             self._row += 1
             self._opening = self._opening.again(None)
         else:
-            self._give_up(None, blind=self._size if self._is_data else 0 if self._drafts else 1)
+            self._give_up(None, blind=self._size if self._is_data else 0 if self._drafts else self._least_blind)
             return True
         eof, cut = self._cursor.eof, self._cursor.cut
         self._start()

@@ -345,8 +345,12 @@ class Walk:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Equal as JSON: `true` is not 1."""
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
+    """Equal as JSON, at any depth: `true` is not 1."""
+    if left != right or isinstance(left, bool) != isinstance(right, bool):
+        return False
+    if isinstance(left, dict):
+        return all(is_same(value, right[key]) for key, value in left.items())
+    return not isinstance(left, list) or all(map(is_same, left, right))
 
 
 def _joined(where: str, name: str) -> str:

@@ -53,6 +53,7 @@ class Reject(Exception):
 
     `again` asks for another pass over the text, which finds `hint` in its opening; `attempted` says that the text
     plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data;
+    `blind` that nothing which has been read up to here begins a call;
     `refusal` is the word for it where it was read and is refused all the same, `name` the tool that it names, where
     the dialect has read that.
     """
@@ -65,6 +66,7 @@ class Reject(Exception):
         hint: object = None,
         attempted: bool = False,
         inside: bool = False,
+        blind: bool = False,
         refusal: Reason | None = None,
         name: str = "",
     ) -> None:
@@ -74,6 +76,7 @@ class Reject(Exception):
         self.hint = hint
         self.attempted = attempted
         self.inside = inside
+        self.blind = blind
         self.refusal = refusal or _REASONS.get(reason, Reason.PARSE)
         self.name = name
 
@@ -326,7 +329,7 @@ class Cursor:
             try:
                 end = scanner.feed(self.text, self.pos)
             except JsonTooDeep:
-                raise Reject("nested_too_deep") from None
+                raise Reject("nested_too_deep", blind=True) from None
             if end >= 0:
                 sink(self.text[self.pos : end])
                 self.pos = end

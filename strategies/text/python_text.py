@@ -459,7 +459,7 @@ def bracketed(cur: Cursor, sink: Callable[[str], object]) -> Steps:
         if char in _CLOSERS:
             expected.append(_CLOSERS[char])
             if len(expected) > _MAX_DEPTH:
-                raise Reject("nested_too_deep")
+                raise Reject("nested_too_deep", blind=True)
         elif not expected or expected.pop() != char:
             raise Reject("brackets do not match")
         elif not expected:

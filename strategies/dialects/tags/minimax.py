@@ -81,7 +81,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         call.mends.append("call_closer_missing")
         return False
     if not (yield from cur.lit(_MARK)):
-        yield from doubt(cur)
+        yield from doubt(cur, "text between parameters")
     match = yield from _tag(cur)
     if match is None:
         # The first parameter comes without its opener, every time: https://github.com/vllm-project/vllm/issues/51073
@@ -93,7 +93,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         if written == "tool_call":
             call.mends.append("call_closer_missing")
         elif written != "invoke":
-            yield from doubt(cur)
+            yield from doubt(cur, "closed by another tag")
         return False
     key, mends = resolve_parameter(written, call.schema, call.texts)
     call.mends += mends
@@ -105,7 +105,7 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     while (yield from cur.lit(f"{_MARK}</{written}>")):
         call.mends.append("closer_repeated")
     if isinstance(node, str) and ends_with_closer(node, written):
-        yield from doubt(cur)
+        yield from doubt(cur, "value not closed")
     if is_prototype:
         call.mends.append("prototype_key")
         return True
@@ -125,7 +125,7 @@ def _tag(cur: Cursor) -> Steps:
 def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
     """What stands up to the closer of `name`: text, or nodes."""
     if depth > _MAX_NESTING:
-        raise Reject("nested_too_deep")
+        raise Reject("nested_too_deep", blind=True)
     pieces: list[str] = []
 
     def take(text: str) -> None:
@@ -149,10 +149,10 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
         elif tag == name:
             break
         else:
-            yield from doubt(cur)
+            yield from doubt(cur, "closed by another tag")
     text = "".join(pieces)
     if children and text.strip():
-        yield from doubt(cur)
+        yield from doubt(cur, "text between values")
     return children or text
 
 
@@ -160,14 +160,14 @@ def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     """A value whose opener is missing: the closer behind it has the name."""
     pieces: list[str] = []
     if call.texts or not (yield from cur.until(_MARK, pieces.append)):
-        yield from doubt(cur)
+        yield from doubt(cur, "value not opened")
     cur.pos += len(_MARK)
     match = yield from _tag(cur)
     if match is None or not match.group(1) or match.group(2) not in call.schema.properties:
-        yield from doubt(cur)
+        yield from doubt(cur, "value not opened")
     key, text = match.group(2), "".join(pieces).strip()
     if key in text[: len(key) + 1]:
-        yield from doubt(cur)
+        yield from doubt(cur, "value not opened")
     cur.pos += len(match.group())
     call.mends.append("value_tag")
     _store(call, key, text, call.schema.prop(key))
@@ -208,7 +208,7 @@ def _skip_section(cur: Cursor) -> Steps:
         if (yield from cur.starts(_MARK)) and not (yield from cur.starts(f"{_MARK}<tool_call>")):
             is_next = yield from cur.starts(f"{_MARK}<invoke")
             if not is_next:
-                yield from doubt(cur)
+                yield from doubt(cur, "text behind the call")
         cur.back(start)
     cur.anchor = None
 

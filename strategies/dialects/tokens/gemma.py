@@ -209,7 +209,7 @@ def _literal(word: str, prop: Prop) -> Any:
 def _value(cur: Cursor, prop: Prop, depth: int) -> Steps:
     """A value of any kind."""
     if depth > _MAX_DEPTH:
-        raise Reject("nested_too_deep")
+        raise Reject("nested_too_deep", blind=True)
     quote = yield from cur.lits(_QUOTES)
     if quote:
         pieces: list[str] = []

@@ -207,7 +207,7 @@ def _raw(cur: Cursor, call: _Call, sink: Sink) -> Steps:
 
 def _section_tag(cur: Cursor) -> Steps:
     """Whether a section opens here (1), closes (-1), or neither."""
-    section = _SECTION_TAG.match((yield from cur.peek(_LOOK_AHEAD)))
+    section = _SECTION_TAG.match((yield from _tag_ahead(cur)))
     return 0 if section is None else 1 if section.group(1) == "open" else -1
 
 
@@ -248,9 +248,21 @@ def _end_of(cur: Cursor) -> Steps:
     return "doubt" if is_tag and follows in ("", "<|", "</") else ""
 
 
+def _tag_ahead(cur: Cursor) -> Steps:
+    """The tag that stands here, and where it closes a call what follows it: no more is waited for than decides."""
+    while True:
+        ahead = cur.text[cur.pos : cur.pos + _LOOK_AHEAD]
+        end = ahead.find(_SEPARATOR) + len(_SEPARATOR)
+        if end >= len(_SEPARATOR) and not _CALL_CLOSES.match(ahead):
+            return ahead[:end]
+        if cur.eof or len(ahead) == _LOOK_AHEAD:
+            return ahead
+        yield
+
+
 def _nesting(cur: Cursor, call: _Call, nested: int) -> Steps:
     """What a tag inside a value does to the calls that are open in it; outside of those it may show that none ended."""
-    ahead: str = yield from cur.peek(_LOOK_AHEAD)
+    ahead: str = yield from _tag_ahead(cur)
     if _CALL_OPENS.match(ahead):
         return 1
     if nested:

@@ -198,11 +198,11 @@ def _context() -> Context:
     ids=["kimi_k3", "gemma4", "functiongemma"],
 )
 def test_text_flows_before_the_call_is_complete(begin: str, end: str) -> None:
-    lines = [f"line {number}\n" for number in range(60)]
+    lines = [f"line {number}\n" for number in range(20)]
     found = read([begin, *lines, end], tools=ToolSet([SAVE]), reasoned=True, stream_arguments="incremental")
     kinds = [type(event) for event in found.events]
     assert kinds[0] is Start
-    assert kinds.count(Args) > 45
+    assert kinds.count(Args) > 15
     assert kinds[-1] is End
     assert found.calls == [("save", json.dumps({"path": "a", "content": "".join(lines)}, separators=(",", ":")))]
     assert found.streamed == found.calls[0][1]

@@ -1,11 +1,14 @@
 """JSON values that stand for calls: every shape, and those that hostile or careless models make of them."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.support.reading import read_every_way
+from tests.support.cost import assert_linear
+from tests.support.reading import read, read_every_way
 
 LONGCAT = "<longcat_tool_call>{}</longcat_tool_call>"
 """A dialect whose tokens need no declared name."""
@@ -80,3 +83,12 @@ def test_depth_is_bounded_where_braces_do_not_say_where_a_value_ends() -> None:
     found = read_every_way(text)
     assert found.calls == []
     assert ("JSON: too deep",) in found.notes
+
+
+@pytest.mark.cost
+def test_arguments_under_other_names_cost_the_same_each() -> None:
+    def told(count: int) -> Callable[[], object]:
+        value = {"name": "read", "arguments": {f"k{number}": number for number in range(count)}}
+        return partial(read, LONGCAT.format(json.dumps(value)))
+
+    assert_linear(told, 1_000)

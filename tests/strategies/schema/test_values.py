@@ -43,6 +43,9 @@ def test_text_that_spells_no_such_value_stays_text_and_has_a_fault(schema: dict[
 def test_values_are_the_same_as_json_is() -> None:
     assert is_same({"a": [1, None]}, {"a": [1, None]})
     assert not is_same(True, 1)
+    assert not is_same([False], [0])
+    assert not is_same({"a": [{"b": 1}]}, {"a": [{"b": True}]})
+    assert is_same([{"a": 1.0}], [{"a": 1}])
 
 
 def test_each_mend_is_said_once_and_in_order() -> None:

@@ -243,10 +243,9 @@ def test_hostile_text_costs_linear_work(piece: str, start: str, monkeypatch: pyt
 
     monkeypatch.setattr(Cursor, "tag", counted)
     work = []
-    count = 16_000 // len(piece)
-    for pieces in (count, 4 * count):
+    for size in (8_000, 32_000):
         looked = 0
-        text = start + piece * pieces + piece[: len(piece) // 2]
+        text = (start + piece * (size // len(piece) + 1))[:size]
         reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="")()
         for at in range(0, len(text), 1_000):
             reader.feed(text[at : at + 1_000])

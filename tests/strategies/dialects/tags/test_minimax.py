@@ -38,22 +38,23 @@ def test_a_value_without_opener_has_the_name_of_its_closer() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "reason"),
     [
-        f"{OPEN}{PATH} x {CLOSE}",
-        f"{MARK}<tool_call>zap",
-        f"{OPEN}{MARK}<filePath>a{MARK}</limit>{CLOSE}",
-        f"{OPEN}{MARK}<filePath>x{MARK}<a>b{MARK}</a>{MARK}</filePath>{CLOSE}",
-        f"{OPEN}{MARK}foo{MARK}</zap>{CLOSE}",
-        f"{OPEN}{MARK}foo",
-        f"{OPEN}{MARK}<limit>1{MARK}</limit>{MARK}a{MARK}</filePath>{CLOSE}",
+        (f"{OPEN}{PATH} x {CLOSE}", "text between parameters"),
+        (f"{MARK}<tool_call>zap", "no invoke"),
+        (f"{OPEN}{MARK}<filePath>a{MARK}</limit>{CLOSE}", "closed by another tag"),
+        (f"{OPEN}{MARK}<filePath>x{MARK}<a>b{MARK}</a>{MARK}</filePath>{CLOSE}", "text between values"),
+        (f"{OPEN}{MARK}foo{MARK}</zap>{CLOSE}", "value not opened"),
+        (f"{OPEN}{MARK}foo", "value not opened"),
+        (f"{OPEN}{MARK}<limit>1{MARK}</limit>{MARK}a{MARK}</filePath>{CLOSE}", "value not opened"),
+        (f"{OPEN}{PATH}{MARK}<b>x", "value not closed"),
+        (f"{OPEN}{PATH}{CLOSE}{MARK}</zap>", "text behind the call"),
     ],
-    ids=["text between", "no invoke", "another closer", "text beside a node", "no opener", "not closed", "no name"],
 )
-def test_nodes_that_do_not_fit_stay_text(text: str) -> None:
+def test_nodes_that_do_not_fit_stay_text(text: str, reason: str) -> None:
     found = read_every_way(text)
     assert (found.calls, found.text) == ([], text)
-    assert found.notes
+    assert found.notes[0] == (reason,)
 
 
 def test_a_closer_that_stands_twice_ends_its_value() -> None:
