@@ -20,6 +20,7 @@ _COMMANDS = {
     "dialects": "look.dialects",
     "doctor": "run.doctor",
     "export": "change.export",
+    "inspect": "run.inspect",
     "reload": "run.reload",
     "replay": "look.replay",
     "report": "look.report",
@@ -61,6 +62,7 @@ def cli(context: click.Context) -> None:
       toolgate check                                      are the settings right?
       toolgate try answer.txt                             what would be made of this answer?
       toolgate dialects                                   which forms of calls are read?
+      toolgate inspect                                    what became of each answer, in a browser
       toolgate rollout status                             who is live, and how does it fare?
       toolgate report --days 7                            what would have been done, and was it right?
 

@@ -1,7 +1,7 @@
 """What the inside asks of the world. The edge implements these; tests pass fakes."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from attrs import frozen
 
@@ -10,6 +10,7 @@ from gateway.core.records import Record, RequestRecord
 __all__ = ["BadRecord", "Block", "Meter", "Store", "StoreError", "Written"]
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 
 
 class Meter(Protocol):
@@ -39,12 +40,12 @@ class Block:
 
 
 @frozen
-class Written:
-    """A record and where it stands among all that was written."""
+class Written(Generic[V]):
+    """A record, or a view of it, and where it stands among all that was written."""
 
     cursor: str
     """The place behind it: what is asked for next."""
-    record: Record
+    record: V
 
 
 class Store(Protocol):
@@ -68,7 +69,7 @@ class Store(Protocol):
         """The records of a kind with `since <= at < until`, oldest first; one that cannot be read is left out."""
         ...
 
-    async def since(self, cursor: str, limit: int) -> list[Written]:
+    async def since(self, cursor: str, limit: int) -> list[Written[Record]]:
         """The next records of all kinds behind a cursor, those of each kind in the order in which they were written.
 
         An empty cursor stands before the first record. Who asks again with the last cursor misses none and gets none
@@ -80,10 +81,11 @@ class Store(Protocol):
         """The cursor behind all records that there are."""
         ...
 
-    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
         """The requests that were written last, the last one first; each one's cursor goes on before it.
 
-        `before` is such a cursor, or empty. `holding`: only those whose JSON text holds all of these.
+        `view` is `RequestRecord`, or a class with some of its fields: nothing else of a record is looked at. `before`
+        is such a cursor, or empty. `holding`: only those whose JSON text holds all of these.
         """
         ...
 

@@ -13,11 +13,12 @@ from attrs import define, field, frozen
 from gateway.core.ports import Block, Written
 from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
-from gateway.state.record_codec import KINDS, Packed, kind_of, pack, unpack
+from gateway.state.record_codec import KINDS, Packed, kind_of, pack, unpack, view_of
 
 __all__ = ["MemoryStore"]
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 
 MAX_BYTES = 64 << 20
 MAX_VALUES = 100_000
@@ -81,7 +82,7 @@ class MemoryStore:
             if record is not None:
                 yield record
 
-    async def since(self, cursor: str, limit: int) -> list[Written]:
+    async def since(self, cursor: str, limit: int) -> list[Written[Record]]:
         """The next records of all kinds behind a cursor, in the order in which they were written."""
         after = int(cursor) if cursor.isascii() and cursor.isdecimal() else 0
         after = after if after <= self._appended else 0
@@ -94,7 +95,7 @@ class MemoryStore:
         """The cursor behind all records that there are."""
         return str(self._appended)
 
-    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         until = int(before) if before.isascii() and before.isdecimal() else self._appended + 1
         texts = [text.encode("utf-8", "replace") for text in holding]
@@ -104,7 +105,7 @@ class MemoryStore:
             if kept.number < until and all(text in kept.body for text in texts)
         )
         found = nlargest(limit, wanted, key=lambda kept: kept.number)
-        return [Written(str(kept.number), each) for kept in found if (each := unpack(RequestRecord, kept.body))]
+        return [Written(str(kept.number), each) for kept in found if (each := view_of(view, kept.body)) is not None]
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -14,6 +14,7 @@ from gateway.core.records import Record, RequestRecord
 __all__ = ["StoreTelemetry", "WatchedStore"]
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 Sort = Literal["read", "append", "write", "tally"]
 
 FORGOTTEN_S = 10.0
@@ -62,7 +63,7 @@ class WatchedStore:
             async for record in self._store.scan(kind, since=since, until=until):
                 yield record
 
-    async def since(self, cursor: str, limit: int) -> list[Written]:
+    async def since(self, cursor: str, limit: int) -> list[Written[Record]]:
         """The next records of all kinds behind a cursor."""
         with self._watch("read"):
             return await self._store.since(cursor, limit)
@@ -72,10 +73,10 @@ class WatchedStore:
         with self._watch("read"):
             return await self._store.end()
 
-    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         with self._watch("read"):
-            return await self._store.latest(before, limit, holding)
+            return await self._store.latest(view, before, limit, holding)
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

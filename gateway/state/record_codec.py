@@ -15,13 +15,15 @@ from attrs import evolve, frozen
 from gateway.core.ports import BadRecord
 from gateway.core.records import RECORDS, DecisionRecord, Record, RequestRecord
 
-__all__ = ["KINDS", "Packed", "kind_of", "pack", "unpack"]
+__all__ = ["KINDS", "Packed", "kind_of", "pack", "unpack", "view_of"]
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 
 KINDS = tuple(RECORDS)
 _NAMES: dict[type[Any], str] = {kind: name for name, kind in RECORDS.items()}
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _NAMES}
+_VIEWS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 _ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 16
 
@@ -53,6 +55,16 @@ def unpack(kind: type[R], body: bytes | str) -> R | None:
     except (ValueError, RecursionError):  # msgspec's own errors are ValueErrors
         return None
     return record
+
+
+def view_of(view: type[V], body: bytes | str) -> V | None:
+    """Some fields of a record, or nothing if this version cannot read them."""
+    decoder = _DECODERS.get(view) or _VIEWS.setdefault(view, msgspec.json.Decoder(view))
+    try:
+        found: V = decoder.decode(body)
+    except (ValueError, RecursionError):
+        return None
+    return found
 
 
 def _packed(record: Record) -> Packed:

@@ -22,12 +22,13 @@ from gateway.state import redis_scripts
 from gateway.state.backoff import Pause
 from gateway.state.blocks import BLOCK_SECONDS, LONGEST_JUMP_S, MAX_BLOCKS
 from gateway.state.cursors import places, told
-from gateway.state.record_codec import KINDS, kind_of, pack, unpack
+from gateway.state.record_codec import KINDS, kind_of, pack, unpack, view_of
 from gateway.state.trimming import trimmed
 
 __all__ = ["RedisStore"]
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 
 MAX_RECORDS = 5_000_000
 """Of each kind, should nobody trim them."""
@@ -118,10 +119,10 @@ class RedisStore:
             if len(page) < 2 * _PAGE:
                 return
 
-    async def since(self, cursor: str, limit: int) -> list[Written]:
+    async def since(self, cursor: str, limit: int) -> list[Written[Record]]:
         """The next records of all kinds behind a cursor, in the order in which they were written."""
         at = places(cursor)
-        found: list[Written] = []
+        found: list[Written[Record]] = []
         while not found:  # what no version can read is passed over
             pages = [await self._range(kind, _next_id(at[kind]), limit) for kind in KINDS]
             entries = sorted(
@@ -152,19 +153,19 @@ class RedisStore:
         }
         return told({kind: found[0][0].decode() if found else "" for kind, found in last.items()})
 
-    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         log, texts, last = (
             f"{self._prefix}log:requests",
             [_bytes(text) for text in holding],
             _id_before(places(before)["requests"]),
         )
-        found: list[Written] = []
+        found: list[Written[V]] = []
         while last and len(found) < limit:
             page = await self._within(self._large_s, partial(self._client.xrevrange, log, last, "-", _PAGE))
             for number, fields in page:
                 body = fields[b"r"]
-                record = unpack(RequestRecord, body) if all(text in body for text in texts) else None
+                record = view_of(view, body) if all(text in body for text in texts) else None
                 if record is not None and len(found) < limit:
                     found.append(Written(number.decode(), record))
             last = _id_before(page[-1][0].decode()) if len(page) == _PAGE else ""

@@ -18,13 +18,14 @@ from gateway.core.ports import Block, Written
 from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.cursors import places, told
-from gateway.state.record_codec import KINDS, kind_of, pack, unpack
+from gateway.state.record_codec import KINDS, kind_of, pack, unpack, view_of
 from gateway.state.sqlite_connection import Line
 from gateway.state.trimming import trimmed
 
 __all__ = ["SqliteStore"]
 
 R = TypeVar("R", bound=Record)
+V = TypeVar("V")
 
 _FOR_EVER = 1e18
 _LAST_ID = (1 << 63) - 1
@@ -100,9 +101,9 @@ class SqliteStore:
                 return
             at, number, _ = page[-1]
 
-    async def since(self, cursor: str, limit: int) -> list[Written]:
+    async def since(self, cursor: str, limit: int) -> list[Written[Record]]:
         """The next records of all kinds behind a cursor, those of each kind in the order in which they were written."""
-        found: list[Written] = []
+        found: list[Written[Record]] = []
         at, has_more = places(cursor), True
         async with self._reads.use(self._large_s) as connection:
             while has_more and not found:  # what no version can read is passed over
@@ -133,7 +134,7 @@ class SqliteStore:
         async with self._reads.use(self._large_s) as connection:
             return told({kind: str(await self._last(connection, kind) or "") for kind in KINDS})
 
-    async def latest(self, before: str, limit: int, holding: Collection[str] = ()) -> list[Written]:
+    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         place = places(before)["requests"]
         clauses = "".join(" AND instr(body, ?)" for _ in holding)
@@ -141,7 +142,7 @@ class SqliteStore:
         bounds = (int(place.partition("-")[0]) if place else _LAST_ID, *map(_bindable, holding), limit)
         async with self._reads.use(self._large_s) as connection:
             rows = list(await connection.execute_fetchall(sql, bounds))
-        return [Written(str(number), each) for number, body in rows if (each := unpack(RequestRecord, body))]
+        return [Written(str(number), each) for number, body in rows if (each := view_of(view, body)) is not None]
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

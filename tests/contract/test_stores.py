@@ -193,7 +193,7 @@ async def test_every_record_of_a_page_has_a_cursor_to_go_on_from(store):
 async def test_a_cursor_that_stands_nowhere_fails_nothing(store, cursor):
     await store.append([a_request(1.0)])
     assert len(await store.since(cursor, 10)) <= 1
-    assert len(await store.latest(cursor, 10)) <= 1
+    assert len(await store.latest(RequestRecord, cursor, 10)) <= 1
 
 
 @every_store
@@ -210,13 +210,13 @@ async def test_a_store_that_was_emptied_is_read_from_its_beginning(store):
 async def test_the_latest_requests_come_page_by_page_and_none_twice(store, count):
     await store.append([a_request(float(at), model="qwen" if at % 3 else "llama") for at in range(count)])
     seen, before = [], ""
-    while page := await store.latest(before, 100):
+    while page := await store.latest(RequestRecord, before, 100):
         seen += [each.record.at for each in page]
         before = page[-1].cursor
     assert seen == [float(at) for at in reversed(range(count))]
-    llamas = await store.latest("", 1000, ('"model":"llama"',))
+    llamas = await store.latest(RequestRecord, "", 1000, ('"model":"llama"',))
     assert [each.record.at for each in llamas] == [at for at in seen if not at % 3]
-    assert await store.latest("", 10, ('"model":"nobody"',)) == []
+    assert await store.latest(RequestRecord, "", 10, ('"model":"nobody"',)) == []
 
 
 @every_store

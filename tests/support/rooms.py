@@ -51,7 +51,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gateway": ("gateway.front", "gateway.background", "gateway.demo", "gateway.telemetry"),
     "gateway.process": ("gateway",),
     "gateway.rereading": ("gateway.answer", "gateway.config", "gateway.report", "gateway.telemetry", "strategies"),
-    "gateway.cli": ("gateway.process", "gateway.rereading"),
+    "gateway.inspector": ("gateway.rereading", "gateway.state", "gateway.rollout"),
+    "gateway.cli": ("gateway.process", "gateway.inspector"),
 }
 """Each room and the rooms right below it; what those see, it sees. A room inside a room has the rights of the outer."""
 

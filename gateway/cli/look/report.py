@@ -14,13 +14,14 @@ from gateway.cli.options import colour_option, json_option
 from gateway.cli.store import Period, Progress, effective_settings, on_store, output, period_options
 from gateway.config.load import Settings
 from gateway.core.ports import Store
-from gateway.core.records import LabelRecord, RequestRecord
+from gateway.core.records import RequestRecord
 from gateway.core.version import __version__
 from gateway.process.exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
 from gateway.report.figures import gather
 from gateway.report.readiness import GATES, NOT_ENOUGH, NOT_READY
 from gateway.report.tree import Example, Figures, ReportRules
 from gateway.report.words import visible
+from gateway.rereading.labelling import keep_label
 from gateway.rollout.codec import STATE_KEY, state_of
 from gateway.rollout.stages import RolloutState
 
@@ -215,10 +216,15 @@ class _Said:
 
     async def keep(self, store: Store, request_id: str, number: int) -> None:
         if not self.dry_run:
-            label = LabelRecord(
-                at=_now(), request_id=request_id, number=number, is_right=self.is_right, by=self.by, note=self.note
+            await keep_label(
+                store,
+                at=_now(),
+                request_id=request_id,
+                number=number,
+                is_right=self.is_right,
+                by=self.by,
+                note=self.note,
             )
-            await store.append([label])
         verb = "Would keep" if self.dry_run else "Kept"
         verdict = "right" if self.is_right else "wrong"
         click.echo(visible(f"{verb}: {request_id}:{number} is {verdict}."), err=True)

@@ -1,0 +1,132 @@
+"""The filter over the list: `model:qwen* -arm:off score<0.9 launch`, space is "and", minus negates."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from attrs import field, frozen
+
+__all__ = ["KEYS", "BadFilter", "Filter", "Filterable", "parsed"]
+
+KEYS = ("model", "tool", "dialect", "arm", "outcome", "reason", "decision", "label", "id", "score")
+"""What may stand before a colon."""
+_MAX_CHARS = 500
+_MAX_TERMS = 20
+_TERM = re.compile(r'(-?)(?:([a-z]+)(:|<=|>=|<|>))?("[^"]*"|\S+)')
+_GLOB = re.compile(r"[*?\[]")
+_IN_RECORDS = {"model": "model", "tool": "tool", "dialect": "dialect", "arm": "arm", "reason": "reason", "id": "id"}
+"""Keys whose values stand in a record's JSON text under this name."""
+
+
+class BadFilter(ValueError):
+    """What was typed is no filter, in words for who typed it."""
+
+
+class Filterable(Protocol):
+    """What a filter asks of a row."""
+
+    def words(self, key: str) -> Sequence[str]:
+        """All the values that a row has under a key."""
+        ...
+
+    @property
+    def scores(self) -> Sequence[int]:
+        """In hundredths."""
+        ...
+
+
+@frozen(kw_only=True)
+class _Term:
+    key: str
+    sign: str
+    value: str
+    is_negated: bool
+
+    def matches(self, row: Filterable) -> bool:
+        return self._holds(row) is not self.is_negated
+
+    def _holds(self, row: Filterable) -> bool:
+        if self.key == "score":
+            limit = round(float(self.value) * 100)
+            return any(_COMPARES[self.sign](score, limit) for score in row.scores)
+        if not self.key:
+            return any(
+                self.value in word.lower() for key in ("model", "tool", "id", "dialect") for word in row.words(key)
+            )
+        words = row.words(self.key)
+        if self.value in ("none", '""'):
+            return not any(words) or "none" in words
+        return any(fnmatchcase(word.lower(), self.value) for word in words)
+
+
+_COMPARES: dict[str, Callable[[int, int], bool]] = {
+    "<": lambda score, limit: score < limit,
+    ">": lambda score, limit: score > limit,
+    "<=": lambda score, limit: score <= limit,
+    ">=": lambda score, limit: score >= limit,
+    ":": lambda score, limit: score == limit,
+}
+
+
+@frozen(kw_only=True)
+class Filter:
+    """All of its terms hold."""
+
+    terms: tuple[_Term, ...] = ()
+    holding: tuple[str, ...] = field(default=())
+    """Pieces of JSON that stand in the text of every record that can match."""
+
+    def matches(self, row: Filterable) -> bool:
+        return all(term.matches(row) for term in self.terms)
+
+    def asks(self, *keys: str) -> bool:
+        """Whether one of these keys is asked about."""
+        return any(term.key in keys for term in self.terms)
+
+
+def parsed(text: str) -> Filter:
+    """The filter that a text says; `BadFilter` where it says none."""
+    if len(text) > _MAX_CHARS:
+        raise BadFilter(f"a filter has at most {_MAX_CHARS} characters")
+    terms = tuple(_term(found) for found in _TERM.finditer(text))
+    if len(terms) > _MAX_TERMS:
+        raise BadFilter(f"a filter has at most {_MAX_TERMS} terms")
+    return Filter(terms=terms, holding=tuple(piece for term in terms if (piece := _piece(term))))
+
+
+def _term(found: re.Match[str]) -> _Term:
+    minus, key, sign, value = found[1], found[2] or "", found[3] or ":", found[4].strip('"').lower()
+    if key and key not in KEYS:
+        raise BadFilter(f"there is no {key}: to filter by; there are {', '.join(KEYS)}")
+    if sign != ":" and key != "score":
+        raise BadFilter(f"only score can be compared: score{sign}{value[:40]}")
+    if key == "score":
+        try:
+            if not 0 <= float(value) <= 1:
+                raise ValueError
+        except ValueError:
+            raise BadFilter(f"a score is a number from 0 to 1, not {value[:40]!r}") from None
+    return _Term(key=key, sign=sign, value=value, is_negated=bool(minus))
+
+
+def _piece(term: _Term) -> str:
+    """What the JSON text of a record that matches must hold, as it is written there."""
+    name = _IN_RECORDS.get(term.key)
+    if name is None or term.is_negated or term.value == "none" or not term.value.isascii():
+        return ""
+    if any(sign in term.value for sign in '"\\') or term.value != term.value.lower():
+        return ""
+    literal = _GLOB.split(term.value, maxsplit=1)[0]
+    is_whole = literal == term.value
+    return _spelt(name, literal, is_whole=is_whole) if _is_as_written(term.key, literal) else ""
+
+
+def _is_as_written(key: str, literal: str) -> bool:
+    """Whether a value under this key is written in small letters always, so that its spelling is known."""
+    return key in ("arm", "reason", "dialect") and bool(literal)
+
+
+def _spelt(name: str, literal: str, *, is_whole: bool) -> str:
+    return f'"{name}":{json.dumps(literal)[: None if is_whole else -1]}'

@@ -1,0 +1,136 @@
+"""What is new, told to every page that listens: rows, how next turns fared, and where the rollout stands.
+
+One task asks the store four times a second, however many pages listen. A page that does not read is let go after a
+thousand events; it comes back with the cursor of the last one that it has read, and misses none.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import structlog
+from attrs import define, field, frozen
+
+from gateway.core.ports import Store, StoreError, Written
+from gateway.core.records import DecisionRecord, LabelRecord, OutcomeRecord, RequestRecord
+from gateway.inspector.reader import Reader
+from gateway.inspector.rows import Row, next_of
+
+__all__ = ["Event", "Hub", "events_behind", "told"]
+
+POLL_S = 0.25
+MAX_WAITING = 1000
+PAGE = 500
+_MAX_CATCH_UP = 20_000
+
+log = structlog.get_logger("toolgate")
+
+
+@frozen
+class Event:
+    """One event of the stream; its id is the cursor to go on from."""
+
+    name: str
+    cursor: str
+    data: Any
+    row: Row | None = None
+    """What a page's filter is asked of."""
+
+
+def told(event: Event) -> bytes:
+    """The event as bytes of the stream."""
+    head = f"id: {event.cursor}\n" if event.cursor else ""
+    return f"{head}event: {event.name}\ndata: ".encode() + msgspec.json.encode(event.data) + b"\n\n"
+
+
+async def event_of(written: "Written[Any]", reader: Reader) -> Event | None:
+    """What a page is told of a record."""
+    match written.record:
+        case RequestRecord() as record:
+            row = await reader.row("", record)
+            return Event("row", written.cursor, row.document(), row)
+        case OutcomeRecord() as outcome:
+            next_ = next_of(float("-inf"), [outcome])
+            data = {"key": outcome.key, "at": outcome.at, "next": next_.word, "next_reason": next_.reason}
+            return Event("outcome", written.cursor, data)
+        case LabelRecord() as label:
+            reader.forget_labels()
+            word = "right" if label.is_right else "wrong"
+            return Event("label", written.cursor, {"id": label.request_id, "number": label.number, "label": word})
+        case DecisionRecord():
+            return Event("state", written.cursor, {"changed": True})
+        case _:
+            return None
+
+
+async def events_behind(store: Store, reader: Reader, cursor: str) -> AsyncIterator[Event]:
+    """Everything that was written behind a cursor, up to a bound."""
+    seen = 0
+    while seen < _MAX_CATCH_UP and (page := await store.since(cursor, PAGE)):
+        for written in page:
+            event = await event_of(written, reader)
+            if event is not None:
+                yield event
+        cursor, seen = page[-1].cursor, seen + len(page)
+
+
+@define
+class Hub:
+    """Tells all that listen."""
+
+    store: Store
+    reader: Reader
+    state: Callable[[], Awaitable[dict[str, Any]]]
+    """Where the rollout stands, as a document."""
+    cursor: str = ""
+    _listeners: set["asyncio.Queue[Event | None]"] = field(init=False, factory=set)
+    _state: dict[str, Any] | None = field(init=False, default=None)
+    _is_down: bool = field(init=False, default=False)
+
+    @contextmanager
+    def listening(self) -> Any:
+        """A queue of what is new from now on; `None` in it says that too much of it waited."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue(MAX_WAITING + 1)
+        self._listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners.discard(queue)
+
+    async def run(self) -> None:
+        """Ask the store for ever."""
+        while True:
+            try:
+                await self._look()
+                self._is_down = False
+            except StoreError as error:
+                if not self._is_down:
+                    log.warning("inspector_store_failed", fault=str(error))
+                self._is_down = True
+            await asyncio.sleep(POLL_S)
+
+    async def _look(self) -> None:
+        if not self.cursor:
+            self.cursor = await self.store.end()
+        page = await self.store.since(self.cursor, PAGE)
+        for written in page:
+            event = await event_of(written, self.reader)
+            if event is not None and event.name != "state":
+                self._tell(event)
+            self.cursor = written.cursor
+        if not self._listeners:
+            return
+        state = await self.state()
+        if state != self._state:
+            self._state = state
+            self._tell(Event("state", self.cursor, state))
+
+    def _tell(self, event: Event) -> None:
+        for queue in tuple(self._listeners):
+            if queue.qsize() >= MAX_WAITING:
+                self._listeners.discard(queue)
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(event)

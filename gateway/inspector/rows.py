@@ -1,0 +1,207 @@
+"""One line for each answer: what became of it, as a sign and a word, and how the next turn fared."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from attrs import frozen
+
+from gateway.core.records import Arm, OutcomeRecord
+
+__all__ = ["CallHead", "Head", "Next", "Row", "next_of", "row_of", "shown_call"]
+
+Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
+_SENT = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
+_ENDS = {"client_abort": "the client left"}
+
+
+@frozen(kw_only=True)
+class CallHead:
+    """Of a candidate, what its line shows."""
+
+    number: int
+    dialect: str
+    tool: str
+    score: int
+    decision: str
+    reason: str = ""
+    meant: bool | None = None
+    signs: tuple[str, ...] = ()
+
+    @property
+    def is_meant(self) -> bool:
+        return bool(self.tool) if self.meant is None else self.meant
+
+
+@frozen(kw_only=True)
+class Head:
+    """Of a request's record, what its line shows: the rest of it is not even decoded."""
+
+    id: str
+    at: float
+    key: str = ""
+    model: str = ""
+    arm: Arm = "live"
+    strategy: str = "none"
+    tools: int = 0
+    status: int = 200
+    healthy: bool = True
+    end: str = "completed"
+    error: str | None = None
+    finish_reason: str | None = None
+    native_calls: int = 0
+    duration_s: float = 0.0
+    calls: tuple[CallHead, ...] = ()
+
+    @property
+    def sent(self) -> Sequence[CallHead]:
+        return [call for call in self.calls if call.decision in _SENT]
+
+    @property
+    def broken(self) -> Sequence[CallHead]:
+        return [call for call in self.calls if call.decision == "refused" and call.is_meant]
+
+
+@frozen
+class Next:
+    """How the next turn of the conversation took the answer."""
+
+    word: str = ""
+    """`accepted`, `rejected` or `complained`; empty while it is unknown."""
+    reason: str = ""
+
+
+@frozen(kw_only=True)
+class Row:
+    """One line of the list."""
+
+    head: Head
+    cursor: str
+    kind: Kind
+    sign: str
+    what: str
+    tool: str
+    dialect: str
+    score: int | None
+    next: Next
+    labels: Mapping[int, bool]
+
+    def words(self, key: str) -> Sequence[str]:
+        head = self.head
+        match key:
+            case "model":
+                return (head.model,)
+            case "arm":
+                return (head.arm,)
+            case "id":
+                return (head.id,)
+            case "outcome":
+                return (self.next.word or "unknown", self.kind)
+            case "label":
+                return ["right" if is_right else "wrong" for is_right in self.labels.values()]
+            case "tool":
+                return [call.tool for call in head.calls]
+            case "dialect":
+                return [call.dialect for call in head.calls]
+            case "reason":
+                return [call.reason for call in head.broken]
+            case "decision":
+                return [call.decision for call in head.calls if call.decision != "refused" or call.is_meant]
+            case _:
+                return ()
+
+    @property
+    def scores(self) -> Sequence[int]:
+        return [call.score for call in self.head.calls if call.score]
+
+    def document(self) -> dict[str, Any]:
+        head = self.head
+        return {
+            "id": head.id,
+            "cursor": self.cursor,
+            "at": head.at,
+            "model": head.model,
+            "arm": head.arm,
+            "kind": self.kind,
+            "sign": self.sign,
+            "what": self.what,
+            "tool": self.tool,
+            "dialect": self.dialect,
+            "score": None if self.score is None else self.score / 100,
+            "next": self.next.word,
+            "next_reason": self.next.reason,
+            "ms": round(head.duration_s * 1000),
+            "key": head.key,
+            "label": next(("right" if is_right else "wrong" for is_right in self.labels.values()), None),
+            "number": self._number(),
+        }
+
+    def _number(self) -> int | None:
+        """The candidate that a label of this line is about."""
+        shown = shown_call(self.head)
+        return None if shown is None else shown.number
+
+
+def shown_call(head: Head) -> CallHead | None:
+    """The candidate that a line and its detail are about: a call, else the broken one that came furthest."""
+    if head.sent:
+        return head.sent[0]
+    overheard = [call for call in head.calls if call.decision == "overheard"]
+    return max(head.broken, key=lambda call: call.score, default=None) or next(iter(overheard), None)
+
+
+def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] | None = None) -> Row:
+    """The line of a record."""
+    kind, sign, what = _what(head)
+    shown = shown_call(head)
+    return Row(
+        head=head,
+        cursor=cursor,
+        kind=kind,
+        sign=sign,
+        what=what,
+        tool=shown.tool if shown else "",
+        dialect=shown.dialect if shown else "",
+        score=shown.score if shown and shown.score else None,
+        next=next_,
+        labels=labels or {},
+    )
+
+
+def _what(head: Head) -> tuple[Kind, str, str]:
+    sent, broken = head.sent, head.broken
+    more = f" +{len(sent) - 1}" if len(sent) > 1 else ""
+    if sent:
+        name = (sent[0].tool or "a call") + more
+        match sent[0].decision:
+            case "would_deliver":
+                return "would", "◇", f"would be {name}"
+            case "repaired":
+                return "repaired", "↻", f"asked again, then ✓ {name}"
+            case _:
+                return "delivered", "✓", name
+    if not head.healthy or (head.error and not head.calls):
+        return "error", "!", _ENDS.get(head.end, head.error or head.end)
+    if broken:
+        shown = shown_call(head) or broken[0]
+        more = f" +{len(broken) - 1}" if len(broken) > 1 else ""
+        name = (shown.tool or "a call") + more
+        if shown.reason == "cut":
+            return "cut", "✗", f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
+        return "text", "✗", f"stayed text: {name}"
+    if head.native_calls:
+        return "native", "=", f"native {'call' if head.native_calls == 1 else f'calls, {head.native_calls}'}"
+    if any(call.decision == "overheard" for call in head.calls):
+        return "overheard", "◇", f"overheard: {shown_call(head).tool}"  # type: ignore[union-attr]
+    return "prose", "·", "prose"
+
+
+def next_of(at: float, outcomes: Iterable[OutcomeRecord]) -> Next:
+    """How an answer of that time fared, from what its conversation told later: the first turn behind it speaks."""
+    later = sorted((each for each in outcomes if each.at > at), key=lambda each: each.at)
+    turn = [each for each in later if each.reported_by == later[0].reported_by] if later else []
+    for each in turn:
+        if each.outcome == "rejected":
+            return Next("rejected", each.reason)
+    if any(each.outcome == "no_tool_used" for each in turn):
+        return Next("complained")
+    return Next("accepted") if turn else Next()

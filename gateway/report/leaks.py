@@ -1,0 +1,117 @@
+"""How often each model writes a call as text, and what comes of it."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from attrs import define, field, frozen
+
+from gateway.core.records import OutcomeRecord, RequestRecord
+from gateway.report.intervals import Rate, rate
+from gateway.report.sketches import Counts
+from gateway.report.tallies import is_meant, is_sent
+
+__all__ = ["LeakTally", "Leaks", "ModelLeaks"]
+
+_MAX_NAME = 64
+_MAX_CONVERSATIONS = 20_000
+
+
+@frozen(kw_only=True)
+class ModelLeaks:
+    """The answers of one model to requests with tools."""
+
+    model: str
+    answers: int
+    native: int
+    """With a structured call."""
+    leaked: Rate
+    """Of the answers: those with a call written as text, tools that were not offered included."""
+    became: Rate
+    """Of those: with a call that was delivered, or would have been."""
+    rejected: int
+    """Calls that the client did not take."""
+    dialects: Mapping[str, int]
+
+
+@frozen(kw_only=True)
+class Leaks:
+    """The answers of all models to requests with tools."""
+
+    answers: int
+    conversations: int
+    native: int
+    leaked: Rate
+    became: Rate
+    stayed_text: int
+    models: tuple[ModelLeaks, ...]
+
+
+@define
+class _Model:
+    answers: int = 0
+    native: int = 0
+    leaked: int = 0
+    became: int = 0
+    rejected: int = 0
+    dialects: Counter[str] = field(factory=Counter)
+
+
+@define
+class LeakTally:
+    """Adds up records, in the order of their time."""
+
+    by_model: "Counts[_Model]" = field(factory=lambda: Counts(_Model))
+    all_models: _Model = field(factory=_Model)
+    keys: set[str] = field(factory=set)
+    _model_of: dict[str, str] = field(factory=dict)
+    """The model that a conversation asked last."""
+
+    def add(self, record: RequestRecord) -> None:
+        if not record.tools:
+            return
+        name = record.model[:_MAX_NAME]
+        self.keys.add(record.key)
+        self._model_of.pop(record.key, None)
+        self._model_of[record.key] = name
+        if len(self._model_of) > _MAX_CONVERSATIONS:
+            del self._model_of[next(iter(self._model_of))]
+        sent = [call for call in record.calls if is_sent(call) or call.decision == "repaired"]
+        meant = sent or [call for call in record.calls if call.decision == "refused" and is_meant(call)]
+        for model in (self.by_model.at(name), self.all_models):
+            model.answers += 1
+            model.native += record.native_calls > 0
+            model.leaked += bool(meant)
+            model.became += bool(sent)
+            model.dialects.update({call.dialect[:_MAX_NAME] for call in meant})
+
+    def add_outcome(self, record: OutcomeRecord) -> None:
+        if record.outcome == "rejected":
+            self.all_models.rejected += 1
+            if (name := self._model_of.get(record.key)) is not None:
+                self.by_model.at(name).rejected += 1
+
+    def figures(self) -> Leaks:
+        """The model that leaks most comes first."""
+        models = [_told(name, model) for name, model in self.by_model.items()]
+        whole = self.all_models
+        return Leaks(
+            answers=whole.answers,
+            conversations=len(self.keys),
+            native=whole.native,
+            leaked=rate(whole.leaked, whole.answers),
+            became=rate(whole.became, whole.leaked),
+            stayed_text=whole.leaked - whole.became,
+            models=tuple(sorted(models, key=lambda each: (-each.leaked.hits, -each.answers, each.model))),
+        )
+
+
+def _told(name: str, model: _Model) -> ModelLeaks:
+    return ModelLeaks(
+        model=name,
+        answers=model.answers,
+        native=model.native,
+        leaked=rate(model.leaked, model.answers),
+        became=rate(model.became, model.leaked),
+        rejected=model.rejected,
+        dialects=dict(model.dialects.most_common(8)),
+    )
