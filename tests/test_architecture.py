@@ -24,6 +24,7 @@ TABLES = {
     "gateway.kinds.rows": "kinds of model servers",
     "gateway.state.opening": "stores",
     "gateway.front.routes": "routes",
+    "gateway.inspector.server": "routes of the inspector",
 }
 """Modules whose rows stand in modules of their own, each imported by its table alone."""
 LONGEST_MODULE = 650

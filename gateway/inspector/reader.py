@@ -13,8 +13,7 @@ from gateway.core.reasons import Reason
 from gateway.core.records import LabelRecord, OutcomeRecord, RequestRecord
 from gateway.inspector.detail import detail_of
 from gateway.inspector.filters import Filter
-from gateway.inspector.heads import head_of
-from gateway.inspector.rows import CallHead, Head, Next, Row, next_of, row_of, shown_call
+from gateway.inspector.rows import CallHead, Head, Next, Row, head_of, next_of, row_of, shown_call
 from gateway.report.tallies import last_labels
 
 __all__ = ["Page", "Reader"]

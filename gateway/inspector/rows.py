@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from gateway.core.records import Arm, OutcomeRecord
+from gateway.core.records import Arm, OutcomeRecord, RequestRecord
 
-__all__ = ["CallHead", "Head", "Next", "Row", "next_of", "row_of", "shown_call"]
+__all__ = ["CallHead", "Head", "Next", "Row", "head_of", "next_of", "row_of", "shown_call"]
 
 Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
 _SENT = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
@@ -168,31 +168,37 @@ def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] |
 
 
 def _what(head: Head) -> tuple[Kind, str, str]:
-    sent, broken = head.sent, head.broken
-    more = f" +{len(sent) - 1}" if len(sent) > 1 else ""
-    if sent:
-        name = (sent[0].tool or "a call") + more
-        match sent[0].decision:
-            case "would_deliver":
-                return "would", "◇", f"would be {name}"
-            case "repaired":
-                return "repaired", "↻", f"asked again, then ✓ {name}"
-            case _:
-                return "delivered", "✓", name
+    if head.sent:
+        return _of_sent(head.sent)
     if not head.healthy or (head.error and not head.calls):
         return "error", "!", _ENDS.get(head.end, head.error or head.end)
-    if broken:
-        shown = shown_call(head) or broken[0]
-        more = f" +{len(broken) - 1}" if len(broken) > 1 else ""
-        name = (shown.tool or "a call") + more
-        if shown.reason == "cut":
-            return "cut", "✗", f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
-        return "text", "✗", f"stayed text: {name}"
+    if head.broken:
+        return _of_broken(head)
     if head.native_calls:
-        return "native", "=", f"native {'call' if head.native_calls == 1 else f'calls, {head.native_calls}'}"
-    if any(call.decision == "overheard" for call in head.calls):
-        return "overheard", "◇", f"overheard: {shown_call(head).tool}"  # type: ignore[union-attr]
+        return "native", "=", "native call" if head.native_calls == 1 else f"native calls, {head.native_calls}"
+    shown = shown_call(head)
+    if shown is not None:
+        return "overheard", "◇", f"overheard: {shown.tool}"
     return "prose", "·", "prose"
+
+
+def _of_sent(sent: Sequence[CallHead]) -> tuple[Kind, str, str]:
+    name = (sent[0].tool or "a call") + (f" +{len(sent) - 1}" if len(sent) > 1 else "")
+    match sent[0].decision:
+        case "would_deliver":
+            return "would", "◇", f"would be {name}"
+        case "repaired":
+            return "repaired", "↻", f"asked again, then ✓ {name}"
+        case _:
+            return "delivered", "✓", name
+
+
+def _of_broken(head: Head) -> tuple[Kind, str, str]:
+    shown = shown_call(head) or head.broken[0]
+    name = (shown.tool or "a call") + (f" +{len(head.broken) - 1}" if len(head.broken) > 1 else "")
+    if shown.reason == "cut":
+        return "cut", "✗", f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
+    return "text", "✗", f"stayed text: {name}"
 
 
 def next_of(at: float, outcomes: Iterable[OutcomeRecord]) -> Next:
@@ -205,3 +211,36 @@ def next_of(at: float, outcomes: Iterable[OutcomeRecord]) -> Next:
     if any(each.outcome == "no_tool_used" for each in turn):
         return Next("complained")
     return Next("accepted") if turn else Next()
+
+
+def head_of(record: RequestRecord) -> Head:
+    """Of a request's record, what its line shows."""
+    return Head(
+        id=record.id,
+        at=record.at,
+        key=record.key,
+        model=record.model,
+        arm=record.arm,
+        strategy=record.strategy,
+        tools=record.tools,
+        status=record.status,
+        healthy=record.healthy,
+        end=record.end,
+        error=record.error,
+        finish_reason=record.finish_reason,
+        native_calls=record.native_calls,
+        duration_s=record.duration_s,
+        calls=tuple(
+            CallHead(
+                number=call.number,
+                dialect=call.dialect,
+                tool=call.tool,
+                score=call.score,
+                decision=call.decision,
+                reason=call.reason,
+                meant=call.meant,
+                signs=call.signs,
+            )
+            for call in record.calls
+        ),
+    )

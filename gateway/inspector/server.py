@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from itertools import zip_longest
 from typing import Any
@@ -30,7 +30,7 @@ _MAX_BODY = 8 << 20
 _MAX_ROWS = 500
 _SHUTDOWN_S = 1.0
 _BEAT_S = 15.0
-_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _TRIES = 20
 
 log = structlog.get_logger("toolgate")
@@ -300,13 +300,14 @@ async def running(inspector: Inspector, listening: list[socket.socket]) -> Async
     """The port open, and the store asked for what is new."""
     runner = web.AppRunner(inspector.application(), access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S)
     await runner.setup()
-    polling = asyncio.create_task(inspector.hub.run())
     try:
-        for each in listening:
-            await web.SockSite(runner, each).start()
-        yield
+        async with asyncio.TaskGroup() as tasks:
+            polling = tasks.create_task(inspector.hub.run())
+            for each in listening:
+                await web.SockSite(runner, each).start()
+            try:
+                yield
+            finally:
+                polling.cancel()
     finally:
-        polling.cancel()
-        with suppress(asyncio.CancelledError):
-            await polling
         await runner.cleanup()

@@ -22,6 +22,7 @@ from gateway.core.records import (
     RequestRecord,
 )
 from gateway.report.intervals import rate
+from gateway.report.leaks import LeakTally
 from gateway.report.readiness import hours_until_seen, judge, recommend
 from gateway.report.sketches import Counts
 from gateway.report.tallies import (
@@ -116,6 +117,7 @@ class Tally:
     volume: VolumeTally = field(factory=VolumeTally)
     would: SideTally = field(factory=SideTally)
     live: SideTally = field(factory=SideTally)
+    leaks: LeakTally = field(factory=LeakTally)
     suspects: SuspectTally = field(factory=SuspectTally)
     misses: MissTally = field(factory=MissTally)
     review: ReviewTally = field(factory=ReviewTally)
@@ -137,6 +139,7 @@ class Tally:
         arm.requests += 1
         arm.unhealthy += not record.healthy
         self.volume.add(record)
+        self.leaks.add(record)
         self.noise.add(record)
         is_ignored = record.verdict == "ignored"
         self.ignored += is_ignored
@@ -176,6 +179,7 @@ class Tally:
     def add_outcome(self, record: OutcomeRecord) -> None:
         arm = self.arms[record.arm]
         arm.outcomes[record.outcome] += 1
+        self.leaks.add_outcome(record)
         if record.outcome == "rejected":
             arm.reasons.at(record.reason[:64] or "unknown")[0] += 1
         self.slices.at(f"{record.arm}\0{record.strategy[:64]}\0{record.dialect[:64]}")[record.outcome] += 1
@@ -215,6 +219,7 @@ class Tally:
             volume=volume,
             would=would,
             live=live,
+            leaks=self.leaks.figures(),
             suspects=suspects,
             review=review,
             misses=self.misses.figures(),

@@ -1,49 +1,19 @@
 """How often each model writes a call as text, and what comes of it."""
 
 from collections import Counter
-from collections.abc import Mapping
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from gateway.core.records import OutcomeRecord, RequestRecord
-from gateway.report.intervals import Rate, rate
+from gateway.report.intervals import rate
 from gateway.report.sketches import Counts
 from gateway.report.tallies import is_meant, is_sent
+from gateway.report.tree import Leaks, ModelLeaks
 
-__all__ = ["LeakTally", "Leaks", "ModelLeaks"]
+__all__ = ["LeakTally"]
 
 _MAX_NAME = 64
 _MAX_CONVERSATIONS = 20_000
-
-
-@frozen(kw_only=True)
-class ModelLeaks:
-    """The answers of one model to requests with tools."""
-
-    model: str
-    answers: int
-    native: int
-    """With a structured call."""
-    leaked: Rate
-    """Of the answers: those with a call written as text, tools that were not offered included."""
-    became: Rate
-    """Of those: with a call that was delivered, or would have been."""
-    rejected: int
-    """Calls that the client did not take."""
-    dialects: Mapping[str, int]
-
-
-@frozen(kw_only=True)
-class Leaks:
-    """The answers of all models to requests with tools."""
-
-    answers: int
-    conversations: int
-    native: int
-    leaked: Rate
-    became: Rate
-    stayed_text: int
-    models: tuple[ModelLeaks, ...]
 
 
 @define

@@ -433,6 +433,36 @@ class Recommendation:
 
 
 @frozen(kw_only=True)
+class ModelLeaks:
+    """The answers of one model to requests with tools."""
+
+    model: str
+    answers: int
+    native: int
+    """With a structured call."""
+    leaked: Rate
+    """Of the answers: those with a call written as text, tools that were not offered included."""
+    became: Rate
+    """Of those: with a call that was delivered, or would have been."""
+    rejected: int
+    """Calls that the client did not take."""
+    dialects: Mapping[str, int]
+
+
+@frozen(kw_only=True)
+class Leaks:
+    """The answers of all models to requests with tools."""
+
+    answers: int
+    conversations: int
+    native: int
+    leaked: Rate
+    became: Rate
+    stayed_text: int
+    models: tuple[ModelLeaks, ...]
+
+
+@frozen(kw_only=True)
 class Figures:
     """Everything a report says."""
 
@@ -446,6 +476,7 @@ class Figures:
     volume: Volume
     would: Side
     live: Side
+    leaks: Leaks
     suspects: Suspects
     review: Review
     misses: Misses

@@ -10,8 +10,7 @@ from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.process.exits import EXIT_NOT_ENOUGH
 from gateway.report.tallies import last_labels
-from gateway.rereading.exporting import Exporter
-from gateway.rereading.rereader import Rereader
+from gateway.rereading.rereader import Exporter, Rereader
 
 __all__ = ["export"]
 

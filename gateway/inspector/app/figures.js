@@ -17,7 +17,7 @@ export async function showFigures(period, onFilter) {
     [found.answers.toLocaleString("en"), `${found.answers === 1 ? "answer" : "answers"} to requests with tools, ${many(found.conversations, "conversation")}`, ""],
     [rate(found.leaked), `wrote a call as text: ${named}`, "-outcome:native -outcome:prose -outcome:error"],
     [rate(found.became), `of those became calls; ${many(found.stayed_text, "stayed text", "stayed text")}`, "decision:refused"],
-    [`${bad(found.bad.live)} | ${bad(found.bad.untouched)}`, `bad next turns, live | untouched (${bounds(found.bad.live)} | ${bounds(found.bad.untouched)})`, "outcome:rejected"],
+    [found.bad.live.too_few && found.bad.untouched.too_few ? "too few" : `${bad(found.bad.live)} | ${bad(found.bad.untouched)}`, `bad next turns, live | untouched (${bounds(found.bad.live)} | ${bounds(found.bad.untouched)})`, "outcome:rejected"],
     [found.added_ms_p95 === null ? "–" : `${found.added_ms_p95.toFixed(1)} ms`, "added by the gateway, p95", "arm:live"],
   ];
   fill($("figures"), cards.map(([value, words, filter]) =>

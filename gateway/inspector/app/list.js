@@ -69,6 +69,7 @@ export class List {
       line.remove();
     }
     $("empty").hidden = true;
+    $("rows").hidden = false;
   }
 
   takeWaiting(isAsked) {

@@ -51,6 +51,7 @@ async function load() {
   setOlder(page.next);
   lastAt = page.rows[0]?.at ?? lastAt;
   $("empty").hidden = page.rows.length > 0;
+  $("rows").hidden = !page.rows.length;
   if (!page.rows.length) {
     $("empty").textContent = filter
       ? "No answer matches this filter."
@@ -98,11 +99,10 @@ function listen(filter) {
 
 function showAbout() {
   const { rollout } = about;
-  $("rollout").textContent = `${rollout.state.replace("_", " ")}${rollout.state === "canary" ? ` ${rollout.percent} %` : ""}`;
+  $("rollout").textContent = `rollout: ${rollout.state.replace("_", " ")}${rollout.state === "canary" ? ` ${rollout.percent} %` : ""}`;
   const alarms = [
     ...(rollout.killed ? ["killed: everything is relayed untouched"] : []),
     ...rollout.slices_off.map((name) => `${name} is switched off`),
-    ...(about.read_only ? [] : []),
   ];
   fill($("alarms"), alarms.map((words) => el("span", { class: "alarm" }, visible(words))));
 }

@@ -1,0 +1,281 @@
+"""The interface of the inspector's own port, over real sockets: what it tells, and what it refuses."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from attrs import evolve, frozen
+
+from gateway.config.load import load
+from gateway.core.records import CallRecord, DecisionRecord, OutcomeRecord, RequestRecord
+from gateway.inspector.door import HEADERS, Door
+from gateway.inspector.server import Inspector, running, sockets
+from gateway.state.memory import MemoryStore
+
+CALL = CallRecord(
+    number=0,
+    dialect="hermes",
+    tool="write_file",
+    score=97,
+    decision="delivered",
+    stage="sent",
+    reasons=("hermes 97",),
+    threshold=90,
+    meant=True,
+    before='x <tool_call>{"name": "write_file"}</tool_call>',
+    span=(2, 46),
+    after='{"name": "write_file", "arguments": {"path": "a"}}',
+)
+REFUSED = evolve(
+    CALL, score=85, decision="refused", reason="low_confidence", after="", setting="TRANSFORM_MIN_CONFIDENCE=0.85"
+)
+
+
+def request(number: int, **fields: Any) -> RequestRecord:
+    given = {
+        "id": f"r{number}",
+        "at": 1000.0 + number,
+        "key": f"{number:032x}",
+        "model": "m",
+        "upstream": "u",
+        "tools": 1,
+    }
+    return RequestRecord(**{**given, "calls": (CALL,), **fields})
+
+
+@frozen
+class Open:
+    """A page that was let in."""
+
+    store: MemoryStore
+    session: aiohttp.ClientSession
+    url: str
+    door: Door
+
+    async def get(self, path: str, status: int = 200, **headers: str) -> dict[str, Any]:
+        async with self.session.get(self.url + path, headers=headers) as answer:
+            assert answer.status == status, await answer.text()
+            return dict(await answer.json())
+
+    async def post(self, path: str, body: object, status: int = 200) -> dict[str, Any]:
+        headers = {"Origin": self.url, "X-Toolgate-Inspector": "1"}
+        async with self.session.post(self.url + path, json=body, headers=headers) as answer:
+            assert answer.status == status, await answer.text()
+            return dict(await answer.json())
+
+
+@pytest.fixture
+async def page(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
+    store = MemoryStore()
+    listening = sockets("127.0.0.1", 0, is_fixed=False)
+    door = Door(port=listening[0].getsockname()[1])
+    writer = None if getattr(request, "param", "") == "read only" else store
+    inspector = Inspector(store, load({}), door, "anna", writer=writer)
+    async with (
+        running(inspector, listening),
+        aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+    ):
+        url = f"http://127.0.0.1:{door.port}"
+        async with session.get(f"{url}/?key={door.key}") as answer:
+            assert answer.status == 200
+            assert answer.url.query_string == ""
+        yield Open(store, session, url, door)
+
+
+async def test_rows_come_newest_first_in_pages_and_filtered(page):
+    await page.store.append([request(number, arm="live" if number % 2 else "control") for number in range(25)])
+    found = await page.get("/api/rows?limit=10")
+    assert (found["schema_version"], [row["id"] for row in found["rows"]][:2]) == (1, ["r24", "r23"])
+    more = await page.get(f"/api/rows?limit=10&before={found['next']}")
+    assert more["rows"][0]["id"] == "r14"
+    last = await page.get(f"/api/rows?limit=10&before={more['next']}")
+    assert (len(last["rows"]), last["next"]) == (5, None)
+    assert len((await page.get("/api/rows?filter=arm:live"))["rows"]) == 12
+    assert (await page.get("/api/rows?filter=tool:nobody"))["rows"] == []
+    assert "colour" in (await page.get("/api/rows?filter=colour:red", 400))["error"]["message"]
+
+
+async def test_the_next_turn_and_labels_stand_on_the_row(page):
+    told = OutcomeRecord(
+        at=1001.0,
+        key=f"{0:032x}",
+        arm="live",
+        strategy="s",
+        dialect="d",
+        epoch=0,
+        outcome="rejected",
+        reason="missing_argument",
+        reported_by="later",
+    )
+    await page.store.append([request(0), told])
+    (row,) = (await page.get("/api/rows?filter=outcome:rejected"))["rows"]
+    assert (row["next"], row["next_reason"], row["label"]) == ("rejected", "missing_argument", None)
+    tally = await page.post("/api/label", {"id": "r0", "number": 0, "verdict": "wrong", "note": "an example"})
+    assert (tally["dialect"], tally["right"], tally["wrong"]) == ("hermes", 0, 1)
+    (row,) = (await page.get("/api/rows?filter=label:wrong"))["rows"]
+    assert row["label"] == "wrong"
+
+
+async def test_the_detail_tells_before_and_after_why_and_the_setting(page):
+    await page.store.append([request(0), request(1, calls=(REFUSED,)), request(2, calls=(REFUSED,), at=1e12)])
+    found = await page.get("/api/rows/r0")
+    assert found["panes"]["before"][slice(*found["panes"]["span"])].startswith("<tool_call>")
+    assert found["panes"]["after"][0]["name"] == "write_file"
+    assert found["why"]["steps"] == [{"words": "hermes", "code": "hermes", "points": 0.97}]
+    low = await page.get("/api/rows/r1?since=7d")
+    assert low["setting"] == "TRANSFORM_MIN_CONFIDENCE=0.85"
+    assert low["others_under"] == {"count": 1, "with_signs": 0}
+    assert (await page.get("/api/rows/nobody", 404))["error"]["code"] == "not_found"
+
+
+async def test_what_is_new_comes_by_the_stream_and_a_reconnect_misses_nothing(page):
+    await page.store.append([request(0)])
+    cursor = await page.store.end()
+
+    async def read(count: int, cursor: str) -> list[tuple[str, str, dict[str, Any]]]:
+        events = []
+        async with page.session.get(f"{page.url}/api/live", headers={"Last-Event-ID": cursor}) as answer:
+            event: dict[str, str] = {}
+            async for line in answer.content:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name:
+                    event[name] = value
+                elif event.get("event") == "row":
+                    events.append((event["id"], event["event"], json.loads(event["data"])))
+                    if len(events) == count:
+                        return events
+                if not name:
+                    event = {}
+        return events
+
+    async with asyncio.timeout(10):
+        reading = asyncio.ensure_future(read(3, cursor))
+        await asyncio.sleep(0)
+        await page.store.append([request(1), request(2)])
+        await page.store.append([request(3)])
+        events = await reading
+        assert [data["id"] for _, _, data in events] == ["r1", "r2", "r3"]
+        again = await read(2, events[0][0])
+        assert [data["id"] for _, _, data in again] == ["r2", "r3"]
+
+
+async def test_a_text_is_read_again_with_other_tools_and_nothing_is_stored(page):
+    text = '<tool_call>\n{"name": "launch_rocket", "arguments": {}}\n</tool_call>'
+    found = await page.post("/api/try", {"text": text, "tools": [{"name": "read_file", "input_schema": {}}]})
+    assert found["rejected"][0]["sentence"] == "`launch_rocket` is not the one tool offered (read_file)"
+    found = await page.post("/api/try", {"text": text, "tools": [{"name": "launch_rocket", "input_schema": {}}]})
+    assert found["calls"][0]["name"] == "launch_rocket"
+    assert await page.store.end() in ("0", "")
+    for body in (
+        {"text": 1},
+        {"text": "", "tools": [1]},
+        {"text": "", "dialect": "x"},
+        {"text": "", "min_confidence": 9},
+    ):
+        assert "error" in await page.post("/api/try", body, 400)
+
+
+async def test_a_fixture_says_what_is_missing(page):
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": []})
+    await page.store.append([request(0), request(1, request_body=body, answer_text="<x>", finish_reason="stop")])
+    assert "AUDIT_BODIES=full" in (await page.get("/api/rows/r0/fixture", 409))["error"]["message"]
+    line = await page.get("/api/rows/r1/fixture")
+    assert (line["answer"], line["expected"][0]["name"]) == ("<x>", "write_file")
+
+
+async def test_the_rollout_is_changed_with_a_reason_and_by_whom(page):
+    assert "why" in (await page.post("/api/rollout/kill", {"reason": " "}, 400))["error"]["message"]
+    assert (await page.post("/api/rollout/explode", {"reason": "x"}, 404))["error"]["code"] == "not_found"
+    done = await page.post("/api/rollout/kill", {"reason": "wrong paths"})
+    assert done["now"]["killed"]
+    (decision,) = [record async for record in page.store.scan(DecisionRecord)]
+    assert (decision.decision, decision.by, decision.reason) == ("kill", "anna", "wrong paths")
+    assert (await page.post("/api/rollout/pause", {"reason": "x"}, 409))["error"]["code"] == "refused"
+    off = {"strategy": "recovery", "dialect": "hermes", "off": True, "reason": "bad"}
+    await page.post("/api/rollout/unkill", {"reason": "false alarm"})
+    state = (await page.post("/api/rollout/slice", off))["now"]
+    assert state["slices_off"] == ["recovery/hermes"]
+    assert (await page.get("/api/state"))["rollout"]["slices_off"] == ["recovery/hermes"]
+
+
+@pytest.mark.parametrize("page", ["read only"], indirect=True)
+async def test_a_page_that_may_only_read_writes_nothing(page):
+    await page.store.append([request(0)])
+    before = await page.store.end()
+    label = await page.post("/api/label", {"id": "r0", "number": 0, "verdict": "right"}, 403)
+    assert label["error"]["code"] == "read_only"
+    assert (await page.post("/api/rollout/kill", {"reason": "x"}, 403))["error"]["code"] == "read_only"
+    await page.get("/api/rows")
+    await page.get("/api/figures?since=5m")
+    await page.get("/api/rows/r0")
+    assert await page.store.end() == before
+
+
+async def test_figures_count_what_models_leak(page):
+    now, calls = time.time(), [(CALL,), (CALL,), (CALL,), (REFUSED,), *[()] * 6]
+    await page.store.append([request(number, at=now - number, calls=calls[number]) for number in range(10)])
+    found = await page.get("/api/figures?since=5m")
+    assert (found["answers"], found["leaked"]["hits"], found["became"]["hits"], found["stayed_text"]) == (10, 4, 3, 1)
+    assert found["bad"]["live"]["too_few"]
+    assert found["models"][0]["dialects"] == {"hermes": 4}
+    assert "error" in await page.get("/api/figures?since=2h", 400)
+
+
+PATHS = [
+    *("/", "/app/main.js", "/api/rows", "/api/rows/x", "/api/figures", "/api/live", "/api/state"),
+    *("/nothing", "/../pyproject.toml"),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nobody_without_the_cookie_sees_anything(page, path):
+    async with aiohttp.ClientSession() as stranger, stranger.get(page.url + path) as answer:
+        assert answer.status == 401
+        assert set(await answer.json()) == {"schema_version", "error"}
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+
+
+async def test_every_answer_carries_the_policy(page):
+    for path in ("/", "/app/main.js", "/app/page.css", "/api/rows", "/api/rows/nobody", "/app/../server.py", "/x"):
+        async with page.session.get(page.url + path) as answer:
+            assert {name: answer.headers[name] for name in HEADERS} == HEADERS, path
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_a_used_key_and_a_cookie_of_an_earlier_start_are_nothing(page):
+    async with aiohttp.ClientSession() as stranger:
+        async with stranger.get(f"{page.url}/?key={page.door.key}") as answer:
+            assert answer.status == 401
+        earlier = Door(port=page.door.port)
+        async with stranger.get(page.url, cookies={earlier.cookie_name: earlier.cookie}) as answer:
+            assert answer.status == 401
+
+
+ATTACKS = [
+    ({"Host": "evil.test"}, 421),
+    ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ({"Origin": "http://evil.test"}, 403),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), ATTACKS)
+async def test_other_names_and_pages_are_refused_with_the_cookie_too(page, headers, status):
+    await page.get("/api/rows", status, **headers)
+
+
+async def test_a_simple_post_does_nothing(page):
+    await page.store.append([request(0)])
+    body = json.dumps({"id": "r0", "number": 0, "verdict": "right"})
+    for headers in (
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/json"},
+        {"Origin": "http://127.0.0.1:1"},
+    ):
+        async with page.session.post(f"{page.url}/api/label", data=body, headers=headers) as answer:
+            assert answer.status in (403, 415)
+    assert await page.store.end() == "1"
