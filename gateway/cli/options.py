@@ -1,11 +1,15 @@
 """Options that several commands have."""
 
 import math
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
-__all__ = ["Amount", "colour_option", "json_option"]
+from gateway.core.tools import ToolSet
+
+__all__ = ["Amount", "colour_option", "json_option", "tools_of"]
+
+_MAX_TOOLS_BYTES = 64 << 20
 
 
 class Amount(click.FloatRange):
@@ -30,3 +34,13 @@ colour_option = click.option(
     callback=_colours,
     help="Use colours; by default on a terminal.",
 )
+
+
+def tools_of(file: BinaryIO) -> ToolSet:
+    """The tools of a file that was given as an option."""
+    from gateway.rereading.reading import BadTools, tools_in  # here: the dialects are slow to import
+
+    try:
+        return tools_in(file.read(_MAX_TOOLS_BYTES))
+    except BadTools as error:
+        raise click.BadParameter(str(error), param_hint="--tools") from error

@@ -9,8 +9,7 @@ import click
 import msgspec
 from attrs import define, field
 
-from gateway.cli.look.try_ import tools_of
-from gateway.cli.options import json_option
+from gateway.cli.options import json_option, tools_of
 from gateway.cli.store import Period, Progress, effective_settings, on_store, period_options
 from gateway.config.load import Settings
 from gateway.core.ports import Store

@@ -6,27 +6,24 @@ from typing import BinaryIO, assert_never
 
 import click
 
-from gateway.cli.options import colour_option, json_option
+from gateway.cli.options import colour_option, json_option, tools_of
 from gateway.config.declared.values import hundredths
 from gateway.core.events import Args, Broken, Drop, End, Note, Said, Start, Text, Verdict
 from gateway.core.sentences import why
-from gateway.core.tools import ToolSet
 from gateway.report.words import visible
 from gateway.rereading.reading import (
-    BadTools,
     Reading,
     Try,
     document,
     pieces,
     read,
     remarks,
-    tools_in,
     well_known_tools,
 )
 from strategies.base import Options
 from strategies.dialects.rows import TABLE
 
-__all__ = ["answer_text", "tools_of", "try_"]
+__all__ = ["try_"]
 
 _MAX_ANSWER_BYTES = 64 << 20
 
@@ -69,7 +66,7 @@ def try_(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--min-confidence") from error
     tools = tools_of(tools_file) if tools_file else well_known_tools()
-    text, options = answer_text(file), Options(min_confidence=threshold, dialect=dialect)
+    text, options = _answer_text(file), Options(min_confidence=threshold, dialect=dialect)
     reading = read(pieces(text, chunks), tools=tools, options=options, model=model, prompted=dialect, finish=finish)
     is_silent = not reading.calls and not reading.rejected
     left_alone = remarks(text, tools=tools, options=options, model=model) if is_silent else []
@@ -79,7 +76,7 @@ def try_(
         _show(reading, left_alone)
 
 
-def answer_text(file: BinaryIO) -> str:
+def _answer_text(file: BinaryIO) -> str:
     """The text of a file with a model's answer."""
     data = file.read(_MAX_ANSWER_BYTES + 1)
     if len(data) > _MAX_ANSWER_BYTES:
@@ -88,14 +85,6 @@ def answer_text(file: BinaryIO) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise click.ClickException("the answer is not UTF-8 text") from error
-
-
-def tools_of(file: BinaryIO) -> ToolSet:
-    """The tools of a file that was given as an option."""
-    try:
-        return tools_in(file.read(_MAX_ANSWER_BYTES))
-    except BadTools as error:
-        raise click.BadParameter(str(error), param_hint="--tools") from error
 
 
 def _show(reading: Reading, left_alone: Sequence[str]) -> None:
