@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from gateway.core.rules import Rule, covers_model
 from gateway.kinds.rows import KINDS
@@ -21,6 +21,7 @@ from strategies.xml_text import XmlTextStrategy
 __all__ = [
     "GROUP",
     "NATIVE_STRATEGIES",
+    "PROMPTED",
     "Capability",
     "ClientStyle",
     "Loaded",
@@ -60,6 +61,10 @@ class Capability:
     """What was learned of one model at one upstream; `None` is not known."""
 
     native_tools: bool | None = None
+    """True: it calls them well as they are, whatever the table says of its name."""
+    strategy: str | None = None
+    """What a probe has found best for it, whose dialect is `dialect`."""
+    dialect: str | None = None
 
 
 @frozen(kw_only=True)
@@ -204,6 +209,8 @@ class ToolExecutionFactory:
         for rule in self._rules:
             if covers_model(rule.pattern, model) or (asked is not None and covers_model(rule.pattern, asked)):
                 return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
+        if capability.strategy is not None and capability.strategy in self._strategies:
+            return evolve(self._named(capability.strategy, _learned(capability)), dialect=capability.dialect)
         if capability.native_tools is False:
             return self._named(PROMPTED, "learned")
         kind = KINDS.get(provider)
@@ -211,6 +218,8 @@ class ToolExecutionFactory:
             return self._named(kind.strategy, "provider")
         for pattern, strategy in MODEL_STRATEGIES:
             if covers_model(pattern, model):
+                if strategy == PROMPTED and capability.native_tools:
+                    return self._named(FALLBACK, "learned_native")
                 return self._named(strategy, "table")
         return self._named(FALLBACK, "default")
 
@@ -230,6 +239,10 @@ def _strategy(point: EntryPoint) -> ToolExecutionStrategy:
     if strategy.name != point.name:
         raise ValueError(f"it calls itself {strategy.name!r}")
     return strategy
+
+
+def _learned(capability: Capability) -> str:
+    return "learned" if capability.strategy == PROMPTED else "learned_native"
 
 
 def _has_tool_history(request: ChatRequest) -> bool:

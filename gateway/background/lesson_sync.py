@@ -1,7 +1,8 @@
 """What was learned of models, by all processes: each keeps its own copy, and the store brings them together.
 
-In the store is one JSON document, a list of `[upstream, model, reason, until]` by the wall clock, as monotonic clocks
-of different machines have nothing in common.
+In the store is one JSON document, a list of `[upstream, model, reason, until, since, rule]` by the wall clock, as
+monotonic clocks of different machines have nothing in common. Of two lessons the one that was learned later holds; one
+without a rule says that what was learned before holds no longer.
 """
 
 import time
@@ -11,7 +12,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.ports import Store, StoreError
-from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS, Lesson
+from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS, PROMPTED, WEEK_S, Lesson
 
 __all__ = ["SharedLessons"]
 
@@ -20,15 +21,22 @@ _MAX_NAME = 200
 """A client chooses the model's name; a longer one is kept in this process alone."""
 
 Pair = tuple[str, str]
-Row = tuple[str, str, str, float]
+Row = tuple[str, str, str, float, float, str]
+OldRow = tuple[str, str, str, float]
+"""Of versions to 0.3, which may share a store while one takes the place of the other."""
 
-_DECODER = msgspec.json.Decoder(list[Row])
+_ROWS = msgspec.json.Decoder(list[Row])
+_OLD_ROWS = msgspec.json.Decoder(list[OldRow])
+_ENDED = ""
+"""The rule of a lesson that ends another one."""
 
 
 @frozen
 class _Learned:
     reason: str
     until: float
+    since: float = 0.0
+    rule: str = PROMPTED
 
 
 @define
@@ -41,17 +49,30 @@ class SharedLessons:
     _document: bytes | None = field(init=False, default=None)
     _theirs: dict[Pair, _Learned] = field(init=False, factory=dict)
 
-    def learn(self, upstream: str, model: str, reason: str, now: float) -> None:
-        """From now on, for an hour."""
-        self._lessons[upstream, model] = _Learned(reason, self._wall() + LESSON_S)
+    def learn(
+        self, upstream: str, model: str, reason: str, now: float, *, rule: str = PROMPTED, seconds: float = LESSON_S
+    ) -> None:
+        """From now on, for so long."""
+        del now
+        wall = self._wall()
+        self._lessons[upstream, model] = _Learned(reason, wall + seconds, wall, rule)
         if len(self._lessons) > MAX_PAIRS:
             self._lessons = _bounded(self._lessons)
 
+    def forget(self, upstream: str, model: str, now: float) -> None:
+        """What was learned of it holds no longer, here and elsewhere."""
+        self.learn(upstream, model, "ended", now, rule=_ENDED, seconds=WEEK_S)
+
     def recall(self, upstream: str, model: str, now: float) -> Lesson | None:
-        """What holds now; `until` is told by the caller's own clock."""
+        """What holds now; `until` and `since` are told by the caller's own clock."""
         learned = self._lessons.get((upstream, model))
-        left_s = 0.0 if learned is None else learned.until - self._wall()
-        return Lesson(reason=learned.reason, until=now + left_s) if learned is not None and left_s > 0 else None
+        if learned is None or learned.rule == _ENDED:
+            return None
+        wall = self._wall()
+        if learned.until <= wall:
+            return None
+        until, since = now + learned.until - wall, now + learned.since - wall
+        return Lesson(reason=learned.reason, until=until, rule=learned.rule, since=since)
 
     async def sync(self) -> None:
         """Take over what others learned and tell them what they do not know; while the store is away, nothing."""
@@ -71,13 +92,17 @@ class SharedLessons:
             self._theirs = _decoded(document, now)
         lessons = {**self._theirs, **self._lessons}
         for pair, learned in self._theirs.items():
-            if learned.until > lessons[pair].until:
+            if _is_later(learned, lessons[pair]):
                 lessons[pair] = learned
         self._lessons = _bounded({pair: learned for pair, learned in lessons.items() if learned.until > now})
 
     def _is_news(self, pair: Pair, learned: _Learned) -> bool:
         theirs = self._theirs.get(pair)
-        return theirs is None or theirs.until < learned.until
+        return theirs is None or _is_later(learned, theirs)
+
+
+def _is_later(one: _Learned, other: _Learned) -> bool:
+    return (one.since, one.until) > (other.since, other.until)
 
 
 def _bounded(lessons: Mapping[Pair, _Learned]) -> dict[Pair, _Learned]:
@@ -93,16 +118,28 @@ def _is_shareable(pair: Pair) -> bool:
 
 
 def _encoded(lessons: Mapping[Pair, _Learned]) -> bytes:
-    return msgspec.json.encode([(*pair, learned.reason, learned.until) for pair, learned in lessons.items()])
+    return msgspec.json.encode(
+        [(*pair, each.reason, each.until, each.since, each.rule) for pair, each in lessons.items()]
+    )
 
 
 def _decoded(document: bytes | None, now: float) -> dict[Pair, _Learned]:
     """What cannot be read counts as nothing; a clock that is ahead does not make lessons last longer."""
-    try:
-        rows = [] if document is None else _DECODER.decode(document)
-    except (ValueError, RecursionError):
-        return {}
     return {
-        (upstream, model): _Learned(reason, min(until, now + LESSON_S))
-        for upstream, model, reason, until in rows[:MAX_PAIRS]
+        (upstream, model): _Learned(reason, min(until, now + WEEK_S), min(since, now), rule)
+        for upstream, model, reason, until, since, rule in _rows(document, now)[:MAX_PAIRS]
     }
+
+
+def _rows(document: bytes | None, now: float) -> list[Row]:
+    if document is None:
+        return []
+    try:
+        return _ROWS.decode(document)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        old = _OLD_ROWS.decode(document)
+    except (ValueError, RecursionError):
+        return []
+    return [(*row[:3], min(row[3], now + LESSON_S), row[3] - LESSON_S, PROMPTED) for row in old]

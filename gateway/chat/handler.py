@@ -16,7 +16,8 @@ from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
 from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
 from gateway.chat.enrolment import enrol, hear
-from gateway.chat.lessons_learnt import learn_from
+from gateway.chat.lessons_learnt import known_of, learn_from
+from gateway.chat.looping import note_loop, steered
 from gateway.chat.opening import opened
 from gateway.chat.prepare import note_prepared, options_for, with_tools
 from gateway.chat.pump import pump
@@ -93,8 +94,9 @@ async def _answered(
     request = asked.renamed(route.send_as) if route.send_as else asked
     client = client_of(state.http.headers)
     state.delivered = [] if state.upstream.row.is_translated else None
+    known = known_of(state, asked, asked.model)
     selection = state.configuration.decide(
-        request, state.capability(asked.model), client, assignment.arm, state.upstream.kind.name, asked=asked.model
+        request, known, client, assignment.arm, state.upstream.kind.name, asked=asked.model
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
         selection = evolve(selection, strategy=IntentRecovery())
@@ -102,12 +104,14 @@ async def _answered(
     found.selected, found.strategy = selection.reason, selection.strategy.name
     if found.follows is None:  # else it is asked of another upstream, and tells what it told before
         found.follows = hear(state, asked, assignment)
+    note_loop(state, request)
     if assignment.arm in WATCHED_ARMS:
         try:
             return await watched(state, request, selection, client)
         finally:
             _afterwards(learn_from, state)
             _afterwards(count_unsaid, state)
+    request = steered(state, request)
     prepared = _prepare(state, request, selection, client, route)
     try:
         try:

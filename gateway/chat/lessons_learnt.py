@@ -6,14 +6,17 @@ from gateway.answer.candidates import broken_calls
 from gateway.answer.facts import Facts
 from gateway.answer.rescue.faces import Swallowed
 from gateway.answer.structured.review import CallFacts
+from gateway.core.call_class import CallClass
 from gateway.core.errors import UpstreamRejected
 from gateway.core.reasons import Reason
 from gateway.request.state import RequestState
-from gateway.traffic.lesson_rules import Fault, refuses_tools
+from gateway.traffic.lesson_rules import WEEK_S, Fault, refuses_tools
 from gateway.wire.chat_request import ChatRequest
-from strategies.factory import NATIVE_STRATEGIES
+from strategies.factory import NATIVE_STRATEGIES, PROMPTED, Capability
 
-__all__ = ["fall_back", "learn_from", "may_fall_back", "may_rescue", "note_rescue"]
+__all__ = ["fall_back", "known_of", "learn_from", "may_fall_back", "may_rescue", "note_rescue"]
+
+LEARNED_NATIVE = "learned_native"
 
 log = structlog.get_logger("toolgate")
 
@@ -54,6 +57,66 @@ def fall_back(state: RequestState, reason: str) -> None:
     log.info("native_fallback", reason=reason, model=model, upstream=upstream, upstream_status=state.upstream_status)
 
 
+def known_of(state: RequestState, request: ChatRequest, model: str) -> Capability:
+    """What was learned of the model, for this request: a conversation that was prompted stays so."""
+    known = state.capability(model)
+    if known.native_tools and _was_prompted(state, request):
+        return Capability()
+    return known
+
+
+def _was_prompted(state: RequestState, request: ChatRequest) -> bool:
+    """Whether a call of the conversation was made of a prompted answer, as its id tells."""
+    for message in reversed(request.messages):
+        for call in message.get("tool_calls") or () if isinstance(message.get("tool_calls"), list) else ():
+            given = call.get("id") if isinstance(call, dict) else None
+            mark = state.shared.call_ids.read(given) if isinstance(given, str) else None
+            if mark is not None:
+                return mark.strategy == PROMPTED
+    return False
+
+
+def _weigh_native(state: RequestState, facts: Facts) -> None:
+    """An answer to native tools tells whether its model calls them well, where the table would have it prompted."""
+    found, shared, now = state.found, state.shared, state.deadline.now()
+    request = found.request
+    if not state.configuration.settings.native_fallback or request is None or not request.wants_tools:
+        return
+    upstream, model = state.upstream.name, state.model or ""
+    lesson = shared.lessons.recall(upstream, model, now)
+    is_learned = lesson is not None and lesson.is_native
+    is_untouched = found.arm in ("control", "dry_run")
+    if not is_learned and not (is_untouched and found.strategy == PROMPTED and lesson is None):
+        return
+    if not is_untouched and found.strategy not in NATIVE_STRATEGIES:
+        return
+    has_misfits = any(number for kind, number in facts.structured.classes.items() if kind is not CallClass.VALID)
+    is_bad = bool(has_misfits or facts.unusable_calls or facts.calls or broken_calls(facts) or facts.broken_calls)
+    news = shared.native_evidence.observe(
+        upstream, model, calls=facts.native_calls, is_bad=is_bad, is_learned=is_learned
+    )
+    if news == "learned":
+        shared.lessons.learn(upstream, model, LEARNED_NATIVE, now, rule="recovery", seconds=WEEK_S)
+    elif news == "ended":
+        shared.lessons.forget(upstream, model, now)
+    if news is not None:
+        log.info("native_learned" if news == "learned" else "native_unlearned", model=model, upstream=upstream)
+
+
+def _weigh_context(state: RequestState, facts: Facts) -> None:
+    """Whether the server has read all of the prompt; what pictures take is another matter."""
+    request, tokens = state.found.request, facts.usage.get("input", 0)
+    if request is None or not tokens or facts.has_second_answer or b'"image_url"' in request.raw:
+        return
+    upstream, model = state.upstream.name, state.model or ""
+    cut = state.shared.context_cuts.observe(upstream, model, size=len(request.raw), tokens=tokens)
+    if cut is None:
+        return
+    state.found.notes.append(f"context_cut: {cut.at} tokens were read" + (f" of {cut.sent}" if cut.sent else ""))
+    state.shared.telemetry.count("toolgate_context_cut_total", {"upstream": upstream, "model": model})
+    log.warning("context_cut", upstream=upstream, model=model, tokens=cut.at, expected=cut.sent or None)
+
+
 def learn_from(state: RequestState) -> None:
     """Take down how a request has ended: its answer can be rated, and its native calls were usable or not."""
     found = state.found
@@ -66,6 +129,8 @@ def learn_from(state: RequestState) -> None:
         state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm)
     if state.stream and found.is_usage_unasked and facts.finish_reasons and facts.failure is None:
         state.shared.rescues.saw_usage(state.upstream.name, is_told=bool(facts.usage))
+    _weigh_native(state, facts)
+    _weigh_context(state, facts)
     settings = state.configuration.settings
     if arm == "live" and strategy in NATIVE_STRATEGIES and (facts.native_calls or facts.calls):
         state.shared.rescues.answered(state.upstream.name, state.model or "")

@@ -132,5 +132,13 @@ def _described(state: RequestState, entry: Listing) -> Listing:
     lesson = state.lesson(model)
     if lesson is not None:
         seconds_left = math.ceil(lesson.until - state.deadline.now())
-        told["learned"] = {"native_tools": False, "reason": lesson.reason, "seconds_left": seconds_left}
+        told["learned"] = {
+            "native_tools": lesson.is_native,
+            "reason": lesson.reason,
+            "rule": lesson.rule,
+            "seconds_left": seconds_left,
+        }
+    cut = state.shared.context_cuts.of(name, model)
+    if cut is not None:
+        told["context_cut"] = {"tokens_read": cut.at} | ({"tokens_sent": cut.sent} if cut.sent else {})
     return {**entry, "toolgate": told}

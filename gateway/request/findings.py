@@ -35,6 +35,8 @@ class Findings:
     """What the client knows the answer by, where that is not the chat answer's own id."""
     facts: Facts | None = None
     """What was seen of the answer."""
+    looping_tool: str | None = None
+    """The tool that the conversation's last calls, all alike, were of."""
     asks_usage: bool = False
     """The gateway has asked for the stream's usage, for itself."""
     verdict: DryVerdict | None = None

@@ -27,10 +27,11 @@ from gateway.traffic.absent_paths import AbsentPaths
 from gateway.traffic.admission import Admission
 from gateway.traffic.breaker import Breaker
 from gateway.traffic.door import Door
-from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeRecord, ValidCalls
+from gateway.traffic.learned.context_cut import ContextCuts
+from gateway.traffic.learned.rescues import Rescues
+from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeEvidence, NativeRecord, ValidCalls
 from gateway.traffic.output_caps import OutputCaps
 from gateway.traffic.recent_answers import RecentAnswers
-from gateway.traffic.rescues import Rescues
 from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
@@ -289,6 +290,8 @@ class Shared:
     token_ratios: TokenRatios = field(factory=TokenRatios)
     native_record: NativeRecord = field(factory=NativeRecord)
     valid_calls: ValidCalls = field(factory=ValidCalls)
+    native_evidence: NativeEvidence = field(factory=NativeEvidence)
+    context_cuts: ContextCuts = field(factory=ContextCuts)
     answers: RecentAnswers = field(factory=RecentAnswers)
     samples: Samples = field(factory=Samples)
     wall: Callable[[], float] = time.time

@@ -17,7 +17,7 @@ from gateway.request.shared import Configuration, Shared
 from gateway.surfaces.chat import CHAT, telling
 from gateway.surfaces.port import Surface, Telling
 from gateway.traffic.door import Verdict
-from gateway.traffic.lesson_rules import Lesson
+from gateway.traffic.lesson_rules import PROBED, Lesson
 from strategies.factory import Capability
 
 __all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
@@ -129,7 +129,12 @@ class RequestState:
 
     def capability(self, model: str) -> Capability:
         """What is known of the model."""
-        return Capability(native_tools=None if self.lesson(model) is None else False)
+        lesson = self.lesson(model)
+        if lesson is None:
+            return Capability()
+        if lesson.reason == PROBED:
+            return Capability(native_tools=lesson.is_native, strategy=lesson.strategy, dialect=lesson.dialect)
+        return Capability(native_tools=lesson.is_native)
 
     def make_call_id(self, dialect: str) -> str:
         """The id of the next call that this request's answer is given."""

@@ -193,6 +193,18 @@ CATALOGUE: tuple[Metric, ...] = (
         zero=tuple((result,) for result in _REPAIRS),
     ),
     _counter(
+        "toolgate_context_cut_total",
+        "Answers whose model server read fewer tokens than it was sent, or the same round number again and again.",
+        "upstream",
+        "model",
+    ),
+    _counter(
+        "toolgate_conversation_loops_total",
+        "Requests whose history ends in four equal calls with equal results.",
+        "model",
+        "tool",
+    ),
+    _counter(
         "toolgate_rescues_total",
         "Turns that the model server's own parser swallowed, by how they showed and what came of it (read, asked, "
         "failed, not_possible, would).",

@@ -1,8 +1,8 @@
 """What was learned of a model at its upstream: that it does not take native tools, or makes nothing usable of them.
 
 A refusal teaches at once; calls that keep coming as text which cannot be recovered, or with arguments that are no JSON
-object, teach when their share among the last answers with calls is too large. A lesson is forgotten after an hour, as
-servers change.
+object, teach when their share among the last answers with calls is too large. Such a lesson is forgotten after an hour,
+as servers change; that a model does well as it is asked, seen in its answers or by a probe, after a week.
 """
 
 import re
@@ -17,22 +17,37 @@ from gateway.core.call_class import CallClass
 
 __all__ = [
     "CLEAN_CALLS",
+    "ENOUGH",
     "LESSON_S",
+    "PROBED",
+    "PROMPTED",
+    "TRIAL",
+    "WEEK_S",
     "Fault",
     "KeepsLessons",
     "Lesson",
     "Lessons",
+    "NativeEvidence",
     "NativeRecord",
     "ValidCalls",
     "refuses_tools",
 ]
 
 LESSON_S = 3600.0
+WEEK_S = 7 * 86_400.0
+PROMPTED = "xml_prompt"
+PROBED = "probed"
+"""The reason of a lesson that a probe has left."""
 MAX_PAIRS = 1024
 """Upstreams and models that something is kept of; a client chooses the model's name."""
 
 CLEAN_CALLS = 500
 """So many calls in a row without a fault, and a model's calls need not be held any more."""
+ENOUGH = 20
+"""Native calls, none of them bad, that show a model to call well as it is asked."""
+TRIAL = 50
+"""Calls after that, among which one bad answer ends it; later two among so many answers do."""
+MAX_BAD = 1
 
 Fault = Literal["as_text", "bad_arguments"]
 Pair = tuple[str, str]
@@ -100,16 +115,38 @@ def _words(body: Any) -> Iterator[str]:
 
 @frozen(kw_only=True)
 class Lesson:
-    """A model at an upstream is not to be given native tools until then, and why."""
+    """How a model at an upstream is to be asked until then, and why."""
 
     reason: str
     until: float
+    rule: str = PROMPTED
+    """A strategy, with its dialect behind a colon where one was learned, too."""
+    since: float = 0.0
+
+    @property
+    def strategy(self) -> str:
+        """The strategy alone."""
+        return self.rule.partition(":")[0]
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that was learned with it."""
+        return self.rule.partition(":")[2] or None
+
+    @property
+    def is_native(self) -> bool:
+        """Its tools are left as they are."""
+        return self.strategy != PROMPTED
 
 
 class KeepsLessons(Protocol):
     """Where lessons are kept: in this process, or where all workers find them."""
 
-    def learn(self, upstream: str, model: str, reason: str, now: float) -> None: ...
+    def learn(
+        self, upstream: str, model: str, reason: str, now: float, *, rule: str = PROMPTED, seconds: float = LESSON_S
+    ) -> None: ...
+
+    def forget(self, upstream: str, model: str, now: float) -> None: ...
 
     def recall(self, upstream: str, model: str, now: float) -> Lesson | None: ...
 
@@ -120,12 +157,19 @@ class Lessons:
 
     _lessons: OrderedDict[Pair, Lesson] = field(factory=OrderedDict)
 
-    def learn(self, upstream: str, model: str, reason: str, now: float) -> None:
-        """From now on, for an hour."""
-        self._lessons[upstream, model] = Lesson(reason=reason, until=now + LESSON_S)
+    def learn(
+        self, upstream: str, model: str, reason: str, now: float, *, rule: str = PROMPTED, seconds: float = LESSON_S
+    ) -> None:
+        """From now on, for so long."""
+        self._lessons[upstream, model] = Lesson(reason=reason, until=now + seconds, rule=rule, since=now)
         self._lessons.move_to_end((upstream, model))
         if len(self._lessons) > MAX_PAIRS:
             self._lessons.popitem(last=False)
+
+    def forget(self, upstream: str, model: str, now: float) -> None:
+        """What was learned of it holds no longer."""
+        del now
+        self._lessons.pop((upstream, model), None)
 
     def recall(self, upstream: str, model: str, now: float) -> Lesson | None:
         """What holds now."""
@@ -193,3 +237,53 @@ class ValidCalls:
         """How many calls of each class this process has seen of a model."""
         known = self._models.get((upstream, model))
         return known.classes if known is not None else {}
+
+
+@define
+class _Known:
+    """What one model's answers have shown."""
+
+    good: int = 0
+    """Native calls since the last bad answer."""
+    tried: int = 0
+    """Calls since it was learned."""
+    lately: deque[bool] = field(factory=lambda: deque(maxlen=TRIAL))
+    """Of the last answers, whether each was bad."""
+
+
+@define
+class NativeEvidence:
+    """Whether models that would be told of their tools in the prompt call them natively all the same.
+
+    Untouched answers are the evidence; of at most `MAX_PAIRS` models.
+    """
+
+    _known: OrderedDict[Pair, _Known] = field(factory=OrderedDict)
+
+    def observe(
+        self, upstream: str, model: str, *, calls: int, is_bad: bool, is_learned: bool
+    ) -> Literal["learned", "ended"] | None:
+        """An answer to native tools had so many native calls; what follows from it, if anything new does."""
+        if not calls and not is_bad:
+            return None
+        pair = (upstream, model)
+        known = self._known.setdefault(pair, _Known())
+        self._known.move_to_end(pair)
+        if len(self._known) > MAX_PAIRS:
+            self._known.popitem(last=False)
+        if is_learned:
+            return self._tried(pair, known, calls, is_bad=is_bad)
+        known.good = 0 if is_bad else known.good + calls
+        if known.good < ENOUGH:
+            return None
+        self._known[pair] = _Known()
+        return "learned"
+
+    def _tried(self, pair: Pair, known: _Known, calls: int, *, is_bad: bool) -> Literal["ended"] | None:
+        known.lately.append(is_bad)
+        known.tried += calls
+        is_over = is_bad and known.tried <= TRIAL
+        if is_over or sum(known.lately) > MAX_BAD:
+            del self._known[pair]
+            return "ended"
+        return None

@@ -65,6 +65,11 @@ class ChatRequest:
             {key: value for key, value in body.items() if value is not None or key not in fields}
         )
 
+    def with_messages(self, messages: list[dict[str, Any]]) -> "ChatRequest":
+        """The request as if the client had sent these messages."""
+        body = {**self.body, "messages": messages}
+        return evolve(self, raw=msgspec.json.encode(body), body=body, messages=messages)
+
     def renamed(self, model: str) -> "ChatRequest":
         """The request as if the client had asked for this model."""
         body = {**self.body, "model": _model(model)}

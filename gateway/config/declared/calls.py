@@ -109,12 +109,20 @@ class ToolCalls:
         "Where the model server's own parser failed at a turn with tools: read the call out of its error, else ask "
         "once more with the tools in the prompt, before any text of the answer was sent.",
     )
+    loop_steer: bool = _calls(
+        "LOOP_STEER",
+        boolean,
+        False,
+        "Tell a model whose last four calls were equal, with equal results, to do something else: one sentence behind "
+        "the last result.",
+    )
     native_fallback: bool = _calls(
         "NATIVE_FALLBACK",
         boolean,
         True,
         "Ask again with xml_prompt where the model server refuses native tools, and give that model xml_prompt for "
-        "an hour.",
+        "an hour; leave a model that would be prompted its native tools where its untouched answers call them well. "
+        "STRATEGY_RULES win over both.",
     )
     native_fallback_rate: int = _calls(
         "NATIVE_FALLBACK_RATE",
