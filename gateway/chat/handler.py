@@ -15,9 +15,8 @@ from gateway.answer.facts import Facts
 from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
 from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
-from gateway.chat.enrolment import enrol, hear
+from gateway.chat.enrolment import enrol, hear, note_loop, steered
 from gateway.chat.lessons_learnt import known_of, learn_from
-from gateway.chat.looping import note_loop, steered
 from gateway.chat.opening import opened
 from gateway.chat.prepare import note_prepared, options_for, with_tools
 from gateway.chat.pump import pump

@@ -219,7 +219,11 @@ async def test_a_request_without_tools_or_for_several_answers_is_not_rescued(gat
 
 SEEN = [
     (text("I look."),),
-    (event({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "read_file", "arguments": '{"pa'}}]}),),
+    (
+        event(
+            {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "read_file", "arguments": '{"path":"a"}'}}]}
+        ),
+    ),
 ]
 
 

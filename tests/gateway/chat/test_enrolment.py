@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.chat.looping import EQUAL, looping_tool
+from gateway.chat.enrolment import EQUAL, looping_tool
 
 
 def pair(at: int, *, name: str = "f", arguments: str = "{}", result: Any = "r") -> list[dict[str, Any]]:
