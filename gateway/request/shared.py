@@ -27,15 +27,14 @@ from gateway.traffic.absent_paths import AbsentPaths
 from gateway.traffic.admission import Admission
 from gateway.traffic.breaker import Breaker
 from gateway.traffic.door import Door
-from gateway.traffic.learned.context_cut import ContextCuts
-from gateway.traffic.learned.rescues import Rescues
 from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeEvidence, NativeRecord, ValidCalls
 from gateway.traffic.output_caps import OutputCaps
 from gateway.traffic.recent_answers import RecentAnswers
+from gateway.traffic.rescues import Rescues
 from gateway.traffic.retry import RetryBudget, RetryPolicy
 from gateway.traffic.routing import Router
 from gateway.traffic.samples import Samples
-from gateway.traffic.token_ratios import TokenRatios
+from gateway.traffic.token_ratios import ContextCuts, TokenRatios
 from gateway.wire.chat_request import ChatRequest
 from strategies.base import Options, ToolExecutionStrategy
 from strategies.clients import recognise

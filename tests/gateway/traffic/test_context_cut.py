@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.traffic.learned.context_cut import MAX_PAIRS, NEEDED, ContextCuts
+from gateway.traffic.token_ratios import MAX_PAIRS, NEEDED, ContextCuts
 
 
 def test_far_fewer_tokens_than_the_bytes_can_mean() -> None:

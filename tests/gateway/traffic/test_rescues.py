@@ -1,7 +1,7 @@
 """How often a swallowed turn is asked again, and when a model is better prompted at once."""
 
-from gateway.traffic.learned.rescues import CURED, ONE_IN, PAUSE_S, UNCURED, WINDOW, Rescues
 from gateway.traffic.lesson_rules import MAX_PAIRS
+from gateway.traffic.rescues import CURED, ONE_IN, PAUSE_S, UNCURED, WINDOW, Rescues
 
 
 def test_after_so_many_in_vain_one_in_twenty_is_asked_for_ten_minutes() -> None:
