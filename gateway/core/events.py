@@ -26,6 +26,8 @@ class Drop:
 
     raw: str
     reason: str
+    family: str = ""
+    """The dialects that it is markup of, where that still matters."""
 
 
 @frozen(kw_only=True)

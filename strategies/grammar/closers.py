@@ -30,12 +30,15 @@ __all__ = [
     "ends_with_token",
     "next_tag",
     "opens_call",
+    "opens_pair",
     "read_run",
     "text_follows",
 ]
 
 _BETWEEN = 6
 """How many closers and openers of sections may stand between one call and the next."""
+_PAIR = 160
+"""How far behind a parameter's opener the name has ended that stands behind it."""
 _TYPE = "function"
 """What some write before the token behind which a call opens."""
 
@@ -74,6 +77,8 @@ class Markup(Protocol):
     """The values of the call so far."""
     name_run: re.Pattern[str] | None
     """What stands between a call's opener and its first parameter, where the name is no part of the opener."""
+    pair: re.Pattern[str] | None
+    """What stands behind a parameter's opener, where its name is no part of it."""
 
     def kind(self, tag: str, key: str) -> tuple[Kind, str]:
         """The meaning of a tag inside the value of `key`, and the name it carries."""
@@ -147,6 +152,14 @@ def ends_here(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
     cur.back(start)
     cur.anchor = None
     return after is None or markup.kind(after, key)[0] != "close"
+
+
+def opens_pair(cur: Cursor, markup: Markup, tag: str) -> Steps:
+    """Whether a parameter opens here, and is not just mentioned: its name stands behind the opener."""
+    if markup.pair is None:
+        return True
+    ahead = yield from cur.peek(len(tag) + _PAIR)
+    return markup.pair.match(ahead[len(tag) :].lstrip()) is not None
 
 
 def call_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:

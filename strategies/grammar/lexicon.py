@@ -12,7 +12,7 @@ from functools import lru_cache
 __all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
 
 # By the templates of Qwen, DeepSeek, GLM, Kimi and MiniMax; the prompts of Cline; Seed-OSS; Magistral; Command;
-# Hermes; Apertus; Gemma 4; gpt-oss.
+# Hermes; Apertus; Gemma 4; gpt-oss; Kimi K3.
 REASONING: Mapping[str, str] = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -23,6 +23,7 @@ REASONING: Mapping[str, str] = {
     "<|inner_prefix|>": "<|inner_suffix|>",
     "<|channel>": "<channel|>",
     "<|channel|>analysis<|message|>": "<|end|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
 """Openers of reasoning blocks inside the text, and what closes each."""
 REASONING_ENDS = tuple(REASONING.values())

@@ -30,6 +30,7 @@ from strategies.grammar.closers import (
     ends_here,
     ends_with_token,
     opens_call,
+    opens_pair,
     read_run,
     text_follows,
 )
@@ -367,7 +368,8 @@ class _Value:
     def _at_end_of_call(self, tag: str, kind: Kind) -> Steps:
         """What ends the call or opens the next parameter, with no closer before it."""
         if kind == "param":
-            return (yield from self._at_parameter(tag))
+            is_opener = yield from opens_pair(self.cur, self.markup, tag)
+            return (yield from self._at_parameter(tag)) if is_opener else ""
         if kind == "stray_close" and (yield from text_follows(self.cur, tag)):
             return ""
         if kind not in ("call_close", "section_close", "stray_close"):

@@ -15,6 +15,7 @@ from gateway.core.reasons import Reason
 from strategies.grammar.confidence import ANNOUNCED, base, judge
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.literal import says_example
+from strategies.reading.left_out import REMAINS
 from strategies.reading.named import is_name, named_tool
 from strategies.text.cursor import CUT, Cursor, Reject
 from strategies.text.pieces import Pieces
@@ -52,6 +53,8 @@ class Candidate:
         self._least_blind = 1
         """Up to where nothing begins a candidate again, at least."""
         """A dialect found that the answer ends inside a value."""
+        self._remains = ("", 0)
+        """The family whose markup it is without being a call, and the offset up to which it is."""
         self._drafts = 0
         self._has_call = False
         """One of them became a call."""
@@ -220,6 +223,8 @@ class Candidate:
         self._is_data = self._is_data or refusal.inside or is_cut
         if refusal.blind:
             self._least_blind = max(self._least_blind, self._cursor.offset)
+        if refusal.remains:
+            self._remains = (self._rows[self._row].family, refusal.remains)
         if self._began:
             self._break(refusal.reason)
             self.rest = self._pieces.text()
@@ -232,6 +237,11 @@ class Candidate:
         elif self._row + 1 < len(self._rows) and not self._drafts:
             self._row += 1
             self._opening = self._opening.again(None)
+        elif self._remains[1] and not self._drafts:
+            family, end = self._remains
+            self.events.append(Drop(self._consume(end), REMAINS, family))
+            self.rest = self._pieces.text()
+            return True
         else:
             self._give_up(None, blind=self._size if self._is_data else 0 if self._drafts else self._least_blind)
             return True

@@ -51,11 +51,12 @@ from attrs import define
 from gateway.core.events import Text
 from strategies.grammar.dialect import Opening
 from strategies.grammar.inline import shows_example
-from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS
+from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS
 from strategies.grammar.literal import is_announced_example, may_open_fence, opens_fence
 from strategies.reading.drafts import CLOSERS
 from strategies.reading.fences import Carrier, Fence
 from strategies.reading.foresight import GLUED
+from strategies.reading.left_out import THOUGHT, TURN
 from strategies.reading.moves import WAIT, Call, Mode, Move
 from strategies.reading.openings import NOBODY, Rows
 from strategies.reading.outlet import Held
@@ -174,6 +175,10 @@ class Prose:
         if window.grammar.results.get(marker, NOBODY) & out.callers and (opening.starts_line or follows):
             window.text(at)
             return Discarding(self)
+        if marker in END_TOKENS and (out.is_speaking or (out.is_silent and out.callers)):
+            window.text(at)
+            window.remain(len(marker), TURN)
+            return self
         if marker in LEFTOVERS and follows:
             window.text(at)
             window.drop(len(marker), "leftover")
@@ -181,7 +186,11 @@ class Prose:
         if marker in REASONING and not window.inline:
             # A tag in a line of words is talked about; a special token is not.
             if opening.starts_line or marker.startswith("<|"):
-                window.text(at + len(marker))
+                window.text(at)
+                if out.is_silent:
+                    window.remain(len(marker), THOUGHT)
+                else:
+                    window.text(len(marker))
                 out.is_thought_over = True
                 return Reasoning(REASONING[marker], self)
             if out.drafts is not None:
@@ -214,7 +223,12 @@ class Prose:
         is_mentioned = is_behind_quote and buf[len(marker) : len(marker) + 1] in _QUOTES
         if not is_mentioned and (drafts is None or drafts.closes(marker)):
             window.end_thought(marker)
-        window.text(len(marker))
+        if window.out.is_silent:
+            window.remain(len(marker), THOUGHT)
+        elif is_mentioned:
+            window.text(len(marker))
+        else:
+            window.close_thought(len(marker))
         return self
 
     # Backticks
@@ -374,7 +388,11 @@ class Reasoning:
         while (match := lexicon.trigger.search(buf, at + 1)) is not None:
             at = match.start()
             if buf.startswith(closer, at):
-                window.text(at + len(closer))
+                window.text(at)
+                if window.out.is_silent:
+                    window.remain(len(closer), THOUGHT)
+                else:
+                    window.close_thought(len(closer))
                 return self.after
             if not window.eof and (closer.startswith(buf[at:]) or lexicon.may_begin(buf, at)):
                 window.text(at)

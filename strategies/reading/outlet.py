@@ -1,8 +1,8 @@
 """The way out of a reader: what has been read goes out at once, waits with what holds it, or was only a draft.
 
-An event passes three places, each of which may keep it: what the mode under way holds (`Held`), the drafts of an answer
-that may have begun inside its reasoning (`Drafts`), and the copies of calls (`Copies`). Their order is fixed: only what
-stands as a call may be a draft, and only what is no draft may be a copy.
+An event passes four places, each of which may keep it: what the mode under way holds (`Held`), the drafts of an answer
+that may have begun inside its reasoning (`Drafts`), markup without a call (`Remains`), and the copies of calls
+(`Copies`). Their order is fixed: only what stands as a call may be a draft, and only what is no draft may be a copy.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,8 +11,8 @@ from attrs import define, field
 
 from gateway.core.events import Args, Drop, End, Event, Note, Start, Text
 from strategies.grammar.dialect import Context
-from strategies.reading.copies import Copies
 from strategies.reading.drafts import Drafts, meets_closer
+from strategies.reading.left_out import REMAINS, THOUGHT, Copies, Remains
 
 __all__ = ["Held", "Outlet", "as_text", "joined"]
 
@@ -78,17 +78,35 @@ class Held:
 class Outlet:
     """The events of one choice from where they are read to where they are taken."""
 
-    __slots__ = ("_context", "_copies", "_families", "_out", "callers", "drafts", "fresh", "held", "is_thought_over")
+    __slots__ = (
+        "_context",
+        "_copies",
+        "_families",
+        "_out",
+        "callers",
+        "drafts",
+        "fresh",
+        "held",
+        "is_silent",
+        "is_speaking",
+        "is_thought_over",
+        "remains",
+    )
 
     def __init__(self, context: Context, families: Mapping[str, str]) -> None:
         self._context = context
         self._families = families
         self._out: list[Event] = []
         self._copies = Copies(context)
+        self.remains = Remains(families)
         self.callers: set[str] = set()
         """The families that have made a call."""
         self.fresh = False
         """Nothing but white space has come since the last call."""
+        self.is_silent = True
+        """Nothing has come, behind reasoning if there is any, but white space and markup that says nothing."""
+        self.is_speaking = False
+        """Markup of its own has come where the answer begins: its server shows special tokens."""
         self.is_thought_over = False
         """Reasoning has begun or ended: what is outside of it is no draft."""
         self.held: Held | None = None
@@ -99,17 +117,17 @@ class Outlet:
     @property
     def idle(self) -> bool:
         """Nothing waits here."""
-        return self.held is None and self.drafts is None
+        return self.held is None and self.drafts is None and not self.remains.waits
 
     @property
     def is_plain(self) -> bool:
         """Nothing but text has come so far: behind a call results and left-over tokens count, too."""
-        return self.idle and not self.callers and not self.fresh
+        return self.idle and not self.callers and not self.fresh and not self.is_speaking
 
     @property
     def size(self) -> int:
         """How many characters wait here."""
-        size = self.held.size if self.held is not None else 0
+        size = self.remains.held + (self.held.size if self.held is not None else 0)
         return size + self.drafts.held if self.drafts is not None else size
 
     def hold(self) -> Held:
@@ -120,10 +138,13 @@ class Outlet:
     def pass_by(self, text: str) -> None:
         """Text goes out on another way: nothing waits in front of it."""
         self.fresh = self.fresh and text.isspace()
+        self.is_silent = self.is_silent and text.isspace()
+        self.remains.say(text)
         self._copies.say(text)
 
     def show(self, text: Text) -> None:
         """Text goes out that will still be looked at, but never be more than text."""
+        self.is_silent = self.is_silent and text.raw.isspace()
         self._out.append(text)
 
     def add(self, event: Event) -> str | None:
@@ -133,6 +154,10 @@ class Outlet:
                 self.fresh = True
             elif not event.raw.isspace():
                 self.fresh = False
+            is_blank = event.raw.isspace() if isinstance(event, Text) else isinstance(event, Drop)
+            if isinstance(event, Drop) and event.reason == REMAINS and event.family != THOUGHT:
+                self.is_speaking = self.is_speaking or self.is_silent
+            self.is_silent = self.is_silent and is_blank
         if self.held is not None:
             self.held.add(event, self._families)
             return None
@@ -181,7 +206,13 @@ class Outlet:
     def taken(self) -> list[Event]:
         """What is decided since the last time."""
         out, self._out = self._out, []
-        return self._copies.told(joined(out))
+        return self._copies.told(joined(self.remains.told(joined(out))))
+
+    def finish(self, *, cut: bool) -> list[Event]:
+        """The same where the answer ends."""
+        out, self._out = self._out, []
+        ends = self.remains.told(joined(out)) + self.remains.finish(cut=cut)
+        return self._copies.told(joined(ends))
 
 
 def as_text(events: list[Event]) -> list[Event]:

@@ -54,7 +54,7 @@ class Reader:
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
         out = self._window.out
-        out.is_thought_over = True
+        out.is_thought_over = out.remains.reasoned = True
         out.stand(in_fence=self._mode.in_fence)
         if isinstance(self._mode, BehindDrafts):
             self._mode = self._mode.after
@@ -109,6 +109,7 @@ class Reader:
             if window.out.held is not None:
                 self._mode.finish(window)
             window.out.stand(in_fence=self._mode.in_fence)
+            return window.out.finish(cut=window.cut)
         return window.out.taken()
 
     def _works(self) -> bool:

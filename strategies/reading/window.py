@@ -12,10 +12,11 @@ import re
 
 from gateway.core.events import Drop, Event, Text
 from strategies.grammar.dialect import Context, Fence, Opening
-from strategies.grammar.lexicon import line_of
+from strategies.grammar.lexicon import REASONING, REASONING_ENDS, line_of
 from strategies.grammar.literal import indents_code, is_announced_example, may_open_fence
 from strategies.reading.active import Grammar
 from strategies.reading.foresight import Foresight, may_become
+from strategies.reading.left_out import REMAINS
 from strategies.reading.openings import NOBODY, Openings, Rows
 from strategies.reading.outlet import Outlet
 
@@ -28,6 +29,7 @@ FENCE_LINE = 256
 """How long a line may be that opens or closes a code fence."""
 _BLOCK = 1 << 12
 _BLANK = " \t\r"
+_THOUGHT = frozenset((*REASONING, *REASONING_ENDS))
 _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 
 
@@ -215,6 +217,20 @@ class Window:
         if size:
             self.add(Drop(self.take(size), reason))
 
+    def remain(self, size: int, family: str) -> None:
+        """Let the first `size` characters out as markup of a family that stands without a call."""
+        if self.told:
+            self.text(size)
+            return
+        text = self.take(size)
+        self.passed(text)
+        self.add(Drop(text, REMAINS, family))
+
+    def close_thought(self, size: int) -> None:
+        """Let the first `size` characters out as text, the last of which end reasoning: the answer begins behind."""
+        self.text(size)
+        self.out.is_silent = True
+
     def passed(self, text: str) -> None:
         """Remember what stands before the next text."""
         self.tail = (self.tail + text)[-BEFORE:]
@@ -256,6 +272,8 @@ class Window:
         while (match := self.grammar.lexicon.trigger.search(buf, end + 1)) is not None:
             end = match.start()
             if buf[end] in "`~\n" and levels == LEVELS:
+                break
+            if self.out.is_silent and any(marker in _THOUGHT for marker in self.grammar.lexicon.begun(buf, end)):
                 break
             if self.offset + end >= self.blind and self._foresight.may_open(buf, end, self.before(end), levels):
                 break

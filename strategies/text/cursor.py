@@ -55,7 +55,7 @@ class Reject(Exception):
     plainly tried to call a tool that exists; `inside` that the answer ends within a value, so that all of it is data;
     `blind` that nothing which has been read up to here begins a call;
     `refusal` is the word for it where it was read and is refused all the same, `name` the tool that it names, where
-    the dialect has read that.
+    the dialect has read that; `remains` the offset up to which it is markup of the dialect that stands without a call.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Reject(Exception):
         blind: bool = False,
         refusal: Reason | None = None,
         name: str = "",
+        remains: int = 0,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -79,6 +80,7 @@ class Reject(Exception):
         self.blind = blind
         self.refusal = refusal or _REASONS.get(reason, Reason.PARSE)
         self.name = name
+        self.remains = remains
 
 
 def overlap(text: str, start: int, marker: str) -> int:

@@ -28,6 +28,7 @@ _SECTION_END = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 _CALL = "<|tool_call_begin|>"
 _ARGUMENTS = "<|tool_call_argument_begin|>"
 _CALL_END = ("<|tool_call_end|>",)
+_MAX_NOISE = 200
 _ID = re.compile(r"[^<{]*")
 _CANONICAL = re.compile(r"(?:functions\.)?([^\s:][^\s]*?)\s*:\s*[0-9]+")
 # Clients that allow only letters, digits and lines in an id send back `functions_read_3`, and the model goes on in
@@ -40,9 +41,14 @@ _COUNTER = re.compile(r"[:_.]?[0-9]*")
 def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     if opening.marker in _SECTION:
+        behind = cur.offset
         yield from cur.ws()
+        # Words before the first call of a section are for nobody:
+        # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_kimi_k2_tool_parser.py
+        yield from cur.match(_ID, _MAX_NOISE)
         if not (yield from cur.lit(_CALL)):
-            raise Reject("no call in the section")
+            is_empty = yield from cur.lits(_SECTION_END)
+            raise Reject("no call in the section", remains=cur.offset if is_empty else behind)
     while True:
         yield from (yield from _call(cur, context, opening))
         yield from cur.ws()

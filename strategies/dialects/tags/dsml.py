@@ -25,8 +25,10 @@ __all__ = ["DSML"]
 # https://github.com/lsdefine/GenericAgent/issues/804 https://github.com/AgentFlocks/flocks/issues/687
 _T = r"\s?[|｜‖]{0,2}\s?DSML\s?[|｜‖]{0,2}\s?"
 _STRING = re.compile(r"""string\s*=\s*["']?(true|false)""")
-# The word changed between V3.2 and V4, and models write both.
-_BLOCK_OPEN = re.compile(rf"<{_T}(?:function_calls|tool_calls)\s*>\Z")
+# The word changed between V3.2, V4 and V4.1, which also writes a blank before it; models write all of them.
+_BLOCK = r"(?:function_calls|tool_calls|calls)"
+_BLOCK_OPEN = re.compile(rf"<{_T}{_BLOCK}\s*>\Z")
+_BLOCK_CLOSE = re.compile(rf"</{_T}{_BLOCK}\s*>\Z")
 
 
 def _typed(call: Call, tag: str, key: str, text: str) -> Typed | None:
@@ -50,7 +52,7 @@ FORM = Form(
     ),
     close=re.compile(rf"</{_T}parameter\s*>\Z"),
     section_open=_BLOCK_OPEN,
-    section_close=re.compile(rf"</{_T}(?:function_calls|tool_calls)\s*>\Z"),
+    section_close=_BLOCK_CLOSE,
     wrong_close=re.compile(r"</(?:invoke|function_calls|tool_calls)>\Z"),
     edges="none",
     cdata_closers=("</｜DSML｜parameter>",),
@@ -68,6 +70,14 @@ def _parse(
         raise Reject("no tag")
     if _BLOCK_OPEN.match(tag):
         cur.pos += len(tag)
+        start = behind = cur.offset
+        yield from cur.ws()
+        following = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+        if _BLOCK_CLOSE.match(following or ""):
+            behind = cur.offset + len(following)
+        if following != "<invoke>" and not FORM.call.match(following or ""):
+            is_alone = following is None or behind > start
+            raise Reject("no invoke", remains=behind if is_alone else 0)
     yield from read_invoke(cur, context, opening, arguments, FORM, undeclared=True)
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "read_call_end",
     "read_parameter",
     "read_parameters",
+    "read_section_close",
     "show_value",
 ]
 
@@ -137,6 +138,7 @@ class Call:
     distinct: bool = True
     ends: tuple[str, ...] = ("</tool_call>", "<tool_call>", "</function>", "</invoke>", "</function_calls>")
     name_run: re.Pattern[str] | None = None
+    pair: re.Pattern[str] | None = None
 
     @classmethod
     def of(cls, form: Form, context: Context, name: str) -> "Call":
@@ -514,7 +516,7 @@ def _miss_closer(cur: Cursor, call: Call) -> Steps:
 def _end_of_call(cur: Cursor, call: Call, way: Way, *, closed: bool) -> Steps:
     """Where the call ends, behind its closer."""
     if closed and call.form.takes_section:
-        yield from _section_close(cur, call.form)
+        yield from read_section_close(cur, call.form)
     end = cur.offset
     if call.last_body is None:
         return None
@@ -522,7 +524,8 @@ def _end_of_call(cur: Cursor, call: Call, way: Way, *, closed: bool) -> Steps:
     return end
 
 
-def _section_close(cur: Cursor, form: Form) -> Steps:
+def read_section_close(cur: Cursor, form: Form) -> Steps:
+    """Consume the section's closer, if it stands here."""
     cur.anchor = start = cur.offset
     yield from cur.ws()
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None

@@ -28,6 +28,8 @@ __all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
 _SUFFIX = r"(?::[^<>]{1,40})?>\Z"
 _NAME_RUN = re.compile(r"[\w.:/-]*")
 _KEY_RUN = re.compile(r"[^<>\r\n]*")
+# A key without its closer, or with another one, may still be a key; a word that only mentions the tag is none.
+_PAIR = re.compile(r"[^<>\s]{1,128}+\s*+<(?:/arg_key|arg_value|/[\w.:-]{1,60}+>\s*+<arg_value)")
 _SEPARATOR = re.compile(rf"<tool_sep{_SUFFIX}")
 _KEY_OPEN = re.compile(rf"<arg_key{_SUFFIX}")
 _KEY_CLOSE = re.compile(rf"</arg_key{_SUFFIX}")
@@ -84,7 +86,7 @@ def read_pairs(
     if not name:
         raise Reject("no name")
     call, key = yield from _named(cur, context, name)
-    call.name_run = _NAME_RUN
+    call.name_run, call.pair = _NAME_RUN, _PAIR
     if call.tool is None and not prompted:
         raise Reject("unknown tool", name=call.name)
     call.in_lines = (yield from cur.ws()) > 0

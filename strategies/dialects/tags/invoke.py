@@ -26,6 +26,7 @@ from strategies.dialects.tags.form import (
     read_call,
     read_call_end,
     read_parameters,
+    read_section_close,
 )
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.inline import in_line
@@ -81,6 +82,8 @@ def read_invoke(
         raise Reject("unknown tool", name=call.name)
     if found.group("empty"):
         begin_call(call, arguments)
+        if form.takes_section:
+            yield from read_section_close(cur, form)
         yield draft_of(call)
         return
     yield from read_call(cur, call, opening.hint, arguments)

@@ -52,18 +52,22 @@ def _parse(
     cur: Cursor, context: Context, opening: Opening, _: Arguments, *, typed: bool
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
+    opened: object = True
     if opening.marker in _SECTION:
         yield from cur.ws()
-        yield from cur.lits(_CALL)
+        opened = yield from cur.lits(_CALL)
+        if opened is None and (yield from cur.lits(_SECTION_END)):
+            raise Reject("no call in the section", remains=cur.offset)
     while True:
-        yield from (yield from _call(cur, context, opening, typed=typed))
+        yield from (yield from _call(cur, context, opening, typed=typed, opened=opened is not None))
         yield from cur.ws()
-        if not (yield from cur.lits(_CALL)):
+        opened = yield from cur.lits(_CALL)
+        if opened is None:
             yield from cur.lits(_SECTION_END)
             return
 
 
-def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool) -> Steps:
+def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool, opened: bool) -> Steps:
     """One call behind its opening token."""
     name = yield from _name(cur, context, typed=typed)
     yield from cur.ws()
@@ -72,10 +76,15 @@ def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool) -> St
         cur, context, opening, (*_CALL_END, *_SECTION_END, _EOS, *STOPS), tool=found[0] if found else None
     )
     if payload is None:
-        if not (yield from _ends(cur)):
+        if not (yield from _ends(cur, _CALL_END)):
             raise Reject("no arguments")
         payload = Payload(value=None)
-    return with_mends(named_drafts(context, name, payload), (yield from _end(cur, fenced=payload.fenced)))
+    mends = yield from _end(cur, fenced=payload.fenced)
+    # One token may be lost; without both nothing says that it was a call:
+    # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_deepseekv3_tool_parser.py
+    if not opened and "call_closer_missing" in mends:
+        raise Reject("neither opener nor closer", attempted=True)
+    return with_mends(named_drafts(context, name, payload), mends)
 
 
 def _name(cur: Cursor, context: Context, *, typed: bool) -> Steps:
@@ -94,8 +103,8 @@ def _name(cur: Cursor, context: Context, *, typed: bool) -> Steps:
     return head
 
 
-def _ends(cur: Cursor) -> Steps:
-    for token in _CALL_END:
+def _ends(cur: Cursor, tokens: tuple[str, ...]) -> Steps:
+    for token in tokens:
         if (yield from cur.starts(token)):
             return True
     return False

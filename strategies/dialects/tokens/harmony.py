@@ -47,6 +47,7 @@ _NOBODY = frozenset({"assistant", "user", "all", "system", "developer"})
 # https://github.com/craft-ai-agents/craft-agents-oss/issues/449
 _PARALLEL = "multi_tool_use.parallel"
 _CHANNELS = ("commentary", "analysis")
+_SHOWN = frozenset({"final", "commentary"})
 _BLANKS = re.compile(r"[ \t]*")
 
 
@@ -57,6 +58,8 @@ class Header:
     recipient: str
     channel: str
     is_code: bool
+    is_whole: bool
+    """It ends with its token."""
 
 
 def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
@@ -64,7 +67,9 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     header = yield from read_header(cur, opening.marker)
     name = _callee(header, context)
     if name is None:
-        raise Reject("no call")
+        # The text of a message for the user is content, its header is not.
+        is_shown = header.is_whole and not header.recipient and header.channel in _SHOWN
+        raise Reject("no call", remains=cur.offset if is_shown else 0)
     yield from cur.ws()
     if header.is_code and (yield from cur.peek(1)) != "{":
         yield (yield from _code(cur, context, name))
@@ -91,14 +96,14 @@ def read_header(cur: Cursor, marker: str) -> Steps:
         parts.append((yield from cur.match(_PLAIN, 256)))
         found = yield from cur.lits(_TOKENS)
         if found == "<|message|>" or (found is None and (yield from cur.peek(1)) == "{"):
-            return _read_header(parts)
+            return _read_header(parts, is_whole=found is not None)
         if found is None:
             break
         parts.append(found)
     raise Reject("no header")
 
 
-def _read_header(parts: Sequence[str]) -> Header:
+def _read_header(parts: Sequence[str], *, is_whole: bool) -> Header:
     """The first channel counts, unless a repeated one says that this is only thought."""
     channels: list[str] = []
     recipients = [match.group(1) for part in parts for match in _RECIPIENT.finditer(part)]
@@ -112,6 +117,7 @@ def _read_header(parts: Sequence[str]) -> Header:
         recipient=recipients[0] if recipients else "",
         channel=channels[0] if channels else "",
         is_code="code" in kept,
+        is_whole=is_whole,
     )
 
 

@@ -35,6 +35,7 @@ _ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
 _WORD = re.compile(r"[a-z]*")
 _TAG = re.compile(r"<\|(?:open|close)\|>")
 _LOOK_AHEAD = 160
+_AROUND = ("response", "message", "tools", "think")
 _CALL_OPENS = re.compile(r"<\|open\|>\s*+call\s++tool=")
 _CALL_CLOSES = re.compile(r"<\|close\|>\s*+call\s*+<\|sep\|>")
 _CALL_ENDS = re.compile(_CALL_CLOSES.pattern + r"\s*+(?:<\|open\|>\s*+call\s|<\|close\|>\s*+tools\b|\Z)")
@@ -68,11 +69,21 @@ class _Call:
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
+    if opening.marker == _CLOSE:
+        yield from _closer_alone(cur)
+    cur.anchor = cur.offset
     kind = yield from _opens(cur)
+    if kind is None:
+        cur.back(cur.anchor)
+        yield from _opener_alone(cur)
+    cur.anchor = None
     if kind == "tools":
         yield from _attributes(cur)
+        behind = cur.offset
         yield from cur.ws()
         kind = yield from _opens(cur)
+        if kind is None:
+            raise Reject("no call", remains=behind)
     while kind == "call":
         call = yield from _call(cur, context, arguments)
         yield call.draft()
@@ -80,6 +91,24 @@ def _parse(
         kind = yield from _calls_on(cur)
     if kind is None:
         raise Reject("no call")
+
+
+def _closer_alone(cur: Cursor) -> Steps:
+    """A closing tag that closes no part of a call: the end of a response, of the message, of an empty section."""
+    for kind in _AROUND:
+        if (yield from _closes(cur, kind)):
+            raise Reject("no call", remains=cur.offset)
+    raise Reject("no call")
+
+
+def _opener_alone(cur: Cursor) -> Steps:
+    """An opening tag of what stands around the text of an answer."""
+    cur.pos += len(_OPEN)
+    yield from cur.ws()
+    if (yield from cur.match(_WORD, 16)) in _AROUND:
+        yield from _attributes(cur)
+        raise Reject("no call", remains=cur.offset)
+    raise Reject("no call")
 
 
 def _calls_on(cur: Cursor) -> Steps:
@@ -392,7 +421,7 @@ KIMI_K3 = Dialect(
     id="kimi_k3",
     family="kimi_k3",
     level="A",
-    openers=lambda _context: (_OPEN,),
+    openers=lambda _context: (_OPEN, _CLOSE),
     parse=_parse,
     results=(f"{_OPEN}result", f"{_OPEN}tool_result"),
     models=("kimi-k3*",),

@@ -104,6 +104,7 @@ class TagCall:
     distinct: bool = False
     ends: tuple[str, ...] = field(init=False)
     name_run: re.Pattern[str] | None = None
+    pair: re.Pattern[str] | None = None
     _faults: dict[str, str] = field(factory=dict)
     _resolved: dict[str, str] = field(factory=dict)
     """What names of tags came to, as long as no parameter has been added."""
