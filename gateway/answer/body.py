@@ -8,7 +8,7 @@ from gateway.answer.facts import Facts
 from gateway.answer.second_answer import SecondAnswer, SecondCall, SecondRequest, unusable_calls
 from gateway.answer.second_round import SecondRound
 from gateway.core.errors import UpstreamBadReply
-from gateway.core.events import End, Event, Said, Start, Text
+from gateway.core.events import Drop, End, Event, Said, Start, Text
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import (
     BadChunk,
@@ -261,24 +261,26 @@ class BodyExchange:
         """Put what was read into the message; True if anything in it is another."""
         calls: list[dict[str, Any]] = []
         texts: list[str] = []
-        is_said = False
+        is_other = False
         for event in events:
             choice.note(event)
             if isinstance(event, Text):
                 texts.append(event.raw)
             elif isinstance(event, Said):
                 texts.append(event.text)
-                is_said = True
+                is_other = True
+            elif isinstance(event, Drop):
+                is_other = is_other or bool(event.family)
             elif isinstance(event, Start):
                 choice.begin_call(event)
                 calls.append({"id": choice.call_id, "type": "function", "function": {"name": event.name}})
             elif isinstance(event, End):
                 calls[-1]["function"]["arguments"] = event.arguments
         self.facts.undelivered += choice.undelivered
-        if is_said:
+        if is_other:
             message["content"] = "".join(texts)
         if not calls:
-            return is_said
+            return is_other
         if any("arguments" not in call["function"] for call in calls):
             raise broken_off(self.facts.broken[-1])
         message["content"] = "".join(texts) or None

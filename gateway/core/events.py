@@ -27,7 +27,7 @@ class Drop:
     raw: str
     reason: str
     family: str = ""
-    """The dialects that it is markup of, where that still matters."""
+    """The dialects that it is markup of, where it stands without a call."""
 
 
 @frozen(kw_only=True)
