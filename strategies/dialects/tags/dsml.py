@@ -74,7 +74,7 @@ def _parse(
         yield from cur.ws()
         following = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
         if _BLOCK_CLOSE.match(following or ""):
-            behind = cur.offset + len(following)
+            behind = cur.offset + len(following or "")
         if following != "<invoke>" and not FORM.call.match(following or ""):
             is_alone = following is None or behind > start
             raise Reject("no invoke", remains=behind if is_alone else 0)
