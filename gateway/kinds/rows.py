@@ -13,11 +13,13 @@ from gateway.kinds.gemini.ask import GeminiOptions
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.openai import OpenAiKind
 from gateway.kinds.qwen_web.dialogue import QwenWebKind, QwenWebOptions
+from gateway.kinds.responses.ask import ResponsesOptions
+from gateway.kinds.responses.dialogue import ResponsesKind
 from gateway.kinds.shared.port import Kind
 
 __all__ = ["DEFAULT_KIND", "KINDS", "KindOptions", "KindRow"]
 
-KindOptions = AnthropicOptions | GeminiOptions | QwenWebOptions
+KindOptions = AnthropicOptions | GeminiOptions | QwenWebOptions | ResponsesOptions
 """What may differ between servers of one kind."""
 DEFAULT_KIND = "openai"
 
@@ -47,6 +49,7 @@ class KindRow:
 
 KINDS: Mapping[str, KindRow] = {
     DEFAULT_KIND: KindRow(make=OpenAiKind, is_translated=False, url_end="/v1"),
+    "responses": KindRow(make=ResponsesKind, options=ResponsesOptions, wire="responses", url_end="/v1"),
     "anthropic": KindRow(make=AnthropicKind, options=AnthropicOptions, strategy="native", wire="messages"),
     "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native", wire="gemini"),
     "qwen_web": KindRow(

@@ -15,6 +15,7 @@ from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.openai_server import OpenAiServer
 from tests.support.qwen_web_server import QwenWebServer
+from tests.support.responses_server import ResponsesServer
 from tests.support.scripted_model import DONE, READ_TEXT, RUN_TEXT, WRITTEN_TEXT, Script, Step
 from tests.support.wire_server import listening
 
@@ -42,6 +43,13 @@ WAYS: list[Any] = [
     ),
     pytest.param(
         AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"
+    ),
+    pytest.param(
+        ResponsesServer,
+        None,
+        {"UPSTREAM_KIND": "responses", "UPSTREAM_API_KEY": "sk-resp", "STRATEGY_RULES": "*=recovery"},
+        "/v1",
+        id="responses",
     ),
     pytest.param(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
     pytest.param(

@@ -20,6 +20,7 @@ from tests.support.kind_driver import comparable
 from tests.support.many_server import HEADER, ManyServers
 from tests.support.openai_server import OpenAiServer
 from tests.support.qwen_web_server import QwenWebServer
+from tests.support.responses_server import ResponsesServer
 from tests.support.turns import TOOLS, Call, Exchange, Turn, conversation
 from tests.support.wire_server import WireServer, listening
 
@@ -43,6 +44,7 @@ class Way:
 WAYS = {
     "openai": Way("gpt-4o", "sk-open", OpenAiServer),
     "anthropic": Way("claude-sonnet-4-5", "sk-ant", AnthropicServer),
+    "responses": Way("gpt-5.5", "sk-resp", ResponsesServer),
     "gemini": Way("gemini-3-flash", "AIza", GeminiServer),
     "qwen_web": Way("qwen3-max", "web-token", QwenWebServer, is_prompted=True),
 }

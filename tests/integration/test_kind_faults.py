@@ -14,13 +14,15 @@ from tests.support.faulty_upstream import STREAM_HEAD, answer, answer_json, clos
 from tests.support.gemini_server import GeminiServer
 from tests.support.gemini_server import error_body as gemini_error
 from tests.support.qwen_web_server import QwenWebServer, fault_body
+from tests.support.responses_server import ResponsesServer
+from tests.support.responses_server import error_body as responses_error
 from tests.support.turns import Turn
 from tests.support.wire_server import sse
 
 SECRET = "sk-secret-finch-1"
 COOKIE = "token-finch-2"
 TURN = Turn(text="Hello, this is said.", thought="Hm.", signature="U0lH")
-KINDS = ["anthropic", "gemini", "qwen_web"]
+KINDS = ["anthropic", "gemini", "qwen_web", "responses"]
 
 
 @frozen
@@ -35,6 +37,9 @@ class Wire:
         match self.name:
             case "anthropic":
                 data = AnthropicServer().stream(TURN, "m")
+            case "responses":
+                server = ResponsesServer()
+                data = server.stream(TURN, server.response(TURN, {"model": "m"}))
             case "gemini":
                 data = b"".join(sse(chunk) for chunk in GeminiServer().chunks(TURN, "m"))
             case _:
@@ -48,6 +53,9 @@ class Wire:
                 return error_body(
                     {429: "rate_limit_error", 400: "invalid_request_error"}.get(status, "api_error"), message
                 )
+            case "responses":
+                kind = {429: "rate_limit_error", 400: "invalid_request_error"}.get(status, "server_error")
+                return responses_error(message, kind=kind, code={429: "rate_limit_exceeded"}.get(status))
             case "gemini":
                 return gemini_error(
                     status, {429: "RESOURCE_EXHAUSTED", 400: "INVALID_ARGUMENT"}.get(status, ""), message
@@ -194,7 +202,7 @@ async def test_a_reset_between_events_is_told_behind_what_had_come(start, upstre
 
 
 async def test_an_end_that_came_too_early_is_told(start, upstream, wire, client):
-    end = {"anthropic": -2, "gemini": -1, "qwen_web": -1}[wire.name]
+    end = {"anthropic": -2, "gemini": -1, "qwen_web": -1, "responses": -1}[wire.name]
     upstream.script = wire.streams(*wire.events[:end])
     running = await start()
     got = await ask(client, running.url)
@@ -278,6 +286,8 @@ async def test_an_answer_that_was_to_be_a_stream_becomes_one(start, upstream, wi
     match wire.name:
         case "anthropic":
             body = AnthropicServer().message(TURN, "m")
+        case "responses":
+            body = ResponsesServer().response(TURN, {"model": "m"})
         case "gemini":
             body = GeminiServer().whole(TURN, "m")
         case _:

@@ -8,10 +8,12 @@ from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.gemini.ask import GeminiOptions
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.qwen_web.dialogue import QwenWebKind
+from gateway.kinds.responses.dialogue import ResponsesKind
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.kind_driver import Driver, Got, comparable, in_pieces
 from tests.support.qwen_web_server import QwenWebServer
+from tests.support.responses_server import ResponsesServer
 from tests.support.turns import Exchange, Turn, conversation
 
 MakeDriver = Callable[[list[Turn]], Driver]
@@ -25,6 +27,10 @@ def gemini(model: str, options: GeminiOptions) -> MakeDriver:
     return lambda turns: Driver(kind=GeminiKind(options), server=GeminiServer(turns), key="AIza", model=model)
 
 
+def responses(model: str) -> MakeDriver:
+    return lambda turns: Driver(kind=ResponsesKind(), server=ResponsesServer(turns), key="sk-resp", model=model)
+
+
 def qwen_web(turns: list[Turn]) -> Driver:
     return Driver(kind=QwenWebKind(), server=QwenWebServer(turns), key="web-token", model="qwen3-max")
 
@@ -32,6 +38,8 @@ def qwen_web(turns: list[Turn]) -> Driver:
 WITH_CALLS: dict[str, MakeDriver] = {
     "anthropic": anthropic("claude-sonnet-4-5"),
     "anthropic_adaptive": anthropic("claude-opus-4-7"),
+    "responses": responses("gpt-4o"),
+    "responses_thinking": responses("gpt-5.5"),
     "gemini": gemini("gemini-3-flash", GeminiOptions()),
     "gemini_older": gemini("gemini-2.5-pro", GeminiOptions(schema_field="parametersJsonSchema")),
 }

@@ -19,6 +19,7 @@ from tests.support.anthropic_server import AnthropicServer
 from tests.support.cost import assert_linear
 from tests.support.gemini_server import GeminiServer
 from tests.support.qwen_web_server import QwenWebServer
+from tests.support.responses_server import ResponsesServer
 from tests.support.turns import TOOLS, Call, Turn
 from tests.support.wire_server import sse
 
@@ -44,10 +45,17 @@ def qwen_stream(turn: Turn) -> bytes:
     return b"".join(sse(event) for event in QwenWebServer().events(turn, "c", None, "r"))
 
 
+def responses_stream(turn: Turn) -> bytes:
+    server = ResponsesServer()
+    request = {"model": "m", "include": ["reasoning.encrypted_content"]}
+    return server.stream(turn, server.response(turn, request))
+
+
 STREAMS: dict[str, Callable[[Turn], bytes]] = {
     "anthropic": anthropic_stream,
     "gemini": gemini_stream,
     "qwen_web": qwen_stream,
+    "responses": responses_stream,
 }
 
 
