@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -77,7 +78,8 @@ SHELL = [block for block in BLOCKS if block.language == "sh"]
 RUN_HERE = [block for block in SHELL if block.text.startswith(("curl ", "printf "))]
 CHECKED = [line for block in SHELL if block not in RUN_HERE for line in block.text.splitlines()]
 CONFIGURATIONS = [block for block in BLOCKS if block.language == "json" and URL in block.text]
-FILES = [block for block in BLOCKS if block.language == "toml"]
+FILES = [block for block in BLOCKS if block.language == "toml" and URL not in block.text]
+AGENTS_FILES = [block for block in BLOCKS if block.language == "toml" and URL in block.text]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
@@ -154,6 +156,13 @@ def test_tables_of_upstreams_and_models_can_be_loaded(block: Block, tmp_path: Pa
     settings = load({"GATEWAY_CONFIG": str(path)})
     assert settings.routes.upstreams
     assert settings.routes.models
+
+
+@pytest.mark.parametrize("block", AGENTS_FILES, ids=range(len(AGENTS_FILES)))
+def test_files_of_agents_can_be_read_and_name_the_gateway(block: Block) -> None:
+    told = tomllib.loads(block.text)
+    provider = told["model_providers"][told["model_provider"]]
+    assert (provider["base_url"], provider["wire_api"]) == (f"{URL}/v1", "responses")
 
 
 def test_the_gates_run_the_readmes_own_test_command() -> None:
