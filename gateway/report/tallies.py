@@ -7,6 +7,7 @@ from typing import get_args
 
 from attrs import define, field, frozen
 
+from gateway.core.call_class import CallClass
 from gateway.core.records import CallRecord, LabelRecord, RequestRecord, Stage
 from gateway.report.intervals import rate
 from gateway.report.sketches import Chosen, Counts, Distinct, Quantiles, draw
@@ -24,6 +25,7 @@ from gateway.report.tree import (
     Side,
     Sign,
     Sliced,
+    StructuredCalls,
     Suspects,
     Threshold,
     Volume,
@@ -565,6 +567,7 @@ class VolumeTally:
     strategies: "Counts[_Number]" = field(factory=_numbers)
     models: "Counts[_Number]" = field(factory=_numbers)
     ends: "Counts[_Number]" = field(factory=_numbers)
+    structured: "Counts[Counter[str]]" = field(factory=lambda: Counts(Counter[str], limit=100))
 
     def add(self, record: RequestRecord) -> None:
         self.requests += 1
@@ -579,6 +582,8 @@ class VolumeTally:
         self.strategies.at(record.strategy[:_MAX_NAME]).value += 1
         self.models.at(record.model[:_MAX_NAME]).value += 1
         self.ends.at(record.end[:_MAX_NAME]).value += 1
+        if record.structured:
+            self.structured.at(record.model[:_MAX_NAME]).update(record.structured)
         for kind, tokens in record.usage.items():
             self.tokens.at(kind[:_MAX_NAME]).value += tokens
 
@@ -605,7 +610,22 @@ class VolumeTally:
             by_strategy=_values(self.strategies),
             by_model=_values(self.models),
             by_end=_values(self.ends),
+            structured=_structured(self.structured),
         )
+
+
+def _structured(models: "Counts[Counter[str]]") -> tuple[StructuredCalls, ...]:
+    ordered = sorted(models.items(), key=lambda item: (-item[1].total(), item[0]))
+    return tuple(
+        StructuredCalls(
+            model=model,
+            valid=rate(counts[CallClass.VALID], sum(counts[each] for each in CallClass)),
+            invalid_json=counts[CallClass.INVALID_JSON],
+            unknown_name=counts[CallClass.UNKNOWN_NAME],
+            schema_mismatch=counts[CallClass.SCHEMA_MISMATCH],
+        )
+        for model, counts in ordered
+    )
 
 
 def _values(counts: "Counts[_Number]") -> dict[str, int]:

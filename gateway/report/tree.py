@@ -140,6 +140,19 @@ class Volume:
     by_strategy: Mapping[str, int]
     by_model: Mapping[str, int]
     by_end: Mapping[str, int]
+    structured: tuple["StructuredCalls", ...]
+    """How the calls that model servers made themselves stand to what was declared, by model."""
+
+
+@frozen(kw_only=True)
+class StructuredCalls:
+    """The calls that a model's server made itself, as they came."""
+
+    model: str
+    valid: Rate
+    invalid_json: int
+    unknown_name: int
+    schema_mismatch: int
 
 
 @frozen(kw_only=True)

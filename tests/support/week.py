@@ -164,6 +164,7 @@ class _Maker:
             overhead_s=draw.expovariate(2000 if self.clean else 60),
             held_bytes=draw.choice((0, 0, 12, 900, 40_000)),
             native_calls=draw.choice((0, 0, 0, 1, 2)),
+            structured={"valid": number % 3, "schema_mismatch": 1} if number % 7 == 0 else {},
             verdict=self._verdict(calls) if is_read else None,
             noise=self._noise() if is_read else None,
             calls=calls,

@@ -87,6 +87,7 @@ def sections(figures: Figures) -> tuple[Section, ...]:
         Section(ident="wrong", title="Calls that may be wrong", blocks=tuple(_wrong(figures))),
         Section(ident="missed", title="Calls that may have been missed", blocks=tuple(_missed(figures))),
         Section(ident="noise", title="Noise and known differences", blocks=tuple(_noise(figures))),
+        Section(ident="structured", title="Structured calls", blocks=tuple(_structured(figures))),
         Section(ident="failures", title="Candidates that stayed text", blocks=tuple(_failures(figures))),
         Section(ident="arms", title="Arms side by side", blocks=tuple(_arms(figures))),
         Section(ident="success", title="Success", blocks=tuple(_success(figures))),
@@ -450,6 +451,35 @@ def _review(figures: Figures) -> Iterator[Block]:
         yield Words(f"A random choice of {number(len(review.sample))} calls. Say which are right:")
         yield Command("toolgate report label --sample 50")
         yield Examples(title="The sample", items=review.sample)
+
+
+def _structured(figures: Figures) -> Iterator[Block]:
+    rows = figures.volume.structured
+    if not rows:
+        return
+    yield Words(
+        "The calls that model servers made themselves, as they came and whatever became of them. Valid is what the "
+        "tool's schema takes; STRUCTURED_CALLS says what becomes of the others."
+    )
+    more = f"; the {_ROWS} with most of {len(rows)}" if len(rows) > _ROWS else ""
+    yield Table(
+        title=f"By model{more}",
+        head=("model", "calls", "valid-call rate", "95 %", "no JSON", "unknown name", "schema mismatch"),
+        rows=tuple(
+            (
+                row.model,
+                number(row.valid.of),
+                share(row.valid),
+                interval(row.valid),
+                number(row.invalid_json),
+                number(row.unknown_name),
+                number(row.schema_mismatch),
+            )
+            for row in rows[:_ROWS]
+        ),
+        marks=tuple("thin" if row.valid.too_few else "plain" for row in rows[:_ROWS]),
+        numeric=frozenset({1, 2, 4, 5, 6}),
+    )
 
 
 def _volume(figures: Figures) -> Iterator[Block]:

@@ -180,7 +180,22 @@ def test_volume_is_counted(told, made):
         "by_strategy": Counter(r.strategy for r in requests),
         "by_model": Counter(r.model for r in requests),
         "by_end": Counter(r.end for r in requests),
+        "structured": told["volume"]["structured"],
     }
+
+
+def test_structured_calls_are_counted_by_model(told, made):
+    classes: dict[str, Counter[str]] = {}
+    for request in made.requests:
+        if request.structured:
+            classes.setdefault(request.model, Counter()).update(request.structured)
+    rows = told["volume"]["structured"]
+    assert [row["model"] for row in rows] == sorted(classes, key=lambda name: (-classes[name].total(), name))
+    for row in rows:
+        counts = classes[row["model"]]
+        assert row["valid"] == rate(counts["valid"], counts.total())
+        assert row["schema_mismatch"] == counts["schema_mismatch"]
+        assert row["invalid_json"] == row["unknown_name"] == 0
 
 
 @pytest.mark.parametrize("name", ["would", "live"])
