@@ -186,10 +186,8 @@ class HeldCalls:
         if teller is None:
             last.chunk(args_chunk(args_template(last.event, choice.index, call.index), arguments))
         for piece in pieces:
-            if piece is teller:
-                piece.pending.change_call(piece.entry, name=name, arguments=arguments)
-            elif "name" in piece.entry["function"]:
-                piece.pending.change_call(piece.entry, name=name, arguments="")
+            if piece is teller or "id" in piece.entry or "name" in piece.entry["function"]:
+                piece.pending.change_call(piece.entry, name=name, arguments=arguments if piece is teller else "")
             elif piece.delta is None:
                 piece.pending.drop()
             else:

@@ -114,11 +114,16 @@ class Pending:
         self._emptied()
 
     def change_call(self, entry: dict[str, Any], *, name: str | None, arguments: str) -> None:
-        """Give an entry of the structured calls other arguments, and another name if it is to have one."""
+        """Give an entry of the structured calls other arguments, and another name if it is to have one.
+
+        The name stands where the call begins, whatever the server did.
+        """
         function = entry["function"]
         function["arguments"] = arguments
-        if name is not None and "name" in function:
-            function["name"] = name
+        if name is not None:
+            function.pop("name", None)
+            if "id" in entry:
+                function["name"] = name
         self._raw = encode_object(self.event)
 
     def drop_call(self, entry: dict[str, Any], at: int) -> None:
