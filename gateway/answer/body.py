@@ -23,6 +23,7 @@ from gateway.wire.usage import summed_usage
 from strategies.base import BrokenCall, Prepared
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
+from strategies.text.turns import LONG
 
 __all__ = ["BodyExchange"]
 
@@ -193,6 +194,8 @@ class BodyExchange:
         """A choice whose structured calls are held to their schemas: each mended, asked for again, or left alone."""
         changed = self._told(choice, entry, message)
         entries = {id(call): given for given, call in choice.native.touched}
+        if choice.native.size > LONG:
+            yield from choice.review.work()
         found = choice.review.finish(is_cut=finish in CUT_REASONS)
         content = message.get("content")
         supplied: Mapping[str, str] = {}

@@ -5,7 +5,7 @@ shells around it, `stream` and `body`, only say how an answer comes in and how w
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from gateway.answer.facts import Facts, delivered
@@ -21,10 +21,12 @@ from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
 from strategies.base.tries import Tries
 from strategies.mapping.answers import Translation, translation_of
+from strategies.text.turns import LONG
 
 __all__ = ["Choice", "MakeId", "broken_off"]
 
 MakeId = Callable[[str], str]
+_END = object()
 
 
 class Choice:
@@ -41,6 +43,7 @@ class Choice:
         "_reader",
         "_reads",
         "_repeats",
+        "_review_work",
         "_shaper",
         "_stages",
         "_texts",
@@ -98,6 +101,8 @@ class Choice:
         self.review = Review(terms, self.native, facts.structured)
         self.broken_structured: list[Reviewed] = []
         """Structured calls that may be asked for again."""
+        self._review_work: Generator[None, None, None] | None = None
+        """What is left to do before long structured calls are known."""
         self.held_structured: dict[int, HeldCall] = {}
         """By the identity of structured calls in a stream: what is held of each."""
         self.pending: deque[Pending] = deque()
@@ -165,10 +170,13 @@ class Choice:
     @property
     def busy(self) -> bool:
         """More can be done with the text that was given: `go_on` does a piece of it."""
-        return self._reader is not None and self._reader.busy
+        return self._review_work is not None or (self._reader is not None and self._reader.busy)
 
     def go_on(self) -> list[Event]:
         """What another piece of the work comes to; what comes of the end is kept for `finish` or `give_back`."""
+        if self._review_work is not None and not (self._reader is not None and self._reader.busy):
+            self._review_work = self._review_work if next(self._review_work, _END) is not _END else None
+            return []
         if self._reader is None:
             return []
         if self._early is None:
@@ -180,6 +188,8 @@ class Choice:
         """Begin to read the end of the text: no more follows, and once it is not `busy` all has been read."""
         if self._reader is not None and self._early is None:
             self._early = self._reader.step(reason=reason)
+        if not self.review.has_begun and self.native.size > LONG:
+            self._review_work = self.review.work()
 
     def finish(self, reason: FinishReason) -> list[Event]:
         """The last events; none of those that are held while there is a `broken_call`."""
@@ -203,7 +213,7 @@ class Choice:
         """What the end of the text comes to."""
         self.read_end(reason)
         while reader.busy:
-            self.go_on()
+            self._early = [*(self._early or []), *reader.step()]
         self._reader = None
         return self._early or []
 

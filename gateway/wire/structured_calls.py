@@ -171,6 +171,11 @@ class NativeCalls:
         return [(call.id, call.name, call.arguments) for call in self.live]
 
     @property
+    def size(self) -> int:
+        """How many characters of arguments have come, all in all."""
+        return sum(call.size for call in self._calls)
+
+    @property
     def unusable(self) -> int:
         """How many calls have arguments that are no JSON object."""
         return sum(not call.is_usable() for call in self._calls)

@@ -106,13 +106,13 @@ def arguments_in(text: str) -> Any:
     if not text.strip():
         return {}
     try:
-        JsonScanner(_MAX_NESTING).feed(text.lstrip())
-    except JsonTooDeep:
-        raise NoJson("the arguments are nested too deeply") from None
-    try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
         pass
+    try:
+        JsonScanner(_MAX_NESTING).feed(text.lstrip())
+    except JsonTooDeep:
+        raise NoJson("the arguments are nested too deeply") from None
     # Python's own parser takes what JSON's grammar takes and the faster one refuses: 1e999, half a character.
     try:
         return json.loads(text, parse_constant=_refuse, parse_int=_whole)

@@ -14,9 +14,10 @@ from attrs import frozen
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.structured.judge import Declared, NoJson, arguments_in
-from strategies.text.tolerant_json import JsonFault, dumps, parse
+from strategies.text.tolerant_json import JsonFault, dumps, parsing
+from strategies.text.turns import Turns, whole
 
-__all__ = ["MAX_CHARS", "Mended", "mended"]
+__all__ = ["MAX_CHARS", "Mended", "mended", "mending"]
 
 MAX_CHARS = 1 << 18
 """Longer arguments are left as they are."""
@@ -49,20 +50,26 @@ class Mended:
 
 def mended(text: str, tool: Declared) -> Mended | None:
     """The arguments that a text which is none certainly means; `None` where that is not certain."""
+    return whole(mending(text, tool))
+
+
+def mending(text: str, tool: Declared) -> Turns[Mended | None]:
+    """The same in turns."""
     if len(text) > MAX_CHARS:
         return None
-    for value, steps in _read(text, tool, _MAX_LAYERS):
-        found = _fitted(value, tool)
-        if found is not None:
-            return Mended(dumps(found[0]), tuple(dict.fromkeys((*steps, *found[1]))))
+    for read in _read(text, tool, _MAX_LAYERS):
+        yield
+        found = (yield from _fitted(read[0], tool)) if read is not None else None
+        if read is not None and found is not None:
+            return Mended(dumps(found[0]), tuple(dict.fromkeys((*read[1], *found[1]))))
     return None
 
 
 Read = tuple[Mapping[str, Any], tuple[str, ...]]
 
 
-def _read(text: str, tool: Declared, layers: int) -> Iterator[Read]:
-    """The objects that a text may stand for, the likeliest first, and how each was read."""
+def _read(text: str, tool: Declared, layers: int) -> Iterator[Read | None]:
+    """The objects that a text may stand for, the likeliest first, and how each was read; `None` ends a turn."""
     try:
         told = arguments_in(text)
     except NoJson:
@@ -73,13 +80,18 @@ def _read(text: str, tool: Declared, layers: int) -> Iterator[Read]:
     elif isinstance(told, str) and layers:
         # Servers encode what the model wrote, and some models write what is encoded already:
         # https://github.com/tashfeenahmed/freellmapi/pull/193
-        yield from ((value, ("double_encoded", *steps)) for value, steps in _read(told, tool, layers - 1))
+        yield from _behind("double_encoded", _read(told, tool, layers - 1))
 
 
-def _mended_json(text: str, tool: Declared, layers: int) -> Iterator[Read]:
+def _behind(step: str, reads: Iterator[Read | None]) -> Iterator[Read | None]:
+    """The same, found behind one more step."""
+    yield from (read and (read[0], (step, *read[1])) for read in reads)
+
+
+def _mended_json(text: str, tool: Declared, layers: int) -> Iterator[Read | None]:
     fenced = _FENCE.fullmatch(text)
     if fenced is not None and layers:
-        yield from ((value, ("fence", *steps)) for value, steps in _read(fenced[2], tool, layers - 1))
+        yield from _behind("fence", _read(fenced[2], tool, layers - 1))
         return
     tagged = _tagged(text, tool.schema)
     if tagged is not None:
@@ -92,10 +104,16 @@ def _mended_json(text: str, tool: Declared, layers: int) -> Iterator[Read]:
     if text.lstrip().startswith('{\\"') and layers:  # encoded once too often, and the quotes around it lost
         yield from _read(f'"{text.strip()}"', tool, layers)
         return
-    try:
-        parsed = parse(text, closed=True)
-    except JsonFault:
-        return
+    work = parsing(text, closed=True)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            parsed = end.value
+            break
+        except JsonFault:
+            return
+        yield None
     if _CERTAIN.issuperset(parsed.steps) and isinstance(parsed.value, dict) and not text[parsed.end :].strip():
         yield parsed.value, parsed.steps
 
@@ -157,7 +175,7 @@ def _laid_out(text: str) -> str:
 # The object is read: its names and values brought to the schema.
 
 
-def _fitted(value: Mapping[str, Any], tool: Declared) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def _fitted(value: Mapping[str, Any], tool: Declared) -> Turns[tuple[dict[str, Any], tuple[str, ...]] | None]:
     """The arguments as the tool takes them, by as few steps as will do."""
     steps: tuple[str, ...] = ()
     swallowed = _swallowed(value, tool.schema)
@@ -167,9 +185,10 @@ def _fitted(value: Mapping[str, Any], tool: Declared) -> tuple[dict[str, Any], t
             return None
         value, steps = parted, ("parameter_tags",)
     for change in (_as_it_is, _renamed, _unwrapped):
+        yield
         value, more = change(value, tool.schema)
         steps = (*steps, *more)
-        found = _typed(value, tool)
+        found = _typed(value, tool) if more or change is _as_it_is else None
         if found is not None:
             return found[0], (*steps, *found[1])
     return None

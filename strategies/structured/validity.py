@@ -18,7 +18,7 @@ from strategies.schema.patterns import pattern_of
 
 __all__ = ["Validity"]
 
-_MAX_WORK = 10_000
+_MAX_WORK = 4_000
 """Parts of a schema held against parts of a value in one check."""
 _MAX_NESTING = 100
 _MAX_NODES = 20_000
@@ -60,7 +60,7 @@ class Validity:
         self._root = root
         self._ignores_siblings = any(draft in str(root.get("$schema", "")) for draft in _OLD_DRAFTS)
         self._names: dict[str, Any] | None = None
-        self._choices: dict[int, tuple[Any, frozenset[Any]]] = {}
+        self._choices: dict[tuple[int, str], tuple[Any, frozenset[Any]]] = {}
 
     def fault(self, value: object) -> str | None:
         """Why the schema does not take the value, in words for its writer; `None` if it does."""
@@ -90,12 +90,12 @@ class Validity:
                 return None
         return node
 
-    def one_of(self, schema: Schema, members: Sequence[Any]) -> frozenset[Any]:
+    def one_of(self, schema: Schema, members: Sequence[Any], key: str) -> frozenset[Any]:
         """The values that a list allows, so that they can be told apart at once however many there are."""
-        known = self._choices.get(id(schema))
+        known = self._choices.get((id(schema), key))
         if known is None or known[0] is not schema:
             known = (schema, frozenset(map(_sign, members)))
-            self._choices[id(schema)] = known
+            self._choices[id(schema), key] = known
         return known[1]
 
     @property
@@ -130,6 +130,10 @@ class Validity:
                 names.setdefault(f"#{anchor}", node)
                 names.setdefault(f"{base}#{anchor}", node)
         return base
+
+
+class _Spent(Exception):
+    """The work that one check may be is done."""
 
 
 class _Check:
@@ -189,14 +193,39 @@ class _Check:
         if types and not has_type(value, types):
             return f"{_path(where)} must be {' or '.join(_WORDS[name] for name in _TYPES if name in types)}"
         members = schema.get("enum")
-        if isinstance(members, list) and _sign(value) not in self._document.one_of(schema, members):
+        if isinstance(members, list) and not self._is_one_of(value, schema, members):
             shown = ", ".join(map(str, members[:_MAX_SHOWN])) + (", ..." if len(members) > _MAX_SHOWN else "")
             return (
                 None if value is None and schema.get("nullable") is True else f"{_path(where)} must be one of {shown}"
             )
-        if "const" in schema and _sign(value) != _sign(schema["const"]):
+        if "const" in schema and not self._is_one_of(value, schema, [schema["const"]], "const"):
             return f"{_path(where)} must be {schema['const']}"
         return None
+
+    def _is_one_of(self, value: Any, schema: Schema, members: list[Any], key: str = "enum") -> bool:
+        if isinstance(value, str):
+            return value in members
+        if len(members) > _MAX_WORK:
+            return True
+        try:
+            return self._sign(value) in self._document.one_of(schema, members, key)
+        except _Spent:
+            return True
+
+    def _sign(self, value: Any) -> Any:
+        """What stands for a value among others; each part of it is work."""
+        self._left -= 1
+        if self._left < 0:
+            raise _Spent
+        if isinstance(value, dict):
+            return "object", frozenset((key, self._sign(item)) for key, item in value.items())
+        return ("array", tuple(map(self._sign, value))) if isinstance(value, list) else _sign(value)
+
+    def _holds_twice(self, value: list[Any]) -> bool:
+        try:
+            return len(set(map(self._sign, value))) != len(value)
+        except _Spent:
+            return False
 
     # Objects
 
@@ -276,7 +305,7 @@ class _Check:
         size = _counts(len(value), schema, "minItems", "maxItems")
         if size is not None:
             return f"{_path(where)} must have {size} items"
-        if schema.get("uniqueItems") is True and len(set(map(_sign, value))) != len(value):
+        if schema.get("uniqueItems") is True and self._holds_twice(value):
             return f"{_path(where)} must not hold the same item twice"
         first, rest = _items(schema)
         for at, part in enumerate(first[: len(value)]):

@@ -4,7 +4,7 @@ Each call is judged once. What the model server wrote is counted as it came, wha
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,8 @@ from gateway.wire.structured_calls import NativeCalls, StructuredCall
 from strategies.base import BrokenCall, CallTerms
 from strategies.schema.structured import function_of
 from strategies.structured.judge import Judged, declared, judge
-from strategies.structured.mending import MAX_CHARS, mended
+from strategies.structured.mending import MAX_CHARS, mending
+from strategies.text.turns import Turns, whole
 
 __all__ = ["CallFacts", "Review", "Reviewed", "Supplied"]
 
@@ -73,9 +74,12 @@ class Review:
     terms: CallTerms
     native: NativeCalls
     _facts: CallFacts
+    has_begun: bool = False
+    """The calls are being looked at, or have been."""
     _is_counted: bool = False
     _known: dict[tuple[int, str, int], Judged] = field(factory=dict)
     """By call, name and size: a long call is looked at once."""
+    _reviewed: dict[tuple[int, str, int], Reviewed] = field(factory=dict)
 
     @property
     def judges(self) -> bool:
@@ -108,7 +112,7 @@ class Review:
         if not self.mends:
             return []
         live = [call for call in self.native.live if call.is_function]
-        found = [self.reviewed(call) for call in (live[:-1] if is_cut else live)]
+        found = [whole(self._reviewing(call)) for call in (live[:-1] if is_cut else live)]
         return [each for each in found if each.fault]
 
     def count(self, *, is_cut: bool) -> None:
@@ -149,16 +153,27 @@ class Review:
         if not judged.is_valid and len(self._facts.faults) < _MAX_TOLD:
             self._facts.faults.append((name[:_MAX_WORDS], judged.fault[:_MAX_WORDS]))
 
-    def reviewed(self, call: StructuredCall) -> Reviewed:
+    def work(self) -> Generator[None, None, None]:
+        """Look at all that has come, in turns, so that `finish` need not: a long call takes its time."""
+        self.has_begun = True
+        for call in self.native.live if self.mends else ():
+            if call.is_function:
+                yield
+                yield from self._reviewing(call)
+
+    def _reviewing(self, call: StructuredCall) -> Turns[Reviewed]:
         """What the whole call should be."""
-        judged = self._judged(call, call.name)
-        if judged.is_valid:
-            return Reviewed(call)
-        tool = self.terms.tools.get(call.name)
-        found = mended(call.arguments, declared(tool)) if tool is not None else None
+        key = (id(call), call.name, call.size)
+        found = self._reviewed.get(key)
         if found is None:
-            return Reviewed(call, judged.fault)
-        return Reviewed(call, judged.fault, found.arguments, found.steps)
+            judged = self._judged(call, call.name)
+            tool = self.terms.tools.get(call.name)
+            meant = None
+            if tool is not None and not judged.is_valid:
+                meant = yield from mending(call.arguments, declared(tool))
+            arguments, steps = (meant.arguments, meant.steps) if meant is not None else (None, ())
+            found = self._reviewed[key] = Reviewed(call, judged.fault, arguments, steps)
+        return found
 
     def tell(self, reviewed: Reviewed, outcome: str) -> None:
         """Take down what became of a call that did not fit."""
