@@ -106,6 +106,7 @@ async def build(
             keeps=upkeep.recorder,
             answered=upkeep.store,
             sessions=upkeep.sessions,
+            quotas=upkeep.quotas,
             mask=upkeep.mask,
             secret=upkeep.secret,
             call_ids=upkeep.call_ids,

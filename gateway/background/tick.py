@@ -15,6 +15,7 @@ import structlog
 from attrs import define, field
 
 from gateway.background.lesson_sync import SharedLessons
+from gateway.background.quotas import KeyQuotas
 from gateway.background.recorder import Recorder
 from gateway.background.rollout_agent import Conductor
 from gateway.background.secrets import Secret, kept_secret
@@ -27,7 +28,8 @@ from gateway.request.shared import Telemetry
 from gateway.rollout.call_ids import CallIds
 from gateway.rollout.stages import State, reason_word
 from gateway.state.metered import WatchedStore
-from gateway.state.opening import open_store
+from gateway.state.opening import open_quotas, open_store
+from gateway.state.redis_quotas import RedisQuotas
 from gateway.telemetry.redaction import Redactor
 
 __all__ = ["Upkeep"]
@@ -55,6 +57,7 @@ class Upkeep:
     conductor: Conductor
     lessons: SharedLessons
     sessions: Sessions
+    quotas: KeyQuotas
     call_ids: CallIds
     secret: bytes = field(repr=False)
     """What conversation keys are made with."""
@@ -102,6 +105,7 @@ class Upkeep:
             conductor=conductor,
             lessons=SharedLessons(store),
             sessions=Sessions(store=store),
+            quotas=KeyQuotas(shared=_shared_quotas(settings), telemetry=telemetry),
             call_ids=CallIds(_derived(salt.value, b"call ids"), secrets.token_bytes, names=names),
             secret=_derived(salt.value, b"conversations"),
             salt=salt,
@@ -124,6 +128,7 @@ class Upkeep:
         """Go on until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.recorder.run(), name="recorder")
+            tasks.create_task(self.quotas.run(), name="quotas")
             tasks.create_task(self._every(TICK_S, self._tick), name="rollout")
             tasks.create_task(self._every(LESSONS_S, self.lessons.sync), name="lessons")
             tasks.create_task(self._every(LESSONS_S, self.sessions.sync), name="sessions")
@@ -137,6 +142,7 @@ class Upkeep:
     async def close(self) -> None:
         """Close the store."""
         try:
+            await self.quotas.close()
             await self.store.close()
         except StoreError as error:
             log.warning("store_unavailable", fault=str(error))
@@ -212,6 +218,10 @@ class _Decisions:
             numbers=dict(record.numbers),
             examples=list(record.examples),
         )
+
+
+def _shared_quotas(settings: Settings) -> RedisQuotas | None:
+    return open_quotas(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
 
 
 async def _salt(settings: Settings, store: WatchedStore) -> Secret:

@@ -55,6 +55,8 @@ async def chat(state: RequestState) -> web.StreamResponse:
     asked = await accept(state, raw)
     request = state.found.request = asked.request
     state.model, state.stream = request.model, request.stream
+    if request.stream:
+        await state.count_stream()
     route = state.configuration.router.route(request.model)
     assignment, key = enrol(state, asked)
     state.found.assignment, state.found.key = assignment, key

@@ -101,6 +101,7 @@ class _Tables:
     """What stands in the TOML file beside settings."""
 
     routes: Routes = field(factory=Routes)
+    keys: KeyRing = field(factory=KeyRing)
     name_server: bool = False
     """They name a model server, with a fault perhaps; or the file cannot be read, and might."""
 
@@ -130,6 +131,9 @@ def _read_all(
     _check_later(given, faults)
     sources = {name: found.source for name, found in given.items() if name in _BY_NAME}
     sources |= {_FILE_NAMES[name]: found.source for name, found in given.items() if name in _FILE_NAMES}
+    if not tables.keys.is_open:
+        listed = values.get("api_keys", KeyRing())
+        values["api_keys"] = KeyRing((*listed.keys, *tables.keys.keys))
     settings = Settings(**values, routes=tables.routes, sources=sources)
     faults += _contradictions(settings, given, names_server=tables.name_server)
     return attrs.evolve(settings, warnings=_warnings(settings)), faults
@@ -194,7 +198,7 @@ def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> tuple[dic
         faults.append(f"GATEWAY_CONFIG: {error}")
         return {}, _Tables(name_server=True)
     found = len(faults)
-    values, tables = parse_toml(content, faults, path=named.raw, tables=("upstreams", "models"))
+    values, tables = parse_toml(content, faults, path=named.raw, tables=("upstreams", "models", "keys"))
     is_unread = len(faults) > found and not values and not tables
     for name in ("GATEWAY_ENV_FILE", "GATEWAY_CONFIG"):
         if values.pop(name, None) is not None:
@@ -203,8 +207,9 @@ def _toml_layer(layers: list[dict[str, _Given]], faults: list[str]) -> tuple[dic
         faults.append(f"{named.raw}: {name[:64]!r} is not a setting")
         del values[name]
     routes = read_routes(tables, faults, path=named.raw)
+    keys = KeyRing.from_tables(tables.get("keys", {}), faults, path=named.raw, read_file=read_text)
     name_server = is_unread or bool(tables.get("upstreams"))
-    return _layer(values, f"file {named.raw}", strict=True), _Tables(routes=routes, name_server=name_server)
+    return _layer(values, f"file {named.raw}", strict=True), _Tables(routes=routes, keys=keys, name_server=name_server)
 
 
 def _is_suspect(name: str) -> bool:
@@ -293,8 +298,8 @@ def _contradictions(settings: Settings, given: Mapping[str, _Given], *, names_se
             yield "UPSTREAM_URL: is missing; with GATEWAY_CONFIG there is no embedded demo"
         elif not loopback:
             yield f"UPSTREAM_URL: is missing; the embedded demo answers on loopback only, not on {settings.host}"
-    asks_for_none = "GATEWAY_API_KEYS" not in given and "GATEWAY_API_KEYS_FILE" not in given
-    if asks_for_none and settings.has_own_key and not loopback and not settings.allow_open:
+    is_asked = "GATEWAY_API_KEYS" in given or "GATEWAY_API_KEYS_FILE" in given or not settings.api_keys.is_open
+    if not is_asked and settings.has_own_key and not loopback and not settings.allow_open:
         yield (
             f"GATEWAY_API_KEYS: is empty while UPSTREAM_API_KEY is set: whoever reaches {settings.host} could "
             "spend it; set keys, or GATEWAY_ALLOW_OPEN=true if something in front of the gateway asks for them"

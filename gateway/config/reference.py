@@ -57,7 +57,33 @@ _TABLES = """# Model servers, beside the one that UPSTREAM_URL names
 # match = "qwen*"
 # upstream = "local"
 # strategy = "xml_prompt"
+#
+# Keys that open the gateway, beside those of GATEWAY_API_KEYS, with what each may use
+#
+# [keys.team]
+# key = "sha256:e2186dbdb1bb4193608605e84f33208765b5693b55edd4f730a719a100eeea6f"
+# expires = "2027-12-31"
+# requests_per_min = 600
+# tokens_per_min = 1000000
+# streams = 20
 """
+
+
+_AMOUNT = {"type": "integer", "minimum": 1}
+_KEY = {
+    "type": "object",
+    "description": "A key that opens the gateway, and what it may use.",
+    "additionalProperties": False,
+    "oneOf": [{"required": ["key"]}, {"required": ["key_file"]}],
+    "properties": {
+        "key": {"type": "string"},
+        "key_file": {"type": "string"},
+        "expires": {"type": "string"},
+        "requests_per_min": _AMOUNT,
+        "tokens_per_min": _AMOUNT,
+        "streams": _AMOUNT,
+    },
+}
 
 
 def settings_schema() -> dict[str, Any]:
@@ -78,6 +104,7 @@ def settings_schema() -> dict[str, Any]:
         "properties": {
             **properties,
             "upstreams": {"type": "object", "description": "Model servers by name.", "additionalProperties": upstream},
+            "keys": {"type": "object", "description": "Keys by name.", "additionalProperties": _KEY},
             "models": {"type": "array", "description": "Rules for models; the first match wins.", "items": rule},
         },
     }

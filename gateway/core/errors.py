@@ -4,6 +4,7 @@ Classes without others below them are what a client can see; the page of setting
 Malformed model output is not among them: that is text, plus a counter.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "NotJson",
     "Overloaded",
     "PreviousResponseNotFound",
+    "RateLimited",
     "TooManyTools",
     "Unauthenticated",
     "UnknownEncoding",
@@ -167,6 +169,19 @@ class BodyTooLarge(ClientError):
 
     status = 413
     code = "body_too_large"
+
+
+class RateLimited(ClientError):
+    """The key has used up what it may in a minute, or all of its streams."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, retry_after_s: float, headers: Mapping[str, str]) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.headers = headers
+        """How the key stands."""
 
 
 class UpstreamError(GatewayError):

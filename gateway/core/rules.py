@@ -1,12 +1,31 @@
-"""An operator's rules: which strategy the models of a name get, and which differences of a dry run are known."""
+"""An operator's rules: the strategies of models, the known differences of a dry run, what a key may use."""
 
+from collections.abc import Mapping
 from datetime import date
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from attrs import frozen
 
-__all__ = ["IgnoreRule", "ModelRule", "Rule", "covers_model"]
+from gateway.core.errors import RateLimited
+
+__all__ = [
+    "LEASE_S",
+    "WINDOW_S",
+    "IgnoreRule",
+    "ModelRule",
+    "Quota",
+    "Rule",
+    "Standing",
+    "covers_model",
+    "refusal",
+    "told",
+]
+
+WINDOW_S = 60.0
+"""Over which a key's requests and tokens are counted."""
+LEASE_S = 60.0
+"""A stream whose process has not said for so long that it goes on has ended."""
 
 
 def covers_model(pattern: str, model: str) -> bool:
@@ -69,3 +88,54 @@ class ModelRule:
     first_byte_timeout_s: float | None = None
     idle_timeout_s: float | None = None
     total_timeout_s: float | None = None
+
+
+@frozen(kw_only=True)
+class Quota:
+    """What one key may use; None for what is not limited."""
+
+    requests: int | None = None
+    """In any sixty seconds."""
+    tokens: int | None = None
+    """Likewise, as model servers count them: a request is admitted while the sum is below."""
+    streams: int | None = None
+    """At a time."""
+
+
+@frozen(kw_only=True)
+class Standing:
+    """What a key has used of one of its limits, and in how many seconds some, and all, of that is free again."""
+
+    limit: int
+    used: int
+    reset_s: float = 0.0
+    """Until nothing of it counts any more."""
+    wait_s: float = 0.0
+    """Until something can be admitted again; nothing while something can."""
+
+    @property
+    def remaining(self) -> int:
+        """What is left."""
+        return max(0, self.limit - self.used)
+
+
+def told(standings: Mapping[str, Standing]) -> dict[str, str]:
+    """The headers that say how a key stands, in the names that SDKs read.
+
+    https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
+    """
+    headers: dict[str, str] = {}
+    for what, standing in standings.items():
+        if what == "streams":
+            continue  # no SDK has a name for it
+        headers[f"x-ratelimit-limit-{what}"] = str(standing.limit)
+        headers[f"x-ratelimit-remaining-{what}"] = str(standing.remaining)
+        headers[f"x-ratelimit-reset-{what}"] = f"{standing.reset_s:.3f}s"
+    return headers
+
+
+def refusal(what: str, standings: Mapping[str, Standing]) -> RateLimited:
+    """What a client is told whose key has used up one of its limits."""
+    standing = standings[what]
+    words = f"{standing.limit} streams at a time" if what == "streams" else f"{standing.limit} {what} a minute"
+    return RateLimited(f"this key may have {words}", retry_after_s=max(1.0, standing.wait_s), headers=told(standings))

@@ -7,7 +7,15 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import HttpVersion11, web
 
-from gateway.core.errors import Draining, GatewayError, InternalError, NoWebSocket, UpstreamError, UpstreamRejected
+from gateway.core.errors import (
+    Draining,
+    GatewayError,
+    InternalError,
+    NoWebSocket,
+    RateLimited,
+    UpstreamError,
+    UpstreamRejected,
+)
 from gateway.front.log_line import write_line
 from gateway.front.measures import measure
 from gateway.front.request_record import keep
@@ -79,6 +87,9 @@ def account(state: RequestState) -> None:
     """Write the request down; called once, when it has ended. A fault in it costs the record, never the answer."""
     try:
         summary = Summary.of(state, state.found)
+        if state.key is not None:
+            usage = summary.facts.usage
+            state.shared.quotas.spend(state.key, usage.get("input", 0) + usage.get("output", 0))
         measure(summary, state.shared.telemetry)
         write_line(summary)
         keep(summary, state.shared)
@@ -91,6 +102,8 @@ async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
         return await _admitted(handler, state)
     except GatewayError as error:
         state.error = error
+        if isinstance(error, RateLimited):
+            state.shared.telemetry.count("toolgate_rate_limited_total", {})
     except (asyncio.CancelledError, ClientGone):
         raise
     except Exception:
@@ -104,9 +117,11 @@ async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
 async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse:
     if state.entry.refusal is not None:
         raise state.entry.refusal
-    state.configuration.authenticate(state.credential)
+    key = state.configuration.authenticate(state.credential)
     state.shared.admission.enter()
     try:
+        if key is not None and key.quota is not None:
+            await state.count_key(key.name, key.quota)
         return await handler(state)
     finally:
         state.shared.admission.leave()

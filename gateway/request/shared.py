@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
+from gateway.config.declared.keys import Key
 from gateway.config.load import Settings
 from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
@@ -18,7 +19,7 @@ from gateway.core.limits import Limits
 from gateway.core.origins import is_loopback
 from gateway.core.ports import Meter
 from gateway.core.records import Arm, Record, RequestRecord
-from gateway.core.rules import ModelRule
+from gateway.core.rules import ModelRule, Quota, Standing
 from gateway.request.deadline import Deadline
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.rollout.assignment import Assignment, Forced
@@ -100,6 +101,18 @@ class KeepsSessions(Protocol):
     async def recall(self, *keys: str) -> dict[str, bytes]: ...
 
     async def remember(self, values: Mapping[str, bytes], ttl_s: float) -> None: ...
+
+
+class CountsKeys(Protocol):
+    """What keys may use, and have used."""
+
+    async def enter(self, key: str, quota: Quota) -> Mapping[str, Standing]: ...
+
+    async def lease(self, key: str, quota: Quota, id: str) -> None: ...
+
+    def release(self, id: str) -> None: ...
+
+    def spend(self, key: str, tokens: int) -> None: ...
 
 
 class Remembers(Protocol):
@@ -210,13 +223,15 @@ class Configuration:
         is_widened = settings.allowed_hosts or settings.allowed_origins
         return settings.api_keys.is_open and is_loopback(settings.host) and not is_widened
 
-    def authenticate(self, token: str | None) -> None:
-        """Raises `Unauthenticated` unless the token opens the gateway or none is asked for."""
+    def authenticate(self, token: str | None) -> Key | None:
+        """The key that the token is, None where none is asked for; raises `Unauthenticated`."""
         keys = self.settings.api_keys
         if keys.is_open:
-            return
-        if not keys.check(token or "", datetime.now(UTC)):
+            return None
+        key = keys.check(token or "", datetime.now(UTC))
+        if key is None:
             raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
+        return key
 
 
 class UnderWay:
@@ -278,6 +293,7 @@ class Shared:
     keeps: Keeps
     answered: Remembers
     sessions: KeepsSessions
+    quotas: CountsKeys
     mask: Callable[[str], str]
     """Takes credentials out of a text that is to be kept."""
     secret: bytes = field(factory=lambda: secrets.token_bytes(32), repr=False)

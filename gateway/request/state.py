@@ -1,14 +1,15 @@
 """One request under way: its identity, its waits, and what is kept of it for the log and the metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypedDict
 
 import structlog
 from aiohttp import web
 from attrs import define, field
 
-from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, UnknownEncoding
+from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, RateLimited, UnknownEncoding
+from gateway.core.rules import Quota, told
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
 from gateway.request.headers import add_told, bearer_token, request_id, trace_id
@@ -88,6 +89,11 @@ class RequestState:
     client_gone: bool = False
     is_told: bool = False
     """The client has all of its answer: that it leaves now is no abort."""
+    key: str | None = None
+    """The name of the client's key, where that has limits."""
+    quota: Quota | None = None
+    key_headers: Mapping[str, str] = field(factory=dict)
+    """What the answer says of how the key stands."""
     found: Findings = field(factory=Findings)
     """What is found out about it by those who answer it."""
 
@@ -143,6 +149,20 @@ class RequestState:
         return self.shared.call_ids.make(
             arm=found.arm or "off", strategy=found.strategy or "none", dialect=dialect, epoch=epoch
         )
+
+    async def count_key(self, key: str, quota: Quota) -> None:
+        """Count the request for its key, whose limits it meets; raises `RateLimited`."""
+        self.key, self.quota = key, quota
+        try:
+            self.key_headers = told(await self.shared.quotas.enter(key, quota))
+        except RateLimited as error:
+            self.key_headers = error.headers
+            raise
+
+    async def count_stream(self) -> None:
+        """A stream begins: it takes one of its key's places, until the request has ended."""
+        if self.quota is not None and self.key is not None:
+            await self.shared.quotas.lease(self.key, self.quota, self.id)
 
     async def read_body(self) -> bytes:
         """The request's whole body."""
@@ -204,6 +224,7 @@ class RequestState:
         if self.told:
             response.headers.update(self.told)
         add_told(response.headers, self.entry.headers)
+        response.headers.update(self.key_headers)
         self.status = response.status
         await self._to_client(response.prepare(self.http))
         self.is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
@@ -248,6 +269,8 @@ class RequestState:
     def close(self) -> None:
         """The request has ended, however it did: it is written down, exactly once."""
         self.deadline.close()
+        if self.key is not None:
+            self.shared.quotas.release(self.id)
         self.shared.under_way.discard(self.deadline)
         self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
 

@@ -4,9 +4,10 @@ from gateway.core.addresses import STORE_FORMS, store_address
 from gateway.core.ports import Store
 from gateway.state.memory import MemoryStore
 from gateway.state.redis import RedisStore
+from gateway.state.redis_quotas import RedisQuotas
 from gateway.state.sqlite import SqliteStore
 
-__all__ = ["open_store"]
+__all__ = ["open_quotas", "open_store"]
 
 
 def open_store(url: str, *, prefix: str, timeout_ms: int, read_only: bool = False) -> Store:
@@ -23,3 +24,10 @@ def open_store(url: str, *, prefix: str, timeout_ms: int, read_only: bool = Fals
         return RedisStore(url, prefix=prefix, timeout_s=timeout_s)
     except (ValueError, TypeError):  # the library's words may repeat the address with its password
         raise ValueError(STORE_FORMS) from None
+
+
+def open_quotas(url: str, *, prefix: str, timeout_ms: int) -> RedisQuotas | None:
+    """Where what keys use is counted for all, on connections of its own; None where every process counts alone."""
+    if store_address(url).kind != "redis":
+        return None
+    return RedisQuotas(RedisStore(url, prefix=prefix, timeout_s=timeout_ms / 1000))

@@ -68,6 +68,9 @@ class RedisStore:
             socket_timeout=None,
             socket_connect_timeout=None,
             protocol=2,
+            # Looking up the library's version reads files, for every connection anew, while all others wait:
+            # https://github.com/redis/redis-py/blob/master/redis/driver_info.py
+            driver_info=None,
             decode_responses=False,
         )
         self._client = Redis(connection_pool=self._pool)
@@ -229,6 +232,12 @@ class RedisStore:
     async def _count(self) -> int:
         keys = [f"{self._prefix}at:{kind}" for kind in KINDS]
         return sum([await self._within(self._large_s, partial(self._client.zcard, key)) for key in keys])
+
+    async def run_script(self, script: str, *arguments: str | bytes | float) -> Any:
+        """Run one of another module's scripts in the time of a small operation."""
+        if script not in self._scripts:
+            self._scripts[script] = self._client.register_script(script)
+        return await self._run(script, *arguments)
 
     async def _run(self, script: str, *arguments: str | bytes | float, limit_s: float | None = None) -> Any:
         run = self._scripts[script]

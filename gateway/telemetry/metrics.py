@@ -284,6 +284,11 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     _gauge("toolgate_shared_state_up", "1 while the store answers."),
     _counter(
+        "toolgate_limits_unshared_total",
+        "Decisions over the limits of keys that a process took alone, as Redis did not answer.",
+    ),
+    _counter("toolgate_rate_limited_total", "Requests refused because their key has used up a limit."),
+    _counter(
         "toolgate_shared_state_errors_total",
         "Failed operations on the store.",
         "op",

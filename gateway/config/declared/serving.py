@@ -41,7 +41,8 @@ class Serving:
         text,
         KeyRing(),
         "Keys that open the gateway, comma-separated, or @path of a key file (one per line, plain or sha256:<hex>, "
-        "optionally followed by expires=<ISO date>); empty asks for none.",
+        "optionally followed by expires=<ISO date>, requests/min=<N>, tokens/min=<N> and streams=<N>); empty asks for "
+        "none.",
         is_secret=True,
     )
     allow_open: bool = _serve(

@@ -43,7 +43,7 @@ def test_a_key_file_has_comments_blank_lines_and_ends_of_life():
         "# team keys\n\nalpha\r\n  beta expires=2026-11-18\nold expires=2026-11-17\nsoon expires=2026-11-18T12:00:00\n"
         "zoned\texpires=2026-11-18T13:00:00+02:00\nlater expires=2026-11-18T14:30:00+02:00  \n",
     )
-    assert [keys.check(word, NOW) for word in ("alpha", "beta", "old", "soon", "zoned", "later")] == [
+    assert [keys.check(word, NOW) is not None for word in ("alpha", "beta", "old", "soon", "zoned", "later")] == [
         *(True, True, False, False, False, True)
     ]
     assert not keys.check("beta", NOW + timedelta(hours=12))
