@@ -20,6 +20,7 @@ TABLES = {
     "strategies.dialects.rows": "dialects",
     "strategies.clients.recognition": "clients that read tags",
     "strategies.factory": "strategies",
+    "gateway.answer.choice": "stages that a choice goes through",
     "gateway.config.declarations": "groups of settings",
     "gateway.kinds.rows": "kinds of model servers",
     "gateway.state.opening": "stores",
