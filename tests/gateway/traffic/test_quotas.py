@@ -30,7 +30,8 @@ def wait_of(quotas: Quotas, quota: Quota, now: float) -> float | None:
 
 @given(TIMES, st.integers(1, 12))
 def test_no_minute_holds_more_and_none_is_refused_that_fits(steps: list[float], most: int) -> None:
-    quotas, now, times = Quotas(), 0.0, []
+    quotas, now = Quotas(), 0.0
+    times: list[float] = []
     for step in steps:
         now += step
         within = sum(now - 60 < at for at in times)
@@ -43,7 +44,8 @@ def test_no_minute_holds_more_and_none_is_refused_that_fits(steps: list[float], 
 def test_tokens_count_for_a_minute_and_a_request_is_admitted_below_the_limit(
     steps: list[float], costs: list[int], most: int
 ) -> None:
-    quotas, now, spent = Quotas(), 0.0, []
+    quotas, now = Quotas(), 0.0
+    spent: list[tuple[float, int]] = []
     for number, step in enumerate(steps):
         now += step
         within = sum(cost for at, cost in spent if now - 60 < at)
