@@ -13,6 +13,7 @@ import os
 import pstats
 import time
 from collections.abc import Callable
+from typing import cast
 
 import structlog
 from attrs import field, frozen
@@ -102,8 +103,7 @@ class _Peer(asyncio.Protocol):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._held += data

@@ -1,0 +1,236 @@
+"""How many Python functions one request, and one event of a stream, has called: exact, and the same on any machine.
+
+Run `python -m tests.bench.counts`, with `--rooms` for where they are. Gateway, model server and client share one
+process and one uvloop, the last two as bare protocols; what those call by themselves is counted first, without the
+gateway between them, and taken off. An event is sent when the client has the one before it, so that each is a read of
+its own; it comes in the mould that model servers cast theirs in, and says a word of prose.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, cast
+
+import structlog
+import uvloop
+from attrs import frozen
+
+from gateway.app import build
+from gateway.config import load as config
+from gateway.telemetry.logs import configure_logging
+from tests.bench.requests import HEAD_END, LAST_CHUNK, PROSE, _body, _event, _Peer, _post
+
+__all__ = ["Counts", "counts"]
+
+EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+REQUESTS = 200
+EVENTS = 400
+WARM = 60
+LONGEST_S = 20.0
+
+
+@frozen(kw_only=True)
+class Counts:
+    """Calls of Python functions."""
+
+    request: float
+    """Of one request whose answer comes whole."""
+    event: float
+    """Of one event of a stream in which nothing is called."""
+    by_code: dict[str, Counter[CodeType]]
+    """Of the gateway alone, by what was called; of all requests or events."""
+
+
+class _Counter:
+    """Counts the calls of this thread while it is on."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[CodeType] = Counter()
+
+    def __enter__(self) -> "Counter[CodeType]":
+        sys.setprofile(self._count)
+        return self.calls
+
+    def __exit__(self, *raised: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call":
+            self.calls[frame.f_code] += 1
+
+
+def counts(strategy: str = "recovery") -> Counts:
+    """What a request and an event cost with this strategy."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(asyncio.wait_for(_counted(strategy), LONGEST_S))
+
+
+class _Server:
+    """A model server: whole answers at once, events one at a time, each when it is asked for."""
+
+    def __init__(self) -> None:
+        self.whole = _body(False)
+        self.stream: _Peer | None = None
+        self.left = 0
+
+    def asked(self, peer: _Peer, message: bytes) -> None:
+        if b'"stream": true' in message or b'"stream":true' in message:
+            self.stream, self.left = peer, EVENTS + WARM
+            peer.transport.write(EVENT_HEAD)
+            self.go_on()
+            return
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(self.whole)}\r\n\r\n"
+        peer.transport.write(head.encode() + self.whole)
+
+    def go_on(self) -> None:
+        assert self.stream is not None
+        self.left -= 1
+        if self.left < 0:
+            self._write(_event({}, "stop") + b"data: [DONE]\n\n", LAST_CHUNK)
+            return
+        words = PROSE.split()
+        self._write(_event({"content": f" {words[self.left % len(words)]}"}), b"")
+
+    def _write(self, data: bytes, end: bytes) -> None:
+        assert self.stream is not None
+        self.stream.transport.write(b"%x\r\n%b\r\n%b" % (len(data), data, end))
+
+
+class _Reader(asyncio.Protocol):
+    """A client of a stream: tells of each read that brings events."""
+
+    def __init__(self, on_read: Callable[[], None], done: "asyncio.Future[None]") -> None:
+        self._on_read, self._done = on_read, done
+        self._held = b""
+        self._begun = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._begun:
+            self._held += data
+            if HEAD_END not in self._held:
+                return
+            assert self._held.startswith(b"HTTP/1.1 200"), self._held
+            self._begun, data = True, self._held.partition(HEAD_END)[2]
+        if data.endswith(LAST_CHUNK):
+            self._done.set_result(None)
+        elif data:
+            self._on_read()
+
+
+async def _requests(port: int, count: int) -> None:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    post = _post(port, False)
+
+    def answered(peer: _Peer, message: bytes) -> None:
+        nonlocal count
+        assert message.startswith(b"HTTP/1.1 200"), message[:500]
+        count -= 1
+        if count > 0:
+            peer.transport.write(post)
+        else:
+            done.set_result(None)
+
+    transport, _ = await loop.create_connection(lambda: _Peer(answered), "127.0.0.1", port)
+    transport.write(post)
+    await done
+    transport.close()
+
+
+async def _events(port: int, server: _Server, counter: _Counter) -> None:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def read() -> None:
+        if server.left == EVENTS:
+            counter.__enter__()
+        if server.left == 0:
+            counter.__exit__()
+        server.go_on()
+
+    transport, _ = await loop.create_connection(lambda: _Reader(read, done), "127.0.0.1", port)
+    transport.write(_post(port, True))
+    await done
+    transport.close()
+
+
+async def _counted(strategy: str) -> Counts:
+    loop = asyncio.get_running_loop()
+    server = _Server()
+    upstream = await loop.create_server(lambda: _Peer(server.asked), "127.0.0.1", 0)
+    upstream_port = upstream.sockets[0].getsockname()[1]
+    settings = config.load(
+        {
+            "UPSTREAM_URL": f"http://127.0.0.1:{upstream_port}/v1",
+            "GATEWAY_PORT": "0",
+            "METRICS_PORT": "0",
+            "STORE_URL": "memory://",
+            "STRATEGY_RULES": f"bench={strategy}",
+        }
+    )
+    gateway = await build(settings)
+    port = int(gateway.url.rpartition(":")[2].partition("/")[0])
+    found: list[tuple[Counter[CodeType], Counter[CodeType]]] = []
+    for each in (upstream_port, port):
+        await _requests(each, WARM)
+        whole = _Counter()
+        with whole:
+            await _requests(each, REQUESTS)
+        stream = _Counter()
+        await _events(each, server, stream)
+        found.append((whole.calls, stream.calls))
+    await gateway.close()
+    upstream.close()
+    (bare_whole, bare_stream), (whole_calls, stream_calls) = found
+    whole_calls.subtract(bare_whole)
+    stream_calls.subtract(bare_stream)
+    return Counts(
+        request=whole_calls.total() / REQUESTS,
+        event=stream_calls.total() / EVENTS,
+        by_code={"request": whole_calls, "event": stream_calls},
+    )
+
+
+def _where(code: CodeType) -> str:
+    parts = code.co_filename.split(os.sep)
+    for root in ("gateway", "strategies", "aiohttp", "structlog"):
+        if root in parts:
+            return ".".join(parts[len(parts) - parts[::-1].index(root) - 1 :]).removesuffix(".py")
+    return parts[-1].removesuffix(".py")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strategy", default="recovery")
+    parser.add_argument("--rooms", action="store_true", help="where the calls are, by module")
+    parser.add_argument("--names", type=int, default=0, metavar="N", help="the N functions that are called most")
+    asked = parser.parse_args()
+    with open(os.devnull, "wb") as nowhere:
+        writer = configure_logging(fd=nowhere.fileno())
+        found = counts(asked.strategy)
+        writer.close()
+    structlog.reset_defaults()
+    print(f"request {found.request:8.1f}\nevent   {found.event:8.2f}")
+    for kind, per in (("request", REQUESTS), ("event", EVENTS)):
+        rooms: Counter[str] = Counter()
+        for code, number in found.by_code[kind].items():
+            rooms[_where(code)] += number
+        if asked.rooms:
+            print(f"\n{kind}:")
+            for name, number in rooms.most_common(45):
+                if number >= per / 4:
+                    print(f"{number / per:8.2f} {name}")
+        for code, number in found.by_code[kind].most_common(asked.names):
+            print(f"{number / per:8.2f} {_where(code)}.{code.co_qualname}")
+
+
+if __name__ == "__main__":
+    main()
