@@ -4,12 +4,14 @@ What is read goes through one list of stages (`stages`). A stage that has nothin
 shells around it, `stream` and `body`, only say how an answer comes in and how what was read goes out again.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.queue import Pending
+from gateway.answer.quiet import Loud
 from gateway.answer.stages import GuardedReader, Hold, Repeats, Shaper, Stage
 from gateway.answer.stages.transcript import Transcript
 from gateway.answer.structured.holding import HeldCall
@@ -27,6 +29,8 @@ __all__ = ["Choice", "MakeId", "broken_off"]
 
 MakeId = Callable[[str], str]
 _END = object()
+_NOTHING_LOUD = Loud(re.compile(rb"(?!)"), is_space_loud=False)
+"""Of an answer that is not read."""
 
 
 class Choice:
@@ -146,6 +150,16 @@ class Choice:
     def may_supply(self) -> bool:
         """The text may hold what a structured call lacks."""
         return self.review.mends and self.awaits_end and self.may_call and self._mapping is None
+
+    @property
+    def loud(self) -> Loud | None:
+        """What an event must not hold to go out unread; None while every one is to be read."""
+        if not all(stage.passes for stage in self._stages):
+            return None
+        if not self._reads:
+            return _NOTHING_LOUD
+        search = self._reader.loud if self._reader is not None and self._early is None else None
+        return Loud(search) if search is not None else None
 
     @property
     def has_spoken(self) -> bool:

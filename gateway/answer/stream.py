@@ -16,6 +16,7 @@ from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
 from gateway.answer.held_calls import HeldCalls
 from gateway.answer.queue import Pending, Queue
+from gateway.answer.quiet import Quiet
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.second_round import SecondRound
 from gateway.answer.template import Template, last_events, text_of
@@ -71,6 +72,7 @@ class StreamExchange:
         self._choices: dict[int, Choice] = {}
         self._queue = Queue(self.facts)
         self._calls = HeldCalls(prepared, self.facts, self._queue, self._choices)
+        self._quiet = Quiet()
         self._template: Template | None = None
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""
@@ -90,7 +92,7 @@ class StreamExchange:
     @property
     def has_spoken(self) -> bool:
         """The client has text or a call, or gets them in any case; a role, comments and reasoning are neither."""
-        return any(choice.has_spoken for choice in self._choices.values())
+        return self._quiet.events > 0 or any(choice.has_spoken for choice in self._choices.values())
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
@@ -112,6 +114,10 @@ class StreamExchange:
 
     def step(self, data: bytes = b"") -> bytes:
         """A bounded piece of the work: with more bytes, or while `busy` without."""
+        if data and self._quiet.passes(data):
+            return data
+        if self._quiet.events:
+            self._catch_up()
         if self._labors or self._works:
             self._go_on()
         if data and (self._labors or self._works):
@@ -120,11 +126,32 @@ class StreamExchange:
             self._take_in(data)
         if self._queue.pending and not self.busy:
             self._queue.count_late()
+        self._listen()
         return self._queue.take()
+
+    def _listen(self) -> None:
+        """Say what events may go out unread from here on: none while anything is under way."""
+        template, choice = self._template, self._run_choice
+        if template is None or choice is None:
+            self._quiet.loud = None
+            return
+        is_still = not (self._queue.pending or self._labors or self._works or self._endings or self.finished)
+        is_still = is_still and self._decoder.is_between and self._waiting is None and not self._closed
+        self._quiet.begin(template, choice.loud if is_still else None)
+
+    def _catch_up(self) -> None:
+        """Tell the choice of what has gone out unread; it can only be text."""
+        choice, count = self._run_choice, self._quiet.events
+        if choice is not None and count:
+            self._queue.read += count
+            for event in choice.feed(self._quiet.take()):
+                choice.note(event)
+        self._quiet.loud = None
 
     def close(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes, or the first of them: `step` brings the others while `busy`."""
         if not self._closed:
+            self._catch_up()
             self._closed = True
             self._then(partial(self._close, error))
         return self._queue.take()
@@ -204,6 +231,7 @@ class StreamExchange:
     @property
     def ask_again(self) -> SecondRequest | None:
         """What is to be asked again now, as soon as the upstream's answer has ended."""
+        self._catch_up()
         self._finish_all()
         return None if self._closed else self._round.wanted
 

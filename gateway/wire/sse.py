@@ -120,6 +120,11 @@ class SseDecoder:
         """An event has begun and not ended."""
         return bool(self._buffer)
 
+    @property
+    def is_between(self) -> bool:
+        """What comes next begins an event, whatever it is."""
+        return not self._buffer and not self._may_owe_lf
+
     def feed(self, data: bytes) -> list[SseEvent]:
         events: list[SseEvent] = []
         if lf := self.owed(data):

@@ -4,6 +4,7 @@ A third-party strategy implements `ToolExecutionStrategy` and registers an entry
 exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -25,6 +26,7 @@ __all__ = [
     "HearsReasoning",
     "InTurns",
     "Options",
+    "PassesText",
     "Prepared",
     "Shape",
     "ToolExecutionStrategy",
@@ -86,6 +88,20 @@ class InTurns(Protocol):
 
     def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
         """A piece of the work: with more text, with the end, or with neither while `busy`."""
+        ...
+
+
+@runtime_checkable
+class PassesText(Protocol):
+    """A reader that says which text it would only pass on, so that it can be told of such text later and at once."""
+
+    @property
+    def loud(self) -> "re.Pattern[bytes] | None":
+        """What finds, in the body of a JSON string, all that may begin something.
+
+        None while something is open. A text without any of it, which does not end in white space, is text: whatever
+        comes before and behind, now or later, alone or joined with others.
+        """
         ...
 
 

@@ -69,6 +69,8 @@ LEFTOVERS = (
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
 
 
+_WRITTEN = re.compile(r'["\\/\x00-\x1f]')
+"""What a JSON string holds as an escape, or may."""
 _WORD = 4
 """How much of a marker that begins with a letter or a tilde is asked for before it is looked at."""
 
@@ -98,6 +100,16 @@ def _trigger(starts: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(_alternative(first, rests[first]) for first in sorted(rests)) or r"(?!)")
 
 
+def _loud(starts: Iterable[str]) -> re.Pattern[bytes]:
+    """What finds these in the body of a JSON string; of the escapes only those that `quiet` lets through matter."""
+    starts = tuple(starts)
+    # A start that holds what is written as an escape cannot be looked for as it stands: then all escapes are loud.
+    is_mixed = any(_WRITTEN.search(start) for start in starts if start != "\n")
+    escapes = rb"\\" if is_mixed else rb"\\n" if "\n" in starts else rb"(?!)"
+    found = _trigger(start for start in starts if start != "\n").pattern.encode()
+    return re.compile(escapes + b"|" + found)
+
+
 def _alternative(first: str, rests: set[str]) -> str:
     if "" in rests:
         return re.escape(first)
@@ -109,7 +121,7 @@ def _alternative(first: str, rests: set[str]) -> str:
 class Lexicon:
     """The markers of one request."""
 
-    __slots__ = ("_by_head", "_longest", "_sorted", "trigger")
+    __slots__ = ("_by_head", "_longest", "_sorted", "loud", "trigger")
 
     def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = ()) -> None:
         self._sorted = sorted(set(markers))
@@ -118,7 +130,10 @@ class Lexicon:
             by_head.setdefault(marker[:2], []).append(marker)
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
         self._longest = max(map(len, self._sorted), default=1)
-        self.trigger = _trigger((*extra, *map(_start, self._sorted)))
+        starts = (*extra, *map(_start, self._sorted))
+        self.trigger = _trigger(starts)
+        self.loud = _loud(starts)
+        """The same in the body of a JSON string, as far as it can be told there: it finds all that `trigger` does."""
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""

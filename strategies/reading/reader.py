@@ -12,6 +12,8 @@ work is linear, as text given back by refused candidates is read again only with
 a call is held.
 """
 
+import re
+
 from gateway.core.events import Event, Text
 from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
@@ -51,6 +53,11 @@ class Reader:
         held = len(window.buf) - window.told + window.out.size
         return held + mode.candidate.held if isinstance(mode, Call) else held
 
+    @property
+    def loud(self) -> re.Pattern[bytes] | None:
+        """What finds all that may begin something; None while something is open."""
+        return self._window.grammar.lexicon.loud if self._is_clear else None
+
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
         out = self._window.out
@@ -89,18 +96,23 @@ class Reader:
             events += self.step()
         return joined(events)
 
-    def _flows(self, text: str) -> bool:
-        """Nothing is open and nothing in the text could open anything."""
-        window, mode = self._window, self._mode
+    @property
+    def _is_clear(self) -> bool:
+        """Nothing is open, and what comes next says by itself whether it opens anything."""
+        window = self._window
         return (
-            mode.is_ground
+            self._mode.is_ground
             and window.is_empty
             and window.out.idle
-            and not (mode.in_fence and text[-1].isspace())
             and not window.inline
             and not (window.is_line_start and window.grammar.line_rows)
-            and not window.grammar.lexicon.trigger.search(text)
         )
+
+    def _flows(self, text: str) -> bool:
+        """Nothing is open and nothing in the text could open anything."""
+        if not self._is_clear or (self._mode.in_fence and text[-1].isspace()):
+            return False
+        return not self._window.grammar.lexicon.trigger.search(text)
 
     def _run(self) -> list[Event]:
         window = self._window

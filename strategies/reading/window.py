@@ -235,8 +235,11 @@ class Window:
         """Remember what stands before the next text."""
         self.tail = (self.tail + text)[-BEFORE:]
         line = line_of(self.tail)
-        is_long = len(line) == BEFORE
-        self.is_line_start = (self.is_line_start or not is_long) and not (text if is_long else line).strip(_BLANK)
+        if len(line) == BEFORE:  # so long that its beginning is not in sight
+            is_new = "\n" in text
+            self.is_line_start = (self.is_line_start or is_new) and not text[text.rfind("\n") + 1 :].strip(_BLANK)
+        else:
+            self.is_line_start = not line.strip(_BLANK)
 
     def add(self, event: Event) -> None:
         """An event has been read: it goes out, or waits where something waits."""

@@ -133,9 +133,9 @@ def _cut(text: str, rng: random.Random) -> list[str]:
     return parts
 
 
-def _encoded(chunk: dict[str, Any], rng: random.Random) -> bytes:
+def _encoded(chunk: dict[str, Any], rng: random.Random, style: int | None = None) -> bytes:
     """As servers in several languages write it."""
-    match rng.randrange(8):
+    match rng.randrange(8) if style is None else style:
         case 0:
             data = json.dumps(chunk)
         case 1:
@@ -171,8 +171,8 @@ def _calls(rng: random.Random) -> list[dict[str, Any]]:
     return deltas
 
 
-def _stream(text: str, rng: random.Random, *, plain: bool) -> bytes:
-    """A streamed answer as it might come."""
+def hostile_stream(text: str, rng: random.Random, *, plain: bool, style: int | None = None) -> bytes:
+    """A streamed answer as it might come; `plain` without calls, `style` from a server that writes all events alike."""
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     stamped = rng.random() < 0.15
     lines = [[{"content": part} for part in _cut(text, rng)]]
@@ -213,7 +213,7 @@ def _stream(text: str, rng: random.Random, *, plain: bool) -> bytes:
             chunk["choices"].append({"index": 1, "delta": {"content": "other"}, "finish_reason": None})
         if reason and rng.random() < 0.3:
             chunk["usage"] = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
-        out.append(b"data: " + _encoded(chunk, rng) + end)
+        out.append(b"data: " + _encoded(chunk, rng, style) + end)
         if not plain and rng.random() < 0.02:
             out.append(
                 rng.choice(
@@ -315,20 +315,20 @@ def answers(count: int) -> Iterator[tuple[str, bytes]]:
         for at in range(3):
             rng = random.Random(f"golden {number} {at}")
             how = hows[(number + 7 * at) % len(hows)]
-            yield "golden, streamed", b"\0".join(_streamed(how, _stream(case.text, rng, plain=at < 2), rng))
+            yield "golden, streamed", b"\0".join(_streamed(how, hostile_stream(case.text, rng, plain=at < 2), rng))
             yield "golden, whole", b"\0".join(_whole(how, case.text, rng))
     for number in range(count):
         rng = random.Random(f"scripted {number}")
         text = rng.choice(rng.choice(tuple(SAMPLES.values())))[: rng.choice((300, 2000))] + next(_texts(rng))
         how = rng.choice(hows)
-        yield "scripted, streamed", b"\0".join(_streamed(how, _stream(text, rng, plain=number % 2 == 0), rng))
+        yield "scripted, streamed", b"\0".join(_streamed(how, hostile_stream(text, rng, plain=number % 2 == 0), rng))
     for number in range(4 * count):
         rng = random.Random(f"fuzzed {number}")
         text, how = next(_texts(rng)), rng.choice(hows)
-        yield "fuzzed, streamed", b"\0".join(_streamed(how, _stream(text, rng, plain=number % 3 == 0), rng))
+        yield "fuzzed, streamed", b"\0".join(_streamed(how, hostile_stream(text, rng, plain=number % 3 == 0), rng))
         yield "fuzzed, whole", b"\0".join(_whole(how, text, rng))
         if number % 4 == 0:
-            yield "fuzzed, watched", b"\0".join(_watched(how, _stream(text, rng, plain=False), text, rng))
+            yield "fuzzed, watched", b"\0".join(_watched(how, hostile_stream(text, rng, plain=False), text, rng))
 
 
 def main() -> None:

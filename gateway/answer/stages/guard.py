@@ -1,11 +1,12 @@
 """The first stage: text becomes events, as the reader says; a reader may fail, and costs the reading alone."""
 
+import re
 from collections.abc import Callable
 
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from gateway.core.reasons import Reason
-from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns
+from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, PassesText
 from strategies.text.pieces import Pieces
 
 __all__ = ["GuardedReader"]
@@ -21,13 +22,26 @@ class GuardedReader:
     kept, it is told of every event and where it stands.
     """
 
-    __slots__ = ("_in_call", "_kept", "_pieces", "_reader", "_size", "_transcript", "_turns", "_untold", "fault")
+    __slots__ = (
+        "_in_call",
+        "_kept",
+        "_passing",
+        "_pieces",
+        "_reader",
+        "_size",
+        "_transcript",
+        "_turns",
+        "_untold",
+        "fault",
+    )
 
     def __init__(self, make_reader: Callable[[], AnswerReader], transcript: Transcript | None = None) -> None:
         self._transcript = transcript
         self._reader: AnswerReader | None = None
         self._turns: InTurns | None = None
         """The same reader, where it can do its work in pieces."""
+        self._passing: PassesText | None = None
+        """The same, where it says what it would only pass on."""
         self.fault: str | None = None
         """The exception that ended the reading."""
         self._untold: list[Event] = []
@@ -35,6 +49,7 @@ class GuardedReader:
         try:
             self._reader = reader = make_reader()
             self._turns = reader if isinstance(reader, InTurns) else None
+            self._passing = reader if isinstance(reader, PassesText) else None
         except Exception as error:  # noqa: BLE001 - as below
             self._untold = [self._note(error)]
         self._pieces = Pieces()
@@ -47,6 +62,13 @@ class GuardedReader:
     @property
     def idle(self) -> bool:
         return self._reader is None or self._reader.idle
+
+    @property
+    def loud(self) -> re.Pattern[bytes] | None:
+        """What may begin something, as the reader says; None while something is open, or where it does not say."""
+        if self._reader is None:
+            return None
+        return self._passing.loud if self._passing is not None else None
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""

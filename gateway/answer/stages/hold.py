@@ -44,6 +44,11 @@ class Hold:
         """A call was plainly meant, or is required, and none that can be used has come."""
         return bool(self._held)
 
+    @property
+    def passes(self) -> bool:
+        """There is nothing to ask for so far."""
+        return self.is_over or not (self._notes or self._ask.required)
+
     def feed(self, events: list[Event]) -> list[Event]:
         """The events that may go out now."""
         if self.is_over:

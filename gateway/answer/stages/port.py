@@ -16,6 +16,11 @@ class Stage(Protocol):
         """Something has come in that has not gone out."""
         ...
 
+    @property
+    def passes(self) -> bool:
+        """Text that does not end in white space goes through as it is, and is only counted, if that."""
+        ...
+
     def feed(self, events: list[Event]) -> list[Event]:
         """What goes out now that these have come; mostly they themselves."""
         ...

@@ -25,6 +25,11 @@ class Repeats:
         """Calls of the text are held for the end of structured ones."""
         return bool(self._held)
 
+    @property
+    def passes(self) -> bool:
+        """No call of the text is under way or held."""
+        return not (self._held or self._call)
+
     def feed(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:

@@ -35,6 +35,11 @@ class Shaper:
         return bool(self._held_calls or self._held_text)
 
     @property
+    def passes(self) -> bool:
+        """No call has come, and nothing waits."""
+        return not (self.calls or self._held_calls or self._held_text)
+
+    @property
     def holds_calls(self) -> bool:
         """There is a call, and it is held for the finish."""
         return bool(self._held_calls)

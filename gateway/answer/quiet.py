@@ -1,0 +1,109 @@
+"""Events that go out as they came, and of which the reader is told later, all at once.
+
+Most events of a stream are quiet: cast in the one template of their answer, and of a content that neither begins
+anything nor ends in what has to wait. While nothing is open or held, such an event is known by two searches in its
+bytes (`_UNSAFE`, and what the reader says is loud), and out it goes. Its content is kept, and told in its place and
+order: before anything louder, after `_MOST` bytes, and at the end. So whatever is found later is found as if every
+event had been read when it came; that this is so is held by a test of its own.
+"""
+
+import re
+
+from attrs import frozen
+
+from gateway.answer.template import Template, text_of
+
+__all__ = ["Loud", "Quiet"]
+
+_MOST = 32 << 10
+"""Bytes of content that are told in one go; they cost less than a millisecond."""
+_UNSAFE = re.compile(rb'["\\\x00-\x1f]').search
+_ESCAPED = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/nt][^"\\\x00-\x1f]*+)*+').fullmatch
+"""The body of a JSON string whose escapes are harmless: those of code and of paragraphs."""
+_SPACES = (b" ", b"\\n", b"\\t")
+"""How white space at the end of such a body is written, while it is ASCII."""
+
+
+@frozen
+class Loud:
+    """What an event's content must not be to go out unread."""
+
+    search: "re.Pattern[bytes]"
+    """Finds what may begin something, in the body of a JSON string."""
+    is_space_loud: bool = True
+    """White space at its end has to wait for what follows."""
+
+
+class Quiet:
+    """The quiet events of one answer."""
+
+    __slots__ = ("_bodies", "_gap", "_head", "_size", "_tail", "events", "loud")
+
+    def __init__(self) -> None:
+        self.loud: Loud | None = None
+        """None while every event is to be read."""
+        self.events = 0
+        """How many have gone out and were not told."""
+        self._head = self._tail = self._gap = b""
+        self._bodies: list[bytes] = []
+        self._size = 0
+
+    def begin(self, template: Template, loud: Loud | None) -> None:
+        """From here on events of this template are quiet unless they are loud."""
+        self.loud = loud
+        self._head, self._tail, self._gap = template.head, template.tail, template.gap
+
+    def passes(self, data: bytes) -> bool:
+        """Whether this is one event or several that go out as they are; if so, they are kept to be told."""
+        loud = self.loud
+        if loud is None or self._size > _MOST or not data.startswith(self._head) or not data.endswith(self._tail):
+            return False
+        body = data[len(self._head) : -len(self._tail)]
+        if self._gap in body:
+            return self._passes_all(body.split(self._gap), loud)
+        if (_UNSAFE(body) and not _ESCAPED(body)) or not _is_calm(body, body, loud):
+            return False
+        self._bodies.append(body)
+        self._size += len(body)
+        self.events += 1
+        return True
+
+    def _passes_all(self, bodies: list[bytes], loud: Loud) -> bool:
+        joined = b"".join(bodies)
+        if _UNSAFE(joined) and not all(map(_ESCAPED, bodies)):
+            return False
+        if not joined.isascii() and not all(map(_is_text, bodies)):
+            return False
+        if not _is_calm(joined, bodies[-1], loud):
+            return False
+        self._bodies += bodies
+        self._size += len(joined)
+        self.events += len(bodies)
+        return True
+
+    def take(self) -> str:
+        """What was kept, as text; there is none any more."""
+        bodies, self._bodies = self._bodies, []
+        self._size = self.events = 0
+        return text_of(bodies) or "" if bodies else ""
+
+
+def _is_calm(body: bytes, last: bytes, loud: Loud) -> bool:
+    """Whether nothing in it is loud; `last` is the body that it ends in."""
+    if not last or loud.search.search(body):
+        return False
+    if body.isascii():
+        return not (loud.is_space_loud and last.endswith(_SPACES))
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return False
+    return not (loud.is_space_loud and (text[-1].isspace() or last.endswith(_SPACES)))
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

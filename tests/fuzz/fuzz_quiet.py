@@ -1,0 +1,188 @@
+"""Quiet reading is loud reading, byte for byte: the same answers with and without events that go out unread.
+
+`python -m tests.fuzz.fuzz_quiet [--count N] [--seed S]` goes over as many hostile answers as wanted. Each is read
+twice, in the same reads of whole events, and has to give the same bytes at each, the same end and the same facts.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from attrs import asdict, evolve
+
+from gateway.answer.quiet import Quiet
+from gateway.answer.stream import StreamExchange
+from gateway.core.errors import GatewayError, UpstreamDisconnected
+from gateway.core.limits import Limits
+from strategies.base import Prepared, Shape
+from strategies.dialects.rows import TABLE
+from tests.bench.wire import hostile_stream
+from tests.support.chat import numbered_ids
+from tests.support.golden import cases
+from tests.support.lateness import ways
+from tests.support.samples import SAMPLES
+
+__all__ = ["differs"]
+
+_NOISE = (
+    *(
+        " a < b",
+        "<read>",
+        "</read>",
+        "<think>",
+        "</think>",
+        "`x`",
+        "``",
+        "```\n",
+        "\n```json\n",
+        "{",
+        '{"name": "read"',
+        "an",
+    ),
+    *(
+        "\n",
+        "\n\n",
+        " ",
+        "\t",
+        "other",
+        " f",
+        "ound",
+        " func",
+        "tion",
+        "functions.",
+        "~~~\n",
+        "<|im_end|>",
+        "[TOOL_CALLS]",
+    ),
+    *(
+        "\nThought: ",
+        "\nAction: read\n",
+        "\u3000",
+        "Größe",
+        "\U0001f600",
+        "\\",
+        '"',
+        "\\n",
+        "\x00",
+        "\x85",
+        "\n> ",
+        "for example:\n",
+    ),
+    *("aa", "bb", ". ", ", ", "  \n", "\r\n", "/", "\\u003c", "ction:", "A", "T", "hought:", "[", "tool", "c", "all"),
+)
+
+
+@cache
+def _hows() -> tuple[Prepared, ...]:
+    made = [each for each in ways().values() if each.make_reader is not None]
+    shapes = [
+        Shape(first_only=first, keep_trailing=True, keep_space=keep, wait_for_finish=wait)
+        for first in (True, False)
+        for keep in (True, False)
+        for wait in (True, False)
+    ]
+    return (*made, *(evolve(made[at % len(made)], shape=shape) for at, shape in enumerate(shapes)))
+
+
+@cache
+def _prose() -> tuple[str, ...]:
+    return tuple(text for texts in SAMPLES.values() for text in texts)
+
+
+def hostile_text(rng: random.Random) -> str:
+    """Prose and code with what may begin or end something strewn in."""
+    parts = []
+    for _ in range(rng.randint(1, 8)):
+        text = rng.choice(_prose())
+        at = rng.randrange(len(text))
+        parts.append(text[at : at + rng.choice((3, 20, 80, 300))])
+        parts += rng.choices(_NOISE, k=rng.randint(0, 3))
+        if rng.random() < 0.1:
+            parts.append(rng.choice([row.example for row in TABLE if row.example]))
+        elif rng.random() < 0.05:
+            parts.append(rng.choice(cases()).text)
+    return "".join(parts)
+
+
+def _blocks(data: bytes, rng: random.Random) -> Iterator[bytes]:
+    """Reads of whole events, some of them in company; none in a mould that ends lines in another way."""
+    events = data.split(b"\n\n")
+    most = rng.choice((1, 1, 2, 6))
+    while events:
+        count = rng.randint(1, most)
+        block = b"\n\n".join(events[:count])
+        del events[:count]
+        if events:
+            block += b"\n\n"
+        if block:
+            yield block
+
+
+def _read(
+    how: Prepared, blocks: Sequence[bytes], asks: int, error: GatewayError | None
+) -> tuple[list[bytes], str, int]:
+    exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(), asks=asks, keep_text=True)
+    out: list[bytes] = []
+    quiet = 0
+    try:
+        for block in blocks:
+            out.append(exchange.feed(block))
+            quiet += exchange._quiet.events > 0
+        if error is None and exchange.ask_again is not None:
+            out.append(exchange.no_second_answer())
+    except GatewayError as fault:
+        error = fault
+    out.append(exchange.finish(error))
+    facts: dict[str, Any] = asdict(exchange.facts, recurse=False)
+    texts = {index: each.text for index, each in facts["transcripts"].items()}
+    calls = {index: each.candidates for index, each in facts.pop("transcripts").items()}
+    return out, repr((facts, texts, calls)), quiet
+
+
+def differs(seed: str) -> tuple[str | None, int, int]:
+    """What differs for this answer, how many of its reads were quiet, and how many there were."""
+    rng = random.Random(seed)
+    how = rng.choice(_hows())
+    data = hostile_stream(hostile_text(rng), rng, plain=rng.random() < 0.7, style=rng.randrange(4))
+    blocks = list(_blocks(data, rng))
+    asks = rng.choice((0, 1))
+    error = UpstreamDisconnected("gone") if rng.random() < 0.1 else None
+    found, facts, quiet = _read(how, blocks, asks, error)
+    passes = Quiet.passes
+    try:
+        Quiet.passes = lambda self, data: False  # type: ignore[method-assign]
+        wanted, wanted_facts, _ = _read(how, blocks, asks, error)
+    finally:
+        Quiet.passes = passes  # type: ignore[method-assign]
+    for at, (one, other) in enumerate(zip(found, wanted, strict=False)):
+        if one != other:
+            return f"{seed}: read {at}: {one!r} instead of {other!r}", quiet, len(blocks)
+    if len(found) != len(wanted) or facts != wanted_facts:
+        return f"{seed}: facts\n{facts}\ninstead of\n{wanted_facts}", quiet, len(blocks)
+    return None, quiet, len(blocks)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=200_000)
+    parser.add_argument("--seed", default="0")
+    asked = parser.parse_args()
+    begun, quiet, reads, faults = time.process_time(), 0, 0, 0
+    for number in range(asked.count):
+        fault, is_quiet, count = differs(f"{asked.seed} {number}")
+        quiet, reads = quiet + is_quiet, reads + count
+        if fault is not None:
+            faults += 1
+            print(fault[:2000], flush=True)
+    print(
+        f"{asked.count} answers, {faults} differ; {quiet} of {reads} reads quiet; {time.process_time() - begun:.0f} s"
+    )
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Events that go out unread: that nobody can tell, and which they are."""
+
+import pytest
+
+from gateway.answer.quiet import Quiet
+from gateway.answer.stream import StreamExchange
+from gateway.core.limits import Limits
+from tests.fuzz.fuzz_quiet import differs
+from tests.support.chat import answer_events, event, numbered_ids, prepared
+
+ANSWERS = 2000
+
+
+def test_quiet_reading_is_loud_reading() -> None:
+    found = [differs(f"test {number}") for number in range(ANSWERS)]
+    assert [fault for fault, _, _ in found if fault] == []
+    quiet, reads = sum(count for _, count, _ in found), sum(count for _, _, count in found)
+    assert quiet > reads / 8, "too few to show anything"
+
+
+def begun(**options: object) -> StreamExchange:
+    """A stream in which the first word has come."""
+    exchange = StreamExchange(prepared(**options), make_id=numbered_ids(), limits=Limits())  # type: ignore[arg-type]
+    for data in answer_events(["Well"])[:2]:
+        exchange.feed(data)
+    return exchange
+
+
+@pytest.mark.parametrize("content", [" word", "Größe", ", and", 'say "no"', "a/b", "x\ty"])
+def test_an_event_that_begins_nothing_is_not_read(content: str) -> None:
+    exchange = begun()
+    data = event({"content": content})
+    assert exchange.feed(data) == data
+    assert exchange._quiet.events == 1
+
+
+@pytest.mark.parametrize("content", ["a <", "`x`", "word ", "line\n", "\u3000", "\x07", "", "x\u3000"])
+def test_an_event_that_may_begin_something_or_has_to_wait_is_read(content: str) -> None:
+    exchange = begun()
+    exchange.feed(event({"content": content}))
+    assert exchange._quiet.events == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        event({"content": "x"}, "stop"),
+        event({"content": "x"}, index=1),
+        event({"content": "x", "tool_calls": [{"index": 0}]}),
+        event({"content": "x"})[:-1],
+        event({"content": "x"}).replace(b'"x"', b'"\xff"'),
+        event({"content": "x"}).replace(b'"x"', b'"\\ud800"'),
+        event({"content": "x"}).replace(b'"x"', b'"\\x"'),
+        event({"content": "x"}).replace(b'"x"', b'"x","role":"y"'),
+        event({"content": "x"}).replace(b'"x"', b'"x"y"'),
+        b": comment\n\n" + event({"content": "x"}),
+    ],
+)
+def test_an_event_of_another_mould_is_read(data: bytes) -> None:
+    quiet = begun()._quiet
+    assert not quiet.passes(data)
+
+
+def test_a_run_of_events_is_told_at_once_and_in_order() -> None:
+    exchange = begun()
+    run = event({"content": "one"}) + event({"content": "\\\u00e9 "}) + event({"content": "then"})
+    assert exchange.feed(run) == run
+    assert exchange._quiet.events == 3
+    assert exchange._quiet.take() == "one\\\u00e9 then"
+    half = event({"content": "x"}).replace(b"x", b"\xc3") + event({"content": "x"}).replace(b"x", b"\xa9")
+    assert not exchange._quiet.passes(half), "a character cut in two is none"
+
+
+def test_what_is_kept_is_bounded() -> None:
+    exchange = begun()
+    for _ in range(40):
+        data = event({"content": "x" * 4000})
+        assert exchange.feed(data) == data
+        assert exchange._quiet._size < (32 << 10) + 8000
+    assert exchange.finish().endswith(b"\n\n")
+
+
+def test_nothing_is_quiet_before_it_is_known_what_is_loud() -> None:
+    assert not Quiet().passes(event({"content": "x"}))
