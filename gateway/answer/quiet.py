@@ -61,7 +61,12 @@ class Quiet:
         body = data[len(self._head) : -len(self._tail)]
         if self._gap in body:
             return self._passes_all(body.split(self._gap), loud)
-        if (_UNSAFE(body) and not _ESCAPED(body)) or not _is_calm(body, body, loud):
+        if not body or loud.search.search(body) or (_UNSAFE(body) and not _ESCAPED(body)):
+            return False
+        if body.isascii():
+            if loud.is_space_loud and body.endswith(_SPACES):
+                return False
+        elif not _is_calm(body, body, loud):
             return False
         self._bodies.append(body)
         self._size += len(body)

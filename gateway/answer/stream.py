@@ -73,6 +73,8 @@ class StreamExchange:
         self._queue = Queue(self.facts)
         self._calls = HeldCalls(prepared, self.facts, self._queue, self._choices)
         self._quiet = Quiet()
+        self.passes = self._quiet.passes
+        """Whether events go out as they are, unread; they are then taken down, and may not be given to `step`."""
         self._template: Template | None = None
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""
@@ -114,7 +116,7 @@ class StreamExchange:
 
     def step(self, data: bytes = b"") -> bytes:
         """A bounded piece of the work: with more bytes, or while `busy` without."""
-        if data and self._quiet.passes(data):
+        if data and self.passes(data):
             return data
         if self._quiet.events:
             self._catch_up()

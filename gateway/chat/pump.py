@@ -5,9 +5,10 @@ The awaited write is the back-pressure: while the client does not take its bytes
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 
 import structlog
 from aiohttp import web
@@ -19,6 +20,7 @@ from gateway.chat.accept import keep_answer
 from gateway.chat.repeat import ask_again, second_answer_in_company
 from gateway.chat.rescue import Chance
 from gateway.core.errors import GatewayError, InternalError, UpstreamTimeout
+from gateway.core.ports import Taken
 from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.translated import ChatReply
 from gateway.wire.chat_chunks import token_counts
@@ -80,6 +82,7 @@ class _Stream:
     __slots__ = (
         "_data_due",
         "_exchange",
+        "_flowing",
         "_framer",
         "_held_since",
         "_idle_s",
@@ -89,6 +92,8 @@ class _Stream:
         "_keepalive_s",
         "_linger_due",
         "_lookout",
+        "_owed",
+        "_passes",
         "_quiet_since",
         "_reply",
         "_response",
@@ -128,6 +133,12 @@ class _Stream:
         """The client was given another answer than the one that the exchange has."""
         self._held_since: float | None = None
         self._linger_due: float | None = None
+        self._flowing: asyncio.Transport | None = None
+        """Where the client's bytes may go in the call chain that has read the upstream's."""
+        self._passes: Callable[[bytes], bool] | None = None
+        """What says of events that they go there as they are."""
+        self._owed = b""
+        """What the exchange has given and the client has not got yet."""
 
     async def begin(self) -> None:
         """What the client can be told before anything has come."""
@@ -244,11 +255,12 @@ class _Stream:
             if self._lookout is not None and self._lookout.ended and self._framer is not None:
                 return b""
             try:
-                data = await self._reply.read(
-                    min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s)
-                )
+                data = await self._flow()
             except TimeoutError:
                 await self._waited()
+                data = None
+            if data is None:
+                await self._work_off()
                 continue
             now = self._state.deadline.now()
             if now >= self._total_due:
@@ -258,6 +270,77 @@ class _Stream:
                 self._state.upstream_first = now
             return data
         return await self._lingering()
+
+    def take(self, data: bytes) -> Taken:
+        """What has come while the task sleeps, made into the client's bytes in the same call chain.
+
+        The task is left what needs its turns or a wait: the first bytes, much at once, work that goes on, the end, a
+        client that does not take its bytes or has gone.
+        """
+        state, exchange, transport, now = self._state, self._exchange, self._flowing, monotonic()
+        if len(data) > PIECE_BYTES or now >= self._total_due or transport is None or transport.is_closing():
+            return Taken.LEFT
+        if self._passes is not None and self._passes(data):
+            self._data_due = now + self._idle_s
+            self._quiet_since = now
+            if now - self._sent_at > state.longest_gap_s:
+                state.longest_gap_s = now - self._sent_at
+            self._sent_at = now
+            state.bytes_out += len(data)
+            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            return Taken.WAKE if transport.get_write_buffer_size() else Taken.PASSED
+        self._data_due = now + self._idle_s
+        if self._framer is not None:
+            data = self._framer.feed(data)
+        if self._lookout is not None:
+            data = self._seen(data)
+        out = self._feed(data) if data else b""
+        if exchange.finished or exchange.busy or self._has_ended:
+            self._owed = out
+            return Taken.WAKE
+        if out:
+            state.deliver(out)
+            out = self._telling.feed(out)
+        if out:
+            self._note_sent(now)
+            state.bytes_out += len(out)
+            transport.write(b"%x\r\n%b\r\n" % (len(out), out))
+            if transport.get_write_buffer_size():
+                return Taken.WAKE
+        self._passes = self._passing()
+        return Taken.PASSED
+
+    def _passing(self) -> Callable[[bytes], bool] | None:
+        """What says of events that they go out as they are, while nothing but the exchange has a say in it."""
+        state, lookout, exchange = self._state, self._lookout, self._exchange
+        if isinstance(exchange, WatchedStream) or self._framer is None or not self._framer.is_between:
+            return None
+        if state.delivered is not None or not self._telling.is_identity or (lookout and not lookout.is_still):
+            return None
+        return exchange.passes
+
+    def _flow(self) -> Awaitable[bytes | None]:
+        """What comes next, or `None` when what came has been taken and there is something to do."""
+        state = self._state
+        is_open = state.is_chunked and state.first_sent is not None and state.upstream_first is not None
+        self._flowing = state.http.transport if is_open else None
+        self._passes = self._passing()
+        return self._reply.flow(min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s), self)
+
+    @property
+    def _has_ended(self) -> bool:
+        """What ends the stream is held, as it may have to be another one."""
+        return self._lookout is not None and self._lookout.ended and self._framer is not None
+
+    async def _work_off(self) -> None:
+        """Do what was left to do when bytes were taken."""
+        owed, self._owed = self._owed, b""
+        await self._send(owed)
+        while self._exchange.busy:
+            await asyncio.sleep(0)
+            await self._send(self._feed(b""))
+        if self._state.is_chunked:
+            await self._state.room()
 
     async def _lingering(self) -> bytes:
         if self._exchange.ask_again is not None:
@@ -278,6 +361,8 @@ class _Stream:
             raise UpstreamTimeout("the model server took too long for its whole answer")
         if now >= self._data_due:
             raise UpstreamTimeout("the model server has been silent for too long")
+        if now < self._quiet_since + self._keepalive_s:
+            return  # something has gone out since this wait began
         self._quiet_since = now
         await self._keep_alive()
 

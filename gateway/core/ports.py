@@ -1,13 +1,14 @@
 """What the inside asks of the world. The edge implements these; tests pass fakes."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from attrs import frozen
 
 from gateway.core.records import Record, RequestRecord
 
-__all__ = ["BadRecord", "Block", "Meter", "Store", "StoreError", "Written"]
+__all__ = ["BadRecord", "Block", "Meter", "Sink", "Store", "StoreError", "Taken", "Written"]
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
@@ -19,6 +20,25 @@ class Meter(Protocol):
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1) -> None: ...
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+
+class Taken(Enum):
+    """What a sink has made of the bytes that it was given."""
+
+    PASSED = "passed"
+    """They have gone on: whoever waits for more may go on waiting."""
+    WAKE = "wake"
+    """They were taken, and there is something to do that cannot be done at once."""
+    LEFT = "left"
+    """They were not: they are for whoever waits."""
+
+
+class Sink(Protocol):
+    """Takes the bytes of an answer in the call chain of the connection that has read them, while its reader waits."""
+
+    def take(self, data: bytes) -> Taken:
+        """More of the answer; what it raises is raised where the answer is waited for."""
+        ...
 
 
 class StoreError(Exception):

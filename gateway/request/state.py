@@ -239,7 +239,12 @@ class RequestState:
         if transport is None or transport.is_closing():
             raise ClientGone("has closed")
         transport.write(b"%x\r\n%b\r\n" % (len(data), data))
-        if transport.get_write_buffer_size():
+        await self.room()
+
+    async def room(self) -> None:
+        """Return when there is room for the next piece of the answer."""
+        transport = self.http.transport
+        if transport is not None and transport.get_write_buffer_size():
             await self._to_client(self.http.writer.drain())
 
     def deliver(self, chat: bytes) -> None:

@@ -1,5 +1,6 @@
 """The client of the model server: deadlines, no redirects, byte caps, and every library fault translated once."""
 
+import asyncio
 import errno
 import ssl
 import time
@@ -22,9 +23,10 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from gateway.core.ports import Sink, Taken
 from gateway.kinds.shared.faults import waiting_time
 from gateway.request.deadline import Deadline
-from gateway.upstream.plain import KEEPALIVE_S, Connections
+from gateway.upstream.plain import KEEPALIVE_S, Connections, Tell
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
@@ -52,7 +54,7 @@ class UpstreamCall:
 class UpstreamReply:
     """An answer whose headers are there: read it to its end, or close it."""
 
-    __slots__ = ("_content", "_deadline", "_let_go", "_limit", "_read", "headers", "status")
+    __slots__ = ("_content", "_deadline", "_fault", "_left", "_let_go", "_limit", "_read", "_tap", "headers", "status")
 
     def __init__(
         self,
@@ -63,6 +65,7 @@ class UpstreamReply:
         let_go: Callable[[], None],
         deadline: Deadline,
         max_bytes: int | None,
+        tap: Callable[[Tell | None], None] | None = None,
     ) -> None:
         self.status = status
         self.headers = headers
@@ -71,6 +74,12 @@ class UpstreamReply:
         self._deadline = deadline
         self._limit = max_bytes
         self._read = 0
+        self._left = b""
+        """What has come when the sink took no more."""
+        self._fault: BaseException | None = None
+        """What the sink has raised, and nobody has been told."""
+        self._tap = tap
+        """Has something called whenever more has come; None where the library alone knows."""
 
     @property
     def content_type(self) -> str:
@@ -84,12 +93,80 @@ class UpstreamReply:
 
     async def read(self, due: float) -> bytes:
         """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
+        if self._left or self._fault is not None:
+            return self._leftover()
         try:
-            data = await self._deadline.within(due, self._content.readany())
+            return self._counted(await self._deadline.within(due, self._content.readany()))
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise
             raise _of_body(error) from error
+
+    async def flow(self, due: float, sink: Sink) -> bytes | None:
+        """Like `read`, but that the sink is given what comes while this waits.
+
+        `None` says that there is something to do, or that the body has come to its end.
+        """
+        content = self._content
+        if self._left or self._fault is not None:
+            return self._leftover()
+        try:
+            if content.exception() is None and (data := content.read_nowait(-1)):
+                return self._counted(data)
+            if self._tap is None or content.is_eof() or content.exception() is not None:
+                return await self.read(due)
+            return await self._deadline.within(due, self._tapped(self._tap, sink))
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise _of_body(error) from error
+
+    async def _tapped(self, tap: Callable[[Tell | None], None], sink: Sink) -> bytes | None:
+        """Sleep while the sink takes all that comes; what it leaves, `None` for anything else that ends this."""
+        woken: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+        def tell(data: bytes, is_over: bool) -> None:
+            if woken.done():  # and whoever waited has not been woken yet
+                self._left += data
+                return
+            self._read += len(data)
+            if self._limit is not None and self._read > self._limit:
+                woken.set_exception(UpstreamBadReply("the model server's answer is too large"))
+                return
+            try:
+                taken = sink.take(data) if data else Taken.PASSED
+            except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+                woken.set_exception(error)
+                return
+            if is_over or taken is not Taken.PASSED:
+                woken.set_result(data if taken is Taken.LEFT else None)
+
+        tap(tell)
+        try:
+            return await woken
+        except asyncio.CancelledError:
+            self._keep(woken)
+            raise
+        finally:
+            tap(None)
+
+    def _keep(self, woken: "asyncio.Future[bytes | None]") -> None:
+        """The wait ended at the very moment at which something had come: that is for the next one."""
+        if not woken.done() or woken.cancelled():
+            return
+        self._fault = woken.exception()
+        if self._fault is None and (data := woken.result()):
+            self._left = data + self._left
+            self._read -= len(data)
+
+    def _leftover(self) -> bytes:
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
+        left, self._left = self._left, b""
+        return self._counted(left)
+
+    def _counted(self, data: bytes) -> bytes:
         self._read += len(data)
         if self._limit is not None and self._read > self._limit:
             raise UpstreamBadReply("the model server's answer is too large")
@@ -205,6 +282,7 @@ async def _plain(connections: Connections, call: UpstreamCall, deadline: Deadlin
         let_go=opened.close,
         deadline=deadline,
         max_bytes=call.max_reply_bytes,
+        tap=opened.tap,
     )
 
 

@@ -8,7 +8,7 @@ transport whole, so that a server which answers before it has read is heard at o
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from inspect import signature
 from socket import SOCK_STREAM, gaierror
@@ -21,7 +21,7 @@ from yarl import URL
 
 from gateway.core.errors import Cause, NoCapacity, UpstreamRefused, UpstreamTimeout
 
-__all__ = ["KEEPALIVE_S", "Connections", "Opened"]
+__all__ = ["KEEPALIVE_S", "Connections", "Opened", "Tell"]
 
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
@@ -32,11 +32,38 @@ NAME_KEPT_S = 10.0
 _USED = ("_reading_paused", "close", "is_connected", "read", "should_close")
 _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
 
+_USED_OF_BODIES = ("_buffer", "_eof", "_exception", "_read_nowait_chunk")
+
 Address = tuple[str, int]
+Tell = Callable[[bytes, bool], None]
 
 
 class _Connection(ResponseHandler):
     """One connection; whoever reads asks it to go on with each chunk, mostly without its having paused."""
+
+    tell: Tell | None = None
+    """Is given what comes of the body, while it is tapped."""
+    body: StreamReader
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.tell is None:
+            return
+        body = self.body
+        if len(body._buffer) == 1 and body._exception is None:  # as nearly always: one piece
+            self.tell(body._read_nowait_chunk(-1), body._eof)
+        else:
+            self._hand_on(self.tell)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self.tell is not None:
+            self._hand_on(self.tell)
+
+    def _hand_on(self, tell: Tell) -> None:
+        body = self.body
+        is_sound = body.exception() is None
+        tell(body.read_nowait(-1) if is_sound else b"", body.is_eof() or not is_sound)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         if self._reading_paused:
@@ -45,7 +72,7 @@ class _Connection(ResponseHandler):
 
 @frozen
 class _Idle:
-    connection: ResponseHandler
+    connection: _Connection
     since: float
 
 
@@ -57,13 +84,19 @@ class Opened:
     body: StreamReader
     _connections: "Connections"
     _address: Address
-    _connection: ResponseHandler | None
+    _connection: _Connection | None
+
+    def tap(self, tell: Tell | None) -> None:
+        """Have this called with whatever has come, and whether that is all; no more once it is `None`."""
+        if self._connection is not None:
+            self._connection.body, self._connection.tell = self.body, tell
 
     def close(self) -> None:
         """Let go of the connection: it is kept for the next request only when the body was read to its end."""
         connection, self._connection = self._connection, None
         if connection is None:
             return  # it may serve another request by now
+        connection.tell = None
         if not self.body.is_eof():
             self.body.set_exception(ClientConnectionError("the answer was left"))
         self._connections.give_back(self._address, connection)
@@ -83,6 +116,7 @@ class Connections:
         """None where this version of aiohttp has not all that is used here without being promised."""
         options = signature(ResponseHandler.set_response_params).parameters
         fits = _OPTIONS <= options.keys() and all(hasattr(ResponseHandler, name) for name in _USED)
+        fits = fits and all(hasattr(StreamReader, name) for name in _USED_OF_BODIES)
         return cls() if fits else None
 
     async def post(
@@ -109,7 +143,7 @@ class Connections:
             raise
         return Opened(message, payload, self, address, connection)
 
-    def give_back(self, address: Address, connection: ResponseHandler) -> None:
+    def give_back(self, address: Address, connection: _Connection) -> None:
         """Keep a connection for the next request, if it can have one."""
         transport = connection.transport
         # A request that is not written whole was answered early, and what follows would be read as part of it.
@@ -131,7 +165,7 @@ class Connections:
                 idle.connection.close()
         self._idle.clear()
 
-    def _kept(self, address: Address) -> ResponseHandler | None:
+    def _kept(self, address: Address) -> _Connection | None:
         """The connection used last, as the one that most likely still stands."""
         waiting = self._idle.get(address)
         oldest = asyncio.get_running_loop().time() - KEEPALIVE_S
@@ -142,7 +176,7 @@ class Connections:
             idle.connection.close()
         return None
 
-    async def _connected(self, address: Address, timeout_s: float) -> ResponseHandler:
+    async def _connected(self, address: Address, timeout_s: float) -> _Connection:
         try:
             async with asyncio.timeout(timeout_s):
                 return await _reached(await self._found(address), address[1])
@@ -177,7 +211,7 @@ class Connections:
         self._sweep = None if first is None else loop.call_at(first + KEEPALIVE_S, self._sweep_idle)
 
 
-async def _reached(addresses: Sequence[str], port: int) -> ResponseHandler:
+async def _reached(addresses: Sequence[str], port: int) -> _Connection:
     """A connection to the first of a name's addresses that takes one."""
     *others, last = addresses
     for other in others:
@@ -187,7 +221,7 @@ async def _reached(addresses: Sequence[str], port: int) -> ResponseHandler:
     return await _made(last, port)
 
 
-async def _made(address: str, port: int) -> ResponseHandler:
+async def _made(address: str, port: int) -> _Connection:
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(lambda: _Connection(loop), address, port)
     return connection

@@ -14,6 +14,7 @@ import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamRejected
+from gateway.core.ports import Sink
 from gateway.kinds.lowering.without import lowered
 from gateway.kinds.shared.faults import waiting_time
 from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
@@ -148,6 +149,11 @@ class TranslatedReply:
         if end:
             await self.finish_session()
         return end
+
+    async def flow(self, due: float, sink: Sink) -> bytes:
+        """The same; no sink is used, as what has been read may be void and be asked for anew."""
+        del sink
+        return await self.read(due)
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole answer."""

@@ -52,6 +52,11 @@ class Framer:
         self._rest = b""
         """The beginning of an event whose end has not come."""
 
+    @property
+    def is_between(self) -> bool:
+        """What comes next begins an event."""
+        return not self._rest
+
     def feed(self, data: bytes) -> bytes:
         """What has come, up to the end of its last event."""
         if self._rest:

@@ -3,7 +3,8 @@
 Run `python -m tests.bench.counts`, with `--rooms` for where they are. Gateway, model server and client share one
 process and one uvloop, the last two as bare protocols; what those call by themselves is counted first, without the
 gateway between them, and taken off. An event is sent when the client has the one before it, so that each is a read of
-its own; it comes in the mould that model servers cast theirs in, and says a word of prose.
+its own; it comes in the mould that model servers cast theirs in. `event` is one that says a word of prose, of which
+some end in what may begin a marker; `quiet` one of which nobody has to be told at once.
 """
 
 import argparse
@@ -41,6 +42,8 @@ class Counts:
     """Of one request whose answer comes whole."""
     event: float
     """Of one event of a stream in which nothing is called."""
+    quiet: float
+    """Of one of which the reader is told later."""
     by_code: dict[str, Counter[CodeType]]
     """Of the gateway alone, by what was called; of all requests or events."""
 
@@ -76,6 +79,7 @@ class _Server:
         self.whole = _body(False)
         self.stream: _Peer | None = None
         self.left = 0
+        self.words = PROSE.split()
 
     def asked(self, peer: _Peer, message: bytes) -> None:
         if b'"stream": true' in message or b'"stream":true' in message:
@@ -92,8 +96,7 @@ class _Server:
         if self.left < 0:
             self._write(_event({}, "stop") + b"data: [DONE]\n\n", LAST_CHUNK)
             return
-        words = PROSE.split()
-        self._write(_event({"content": f" {words[self.left % len(words)]}"}), b"")
+        self._write(_event({"content": f" {self.words[self.left % len(self.words)]}"}), b"")
 
     def _write(self, data: bytes, end: bytes) -> None:
         assert self.stream is not None
@@ -178,24 +181,27 @@ async def _counted(strategy: str) -> Counts:
     )
     gateway = await build(settings)
     port = int(gateway.url.rpartition(":")[2].partition("/")[0])
-    found: list[tuple[Counter[CodeType], Counter[CodeType]]] = []
-    for each in (upstream_port, port):
+    found: dict[str, Counter[CodeType]] = {}
+    for at, each in enumerate((port, upstream_port)):
         await _requests(each, WARM)
-        whole = _Counter()
-        with whole:
+        counted = {"request": _Counter(), "event": _Counter(), "quiet": _Counter()}
+        with counted["request"]:
             await _requests(each, REQUESTS)
-        stream = _Counter()
-        await _events(each, server, stream)
-        found.append((whole.calls, stream.calls))
+        for kind, words in (("event", PROSE.split()), ("quiet", ["mild"])):
+            server.words = words
+            await _events(each, server, counted[kind])
+        for kind, counter in counted.items():
+            if at == 0:
+                found[kind] = counter.calls
+            else:
+                found[kind].subtract(counter.calls)
     await gateway.close()
     upstream.close()
-    (bare_whole, bare_stream), (whole_calls, stream_calls) = found
-    whole_calls.subtract(bare_whole)
-    stream_calls.subtract(bare_stream)
     return Counts(
-        request=whole_calls.total() / REQUESTS,
-        event=stream_calls.total() / EVENTS,
-        by_code={"request": whole_calls, "event": stream_calls},
+        request=found["request"].total() / REQUESTS,
+        event=found["event"].total() / EVENTS,
+        quiet=found["quiet"].total() / EVENTS,
+        by_code=found,
     )
 
 
@@ -218,8 +224,8 @@ def main() -> None:
         found = counts(asked.strategy)
         writer.close()
     structlog.reset_defaults()
-    print(f"request {found.request:8.1f}\nevent   {found.event:8.2f}")
-    for kind, per in (("request", REQUESTS), ("event", EVENTS)):
+    print(f"request {found.request:8.1f}\nevent   {found.event:8.2f}\nquiet   {found.quiet:8.2f}")
+    for kind, per in (("request", REQUESTS), ("event", EVENTS), ("quiet", EVENTS)):
         rooms: Counter[str] = Counter()
         for code, number in found.by_code[kind].items():
             rooms[_where(code)] += number

@@ -58,6 +58,11 @@ class Lookout:
         """Something could be seen: it is too late for any other answer."""
         return self._is_open
 
+    @property
+    def is_still(self) -> bool:
+        """Nothing is held or under way: only an event without any choice could still be held."""
+        return self._is_open and not self._decoder.pending
+
     def pass_on(self, data: bytes) -> bytes:
         """What of these bytes may go on now."""
         if self._is_open and not self._decoder.pending and not (self._drops_usage and self._may_hold_usage(data)):

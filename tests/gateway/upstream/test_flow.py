@@ -1,0 +1,181 @@
+"""An answer that flows into a sink while its reader sleeps: nothing is lost, doubled or late, however it is cut."""
+
+import asyncio
+import gzip
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+from multidict import CIMultiDict
+from yarl import URL
+
+from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected
+from gateway.core.ports import Taken
+from gateway.request.deadline import Deadline
+from gateway.upstream.client import UpstreamCall, UpstreamClient, UpstreamReply
+
+PIECES = [b"data: %d\n\n" % number for number in range(300)]
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Sink:
+    """Takes what it is given, as it is told to."""
+
+    def __init__(self, answer: Callable[[bytes], Taken] = lambda data: Taken.PASSED) -> None:
+        self.taken: list[bytes] = []
+        self._answer = answer
+
+    def take(self, data: bytes) -> Taken:
+        answer = self._answer(data)
+        if answer is not Taken.LEFT:
+            self.taken.append(data)
+        return answer
+
+
+class Server:
+    """Answers with a head and pieces, each its own write."""
+
+    def __init__(self, head: bytes, pieces: Sequence[bytes], *, pause: float = 0.0) -> None:
+        self.head, self.pieces, self.pause = head, pieces, pause
+        self.port = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(self.head)
+        for piece in self.pieces:
+            await asyncio.sleep(self.pause)
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+
+async def opened(server: Server, *, limit: int | None = None) -> AsyncIterator[UpstreamReply]:
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    client, deadline = UpstreamClient.create(), Deadline()
+    call = UpstreamCall(
+        method="POST",
+        url=URL(f"http://127.0.0.1:{port}/v1/chat/completions"),
+        headers=CIMultiDict(),
+        body=b"{}",
+        connect_timeout_s=5,
+        first_byte_timeout_s=5,
+        max_reply_bytes=limit,
+    )
+    try:
+        with await client.send(call, deadline) as reply:
+            yield reply
+    finally:
+        deadline.close()
+        await client.close()
+        listening.close()
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def flowed(reply: UpstreamReply, sink: Sink, wait: Callable[[], float]) -> tuple[bytes, int]:
+    """All that came, in the order in which it was taken or left, and how often the reader woke."""
+    woken = 0
+    while True:
+        try:
+            data = await reply.flow(reply._deadline.now() + wait(), sink)
+        except TimeoutError:
+            continue
+        woken += 1
+        if data == b"":
+            return b"".join(sink.taken), woken
+        sink.taken.append(data or b"")
+
+
+WHOLE = b"".join(map(chunk, PIECES)) + b"0\r\n\r\n"
+ZIPPED = gzip.compress(b"".join(PIECES))
+WAYS = {
+    "chunked": (CHUNKED, [*map(chunk, PIECES), b"0\r\n\r\n"]),
+    "cut anywhere": (CHUNKED, [WHOLE[at : at + 7] for at in range(0, len(WHOLE), 7)]),
+    "length": (b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(b"".join(PIECES)), PIECES),
+    "to the end": (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", PIECES),
+    "compressed": (
+        CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n"),
+        [*(chunk(ZIPPED[at : at + 20]) for at in range(0, len(ZIPPED), 20)), b"0\r\n\r\n"],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_a_sink_takes_wakes_nobody(way: str) -> None:
+    head, pieces = WAYS[way]
+    async for reply in opened(Server(head, pieces)):
+        out, woken = await flowed(reply, Sink(), lambda: 5.0)
+        assert out == b"".join(PIECES)
+        assert woken <= 4, "what came with the head, the end, and nothing between"
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_a_sink_says_and_whenever_the_wait_ends_nothing_is_lost(seed: int) -> None:
+    rng = random.Random(seed)
+    head, pieces = WAYS[rng.choice(("chunked", "cut anywhere"))]
+    answers = [Taken.PASSED] * 3 + [Taken.WAKE, Taken.LEFT]
+    async for reply in opened(Server(head, pieces, pause=0.0)):
+        sink = Sink(lambda data: rng.choice(answers))
+        out, _ = await flowed(reply, sink, lambda: rng.choice((0.0, 0.0002, 0.001, 1.0)))
+        assert out == b"".join(PIECES)
+
+
+async def test_what_comes_between_the_end_of_a_wait_and_the_waking_is_kept() -> None:
+    async for reply in opened(Server(CHUNKED, [chunk(b"one"), b"0\r\n\r\n"], pause=0.05)):
+        tap = Tap(reply)
+        for sink, early, late in (
+            (Sink(), b"", b"late "),
+            (Sink(lambda data: Taken.LEFT), b"left ", b""),
+            (Sink(lambda data: Taken.LEFT), b"left ", b"late "),
+        ):
+            sleeping = asyncio.ensure_future(reply.flow(reply._deadline.now() + 5, sink))
+            await asyncio.sleep(0)
+            if early:
+                tap.tell(early, False)
+            sleeping.cancel()
+            if late:
+                tap.tell(late, False)  # the connection has read before the task has run
+            with pytest.raises(asyncio.CancelledError):
+                await sleeping
+            assert await reply.flow(0.0, Sink()) == early + late
+        assert (await flowed(reply, Sink(), lambda: 5.0))[0] == b"one"
+
+
+class Tap:
+    """Stands between a reply and its connection, and knows whom the connection tells."""
+
+    def __init__(self, reply: UpstreamReply) -> None:
+        assert reply._tap is not None
+        self._real = reply._tap
+        reply._tap = self._taps
+        self.tell: Callable[[bytes, bool], None] = lambda data, is_over: None
+
+    def _taps(self, tell: Callable[[bytes, bool], None] | None) -> None:
+        self.tell = tell or self.tell
+        self._real(tell)
+
+
+async def test_what_a_sink_raises_is_raised_where_the_answer_is_waited_for() -> None:
+    def raising(data: bytes) -> Taken:
+        raise ValueError("no")
+
+    async for reply in opened(Server(CHUNKED, [chunk(b"one"), chunk(b"two")], pause=0.02)):
+        with pytest.raises(ValueError, match="no"):
+            await flowed(reply, Sink(raising), lambda: 5.0)
+
+
+async def test_an_answer_that_is_cut_is_a_fault_behind_all_that_came() -> None:
+    async for reply in opened(Server(CHUNKED, [chunk(b"one"), chunk(b"two")], pause=0.02)):
+        sink = Sink()
+        with pytest.raises(UpstreamDisconnected):
+            await flowed(reply, sink, lambda: 5.0)
+        assert b"".join(sink.taken) == b"onetwo"
+
+
+async def test_an_answer_over_the_cap_is_given_up() -> None:
+    async for reply in opened(Server(CHUNKED, [chunk(b"x" * 600)] * 2, pause=0.02), limit=1000):
+        with pytest.raises(UpstreamBadReply):
+            await flowed(reply, Sink(), lambda: 5.0)
