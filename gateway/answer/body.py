@@ -164,6 +164,8 @@ class BodyExchange:
             return (yield from self._read_structured(choice, entry, message, finish))
         if not choice.listens or not isinstance(content, str | None):
             return False
+        if choice.is_all_text(content or "", finish):
+            return False
         events = yield from _events(choice, content or "", finish)
         if choice.broken_call is not None and isinstance(reason, str):
             return self._wait(choice, choice.broken_call, events)

@@ -154,7 +154,7 @@ class Choice:
     @property
     def loud(self) -> Loud | None:
         """What an event must not hold to go out unread; None while every one is to be read."""
-        if not all(stage.passes for stage in self._stages):
+        if self.native.count or not all(stage.passes for stage in self._stages):
             return None
         if not self._reads:
             return _NOTHING_LOUD
@@ -180,6 +180,16 @@ class Choice:
         """What more of the text comes to, or as much of that as one turn allows."""
         self.heard += len(text)
         return self._through([Text(text)] if self._reader is None else self._reader.step(text))
+
+    def is_all_text(self, text: str, reason: FinishReason) -> bool:
+        """Whether a whole answer is nothing but text, told without reading it; if so, it has been read."""
+        if self._reader is None or not all(stage.passes for stage in self._stages):
+            return False
+        if not self._reader.is_all_text(text, reason):
+            return False
+        self._reader = None
+        self._end_text()
+        return True
 
     @property
     def busy(self) -> bool:

@@ -12,8 +12,9 @@ import re
 from attrs import frozen
 
 from gateway.answer.template import Template, text_of
+from gateway.core.events import Event, Text
 
-__all__ = ["Loud", "Quiet"]
+__all__ = ["Loud", "Quiet", "is_text"]
 
 _MOST = 32 << 10
 """Bytes of content that are told in one go; they cost less than a millisecond."""
@@ -77,7 +78,7 @@ class Quiet:
         joined = b"".join(bodies)
         if _UNSAFE(joined) and not all(map(_ESCAPED, bodies)):
             return False
-        if not joined.isascii() and not all(map(_is_text, bodies)):
+        if not joined.isascii() and not all(map(_is_utf8, bodies)):
             return False
         if not _is_calm(joined, bodies[-1], loud):
             return False
@@ -106,9 +107,16 @@ def _is_calm(body: bytes, last: bytes, loud: Loud) -> bool:
     return not (loud.is_space_loud and (text[-1].isspace() or last.endswith(_SPACES)))
 
 
-def _is_text(body: bytes) -> bool:
+def _is_utf8(body: bytes) -> bool:
     try:
         body.decode()
     except UnicodeDecodeError:
         return False
     return True
+
+
+def is_text(events: list[Event], text: str) -> bool:
+    """Whether all of the text, and nothing else, is text."""
+    if not text:
+        return True
+    return len(events) == 1 and isinstance(events[0], Text) and len(events[0].raw) == len(text)

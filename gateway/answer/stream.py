@@ -16,7 +16,7 @@ from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
 from gateway.answer.held_calls import HeldCalls
 from gateway.answer.queue import Pending, Queue
-from gateway.answer.quiet import Quiet
+from gateway.answer.quiet import Quiet, is_text
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.second_round import SecondRound
 from gateway.answer.template import Template, last_events, text_of
@@ -304,7 +304,7 @@ class StreamExchange:
         size = len(data)
         if self._queue.pending:
             events = self._freed(choice, events)
-        if not self._queue.pending and _is_text(events, text):
+        if not self._queue.pending and is_text(events, text):
             self._queue.read += len(contents)
             self._queue.out.append(data)
             return size
@@ -422,7 +422,7 @@ class StreamExchange:
             self._casts -= 1
             self._template, self._run_choice = Template.of(raw, data, text), choice
         choice.spoken = choice.spoken or opens
-        if called or ends or self._queue.pending or not _is_text(events, text):
+        if called or ends or self._queue.pending or not is_text(events, text):
             pending = Pending(raw, data, choice, len(text) if choice.listens else 0)
             pending.opens = opens
             self._hold(choice, pending, events)
@@ -640,13 +640,6 @@ def _has_calls(choice: Choice, delta: Delta | None) -> bool:
     if is_given(delta.tool_calls):
         return True
     return is_given(delta.function_call) and choice.native.is_legacy(any_in(delta.function_call))
-
-
-def _is_text(events: list[Event], text: str) -> bool:
-    """Whether all of the text, and nothing else, is text."""
-    if not text:
-        return True
-    return len(events) == 1 and isinstance(events[0], Text) and len(events[0].raw) == len(text)
 
 
 def error_event(error: GatewayError) -> bytes:

@@ -36,9 +36,8 @@ class Deadline:
         self._expired = False
         self._error: GatewayError | None = None
 
-    def now(self) -> float:
-        """The clock by which `due` is told; finer than the event loop's own, which stands still within a turn."""
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
+    """The clock by which `due` is told; finer than the event loop's own, which stands still within a turn."""
 
     async def within(self, due: float, waiting: Awaitable[T]) -> T:
         """What is awaited, or `TimeoutError` once the clock says `due`, or the error of an interruption."""

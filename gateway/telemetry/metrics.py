@@ -2,6 +2,7 @@
 
 import platform
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -396,16 +397,23 @@ class Metrics:
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1) -> None:
         """Add to a counter."""
-        self._counters[name].add(labels, amount)
+        family = self._counters[name]
+        series = family.known.get(family.key(labels))  # here, as a request does it some ten times
+        (family.series(labels) if series is None else series)[0] += amount
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Put a value into a histogram."""
-        self._histograms[name].observe(labels, value)
+        family = self._histograms[name]
+        series = family.known.get(family.key(labels))
+        if series is None:
+            series = family.series(labels)
+        series[0] += value
+        series[1 + bisect_left(family.edges, value)] += 1
 
     def observe_traced(self, name: str, labels: Mapping[str, str], value: float, trace: str | None) -> None:
         """Put a value into a histogram, and the trace it belongs to, if there is one, beside it."""
         if trace is None:
-            self._histograms[name].observe(labels, value)
+            self.observe(name, labels, value)
         else:
             self._histograms[name].observe_traced(labels, value, trace, time.time())
 

@@ -27,7 +27,7 @@ Key = Callable[[Mapping[str, str]], Any]
 class Family:
     """One counter or gauge and its series."""
 
-    __slots__ = ("_guard", "_help", "_key", "_kind", "_known", "_labels", "_name", "_series")
+    __slots__ = ("_guard", "_help", "_kind", "_labels", "_name", "_series", "key", "known")
 
     def __init__(self, name: str, help: str, kind: Kind, labels: tuple[str, ...], guard: LabelGuard) -> None:
         self._name = name
@@ -35,9 +35,10 @@ class Family:
         self._kind = kind
         self._labels = labels
         self._guard = guard
-        self._key: Key = itemgetter(*labels) if labels else _no_key
+        self.key: Key = itemgetter(*labels) if labels else _no_key
+        """What of some labels tells the series."""
         self._series: dict[tuple[str, ...], Series] = {}
-        self._known: dict[Any, Series] = {}
+        self.known: dict[Any, Series] = {}
         """The series by the label values as they come, where those may stand as they are."""
         if not labels:
             self.series({})
@@ -50,13 +51,13 @@ class Family:
 
     def series(self, labels: Mapping[str, str]) -> Series:
         """The series with these labels, which begins at 0; their values are bounded."""
-        key = self._key(labels)
-        known = self._known.get(key)
+        key = self.key(labels)
+        known = self.known.get(key)
         return self._find(key, labels) if known is None else known
 
     def clear(self) -> None:
         """Forget every series."""
-        self._known.clear()
+        self.known.clear()
         self._series.clear()
 
     def sampled(self) -> Sampled:
@@ -72,7 +73,7 @@ class Family:
         values = tuple(self._guard.bounded(label, value) for label, value in zip(self._labels, raw, strict=True))
         series = self._series.setdefault(values, self._new())
         if values == raw:  # a hostile value must not make the cache grow either
-            self._known[key] = series
+            self.known[key] = series
         return series
 
     def _new(self) -> Series:
@@ -82,12 +83,12 @@ class Family:
 class HistogramFamily(Family):
     """One histogram and its series: the sum, then how many fell into each bucket, the last one without an edge."""
 
-    __slots__ = ("_edges", "_exemplars", "_names")
+    __slots__ = ("_exemplars", "_names", "edges")
 
     def __init__(
         self, name: str, help: str, labels: tuple[str, ...], guard: LabelGuard, edges: tuple[float, ...]
     ) -> None:
-        self._edges = edges
+        self.edges = edges
         self._names = tuple(map(_written, (*edges, float("inf"))))
         self._exemplars: dict[tuple[int, int], Exemplar] = {}
         """The last traced value of each bucket, by the series and the bucket's place."""
@@ -96,12 +97,12 @@ class HistogramFamily(Family):
     def observe(self, labels: Mapping[str, str], value: float) -> None:
         series = self.series(labels)
         series[0] += value
-        series[1 + bisect_left(self._edges, value)] += 1
+        series[1 + bisect_left(self.edges, value)] += 1
 
     def observe_traced(self, labels: Mapping[str, str], value: float, trace: str, now: float) -> None:
         """Like `observe`, with the trace that the value belongs to."""
         self.observe(labels, value)
-        at = bisect_left(self._edges, value)
+        at = bisect_left(self.edges, value)
         self._exemplars[id(self.series(labels)), at] = Exemplar({"trace_id": trace}, value, now)
 
     def sampled(self) -> Sampled:
@@ -119,7 +120,7 @@ class HistogramFamily(Family):
         return sampled
 
     def _new(self) -> Series:
-        return [0.0] * (2 + len(self._edges))
+        return [0.0] * (2 + len(self.edges))
 
 
 class Families(Collector):

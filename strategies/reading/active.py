@@ -34,6 +34,8 @@ class Grammar:
     """The dialects whose markers are special tokens."""
     lexicon: Lexicon
     line_lexicon: Lexicon
+    starts: tuple[str, ...]
+    """One of these stands in every text in which anything but text can be found."""
 
     @classmethod
     def of(cls, context: Context, dialects: Sequence[Dialect]) -> "Grammar":
@@ -55,7 +57,17 @@ class Grammar:
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
             lexicon=lexicon(anywhere, ("`", "~~~", "\n") if line_rows else ("`", "~~~")),
             line_lexicon=lexicon(tuple(line_rows)),
+            starts=_starts((*anywhere, *line_rows, "```", "~~~")),
         )
+
+
+def _starts(markers: Iterable[str]) -> tuple[str, ...]:
+    """The fewest texts one of which stands in each marker; nearly all of them begin with a bracket of some kind."""
+    found: list[str] = []
+    for marker in sorted({"<" if marker[0] == "<" else marker for marker in markers}, key=len):
+        if not any(start in marker for start in found):
+            found.append(marker)
+    return tuple(found)
 
 
 def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tuple[Dialect, ...]]:

@@ -26,7 +26,7 @@ from tests.support.golden import cases
 from tests.support.lateness import ways
 from tests.support.samples import SAMPLES
 
-__all__ = ["differs"]
+__all__ = ["HOWS", "differs", "hostile_text"]
 
 _NOISE = (
     *(
@@ -76,7 +76,6 @@ _NOISE = (
 )
 
 
-@cache
 def _hows() -> tuple[Prepared, ...]:
     made = [each for each in ways().values() if each.make_reader is not None]
     shapes = [
@@ -86,6 +85,9 @@ def _hows() -> tuple[Prepared, ...]:
         for wait in (True, False)
     ]
     return (*made, *(evolve(made[at % len(made)], shape=shape) for at, shape in enumerate(shapes)))
+
+
+HOWS = _hows()
 
 
 @cache
@@ -146,7 +148,7 @@ def _read(
 def differs(seed: str) -> tuple[str | None, int, int]:
     """What differs for this answer, how many of its reads were quiet, and how many there were."""
     rng = random.Random(seed)
-    how = rng.choice(_hows())
+    how = rng.choice(HOWS)
     data = hostile_stream(hostile_text(rng), rng, plain=rng.random() < 0.7, style=rng.randrange(4))
     blocks = list(_blocks(data, rng))
     asks = rng.choice((0, 1))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import cast
 
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
@@ -13,6 +14,22 @@ __all__ = ["GuardedReader"]
 
 _ROOM = 4096
 """How much text may be kept that is no longer needed."""
+
+
+_known: dict[type, tuple[bool, bool]] = {}
+"""What readers of a class can do: to ask each one would cost more than most of them do."""
+_MOST_KNOWN = 64
+
+
+def _abilities(reader: AnswerReader) -> tuple[InTurns | None, PassesText | None]:
+    """The reader as one that works in turns, and as one that says what it only passes on, where it is that."""
+    known = _known.get(type(reader))
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        known = _known[type(reader)] = isinstance(reader, InTurns), isinstance(reader, PassesText)
+    turns, passes = known
+    return cast(InTurns, reader) if turns else None, cast(PassesText, reader) if passes else None
 
 
 class GuardedReader:
@@ -48,8 +65,7 @@ class GuardedReader:
         """That there is no reader at all."""
         try:
             self._reader = reader = make_reader()
-            self._turns = reader if isinstance(reader, InTurns) else None
-            self._passing = reader if isinstance(reader, PassesText) else None
+            self._turns, self._passing = _abilities(reader)
         except Exception as error:  # noqa: BLE001 - as below
             self._untold = [self._note(error)]
         self._pieces = Pieces()
@@ -69,6 +85,15 @@ class GuardedReader:
         if self._reader is None:
             return None
         return self._passing.loud if self._passing is not None else None
+
+    def is_all_text(self, text: str, reason: FinishReason) -> bool:
+        """Whether this is text, where the answer holds it and no more; if so, it has been read."""
+        if self._passing is None or not self._passing.is_all_text(text):
+            return False
+        self._reader = None
+        if self._transcript is not None:
+            self._transcript.add(text, reason)
+        return True
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""

@@ -1,12 +1,17 @@
 """Events that go out unread: that nobody can tell, and which they are."""
 
+import random
+
 import pytest
 
+from gateway.answer.body import BodyExchange
 from gateway.answer.quiet import Quiet
 from gateway.answer.stream import StreamExchange
+from gateway.core.events import Text
 from gateway.core.limits import Limits
-from tests.fuzz.fuzz_quiet import differs
-from tests.support.chat import answer_events, event, numbered_ids, prepared
+from strategies.base import PassesText
+from tests.fuzz.fuzz_quiet import HOWS, differs, hostile_text
+from tests.support.chat import answer_body, answer_events, event, numbered_ids, prepared
 
 ANSWERS = 2000
 
@@ -82,3 +87,27 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_nothing_is_quiet_before_it_is_known_what_is_loud() -> None:
     assert not Quiet().passes(event({"content": "x"}))
+
+
+def test_a_whole_answer_without_a_marker_is_text_and_needs_no_reading() -> None:
+    silent = 0
+    for number in range(1500):
+        rng = random.Random(f"whole {number}")
+        how = rng.choice(HOWS)
+        text = hostile_text(rng)[: rng.choice((20, 80, 400))]
+        assert how.make_reader is not None
+        reader = how.make_reader()
+        if isinstance(reader, PassesText) and reader.is_all_text(text):
+            silent += 1
+            events = [*reader.feed(text), *reader.finish("stop")]
+            assert {type(each) for each in events} <= {Text}
+            assert "".join(each.raw for each in events) == text
+    assert silent > 100, "too few to show anything"
+
+
+def test_what_is_not_read_is_kept_all_the_same() -> None:
+    exchange = BodyExchange(prepared(), make_id=numbered_ids(), limits=Limits(), keep_text=True)
+    body = answer_body("All is well.\n")
+    assert exchange.transform(body) == body
+    assert exchange.facts.transcripts[0].text == "All is well.\n"
+    assert exchange.facts.transcripts[0].finish == "stop"

@@ -97,7 +97,7 @@ def test_ten_thousand_invented_names_add_few_series():
             metrics.count(name, {label: f"invented-{number}", "arm": "live", "outcome": "error"})
         metrics.count("toolgate_dropped_text_total", {"reason": f"reason-{number}"})
     assert series(metrics) - before < 300
-    cached = sum(len(family._known) for family in metrics._counters.values())
+    cached = sum(len(family.known) for family in metrics._counters.values())
     assert cached < 400
     assert (sample(metrics, "toolgate_label_overflows_total", label="tool") or 0) > 9000
 

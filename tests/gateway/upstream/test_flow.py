@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 
 import pytest
 from multidict import CIMultiDict
@@ -37,15 +38,17 @@ class Server:
 
     def __init__(self, head: bytes, pieces: Sequence[bytes], *, pause: float = 0.0) -> None:
         self.head, self.pieces, self.pause = head, pieces, pause
-        self.port = 0
+        self.writers: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
         await reader.readuntil(b"\r\n\r\n")
         writer.write(self.head)
-        for piece in self.pieces:
-            await asyncio.sleep(self.pause)
-            writer.write(piece)
-            await writer.drain()
+        with suppress(ConnectionError):
+            for piece in self.pieces:
+                await asyncio.sleep(self.pause)
+                writer.write(piece)
+                await writer.drain()
         writer.close()
 
 
@@ -69,6 +72,9 @@ async def opened(server: Server, *, limit: int | None = None) -> AsyncIterator[U
         deadline.close()
         await client.close()
         listening.close()
+        for writer in server.writers:
+            writer.transport.abort()
+        await listening.wait_closed()
 
 
 def chunk(data: bytes) -> bytes:
