@@ -52,13 +52,12 @@ class _Term:
             limit = round(float(self.value) * 100)
             return any(_COMPARES[self.sign](score, limit) for score in row.scores)
         if not self.key:
-            return any(
-                self.value in word.lower() for key in ("model", "tool", "id", "dialect") for word in row.words(key)
-            )
+            value = self.value.lower()
+            return any(value in word.lower() for key in ("model", "tool", "id", "dialect") for word in row.words(key))
         words = row.words(self.key)
         if self.value in ("none", '""'):
             return not any(words) or "none" in words
-        return any(fnmatchcase(word.lower(), self.value) for word in words)
+        return any(fnmatchcase(word, self.value) for word in words)
 
 
 _COMPARES: dict[str, Callable[[int, int], bool]] = {
@@ -81,6 +80,11 @@ class Filter:
     def matches(self, row: Filterable) -> bool:
         return all(term.matches(row) for term in self.terms)
 
+    @property
+    def asks_for_label(self) -> bool:
+        """Nothing matches that nobody has labelled."""
+        return any(term.key == "label" and not term.is_negated and term.value != "none" for term in self.terms)
+
     def asks(self, *keys: str) -> bool:
         """Whether one of these keys is asked about."""
         return any(term.key in keys for term in self.terms)
@@ -97,7 +101,7 @@ def parsed(text: str) -> Filter:
 
 
 def _term(found: re.Match[str]) -> _Term:
-    minus, key, sign, value = found[1], found[2] or "", found[3] or ":", found[4].strip('"').lower()
+    minus, key, sign, value = found[1], found[2] or "", found[3] or ":", found[4].strip('"')
     if key and key not in KEYS:
         raise BadFilter(f"there is no {key}: to filter by; there are {', '.join(KEYS)}")
     if sign != ":" and key != "score":
@@ -116,16 +120,10 @@ def _piece(term: _Term) -> str:
     name = _IN_RECORDS.get(term.key)
     if name is None or term.is_negated or term.value == "none" or not term.value.isascii():
         return ""
-    if any(sign in term.value for sign in '"\\') or term.value != term.value.lower():
+    if any(sign in term.value for sign in '"\\'):
         return ""
     literal = _GLOB.split(term.value, maxsplit=1)[0]
-    is_whole = literal == term.value
-    return _spelt(name, literal, is_whole=is_whole) if _is_as_written(term.key, literal) else ""
-
-
-def _is_as_written(key: str, literal: str) -> bool:
-    """Whether a value under this key is written in small letters always, so that its spelling is known."""
-    return key in ("arm", "reason", "dialect") and bool(literal)
+    return _spelt(name, literal, is_whole=literal == term.value) if literal else ""
 
 
 def _spelt(name: str, literal: str, *, is_whole: bool) -> str:

@@ -13,7 +13,7 @@ from gateway.core.reasons import Reason
 from gateway.core.records import LabelRecord, OutcomeRecord, RequestRecord
 from gateway.inspector.detail import detail_of
 from gateway.inspector.filters import Filter
-from gateway.inspector.rows import CallHead, Head, Next, Row, head_of, next_of, row_of, shown_call
+from gateway.inspector.rows import CallHead, Head, Next, Row, Seen, head_of, next_of, row_of, shown_call
 from gateway.report.tallies import last_labels
 
 __all__ = ["Page", "Reader"]
@@ -25,6 +25,8 @@ _LATER_S = 3600.0
 _MAX_OUTCOMES = 20_000
 _LABELS_FRESH_S = 1.0
 _TURNS = 20
+_UNKNOWN = Next()
+_UNLABELLED: Mapping[int, bool] = {}
 _AROUND_S = 86_400.0
 
 
@@ -48,6 +50,8 @@ class Reader:
     async def page(self, wanted: Filter, *, before: str, limit: int) -> Page:
         """The newest rows that match."""
         labels = await self.labels()
+        if wanted.asks_for_label and not labels:
+            return Page((), "")
         found: list[Row] = []
         chunk = limit if not wanted.terms else _FIRST_CHUNK
         while True:
@@ -55,9 +59,9 @@ class Reader:
             heads = [(each.cursor, each.record) for each in written]
             outcomes = await self._outcomes(heads) if wanted.asks("outcome") else {}
             for cursor, head in heads:
-                row = row_of(head, cursor=cursor, next_=_next(head, outcomes), labels=labels.get(head.id))
-                if wanted.matches(row):
-                    found.append(row)
+                next_, said = _next(head, outcomes) if outcomes else _UNKNOWN, labels.get(head.id, _UNLABELLED)
+                if wanted.matches(Seen(head, next_, said)):
+                    found.append(row_of(head, cursor=cursor, next_=next_, labels=said))
                     if len(found) == limit:
                         return Page(await self._with_next(found), cursor)
             if len(heads) < chunk:

@@ -7,7 +7,7 @@ from attrs import frozen
 
 from gateway.core.records import Arm, OutcomeRecord, RequestRecord
 
-__all__ = ["CallHead", "Head", "Next", "Row", "head_of", "next_of", "row_of", "shown_call"]
+__all__ = ["CallHead", "Head", "Next", "Row", "Seen", "head_of", "next_of", "row_of", "shown_call"]
 
 Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
 _SENT = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
@@ -70,18 +70,11 @@ class Next:
     reason: str = ""
 
 
-@frozen(kw_only=True)
-class Row:
-    """One line of the list."""
+@frozen
+class Seen:
+    """What a filter asks of an answer, before there is a line of it."""
 
     head: Head
-    cursor: str
-    kind: Kind
-    sign: str
-    what: str
-    tool: str
-    dialect: str
-    score: int | None
     next: Next
     labels: Mapping[int, bool]
 
@@ -95,7 +88,7 @@ class Row:
             case "id":
                 return (head.id,)
             case "outcome":
-                return (self.next.word or "unknown", self.kind)
+                return (self.next.word or "unknown", _what(head)[0])
             case "label":
                 return ["right" if is_right else "wrong" for is_right in self.labels.values()]
             case "tool":
@@ -112,6 +105,27 @@ class Row:
     @property
     def scores(self) -> Sequence[int]:
         return [call.score for call in self.head.calls if call.score]
+
+
+@frozen(kw_only=True)
+class Row:
+    """One line of the list."""
+
+    head: Head
+    cursor: str
+    kind: Kind
+    sign: str
+    what: str
+    tool: str
+    dialect: str
+    score: int | None
+    next: Next
+    labels: Mapping[int, bool]
+
+    @property
+    def seen(self) -> Seen:
+        """What a filter asks of it."""
+        return Seen(self.head, self.next, self.labels)
 
     def document(self) -> dict[str, Any]:
         head = self.head

@@ -72,9 +72,9 @@ class Inspector:
                 web.get("/", self._page),
                 web.get("/app/{name}", self._file),
                 web.get("/api/rows", self._rows),
-                web.get("/api/rows/{id:.+}/fixture", self._fixture),
-                web.get("/api/rows/{id:.+}/request", self._request),
-                web.get("/api/rows/{id:.+}", self._row),
+                web.get("/api/rows/{id:(?s:.+)}/fixture", self._fixture),
+                web.get("/api/rows/{id:(?s:.+)}/request", self._request),
+                web.get("/api/rows/{id:(?s:.+)}", self._row),
                 web.get("/api/figures", self._figures),
                 web.get("/api/state", self._state),
                 web.get("/api/live", self._live),
@@ -193,7 +193,7 @@ class Inspector:
             if cursor and cursor != reached:
                 async for event in events_behind(self.store, self.reader, cursor):
                     reached = event.cursor
-                    if event.row is None or wanted.matches(event.row):
+                    if event.row is None or wanted.matches(event.row.seen):
                         await response.write(told(event))
             await _relay(queue, response, wanted, reached=_places(reached))
         return response
@@ -212,7 +212,7 @@ async def _relay(
             continue
         if event is None:
             return  # it did not read: it comes back with its cursor
-        if event.row is not None and not wanted.matches(event.row):
+        if event.row is not None and not wanted.matches(event.row.seen):
             continue
         if event.name == "state" or _is_behind(_places(event.cursor), reached):
             await response.write(told(event))

@@ -1,8 +1,10 @@
 """`toolgate serve`: the gateway, until it is told to stop."""
 
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -17,6 +19,7 @@ from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
 
 __all__ = ["serve"]
 
+_ENDING_S = 5.0
 _OPTIONS = (
     ("--upstream", "UPSTREAM_URL", "URL", "Address of the model server, /v1 included."),
     ("--upstream-key-file", "UPSTREAM_API_KEY_FILE", "FILE", "File that holds the key for the model server."),
@@ -46,8 +49,9 @@ def _with_settings(command: click.Command) -> click.Command:
 
 @_with_settings
 @click.command(short_help="Run the gateway until it is told to stop.")
+@click.option("--open-inspector", is_flag=True, help="Show in a browser what becomes of each answer, too.")
 @click.pass_context
-def serve(context: click.Context, /, **options: str | None) -> None:
+def serve(context: click.Context, /, open_inspector: bool, **options: str | None) -> None:
     """Run the gateway until it is told to stop.
 
     Without a model server, and on loopback, scripted demo models answer. Options win over the environment and over
@@ -59,14 +63,16 @@ def serve(context: click.Context, /, **options: str | None) -> None:
     \b
     Examples:
       toolgate serve
-      toolgate serve --upstream http://127.0.0.1:11434/v1
+      toolgate serve --upstream http://127.0.0.1:11434/v1 --open-inspector
       toolgate serve --upstream https://models.example/v1 --upstream-key-file key --port 9000 --mode dry_run
       GATEWAY_ENV_FILE=/etc/toolgate/env toolgate serve
     """
     environ = with_options(os.environ, _given(options))
     try:
         settings = load(environ, default_log_format="console" if sys.stderr.isatty() else "json")
-        context.exit(_run(settings, environ))
+        with _inspecting(options) if open_inspector else nullcontext():
+            code = _run(settings, environ)
+        context.exit(code)
     except ConfigError as error:
         for fault in _all_faults(error.faults, environ):
             click.echo(f"fault: {fault}", err=True)
@@ -82,6 +88,23 @@ def serve(context: click.Context, /, **options: str | None) -> None:
 def _given(options: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """The settings that were given as options, with the option of each."""
     return {name: (option, value) for option, name, _, _ in _OPTIONS if (value := options[name.lower()]) is not None}
+
+
+@contextmanager
+def _inspecting(options: Mapping[str, Any]) -> Iterator[None]:
+    """The inspector beside the gateway, a process of its own, which ends with it."""
+    given = {name: value for name, (_, value) in _given(options).items()}
+    command = [sys.executable, "-m", "gateway", "inspect"]
+    inspector = subprocess.Popen(command, env={**os.environ, **given})  # noqa: S603 - our own program
+    try:
+        yield
+    finally:
+        inspector.terminate()
+        try:
+            inspector.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            inspector.kill()
+            inspector.wait()
 
 
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:

@@ -16,6 +16,7 @@ export function showDetail(found, does) {
     el("table", {}, el("tbody", {}, found.request.map(([name, value]) => el("tr", {}, el("th", {}, name), el("td", {}, visible(value)))))),
     turns(found, does));
   $("detail").scrollTop = 0;
+  $("detail").dataset.id = row.id;
 }
 
 export function showNothing(text) {

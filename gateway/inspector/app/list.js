@@ -120,6 +120,7 @@ export class List {
       el("span", { class: "ms" }, row.ms.toLocaleString("en")));
     line.id = `row-${this.lines.size}-${Math.round(row.at * 1e3)}`;
     line.dataset.at = List.key(row);
+    line.dataset.id = row.id;
     this.lines.set(List.key(row), line);
     if (isChosen) $("rows").setAttribute("aria-activedescendant", line.id);
     return line;

@@ -28,10 +28,10 @@ def row(**fields):
     ("text", "matches"),
     [
         ("", True),
-        ("model:qwen*", True),
+        ("model:Qwen*", True),
         ("model:llama*", False),
         ("-model:llama*", True),
-        ("model:qwen", False),
+        ("model:qwen*", False),
         ("tool:write_file arm:live", True),
         ("tool:write_file arm:control", False),
         ("score<0.9", False),
@@ -45,20 +45,21 @@ def row(**fields):
         ("label:right", False),
         ("id:abc", True),
         ("write", True),
-        ('model:"qwen2.5-coder"', True),
+        ("WRITE", True),
+        ('model:"Qwen2.5-Coder"', True),
         ("-write", False),
         ("dialect:her?es", True),
     ],
 )
 def test_a_filter_means_what_it_says(text, matches):
-    assert parsed(text).matches(row()) is matches
+    assert parsed(text).matches(row().seen) is matches
 
 
 def test_what_was_refused_is_found_by_its_reason_and_its_label():
     refused = row(decision="refused", reason="low_confidence", score=85, labels={0: False}, next="rejected")
     for text in ("reason:low_confidence", "decision:refused", "label:wrong", "outcome:rejected", "score<0.9"):
-        assert parsed(text).matches(refused), text
-    assert not parsed("label:none").matches(refused)
+        assert parsed(text).matches(refused.seen), text
+    assert not parsed("label:none").matches(refused.seen)
 
 
 @pytest.mark.parametrize("text", ["colour:red", "score<x", "score<2", "model<3", "a " * 30, "x" * 600])
@@ -69,10 +70,11 @@ def test_what_is_no_filter_says_so(text):
 
 def test_pieces_of_json_are_asked_for_only_where_the_spelling_is_known():
     assert parsed("arm:live dialect:her*").holding == ('"arm":"live"', '"dialect":"her')
-    assert parsed('model:qwen* -arm:live reason:none tool:"x').holding == ()
+    assert parsed("model:qwen* tool:read").holding == ('"model":"qwen', '"tool":"read"')
+    assert parsed("model:*x -arm:live reason:none tool:é").holding == ()
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_filter_or_refused(text):
     with suppress(BadFilter):
-        parsed(text).matches(row())
+        parsed(text).matches(row().seen)

@@ -1,0 +1,344 @@
+"""The inspector in a real browser, beside a real gateway: what a person sees, does, and cannot be made to do."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from gateway.core.records import CallRecord, LabelRecord, RequestRecord
+from gateway.rollout.codec import STATE_KEY, state_of
+from gateway.state.sqlite import SqliteStore
+from tests.support.browser import browser, needs_chromium
+from tests.support.inspecting import ask, becomes, environ, holds, inspected, inspector, press
+
+pytestmark = needs_chromium
+
+ROWS = "document.querySelectorAll('#rows li').length"
+DETAIL = "document.querySelector('#detail').textContent"
+TEXTS = "[...document.querySelectorAll('#rows li')].map(line => line.getAttribute('aria-label')).join('|')"
+FIXTURE = """
+(async () => {
+  const found = await (await fetch('/api/rows?filter=decision:delivered')).json();
+  return (await fetch(`/api/rows/${found.rows[0].id}/fixture`)).text();
+})()
+"""
+SHOWN = "document.querySelector('#detail').dataset.id === document.querySelector('[aria-selected=true]')?.dataset.id"
+REFUSED = """
+(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; } catch (error) { return error.name; } })()
+"""
+FRAMED = """
+(home => new Promise(done => {
+  const frame = document.createElement('iframe');
+  frame.onload = () => { try { done(frame.contentDocument?.title ?? 'none'); } catch { done('none'); } };
+  frame.src = home;
+  document.body.append(frame);
+}))
+"""
+PICTURE = Path(__file__).parents[2] / "deploy" / "pictures" / "inspector.png"
+
+
+async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_came(tmp_path):
+    async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
+        await page.open(running.address, width=1280)
+        assert await page.value("location.search") == ""
+        await becomes(page, "!document.querySelector('#empty').hidden")
+        await ask(running.gateway, "demo-xml")
+        asked = time.monotonic()
+        await becomes(page, ROWS, 1)
+        assert time.monotonic() - asked < 1.5 * _slack()
+        await press(page, "j")
+        await becomes(page, f"{DETAIL}.includes('get_weather')")
+        told = await page.value(DETAIL)
+        assert "<get_weather>" in told
+        assert '"city": "Paris"' in told
+        assert "0.97" in told
+        assert await page.value("document.querySelector('mark').textContent.startsWith('<get_weather>')")
+        assert page.complaints == []
+        assert all(url.startswith((running.home, "about:")) for url in page.requests)
+
+
+def _slack() -> float:
+    """Both cores may be at work for others."""
+    return max(1.0, os.getloadavg()[0])
+
+
+@pytest.mark.long
+async def test_what_is_done_by_keys_is_in_the_report_the_replay_and_the_store(tmp_path):
+    async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
+        for model in ("demo-xml", "demo-hermes", "demo-json", "demo-broken"):
+            await ask(running.gateway, model)
+        await page.open(running.address, width=1024, dark=True)
+        await becomes(page, ROWS, 4)
+        await press(page, "j")
+        await becomes(page, f"{DETAIL}.length > 100")
+        for verdict in "wrwr":
+            await press(page, verdict)
+            await asyncio.sleep(0.1)
+        store = SqliteStore(tmp_path / "toolgate.db")
+
+        async def labels() -> list[LabelRecord]:
+            return [record async for record in store.scan(LabelRecord)]
+
+        async def has_four() -> bool:
+            return len(await labels()) == 4
+
+        await holds(has_four)
+        assert [label.is_right for label in await labels()] == [False, True, False, True]
+        report = await _run("report", "--json", "--days", "1", folder=tmp_path)
+        assert json.loads(report)["review"]["labelled"] == 4
+        fixture = await page.value(FIXTURE)
+        (tmp_path / "fixture.jsonl").write_text(fixture)
+        assert "1 answers read, 0 differences" in await _run("replay", str(tmp_path / "fixture.jsonl"), folder=tmp_path)
+        headers = "{'Content-Type': 'application/json', 'X-Toolgate-Inspector': '1'}"
+        body = json.dumps({"strategy": "recovery", "dialect": "generic_xml", "off": True, "reason": "tested"})
+        status = await page.value(
+            f"fetch('/api/rollout/slice', {{method: 'POST', headers: {headers}, body: '{body}'}}).then(r => r.status)"
+        )
+        assert status == 200
+        await becomes(page, "document.querySelector('#alarms').textContent.includes('recovery/generic_xml')")
+        state = state_of((await store.get(STATE_KEY))[STATE_KEY])
+        assert state is not None
+        assert state.slices_off == ("recovery/generic_xml",)
+
+        async def is_text() -> bool:
+            answer = await ask(running.gateway, "demo-xml")
+            return "tool_calls" not in answer["choices"][0]["message"]
+
+        await holds(is_text, 10)
+        await store.close()
+
+
+async def _run(*arguments: str, folder: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", *arguments),
+        env=environ(folder),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    out, _ = await process.communicate()
+    return out.decode()
+
+
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "</pre><iframe src='https://evil.test'></iframe>",
+    "javascript:document.title='owned'",
+    "\u202egnihtyna\u202c \u2066x\u2069 \x1b]8;;https://evil.test\x07link\x1b[2J",
+    "]]><!--<svg/onload=document.title='owned'>",
+    "{{constructor.constructor('document.title=1')()}}",
+    'data: x\n\nevent: row\ndata: {"id": "forged"}\n\n',
+    "\x00\u2028\u2029\ufeff\u200b",
+    "<style>*{display:none}</style><link rel=stylesheet href=//evil.test>",
+]
+
+
+def _hostile(number: int) -> RequestRecord:
+    text = HOSTILE[number % len(HOSTILE)] + ("A" * (1 << 20) if number % 100 == 99 else "")
+    call = CallRecord(
+        number=0,
+        dialect=HOSTILE[number % 7][:60],
+        tool=HOSTILE[number % len(HOSTILE)],
+        score=85,
+        decision="refused",
+        stage="known_tool",
+        reason="low_confidence",
+        reasons=(text[:200], "inner_quotes -7"),
+        sentence=text[:300],
+        setting=HOSTILE[number % 3],
+        meant=True,
+        before=text,
+        span=(0, 10),
+    )
+    name = HOSTILE[number % len(HOSTILE)][:40]
+    return RequestRecord(
+        id=f"{name}/{number}",
+        at=time.time() - number,
+        key="k",
+        model=name,
+        upstream=name,
+        tools=1,
+        selected=name,
+        notes=(name,),
+        calls=(call,),
+        answer_text=text,
+    )
+
+
+@pytest.mark.long
+async def test_what_a_model_wrote_is_text_whatever_it_is(tmp_path):
+    store = SqliteStore(tmp_path / "toolgate.db")
+    await store.open()
+    await store.append([_hostile(number) for number in range(300)])
+    await store.close()
+    async with inspector(tmp_path) as address, browser(tmp_path / "profile") as page:
+        await page.open(address, width=1280)
+        await becomes(page, ROWS, 100)
+        seen = set()
+        for _ in range(12):
+            await press(page, "j")
+            await becomes(page, SHOWN)
+            seen.add(await page.value("document.querySelector('#detail pre')?.textContent.slice(0, 60)"))
+        await page.value("document.querySelector('#models').open = true")
+        await page.value("import('/app/dom.js').then(dom => dom.toast(String.fromCharCode(27) + '<b>x</b>'))")
+        assert len(seen) >= 8
+        assert any("U+202E" in (text or "") for text in seen)
+        assert any("␛" in (text or "") for text in seen)
+        assert any("<script>" in (text or "") for text in seen)
+        assert await page.value("document.title") == "Toolgate: what became of each answer"
+        assert (
+            await page.value(
+                "document.querySelectorAll('iframe, img, svg, style, #rows script, #detail script').length"
+            )
+            == 0
+        )
+        assert await page.value("document.querySelectorAll('#detail pre').length > 0")
+        assert all(url.startswith(page_home(address)) for url in page.requests if not url.startswith("about:"))
+        assert await page.value(REFUSED) == "TypeError"
+
+
+def page_home(address: str) -> str:
+    return address.partition("/?")[0]
+
+
+def test_no_file_of_the_page_makes_elements_of_text():
+    folder = Path(__file__).parents[2] / "gateway" / "inspector" / "app"
+    for path in folder.iterdir():
+        text = path.read_text()
+        for way in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "DOMParser",
+        ):
+            assert way not in text, (path.name, way)
+        if path.suffix == ".html":
+            assert "style=" not in text
+            assert "onclick" not in text
+
+
+ATTACK = """
+(async (home, other) => {
+  const tried = async (url, options) => {
+    try { const answer = await fetch(url, options); return answer.type === 'opaque' ? 'opaque' : await answer.text(); }
+    catch (error) { return 'refused'; }
+  };
+  const body = JSON.stringify({id: 'r0', number: 0, verdict: 'wrong'});
+  const told = [];
+  for (const host of [home, other]) {
+    told.push(await tried(host + '/api/rows', {credentials: 'include'}));
+    told.push(await tried(host + '/api/label', {method: 'POST', body, credentials: 'include', mode: 'no-cors'}));
+    told.push(await tried(host + '/api/label', {method: 'POST', body, credentials: 'include',
+      headers: {'Content-Type': 'application/json', 'X-Toolgate-Inspector': '1'}}));
+    told.push(await tried(host + '/app/main.js', {mode: 'no-cors', credentials: 'include'}));
+  }
+  return told;
+})
+"""
+
+
+async def _strange_page(_: web.Request) -> web.Response:
+    return web.Response(text="<title>stranger</title>", content_type="text/html")
+
+
+async def test_a_page_of_another_port_or_name_gets_nothing_and_changes_nothing(tmp_path):
+    store = SqliteStore(tmp_path / "toolgate.db")
+    await store.open()
+    call = CallRecord(number=0, dialect="hermes", tool="a_secret_tool", score=97, decision="delivered", stage="sent")
+    await store.append(
+        [RequestRecord(id="r0", at=time.time(), key="k", model="m", upstream="u", tools=1, calls=(call,))]
+    )
+    app = web.Application()
+    app.router.add_get("/", _strange_page)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    stranger = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    rules = "--host-resolver-rules=MAP rebound.test 127.0.0.1"
+    try:
+        async with inspector(tmp_path) as address, browser(tmp_path / "profile", rules) as page:
+            home = page_home(address)
+            port = home.rpartition(":")[2]
+            await page.open(address)
+            await becomes(page, ROWS, 1)
+            await page.open(stranger)
+            told = await page.value(f"{ATTACK}({json.dumps(home)}, 'http://rebound.test:{port}')")
+            assert set(told) <= {"refused", "opaque"}
+            for way in ("Host", "cookie"):
+                await page.open(f"http://rebound.test:{port}/" if way == "Host" else f"{address}")
+                assert "a_secret_tool" not in await page.value("document.documentElement.textContent")
+            assert [record async for record in store.scan(LabelRecord)] == []
+            await page.open(stranger)
+            assert await page.value(f"{FRAMED}({json.dumps(home)})") in ("none", "")
+    finally:
+        await runner.cleanup()
+        await store.close()
+
+
+@pytest.mark.long
+async def test_a_used_key_and_a_cookie_of_an_earlier_start_are_refused_in_a_browser(tmp_path):
+    store = SqliteStore(tmp_path / "toolgate.db")
+    await store.open()
+    await store.close()
+    async with browser(tmp_path / "profile") as page:
+        async with inspector(tmp_path, "--port", "18993") as address:
+            home = page_home(address)
+            await page.open(address)
+            await becomes(page, "document.title", "Toolgate: what became of each answer")
+            async with aiohttp.ClientSession() as other, other.get(address) as answer:
+                assert answer.status == 401
+        async with inspector(tmp_path, "--port", "18993") as again:
+            await page.open(home + "/")
+            assert "no_key" in await page.value("document.body.textContent")
+            await page.open(again)
+            await becomes(page, "document.title", "Toolgate: what became of each answer")
+
+
+async def test_a_page_that_may_only_read_leaves_the_file_as_it_is(tmp_path):
+    file = tmp_path / "toolgate.db"
+    store = SqliteStore(file)
+    await store.open()
+    await store.append([_hostile(number) for number in range(5)])
+    await store.close()
+    before = file.stat().st_mtime_ns
+    async with inspector(tmp_path, "--read-only") as address, browser(tmp_path / "profile") as page:
+        await page.open(address)
+        await becomes(page, ROWS, 5)
+        for key in "jrwjsj":
+            await press(page, key)
+            await asyncio.sleep(0.1)
+        assert await page.value("document.querySelector('.actions button').disabled")
+        await asyncio.sleep(1)
+    assert file.stat().st_mtime_ns == before
+
+
+@pytest.mark.long
+async def test_the_picture_of_the_readme(tmp_path):
+    """With TOOLGATE_PICTURES set the picture is made anew; else it is only seen that it can be."""
+    async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
+        models = ("demo-native", "demo-prose", "demo-xml", "demo-json", "demo-broken", "demo-hermes")
+        for number in range(60):
+            await ask(running.gateway, models[number % 6], f"What is the weather in Paris? ({number})")
+        await page.open(running.address, width=1180, height=640)
+        await becomes(page, ROWS, 60)
+        await press(page, "j")
+        await becomes(page, f"{DETAIL}.includes('get_weather')")
+        await asyncio.sleep(2.5)
+        answer: dict[str, Any] = await page.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)
+        assert len(answer["data"]) > 10_000
+        if os.environ.get("TOOLGATE_PICTURES"):
+            import base64
+
+            PICTURE.parent.mkdir(exist_ok=True)
+            PICTURE.write_bytes(base64.b64decode(answer["data"]))
+    assert PICTURE.stat().st_size < 250_000
