@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from gateway.core.records import CallRecord, LabelRecord, RequestRecord
