@@ -99,6 +99,8 @@ class RequestRecord:
     model: str
     upstream: str
     route: str = "chat"
+    surface: str = "chat"
+    """The wire that the client speaks."""
     stream: bool = False
     strategy: str = "none"
     dialect: str = "none"

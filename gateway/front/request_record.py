@@ -53,6 +53,8 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         key=summary.key,
         model=shared.mask(request.model[:MAX_NAME_CHARS]),
         upstream=summary.upstream,
+        route=summary.route,
+        surface=summary.surface,
         stream=summary.stream,
         strategy=summary.strategy or "none",
         dialect=summary.dialect,

@@ -39,6 +39,8 @@ class Summary:
     id: str
     trace: str | None
     route: str
+    surface: str
+    """The wire that the client speaks."""
     method: str
     model: str | None
     stream: bool
@@ -116,6 +118,7 @@ class Summary:
             id=state.id,
             trace=state.trace,
             route=state.route,
+            surface=state.surface.name,
             method=state.http.method,
             model=state.model,
             stream=state.stream,

@@ -37,6 +37,8 @@ class Case:
     model: str = "unknown"
     strategy: str = ""
     arm: str = "live"
+    surface: str = "chat"
+    """The wire that its client spoke; the request stands here in chat's."""
     finish: str = "stop"
     request: Mapping[str, Any] = field(factory=dict)
     """Of the request: its messages, tools and the wishes that go with them."""
@@ -62,6 +64,7 @@ def case_of(record: RequestRecord) -> Case | str:
         model=record.model,
         strategy=record.strategy,
         arm=record.arm,
+        surface=record.surface,
         finish=record.finish_reason or "cut",
         request={name: request[name] for name in _ASKED if name in request},
         expected=tuple(calls),
@@ -97,6 +100,7 @@ def fixture(case: Case, mask: Mask) -> dict[str, Any]:
         "model": case.model,
         "strategy": case.strategy,
         "arm": case.arm,
+        "surface": case.surface,
         "finish": case.finish,
         **case.request,
         "answer": case.answer,
@@ -112,9 +116,8 @@ def parse_fixture(line: str | bytes) -> Case | None:
     if not isinstance(found, dict) or not isinstance(found.get("answer"), str):
         return None
     expected = found.get("expected")
-    words = {
-        name: found[name] for name in ("id", "model", "strategy", "arm", "finish") if isinstance(found.get(name), str)
-    }
+    named = ("id", "model", "strategy", "arm", "surface", "finish")
+    words = {name: found[name] for name in named if isinstance(found.get(name), str)}
     return Case(
         **{"id": "unnamed", **words},
         answer=found["answer"],

@@ -564,6 +564,7 @@ class VolumeTally:
     keys: Distinct = field(factory=Distinct)
     tokens: "Counts[_Number]" = field(factory=_numbers)
     arms: "Counts[_Number]" = field(factory=_numbers)
+    surfaces: "Counts[_Number]" = field(factory=_numbers)
     strategies: "Counts[_Number]" = field(factory=_numbers)
     models: "Counts[_Number]" = field(factory=_numbers)
     ends: "Counts[_Number]" = field(factory=_numbers)
@@ -579,6 +580,7 @@ class VolumeTally:
         self.bytes_out += record.bytes_out
         self.keys.add(record.key)
         self.arms.at(record.arm).value += 1
+        self.surfaces.at(record.surface[:_MAX_NAME]).value += 1
         self.strategies.at(record.strategy[:_MAX_NAME]).value += 1
         self.models.at(record.model[:_MAX_NAME]).value += 1
         self.ends.at(record.end[:_MAX_NAME]).value += 1
@@ -607,6 +609,7 @@ class VolumeTally:
             bytes_out=self.bytes_out,
             tokens=_values(self.tokens),
             by_arm=_values(self.arms),
+            by_surface=_values(self.surfaces),
             by_strategy=_values(self.strategies),
             by_model=_values(self.models),
             by_end=_values(self.ends),

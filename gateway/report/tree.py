@@ -137,6 +137,7 @@ class Volume:
     bytes_out: int
     tokens: Mapping[str, int]
     by_arm: Mapping[str, int]
+    by_surface: Mapping[str, int]
     by_strategy: Mapping[str, int]
     by_model: Mapping[str, int]
     by_end: Mapping[str, int]

@@ -175,6 +175,7 @@ class Exporter:
                 "schema_version": _SCHEMA_VERSION,
                 "id": record.id,
                 "model": record.model,
+                "surface": record.surface,
                 **asked,
                 "messages": [*asked.get("messages", ()), answer],
             },

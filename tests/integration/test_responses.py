@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
+from gateway.core.records import RequestRecord
 from tests.support.chat_stream import call, chunk, sse, whole_chat
 from tests.support.client import exchange, post_bytes, status_of
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json
@@ -227,6 +228,17 @@ async def test_an_answer_is_known_by_its_id_wherever_one_is_named(
     made = checked_body((await post(client, running, TASK))[1])
     rated = {"completion_id": made["id"], "rating": "good"}
     assert (await post(client, running, rated, path="/v1/feedback"))[0] == 200
+
+
+async def test_the_record_says_which_wire_was_spoken(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    upstream.script = answering(content="hello")
+    running = await gateway(upstream.url)
+    made = checked_body((await post(client, running, TASK))[1])
+    assert await running.upkeep.recorder.flush(5)
+    [record] = [each async for each in running.upkeep.store.scan(RequestRecord)]
+    assert (record.surface, record.route, record.completion_id) == ("responses", "responses", made["id"])
 
 
 async def test_an_open_item_of_a_failed_answer_is_never_done(

@@ -154,7 +154,8 @@ def _show(result: _Result, *, as_json: bool) -> None:
 
 
 def _lines(reread: Reread) -> Iterator[str]:
-    yield f"{reread.case.id}  {reread.case.model}"
+    surface = "" if reread.case.surface == "chat" else f"  {reread.case.surface}"
+    yield f"{reread.case.id}  {reread.case.model}{surface}"
     if reread.fault:
         yield f"  {reread.fault}"
         return
@@ -181,6 +182,7 @@ def _document(result: _Result) -> dict[str, Any]:
             {
                 "id": reread.case.id,
                 "model": reread.case.model,
+                "surface": reread.case.surface,
                 "same": reread.is_same and not reread.fault,
                 "fault": reread.fault,
                 "before": None

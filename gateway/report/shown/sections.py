@@ -500,6 +500,7 @@ def _volume(figures: Figures) -> Iterator[Block]:
     yield Table(title="In all", head=("what", "how many"), rows=rows, numeric=frozenset({1}))
     for names, by in (
         (volume.by_arm, "arm"),
+        (volume.by_surface, "surface"),
         (volume.by_strategy, "strategy"),
         (volume.by_model, "model"),
         (volume.by_end, "end"),

@@ -177,6 +177,7 @@ def test_volume_is_counted(told, made):
         "bytes_out": sum(r.bytes_out for r in requests),
         "tokens": tokens,
         "by_arm": Counter(r.arm for r in requests),
+        "by_surface": Counter(r.surface for r in requests),
         "by_strategy": Counter(r.strategy for r in requests),
         "by_model": Counter(r.model for r in requests),
         "by_end": Counter(r.end for r in requests),
