@@ -101,6 +101,8 @@ class Choice:
             one_only=terms.one_only,
             drops_copies=terms.drops_copies,
             reads_copies=terms.mends,
+            taken_ids=terms.taken_ids,
+            next_id=terms.next_id,
         )
         self.review = Review(terms, self.native, facts.structured)
         self.broken_structured: list[Reviewed] = []

@@ -1,6 +1,8 @@
 """A request prepared with the tools that its model is to see, and what brings its calls back to the client's."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from attrs import evolve
 
@@ -10,6 +12,8 @@ from gateway.core.tools import ToolSet
 from gateway.request.findings import Findings
 from gateway.request.state import RequestState
 from gateway.wire.chat_request import ChatRequest
+from strategies.asking.ask_again import AskAgain
+from strategies.asking.family_ids import known_ids
 from strategies.base import CallTerms, Options, Prepared
 from strategies.factory import Selection
 from strategies.mapping.answers import mapped
@@ -73,13 +77,21 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepar
     if not shown.tools or not prepared.mend_native:
         return evolve(prepared, calls=CallTerms(tools=shown.tools)) if shown.tools else prepared
     keeps = state.configuration.settings.duplicate_calls == "keep"
+    ids = known_ids(shown.model, _messages(prepared, shown))
     terms = CallTerms(
         tools=shown.tools,
+        taken_ids=ids.taken if ids is not None else frozenset(),
+        next_id=ids.next_id if ids is not None else None,
         mends=mends_calls(state, shown.model, prepared.strategy),
         one_only=shown.parallel is False,
         drops_copies=None if keeps else partial(_is_harmful_twice, tools=shown.tools),
     )
     return evolve(prepared, calls=terms)
+
+
+def _messages(prepared: Prepared, shown: ChatRequest) -> Sequence[Mapping[str, Any]]:
+    """The conversation as it goes upstream, in which calls that were left as text are calls."""
+    return prepared.ask_again.messages if isinstance(prepared.ask_again, AskAgain) else shown.messages
 
 
 def _is_harmful_twice(name: str, tools: ToolSet) -> bool:

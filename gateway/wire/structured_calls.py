@@ -105,6 +105,8 @@ class NativeCalls:
         one_only: bool = False,
         drops_copies: Callable[[str], bool] | None = None,
         reads_copies: bool = False,
+        taken_ids: Collection[str] = (),
+        next_id: Callable[[str, str, int], str] | None = None,
     ) -> None:
         self._make_id = make_id
         self._rename = rename
@@ -113,8 +115,12 @@ class NativeCalls:
         """Whether a copy of the call before is dropped, for a tool of this name."""
         self._reads_copies = reads_copies
         """A copy may be written otherwise, with other white space; else it is the same to the letter."""
+        self._taken_ids = taken_ids
+        self._next_id = next_id
         self._calls: list[StructuredCall] = []
         self._at: dict[int, StructuredCall] = {}
+        self._ids: set[str] = set()
+        """Those that the client gets."""
         self._by_id: dict[str, StructuredCall] = {}
         """By the ids that the server gave."""
         self.touched: list[tuple[dict[str, Any], StructuredCall]] = []
@@ -369,9 +375,9 @@ class NativeCalls:
         if not isinstance(told, str) or not told:
             given["id"] = self._make_id("native")
             self.mended.append("id_missing")
-        elif told in self._by_id:
+        elif self._is_taken(told) or told in self._by_id:
             # Results find their calls by them. https://github.com/HKUDS/nanobot/issues/4059
-            given["id"] = self._make_id("native")
+            given["id"] = self._other_id(told, _text(function.get("name")))
             self.mended.append("id_doubled")
         if given.get("type") is None:
             given["type"] = "function"
@@ -392,10 +398,20 @@ class NativeCalls:
         call.add(_text(function.get("arguments")))
         self._calls.append(call)
         self._by_id.setdefault(call.given_id or call.id, call)
+        self._ids.add(call.id)
         self._names.add(call.name)
         if self.is_holding and not call.is_dropped:
             self._held[index] = call
         return call
+
+    def _other_id(self, told: str, name: str) -> str:
+        """An id for a call whose own another one has; the form that its model's family asks for, if it does."""
+        made = self._next_id(told, name, len(self._calls)) if self._next_id is not None and name else ""
+        return made if made and not self._is_taken(made) else self._make_id("native")
+
+    def _is_taken(self, call_id: str) -> bool:
+        """Another call has this id for the client."""
+        return call_id in self._ids or call_id in self._taken_ids
 
     def _repair_name(self, function: dict[str, Any]) -> None:
         name = function.get("name")

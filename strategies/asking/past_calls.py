@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from json import dumps
 from typing import Any
 
@@ -22,6 +21,7 @@ from attrs import define, field, frozen
 from gateway.core.events import Drop, End, Text
 from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import ChatRequest
+from strategies.asking.family_ids import family_id, short_id
 from strategies.base import Options
 from strategies.reading.factory import reader_factory
 from strategies.schema.structured import arguments_of
@@ -40,10 +40,6 @@ _MARKERS = re.compile(
     r"<(?:tool_call|function=|function_calls|invoke |minimax:tool_call|seed:tool_call|\|tool_call|\|python_tag\||｜)"
     r"|\[TOOL_CALLS\]"
 )
-_KIMI = ("kimi-k2*", "moonshot*")
-_MISTRAL = ("mistral*", "ministral*", "magistral*", "devstral*", "codestral*", "open-mistral*", "pixtral*")
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-_MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 Message = dict[str, Any]
 MakeId = Callable[[str, str, int], str]
@@ -182,7 +178,7 @@ class _Mending:
 
     def _id(self, given: str, name: str, place: str) -> str:
         """The call's own id if it can be used, else one that follows from what stands before."""
-        formed = _family_id(self.model, given or place, name, self._count)
+        formed = family_id(self.model, given or place, name, self._count)
         self._count += 1
         self._has_new_ids = self._has_new_ids or (formed is not None and bool(given) and formed != given)
         new = formed or given or _hashed(place, name)
@@ -190,7 +186,7 @@ class _Mending:
         # https://github.com/HKUDS/nanobot/issues/4059
         while new in self._used:
             self._notes.append(f"{place}.id came twice")
-            new = _hashed(new, place) if formed is None else _short(new + place)
+            new = _hashed(new, place) if formed is None else short_id(new + place)
         self._used.add(new)
         return new
 
@@ -312,37 +308,6 @@ def _encoded(value: object) -> str:
         return dumps(value, ensure_ascii=False)
     except (RecursionError, ValueError):
         return "{}"
-
-
-# Ids
-
-
-def _is_family(model: str, globs: tuple[str, ...]) -> bool:
-    name = model.lower().rpartition("/")[2]
-    return any(fnmatchcase(name, glob) for glob in globs)
-
-
-def _family_id(model: str, given: str, name: str, count: int) -> str | None:
-    """The id in the form that the model's family asks for; None where any form will do."""
-    if _is_family(model, _KIMI):
-        # Counted over the whole conversation. With any other id in its history the model stops calling, or damages ids
-        # of
-        # its own: https://github.com/getkimchi/kimchi/issues/1063 https://github.com/vybestack/llxprt-code/issues/713
-        return f"functions.{name}:{count}"
-    if _is_family(model, _MISTRAL):
-        # Nine letters or digits, or Mistral's API and templates answer 400:
-        # https://github.com/anomalyco/opencode/issues/1680
-        return given if _MISTRAL_ID.fullmatch(given) else _short(given)
-    return None
-
-
-def _short(text: str) -> str:
-    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16])
-    digits = ""
-    for _ in range(9):
-        number, digit = divmod(number, len(_ALPHABET))
-        digits += _ALPHABET[digit]
-    return digits
 
 
 def _hashed(*words: str) -> str:

@@ -201,6 +201,10 @@ class CallTerms:
     """The request takes one call in a message, no more."""
     drops_copies: Callable[[str], bool] | None = None
     """Whether an exact copy of the call before it is dropped, by the tool's name."""
+    taken_ids: frozenset[str] = frozenset()
+    """Ids that calls of the conversation have, where the model's family counts them."""
+    next_id: Callable[[str, str, int], str] | None = None
+    """The id of a call whose own one is taken: from that, the tool's name, and how many calls came before it."""
 
 
 @frozen(kw_only=True)

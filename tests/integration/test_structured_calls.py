@@ -190,3 +190,23 @@ async def test_a_model_without_faults_is_left_alone_until_the_next(gateway, upst
 async def test_a_wrong_mode_is_refused(gateway, upstream):
     with pytest.raises(Exception, match="STRUCTURED_CALLS: must be auto, count or mend"):
         await gateway(upstream.url, STRUCTURED_CALLS="repair")
+
+
+async def test_ids_of_kimi_count_on_and_come_back(gateway, upstream, client):
+    upstream.script = stream(*told(("read_file", FINE)))
+    running = await gateway(upstream.url)
+    call = {"id": "call_0", "type": "function", "function": {"name": "read_file", "arguments": FINE}}
+    past = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "x"},
+    ]
+    body = chat(model="kimi-k2", tools=TOOLS, messages=past)
+    await ask(client, running.url, body)
+    sent = upstream.requests[0].json["messages"]
+    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "functions.read_file:0"
+    again = [{**each, "id": "functions.read_file:0"} if each.get("id") else each for each in [entry("", "read_file")]]
+    upstream.script = stream(event({"tool_calls": again}), event(finish="tool_calls"), DONE)
+    got = await ask(client, running.url, body)
+    (begun,) = [call for chunk in got.chunks for call in chunk["choices"][0]["delta"].get("tool_calls") or ()]
+    assert begun["id"] == "functions.read_file:1"
