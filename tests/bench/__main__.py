@@ -1,0 +1,129 @@
+"""What the gateway costs: `python -m tests.bench` in this process, on any machine.
+
+Calls of Python functions are exact and the same everywhere; `--check` holds them against their bounds and says with
+its exit code whether they keep them, for CI. CPU times are the best of several rounds, memory is what Python has
+allocated, lateness and growth are told without a clock and with one. `--harness DIR` puts the gateway under load beside
+a bare relay, with LiteLLM where `LITELLM_BIN` names it.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import structlog
+
+from gateway.answer.stream import StreamExchange
+from gateway.core.limits import Limits
+from gateway.telemetry.logs import configure_logging
+from tests.bench.counts import counts
+from tests.bench.network import SCENARIOS, network
+from tests.support.chat import event, numbered_ids
+from tests.support.lateness import share_late, tokens, waits, ways
+from tests.support.samples import SAMPLES
+
+BOUNDS = {"calls, request": 680.0, "calls, event": 50.0, "calls, quiet event": 13.0}
+"""What CI holds; the figures are exact but for what timers add."""
+WAY = "recovery deepseek-chat"
+ROUNDS = 7
+PROSE = " ".join(text for texts in SAMPLES.values() for text in texts if "```" not in text)[:20_000]
+CODE = "```python\n" + "\n".join(text for texts in SAMPLES.values() for text in texts if "def " in text)[:20_000]
+CALL = "<write>\n<filePath>/a.py</filePath>\n<content>"
+LINE = "x = compute(value) or other; y = [1]\n"
+
+
+def _events(parts: Sequence[str], *, stamped: bool = False) -> Iterator[bytes]:
+    yield event({"role": "assistant", "content": ""})
+    for number, part in enumerate(parts):
+        yield event({"content": part}, None, number=number if stamped else 0)
+
+
+def _cost(parts: Sequence[str], way: str = WAY, *, stamped: bool = False, rounds: int = ROUNDS) -> float:
+    """CPU microseconds for one event, each a read of its own."""
+    data = list(_events(parts, stamped=stamped))
+    best = float("inf")
+    for _ in range(rounds):
+        exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits())
+        started = time.process_time()
+        for each in data:
+            exchange.feed(each)
+        best = min(best, (time.process_time() - started) / len(data))
+    return best * 1e6
+
+
+def _memory(parts: Sequence[str], way: str = WAY) -> float:
+    """KiB that a stream keeps behind these events."""
+    data = list(_events(parts))
+    kept = []
+    tracemalloc.start()
+    for _ in range(4):
+        exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits())
+        for each in data:
+            exchange.feed(each)
+        kept.append(exchange)
+    size = tracemalloc.get_traced_memory()[0] / len(kept) / 1024
+    tracemalloc.stop()
+    return size
+
+
+def calls() -> dict[str, float]:
+    """The calls of Python functions, with the log as it is in service, but for where it goes."""
+    with open(os.devnull, "wb") as nowhere:
+        writer = configure_logging(fd=nowhere.fileno())
+        found = counts("recovery")
+        writer.close()
+    structlog.reset_defaults()
+    return dict(zip(BOUNDS, (found.request, found.event, found.quiet), strict=True))
+
+
+def figures() -> dict[str, float]:
+    """All that is told in this process."""
+    prompted = "xml_prompt generic_xml"
+    call = [CALL, *list(tokens(LINE * 300))]
+    long = [(LINE * 30_000)[at : at + 4] for at in range(0, 1 << 20, 4)]
+    short = long[: len(long) // 16]
+    late = [each for texts in SAMPLES.values() for text in texts for each in waits(ways()[WAY], list(tokens(text)))]
+    growth = _cost([CALL, *long], prompted, rounds=1) / _cost([CALL, *short], prompted, rounds=1)
+    return {
+        **calls(),
+        "us an event, prose": _cost(list(tokens(PROSE))),
+        "us an event, code": _cost(list(tokens(CODE))),
+        "us an event, inside a call": _cost(call, prompted),
+        "us an event, each stamped by its server": _cost(list(tokens(PROSE)), stamped=True),
+        "KiB a stream, behind 10 KB of text": _memory(list(tokens(PROSE[:10_000]))),
+        "KiB a stream, in an open call of 100 KB": _memory([CALL, *list(tokens(LINE * 2800))], prompted),
+        "% of events late by two or more": 100 * share_late(late),
+        "cost of a piece in a call of 1 MB, to one of 64 KB": growth,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="count calls alone; exit code 1 beyond their bounds")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--harness", type=Path, metavar="DIR", help="put load on it with the harness in this folder")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scenarios", default=SCENARIOS)
+    asked = parser.parse_args()
+    if asked.harness is not None:
+        targets = "bare,gateway,litellm" if os.environ.get("LITELLM_BIN") else "bare,gateway"
+        print(network(asked.harness.resolve(), rounds=asked.rounds, scenarios=asked.scenarios, targets=targets))
+        return 0
+    told = calls() if asked.check else figures()
+    if asked.json:
+        print(json.dumps(told, indent=1))
+    else:
+        for name, number in told.items():
+            print(f"{name:52} {number:10.2f}")
+    beyond = [name for name, bound in BOUNDS.items() if told[name] > bound]
+    for name in beyond:
+        print(f"{name}: more than {BOUNDS[name]:g}", file=sys.stderr)
+    return 1 if asked.check and beyond else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
