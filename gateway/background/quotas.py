@@ -8,14 +8,17 @@ that is suddenly alone does not begin at nothing.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from gateway.core.errors import RateLimited
 from gateway.core.ports import Meter, StoreError
 from gateway.core.rules import LEASE_S, Quota, Standing
-from gateway.state.redis_quotas import RedisQuotas
 from gateway.traffic.quotas import Quotas
+
+if TYPE_CHECKING:
+    from gateway.state.redis_quotas import RedisQuotas
 
 __all__ = ["KeyQuotas"]
 
@@ -28,7 +31,7 @@ MAX_UNTOLD = 10_000
 class KeyQuotas:
     """The quotas of keys, as requests ask for them."""
 
-    shared: RedisQuotas | None
+    shared: "RedisQuotas | None"
     telemetry: Meter
     clock: Callable[[], float] = time.monotonic
     _own: Quotas = field(init=False, factory=Quotas)
@@ -110,13 +113,13 @@ class KeyQuotas:
             await self._tell(self.shared)
             await self.shared.close()
 
-    async def _renew(self, shared: RedisQuotas) -> None:
+    async def _renew(self, shared: "RedisQuotas") -> None:
         for id, (key, quota) in list(self._leases.items()):
             self._own.renew(key, id, self.clock())
             if id in self._leases:
                 await self._tried(shared.lease(key, quota, id))
 
-    async def _tell(self, shared: RedisQuotas) -> None:
+    async def _tell(self, shared: "RedisQuotas") -> None:
         untold, self._untold = self._untold, {}
         ended, self._ended = self._ended, {}
         for key, tokens in untold.items():

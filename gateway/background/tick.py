@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import structlog
 from attrs import define, field
@@ -29,8 +29,10 @@ from gateway.rollout.call_ids import CallIds
 from gateway.rollout.stages import State, reason_word
 from gateway.state.metered import WatchedStore
 from gateway.state.opening import open_quotas, open_store
-from gateway.state.redis_quotas import RedisQuotas
 from gateway.telemetry.redaction import Redactor
+
+if TYPE_CHECKING:
+    from gateway.state.redis_quotas import RedisQuotas
 
 __all__ = ["Upkeep"]
 
@@ -220,7 +222,7 @@ class _Decisions:
         )
 
 
-def _shared_quotas(settings: Settings) -> RedisQuotas | None:
+def _shared_quotas(settings: Settings) -> "RedisQuotas | None":
     return open_quotas(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
 
 
