@@ -29,12 +29,13 @@ from strategies.dialects.lines.shell import SHELL
 from strategies.dialects.tags.dsml import DSML
 from strategies.dialects.tags.glm import GLM, GLM_BARE
 from strategies.dialects.tags.hunyuan import HUNYUAN, HY3
-from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS
+from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS, LOST_HEAD
 from strategies.dialects.tags.llama_tag import LLAMA3_TAG
 from strategies.dialects.tags.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.tags.muse import MUSE
 from strategies.dialects.tags.qwen3_coder import BARE_FUNCTION, QWEN3_CODER, SEED_OSS
 from strategies.dialects.tags.step3 import STEP3
+from strategies.dialects.tokens.bracketed import ARROWS, FUNCTIONARY_V2, TOOL_REQUEST
 from strategies.dialects.tokens.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
 from strategies.dialects.tokens.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPPED
 from strategies.dialects.tokens.harmony import HARMONY, HARMONY_STRIPPED
@@ -108,5 +109,9 @@ TABLE: tuple[Dialect, ...] = (
     FUNCTIONARY,
     GPTME,
     MUSE,
+    TOOL_REQUEST,
+    ARROWS,
+    FUNCTIONARY_V2,
+    LOST_HEAD,
 )
 BY_ID = {dialect.id: dialect for dialect in TABLE}

@@ -35,6 +35,8 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _MAX_PLACEHOLDER = 80
+_CONTENT = "content"
+"""The key of a message, which counts where its text begins as an object does."""
 _FIRST_KEYS = frozenset(
     {
         *NAME_KEYS,
@@ -42,6 +44,7 @@ _FIRST_KEYS = frozenset(
         *("tool_call", "function_call", "tool_calls", "function_calls", "calls"),
         *EXTRAS,
         *("action", "command"),
+        _CONTENT,
     }
 )
 _HARD_BLANKS = re.compile(r"[\s\ufeff]*")
@@ -103,6 +106,10 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
             raise Reject("no call")
         yield from _blanks(cur)
         if not (yield from cur.lit(":")):
+            raise Reject("no call")
+        if key == _CONTENT:
+            yield from _blanks(cur)
+        if key == _CONTENT and key not in context.tools.names and not (yield from cur.lits(('"{', '"['))):
             raise Reject("no call")
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)

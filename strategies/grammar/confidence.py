@@ -56,6 +56,7 @@ _COSTS = {
     "call_closer_wrong": 2,
     "value_closer_wrong": 2,
     "parameter_chosen": 8,
+    "apostrophes": 0,
     "typed_string": 0,
     "null_dropped": 0,
 }

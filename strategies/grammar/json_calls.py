@@ -15,9 +15,10 @@ from strategies.text.cursor import Reject
 
 __all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafts_of", "renamed"]
 
-NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name")
+# The key `tool_call` is what small models make of the examples in their prompts.
+NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name", "tool_call")
 CONTAINER_KEYS = ("arguments", "parameters", "args", "params", "input", "tool_input", "function_args", "action_input")
-_WRAPPER_KEYS = ("function", "tool_call", "function_call")
+_WRAPPER_KEYS = ("function", "tool_call", "function_call", "tool")
 _LIST_KEYS = ("tool_calls", "function_calls", "calls")
 EXTRAS = frozenset(
     {

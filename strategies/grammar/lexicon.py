@@ -64,6 +64,8 @@ LEFTOVERS = (
     "</invoke>",
     "</action>",
     "</xml>",
+    "<｜｜DSML｜｜m>",
+    "<｜DSML｜m>",
     *END_TOKENS,
 )
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""

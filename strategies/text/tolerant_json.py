@@ -32,6 +32,8 @@ _DIGITS = 150
 _SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
+_WITH_APOSTROPHES = re.compile(r"'((?:[^'\\]++|\\.|(?<=\w)'(?=\w))*+)'", re.DOTALL)
+_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 # Code in arguments comes with its line breaks as they are:
 # https://github.com/minpeter/ai-sdk-tool-call-middleware/issues/298
 _CONTROLS = tuple(map(chr, range(32)))
@@ -281,19 +283,22 @@ def _mend(
     known_keys: Sequence[str],
     max_depth: int,
 ) -> Turns[Parsed]:
-    if len(text) > LONG:
-        yield
-    reader = _Reader(text, start, closed=closed, max_depth=max_depth)
-    try:
-        return (yield from reader.read())
-    except JsonFault:
-        if len(body_keys) != 1:
-            raise
-    if len(text) > LONG:
-        yield
-    reader = _Reader(text, start, closed=closed, max_depth=max_depth)
-    reader.quote_loosely(body_keys[0], known_keys)
-    return (yield from reader.read())
+    fault = JsonFault("never read")
+    for way in ("strictly", "apostrophes", "loosely"):
+        if (way == "apostrophes" and not _APOSTROPHE.search(text, start)) or (way == "loosely" and len(body_keys) != 1):
+            continue
+        if len(text) > LONG:
+            yield
+        reader = _Reader(text, start, closed=closed, max_depth=max_depth)
+        if way == "apostrophes":
+            reader.keep_apostrophes()
+        elif way == "loosely":
+            reader.quote_loosely(body_keys[0], known_keys)
+        try:
+            return (yield from reader.read())
+        except JsonFault as found:
+            fault = found
+    raise fault
 
 
 class _Reader:
@@ -301,7 +306,7 @@ class _Reader:
 
     __slots__ = (
         *("_at", "_backslashes", "_closed", "_decoder", "_left", "_loose_end", "_loose_key", "_max_depth"),
-        *("_notes", "_open", "_text"),
+        *("_notes", "_open", "_single", "_text"),
     )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
@@ -316,8 +321,13 @@ class _Reader:
         self._decoder = _decoder(self._notes, strict=True)
         self._left = TURN
         """How many values are read before the others of the process have their turn."""
+        self._single = _PYTHON_STRING
         self._loose_key: str | None = None
         self._loose_end: re.Pattern[str] | None = None
+
+    def keep_apostrophes(self) -> None:
+        """Let single quotes between letters be apostrophes of the text between single quotes."""
+        self._single = _WITH_APOSTROPHES
 
     def quote_loosely(self, body_key: str, known_keys: Collection[str]) -> None:
         """Let the value of `body_key` hold unescaped quotes, if it can be delimited in exactly one way."""
@@ -483,6 +493,10 @@ class _Reader:
         if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
             _note(self._notes, "missing_comma")
             return True
+        # Objects of a list joined without one: https://github.com/vllm-project/vllm/issues/13591
+        if closer == "]" and self._text.startswith("{", self._at) and self._text[before - 1] == "}":
+            _note(self._notes, "missing_comma")
+            return True
         raise JsonFault("missing comma or closing brace")
 
     def _ends_unclosed(self) -> bool:
@@ -509,7 +523,10 @@ class _Reader:
             return (yield from self._json_text(self._matched(_JSON_STRING)))
         if quote == "'":
             _note(self._notes, "python_literal")
-            return (yield from self._python_text(self._matched(_PYTHON_STRING)))
+            body = self._matched(self._single)
+            if _APOSTROPHE.search(body):
+                _note(self._notes, "apostrophes")
+            return (yield from self._python_text(body))
         return (yield from self._smart_string(_SMART_QUOTES[quote]))
 
     def _matched(self, pattern: re.Pattern[str]) -> str:

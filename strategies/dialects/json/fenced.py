@@ -18,9 +18,9 @@ from strategies.grammar.bare_data import checked, ends_message, glance, in_prose
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.fences import read_rest
 from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafts_of
-from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus
+from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, Parsed, parsing
+from strategies.text.tolerant_json import JsonFault, Parsed, parse, parsing
 from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed
 from strategies.writing.token_renderer import json_text, named_object
@@ -30,8 +30,19 @@ __all__ = ["JSON_BARE", "JSON_FENCE", "XLAM"]
 _TOOL_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tools", "function", "function_call"})
 _CARRIERS = ("", "json", "jsonc", "json5", "python", *sorted(_TOOL_FENCES))
 # What small models write before the object, as they were told to announce what they do.
-_LABELS = ("Tool call:", "Tool Call:", "tool call:", "tool_call:", "Function call:", "function_call:", "Tool:")
+_LABELS = (
+    "; {",
+    "(True, {",
+    "Tool call:",
+    "Tool Call:",
+    "tool call:",
+    "tool_call:",
+    "Function call:",
+    "function_call:",
+    "Tool:",
+)
 # A fence that lost its marks: the info string is all that is left of it.
+_LOST = ("</TOOLCALL>", "[/TOOL_CALLS]", "[/TOOL_CALL]", "[END_TOOL_REQUEST]", "<|/tool_call|>")
 _GLUED = ("json{", "json[", "JSON{", "json\n{", "json\n[")
 _ENTITIES = (("&quot;", '"'), ("&#34;", '"'), ("&#39;", "'"), ("&apos;", "'"), ("&lt;", "<"), ("&gt;", ">"))
 _MENDING, _ESCAPED = "mending", "escaped"
@@ -53,10 +64,23 @@ def _parse(
         form = "tool_fence" if opening.fence.info in _TOOL_FENCES else "fence"
     found = [draft for parsed in values for draft in _drafts(parsed, context, form, opening)]
     checked(found, context)
+    found = with_mends(found, (yield from _closers(cur, opening)))
     end = cur.offset
     if opening.fence is None and not (yield from ends_message(cur)):
         found = in_prose(found, end)
     yield from found
+
+
+def _closers(cur: Cursor, opening: Opening) -> Steps:
+    """What is left behind the values of a wrapper whose opener is lost; returns the mends."""
+    closers = (*_LOST, ")") if opening.marker.startswith("(") else _LOST
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = yield from cur.lits(closers)
+    if found is None:
+        cur.back(start)
+    cur.anchor = None
+    return () if found is None or found == ")" else ("call_opener_missing",)
 
 
 def _values(cur: Cursor) -> Steps:
@@ -173,11 +197,34 @@ def _unescaped(text: str) -> str:
 
 
 def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> list[Draft]:
-    value = parsed.value
-    _refuse_records(value, whole=opening.starts_message or opening.fence is not None)
+    value, steps = parsed.value, parsed.steps
+    is_alone = opening.starts_message or opening.fence is not None
+    if is_alone and isinstance(value, dict) and value.keys() == {"content"}:
+        # The whole message once more, as its own content.
+        value, more = _inner(value["content"])
+        steps = (*steps, *more, "message_around")
+    if not (is_alone and _is_call_of_nothing(value, context)):
+        _refuse_records(value, whole=is_alone)
     if isinstance(value, dict):
         value = _adapted(value, context)
-    return drafts_of(value, context, form=form, steps=parsed.steps, aliases=False, bare=True)
+    return drafts_of(value, context, form=form, steps=steps, aliases=False, bare=True)
+
+
+def _inner(content: object) -> tuple[Any, tuple[str, ...]]:
+    """What stands in the text of a message that is all of the answer."""
+    try:
+        parsed = parse(content if isinstance(content, str) else "", closed=True)
+    except JsonFault:
+        raise Reject("no call") from None
+    return parsed.value, parsed.steps
+
+
+def _is_call_of_nothing(value: object, context: Context) -> bool:
+    """Whether it is no more than the name of a tool that takes nothing."""
+    if not isinstance(value, dict) or value.keys() != {"name"} or not isinstance(value["name"], str):
+        return False
+    tool = context.find(value["name"])
+    return tool is not None and not context.schema(tool).properties
 
 
 def _refuse_records(value: Any, *, whole: bool) -> None:

@@ -125,7 +125,7 @@ _MESSAGE = "<|message_sep|>"
 _CALL_ROLES = ("function call<|role_sep|>", "function call <|role_sep|>", "<|function_call|>")
 _MODEL, _INVOKE, _END_MESSAGE = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 _ACTION_END = "<|action_end|>"
-_GRANITE_END = ("<|/tool_call|>", "</|tool_call|>", "</tool_call>", "<|tool_call_end|>")
+_GRANITE_END = ("<|/tool_calls|>", "<|/tool_call|>", "</|tool_call|>", "</tool_call>", "<|tool_call_end|>")
 
 # https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja
 NEMOTRON_NANO = Dialect(
@@ -151,7 +151,7 @@ GRANITE = Dialect(
     id="granite",
     family="granite",
     level="A",
-    openers=lambda _context: ("<|tool_call|>",),
+    openers=lambda _context: ("<|tool_call|>", "<|tool_calls|>"),
     parse=marked_json(optional=_GRANITE_END),
     results=("<|tool_response|>", "<|start_of_role|>tool_response"),
     models=("granite-3*", "granite3*"),

@@ -84,6 +84,11 @@ def _parse_continue(
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     name: str = (yield from cur.match(_REST, 256)).strip()
+    if opening.marker == _GEMMA:
+        name = name.removesuffix(":").rstrip()
+        yield from cur.ws()
+        if not (yield from cur.starts("BEGIN_ARG:")):
+            raise Reject("no call")
     found = context.resolve(name)
     if found is None:
         raise Reject("unknown_tool", name=name)
@@ -99,9 +104,11 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
     fault: str | None = None
     while (yield from _argument_begins(cur)):
         key: str = (yield from cur.match(_REST, 256)).strip()
+        text = yield from _argument(cur)
+        if not key:
+            key, text = _keyed(text, schema)
         if not key or key in values:
             raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
-        text = yield from _argument(cur)
         read = schema.from_text(key, text)
         values[key] = read.value
         if any(other in schema.properties and other not in values for other in _BEGINS.findall(text)):
@@ -111,6 +118,20 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
     if not (yield from _call_ends(cur)):
         raise Reject("call not closed", attempted=True)
     return values, mends, fault
+
+
+def _keyed(text: str, schema: ToolSchema) -> tuple[str, str]:
+    """The key that stands on the value's own line, and the value; no key where none is the tool's."""
+    match = _KEYED.fullmatch(text.strip())
+    if match is not None and match.group(1) in schema.properties:
+        value = match.group(2).strip()
+        is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        return match.group(1), value[1:-1] if is_quoted else value
+    return "", text
+
+
+_KEYED = re.compile(r"([\w.-]{1,64})[ \t]*+[:=][ \t]*+(.*)")
+_GEMMA = "call:"
 
 
 def _argument_begins(cur: Cursor) -> Steps:
@@ -193,7 +214,8 @@ CONTINUE = Dialect(
     id="continue",
     family="continue",
     level="C",
-    line_openers=lambda _context: ("TOOL_NAME:",),
+    # https://github.com/NousResearch/hermes-agent/issues/7449
+    line_openers=lambda _context: ("TOOL_NAME:", _GEMMA),
     parse=_parse_continue,
     may_open=lambda _context, opening: opening.fence is not None or opening.starts_message,
     carriers=("tool", ""),

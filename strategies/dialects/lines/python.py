@@ -74,10 +74,17 @@ def _placed(call: PythonCall, context: Context, *, aliases: bool, positions: boo
 
 
 def _read(cur: Cursor, text: str, *, constructors: bool = False) -> Steps:
+    assigned = _PRINTED.fullmatch(text.strip())
+    if assigned is not None:
+        text = assigned.group(2)
     try:
         return (yield from cur.work(reading_calls(text, constructors=constructors)))
     except PythonFault as fault:
         raise Reject(fault.reason) from None
+
+
+# The result is given a name only to print it: https://github.com/google/adk-python/issues/1975
+_PRINTED = re.compile(r"(tool_code)[ \t]*+=[ \t]*+([\w.]+\(.*\))[ \t]*+[\r\n;]++[ \t]*+print\(\1\)", re.DOTALL)
 
 
 # Without markers
@@ -100,6 +107,9 @@ def _parse(
     if not in_list and any(_is_member(call.name, context) for call in calls):
         raise Reject("a method, not a tool")
     found = call_drafts(calls, context, form=form, aliases=False, positions=in_list)
+    declared = [evolve(draft, mends=(*draft.mends, "unknown_sibling")) for draft in found if draft.tool is not None]
+    if in_list and declared and len(declared) < len(found):
+        found = declared  # each call of a list is judged by itself
     checked(found, context)
     end = cur.offset
     if opening.fence is None and not (yield from ends_message(cur)):
@@ -187,8 +197,10 @@ def _inline_openers(context: Context) -> tuple[str, ...]:
 def _may_open(_context: Context, opening: Opening) -> bool:
     if _stands(opening):
         return True
-    is_led_in = opening.marker[0] == "[" and opening.line.rstrip().endswith((":", "："))
-    return is_led_in and not _LIST.search(opening.before) and leads_to_call(opening)
+    before = opening.before.rstrip()
+    is_led_in = opening.marker[0] == "[" and before.endswith((":", "：", ".", "!", "。"))
+    said = evolve(opening, before=before.rstrip(".!。"))
+    return is_led_in and not _LIST.search(opening.before) and leads_to_call(said)
 
 
 def _stands(opening: Opening) -> bool:
@@ -335,7 +347,7 @@ def _ignored(_text: str) -> None:
     pass
 
 
-_BARE = ("print(default_api.", "default_api.")
+_BARE = ("print(default_api.", "default_api.", "tool_code = ", "tool_code=", "print(tool_code)")
 
 
 # https://www.philschmid.de/gemma-function-calling; Gemini writes it where its API finds the call malformed:

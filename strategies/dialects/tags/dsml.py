@@ -13,7 +13,9 @@ what `parameter_calls` mends. Bounds: an opener that is no such tag is refused a
 import re
 from collections.abc import Generator
 
-from strategies.dialects.tags.form import QUOTED, Call, Form, Typed
+from attrs import evolve
+
+from strategies.dialects.tags.form import QUOTED, Call, Form, Typed, group, read_call
 from strategies.dialects.tags.invoke import read_invoke
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.text.cursor import Cursor, Reject
@@ -62,12 +64,33 @@ FORM = Form(
 )
 
 
+# Names behind one letter, the parameters of another family, one more tag for the end:
+# https://github.com/OpenHands/software-agent-sdk/issues/4845
+_COMPACT = evolve(
+    FORM,
+    call=re.compile(rf"<{_T}r\s*=\s*{QUOTED.format('name')}\s*>\Z"),
+    closer="<｜｜DSML｜｜m>",
+    call_close=re.compile(rf"</{_T}[rm]\s*>\Z"),
+    section_open=re.compile(rf"<{_T}m\s*>\Z"),
+    param=re.compile(rf"<parameter\s*=\s*{QUOTED.format('key')}\s*(?P<empty>/?)>\Z"),
+    close=re.compile(r"</parameter>\Z"),
+    edges="lines",
+    cdata_closers=("</parameter>",),
+    typed=lambda _call, _tag, _key, _text: None,
+)
+
+
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     tag = yield from cur.tag()
     if tag is None:
         raise Reject("no tag")
+    compact = _COMPACT.call.match(tag)
+    if compact:
+        cur.pos += len(tag)
+        yield from read_call(cur, Call.of(_COMPACT, context, group(compact, "name")), opening.hint, arguments)
+        return
     if _BLOCK_OPEN.match(tag):
         cur.pos += len(tag)
         start = behind = cur.offset

@@ -203,13 +203,18 @@ def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments)
 def _parse_bare(
     cur: Cursor, context: Context, opening: Opening, _arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
-    """A declared name on a line of its own and its object, with nothing behind it."""
-    cur.pos += len(opening.marker)
-    call = Call.of(FORM, context, opening.marker.strip())
+    """A declared name and its object on lines of their own, or on one that a function's closer ends."""
+    is_glued = opening.marker.endswith("{")
+    cur.pos += len(opening.marker) - is_glued
+    call = Call.of(FORM, context, opening.marker.removesuffix("{").strip())
     yield from cur.ws()
     if (yield from cur.peek(1)) != "{":
         raise Reject("no object")
-    yield from json_arguments(cur, call, "\n\n", opening.hint)
+    yield from json_arguments(cur, call, "</function>" if is_glued else "\n\n", opening.hint)
+    yield from cur.ws()
+    # https://github.com/huggingface/smolagents/issues/1119
+    if is_glued and not (yield from cur.lit("</function>")):
+        raise Reject("no call")
     yield from cur.ws()
     if not (yield from cur.at_end()) or cur.cut:
         raise Reject("text after the object")
@@ -266,7 +271,7 @@ GLM_BARE = Dialect(
     id="glm_bare",
     family="tool_call",
     level="D",
-    line_openers=lambda context: tuple(f"{name}\n" for name in context.tools.names),
+    line_openers=lambda context: tuple(f"{name}{end}" for name in context.tools.names for end in "\n{"),
     parse=_parse_bare,
     models=("glm-4-*", "glm-4"),
     carriers=(),

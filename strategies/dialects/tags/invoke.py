@@ -35,7 +35,7 @@ from strategies.grammar.raw_value import Way
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.writing.element_renderer import ParameterRenderer
 
-__all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "invoke_open", "invoke_param", "read_invoke"]
+__all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "LOST_HEAD", "invoke_open", "invoke_param", "read_invoke"]
 
 _PREFIX = "antml:"
 # Muse Glimmer has a prefix of its own: https://github.com/raullenchai/Rapid-MLX/issues/1791
@@ -129,6 +129,44 @@ def _parse_bare(
     yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=False)
 
 
+def _parse_named(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    """`<function>`, the name as an element of its own, then parameters: closers of any family follow."""
+    is_whole = opening.marker == _FUNCTION
+    cur.pos += len(opening.marker) if is_whole else len("<name>")
+    yield from cur.ws()
+    if is_whole and not (yield from cur.lit("<name>")):
+        raise Reject("no name")
+    name = (yield from cur.match(_NAME_RUN, 128)).strip()
+    yield from cur.ws()
+    if not is_whole:
+        yield from _lost_head(cur, context, name)
+    if not (yield from cur.lit("</name>")):
+        raise Reject("no name")
+    call = Call.of(_NAMED, context, name)
+    if call.tool is None:
+        raise Reject("unknown tool", name=name)
+    yield from read_call(cur, call, opening.hint, arguments)
+
+
+def _lost_head(cur: Cursor, context: Context, name: str) -> Steps:
+    """A call whose first tags the server took: what is left of them cannot be told, so it is asked for again."""
+    if context.find(name) is not None and (yield from cur.starts("</parameter>")):
+        if (yield from cur.until("</function>", len)):
+            cur.pos += len("</function>")
+        raise Reject("the head of the call is lost", attempted=True, name=name)
+    raise Reject("another element")
+
+
+_FUNCTION = "<function>"
+_NAMED = evolve(
+    INVOKE,
+    closer="</function>",
+    call_close=re.compile(r"</(?:function|invoke)>\Z|</\s?[|｜]{1,2}\s?DSML\s?[|｜]{1,2}\s?invoke>\Z"),
+    close=re.compile(r"</parameter>\Z|</\s?[|｜]{1,2}\s?DSML\s?[|｜]{1,2}\s?parameter>\Z"),
+    wrong_close=re.compile(r"</(?:tool|tool_use|tool_call)>\Z"),
+)
 _DOTS_JSON = marked_json(("</dots_function_call>",), form="invoke")
 
 
@@ -199,6 +237,15 @@ BARE_INVOKE = Dialect(
     inline=True,
     results=(*_RESULTS, "<response>"),
     example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',
+)
+# https://github.com/adolfousier/opencrabs/issues/419, and without its head https://github.com/signalnine/q27/issues/24
+LOST_HEAD = Dialect(
+    id="named_function",
+    family="invoke",
+    level="C",
+    line_openers=lambda context: (_FUNCTION, *(f"<name>{name}" for name in context.tools.names)),
+    parse=_parse_named,
+    example='<function>\n<name>read</name>\n<parameter name="filePath">src/app.py</parameter>\n</function>',
 )
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/dots_tool_parser.py
 DOTS = Dialect(

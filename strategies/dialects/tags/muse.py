@@ -5,8 +5,9 @@
     param   = '<atem:parameter name="K">' RAW "</atem:parameter>"
 
 Only a message to a tool holds calls, and only at the begin of the answer or behind another message: markup in a
-message to the user or to the model itself is text. Values are text as it is. A tool's name may be doubled by its
-namespace. Bounds: those of `harmony` for the header and of `invoke` for the block.
+message to the user or to the model itself is text. What of the header stands in the prompt may be missing. Values are
+text as it is. A tool's name may be doubled by its namespace. Bounds: those of `harmony` for the header and of `invoke`
+for the block.
 """
 
 import re
@@ -28,6 +29,7 @@ _FORM = evolve(
     closer="</atem:invoke>",
     section_close=re.compile(r"</atem:function_calls>\Z"),
     edges="none",
+    takes_section=True,
     cdata_closers=("</atem:parameter>",),
 )
 _NOT_TOOLS = frozenset({"user", "self", "assistant", "all", "system"})
@@ -39,11 +41,12 @@ def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
-    header: Header = yield from read_header(cur, opening.marker)
-    if not header.recipient or header.recipient in _NOT_TOOLS:
-        raise Reject("no call")
+    if opening.marker.startswith("<|start|>"):
+        header: Header = yield from read_header(cur, opening.marker)
+        if not header.recipient or header.recipient in _NOT_TOOLS:
+            raise Reject("no call")
     yield from cur.ws()
-    if not (yield from cur.lit(_BLOCK)):
+    if opening.marker != _BLOCK and not (yield from cur.lit(_BLOCK)):
         raise Reject("no call")
     yield from cur.ws()
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
@@ -64,7 +67,9 @@ MUSE = Dialect(
     id="muse_glimmer",
     family="muse",
     level="A",
-    openers=lambda _context: ("<|start|>assistant",),
+    openers=lambda _context: ("<|start|>assistant", _BLOCK),
+    # The head of the message stands in the prompt: https://github.com/ggml-org/llama.cpp/issues/29240
+    line_openers=lambda context: tuple(f"to={name}<|message|>" for name in context.tools.names),
     may_open=_may_open,
     parse=_parse,
     models=("muse*",),

@@ -43,6 +43,12 @@ _IS = (":", "=")
 _SINGLE = re.compile(r"[\\']")
 _MARKS = ("<escape>", '<|"', '"|>', '|"|')
 _WORD = re.compile(r"[^,{}\[\]<]*")
+_ROUND_WORD = re.compile(r"[^,{}()\[\]<]*")
+# Both kinds of brackets, and several calls in a block: https://github.com/ollama/ollama/issues/17882
+# https://github.com/ollama/ollama/issues/18275
+_BRACKETS = {"{": "}", "(": ")"}
+_BETWEEN = re.compile(r"[ \t\r\n,;]*")
+_BLANKS = re.compile(r"[ \t]*")
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _TYPED = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"})
 _MAX_DEPTH = 64
@@ -53,13 +59,36 @@ def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
+    while True:
+        yield (yield from _one(cur, context, arguments))
+        cur.anchor = start = cur.offset
+        yield from cur.match(_BETWEEN, 64)
+        is_next = yield from _called(cur)
+        cur.back(start)
+        cur.anchor = None
+        if not is_next:
+            return
+        yield from cur.match(_BETWEEN, 64)
+
+
+def _called(cur: Cursor) -> Steps:
+    """`call:` stands here, perhaps with blanks, and is consumed."""
+    if not (yield from cur.lit("call")):
+        return False
+    yield from cur.match(_BLANKS, 8)
+    return (yield from cur.lit(":"))
+
+
+def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
+    """One call: a block may hold several of them."""
     yield from cur.ws()
-    if not (yield from cur.lit("call:")):
+    if not (yield from _called(cur)):
         raise Reject("no call")
     yield from cur.ws()
     name: str = yield from cur.match(_NAME, 128)
     yield from cur.ws()
-    if not name or not (yield from cur.lit("{")):
+    brackets = yield from cur.lits(tuple(_BRACKETS))
+    if not name or brackets is None:
         raise Reject("no arguments")
     found = context.resolve(name)
     tool, mends = found if found else (None, ())
@@ -67,10 +96,16 @@ def _parse(
     arguments.begin(name)
     schema = context.schema(tool) if tool else ToolSchema(Tool(name=name))
     call = _Call(schema=schema, arguments=arguments, mends=[*mends])
-    yield from _top(cur, call)
+    yield from _top(cur, call, _BRACKETS[brackets])
     yield from _refuse_mark(cur)
-    call.mends += yield from read_end(cur, _CLOSERS)
-    yield call.draft(name, tool)
+    cur.anchor = start = cur.offset
+    yield from cur.match(_BETWEEN, 64)
+    goes_on = yield from _called(cur)
+    cur.back(start)
+    cur.anchor = None
+    if not goes_on:
+        call.mends += yield from read_end(cur, _CLOSERS)
+    return call.draft(name, tool)
 
 
 def _refuse_mark(cur: Cursor) -> Steps:
@@ -110,11 +145,11 @@ class _Call:
         return Draft(name=name, tool=tool, arguments=self.values, form=form, mends=tuple(self.mends))
 
 
-def _top(cur: Cursor, call: _Call) -> Steps:
-    """The members of the outermost object, behind its brace."""
+def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
+    """The members of the outermost object, behind its bracket."""
     yield from cur.ws()
     seen: set[str] = set()
-    while not (yield from cur.lit("}")):
+    while not (yield from cur.lit(closer)):
         key = yield from _key(cur)
         if key in seen:
             raise Reject(f"`{key}` is given twice", attempted=True)
@@ -125,13 +160,38 @@ def _top(cur: Cursor, call: _Call) -> Steps:
             yield from _quoted(cur, quote, sink)
             call.store(key, sink.value(), sink)
         else:
-            call.store(key, (yield from _plain(cur, call.schema, key)), sink)
-        yield from _next(cur, "}")
+            call.store(key, (yield from _plain(cur, call.schema, key, closer)), sink)
+        yield from _next(cur, closer)
 
 
-def _plain(cur: Cursor, schema: ToolSchema, key: str) -> Steps:
-    """A value that does not stand between quotes."""
-    return (yield from _value(cur, schema.prop(key), 1))
+def _plain(cur: Cursor, schema: ToolSchema, key: str, closer: str) -> Steps:
+    """A value that does not stand between quotes; a comma belongs to a text where no parameter follows it."""
+    prop = schema.prop(key)
+    if not prop.only_string or (yield from cur.peek(1)) in ("", *"\"'{["):
+        return (yield from _value(cur, prop, 1, closer))
+    words: list[str] = []
+    while True:
+        words.append((yield from cur.match(_ROUND_WORD if closer == ")" else _WORD, _MAX_WORD)))
+        if sum(map(len, words)) >= _MAX_WORD:
+            raise Reject("value not closed", attempted=True)
+        if not (yield from cur.starts(",")) or (yield from _opens_member(cur, schema, key)):
+            return _bare_text("".join(words).strip())
+        words.append(",")
+        cur.pos += 1
+
+
+def _opens_member(cur: Cursor, schema: ToolSchema, key: str) -> Steps:
+    """Whether another parameter stands behind the comma."""
+    cur.anchor = start = cur.offset
+    cur.pos += 1
+    yield from cur.ws()
+    name = yield from _name_of_key(cur)
+    yield from cur.match(_LINE, 64)
+    follows = (yield from cur.peek(1)) in _IS
+    cur.back(start)
+    cur.anchor = None
+    is_known = name in schema.properties or not schema.properties
+    return bool(name) and follows and is_known and name != key
 
 
 def _key(cur: Cursor) -> Steps:
@@ -168,8 +228,8 @@ def _quoted(cur: Cursor, quote: str, sink: Sink) -> Steps:
     cur.pos += len(quote)
 
 
-def _word(cur: Cursor) -> Steps:
-    word = (yield from cur.match(_WORD, _MAX_WORD)).strip()
+def _word(cur: Cursor, closer: str) -> Steps:
+    word = (yield from cur.match(_ROUND_WORD if closer == ")" else _WORD, _MAX_WORD)).strip()
     if len(word) >= _MAX_WORD:
         raise Reject("value not closed", attempted=True)
     return _bare_text(word)
@@ -206,7 +266,7 @@ def _literal(word: str, prop: Prop) -> Any:
         return word
 
 
-def _value(cur: Cursor, prop: Prop, depth: int) -> Steps:
+def _value(cur: Cursor, prop: Prop, depth: int, closer: str = "}") -> Steps:
     """A value of any kind."""
     if depth > _MAX_DEPTH:
         raise Reject("nested_too_deep", blind=True)
@@ -228,7 +288,7 @@ def _value(cur: Cursor, prop: Prop, depth: int) -> Steps:
     if first == "[":
         cur.pos += 1
         return (yield from _array(cur, prop, depth))
-    return _literal((yield from _word(cur)), prop)
+    return _literal((yield from _word(cur, closer)), prop)
 
 
 def _json_string(cur: Cursor) -> Steps:
@@ -292,8 +352,13 @@ def _parse_stripped(
     cur: Cursor, context: Context, opening: Opening, _: Arguments
 ) -> Generator[Draft | None, None, None]:
     """`call:NAME{key:text,...}` from which the server took the quotes as well."""
-    cur.pos += len(opening.marker)
+    cur.pos += len("default_api:" if opening.marker.startswith("default_api:") else opening.marker)
+    yield from cur.match(_BLANKS, 8)
     name: str = yield from cur.match(_NAME, 128)
+    yield from cur.match(_BLANKS, 8)
+    if (yield from cur.lit("(")):
+        yield (yield from _round(cur, context, name))
+        return
     if not (yield from cur.lit("{")):
         raise Reject("no call")
     found = context.resolve(name, aliases=False)
@@ -311,6 +376,25 @@ def _parse_stripped(
             yield from cur.ws()
     yield from _refuse_mark(cur)
     yield call.draft(name, tool, "function")
+
+
+def _round(cur: Cursor, context: Context, name: str) -> Steps:
+    """`call:NAME(k: "v", n: 3)`, behind which the line ends."""
+    found = context.resolve(name, aliases=False)
+    if found is None:
+        raise Reject("unknown_tool", name=name)
+    tool, mends = found
+    call = _Call(schema=context.schema(tool), arguments=Arguments(None), mends=[*mends])
+    yield from _top(cur, call, ")")
+    yield from _refuse_mark(cur)
+    if any(key not in call.schema.properties for key in call.values):
+        raise Reject("not a parameter of this tool", attempted=True)
+    yield from cur.match(_BLANKS, 64)
+    if not ((yield from cur.at_end()) or (yield from cur.peek(1)) in ("\n", "\r", "<")):
+        raise Reject("text after the object")
+    if cur.cut and (yield from cur.at_end()):
+        raise Reject("cut", attempted=True)
+    return call.draft(name, tool, "function")
 
 
 def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
@@ -469,7 +553,12 @@ GEMMA_STRIPPED = Dialect(
     id="gemma_stripped",
     family="gemma",
     level="C",
-    line_openers=lambda _context: ("call:",),
+    # https://github.com/bayesimpact/bayes-platform/issues/731
+    line_openers=lambda context: (
+        "call:",
+        "call :",
+        *(f"default_api:{name}{bracket}" for name in context.tools.names for bracket in _BRACKETS),
+    ),
     parse=_parse_stripped,
     carriers=("", "tool_call", "tool_code", "tool", "tools", "function"),
     example="call:read{filePath:src/app.py}",

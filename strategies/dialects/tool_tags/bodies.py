@@ -54,15 +54,21 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
         if not name or not spaces or not (yield from cur.lit("=")):
             raise Reject("another tag")
         key, mends = resolve_parameter(name, call.schema, call.texts)
-        if key not in call.schema.properties:
+        is_known = key in call.schema.properties
+        if not is_known and name not in _NOISE:
             raise Reject("no parameter of this tool")
         quote = yield from cur.lits(('"', "'"))
         pieces: list[str] = []
         if quote is None or not (yield from cur.until(quote, pieces.append)):
             raise Reject("attribute not closed")
         cur.pos += 1
-        call.mends += mends
-        call.store(key, "".join(pieces))
+        if is_known:
+            call.mends += mends
+            call.store(key, "".join(pieces))
+
+
+_NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version"})
+"""What models say of a call beside its parameters."""
 
 
 def read_name_attribute(cur: Cursor) -> Steps:

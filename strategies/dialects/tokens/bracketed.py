@@ -1,0 +1,185 @@
+"""Calls between markers in square brackets, and Functionary's tokens.
+
+    LM Studio    "[TOOL_REQUEST]" object "[END_TOOL_REQUEST]"
+    arrows       "[TOOL_CALL]" "{" "tool" "=>" NAME "," "args" "=>" "{" { "--" KEY value } "}" "}" "[/TOOL_CALL]"
+    Functionary  [ "<|from|>assistant" ] "<|recipient|>" NAME "<|content|>" object [ "<|stop|>" ]
+
+Arrows stand for Perl and Ruby alike, so a name is bare or in quotes of either kind, and a value is a JSON or Python
+string, a number, a word of JSON, or JSON. Bounds: each part is refused at the first character that it cannot have.
+"""
+
+import re
+from collections.abc import Generator
+from typing import Any
+
+from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import STOPS, marked_json, named_drafts, read_arguments, read_end, with_mends
+from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tolerant_json import JsonFault, parsing
+
+__all__ = ["ARROWS", "FUNCTIONARY_V2", "TOOL_REQUEST"]
+
+_NAME = re.compile(r"[\w.:/-]*")
+_ARROWS_END = "[/TOOL_CALL]"
+_PLAIN_STRING = re.compile(r"[^\\'\"]*")
+_PLAIN_WORD = re.compile(r"[\w.+-]*")
+_RECIPIENT, _CONTENT, _STOP = "<|recipient|>", "<|content|>", "<|stop|>"
+
+
+def _parse_arrows(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    yield from _expect(cur, "{")
+    yield from _word(cur, "tool")
+    name = yield from _quoted_name(cur)
+    found = context.resolve(name)
+    if found is None:
+        raise Reject("unknown_tool", name=name)
+    tool, mends = found
+    values: dict[str, Any] = {}
+    yield from cur.ws()
+    if (yield from cur.lit(",")):
+        yield from _word(cur, "args")
+        values = yield from _members(cur)
+    yield from cur.ws()
+    yield from _expect(cur, "}")
+    yield from cur.ws()
+    mends = (*mends, *(yield from read_end(cur, (_ARROWS_END,))))
+    adapted = context.schema(tool).from_json(values)
+    mends = (*mends, *adapted.mends)
+    yield Draft(name=tool.name, tool=tool, arguments=adapted.arguments, form="hermes", mends=mends)
+
+
+def _expect(cur: Cursor, sign: str) -> Steps:
+    if not (yield from cur.lit(sign)):
+        raise Reject("no call")
+
+
+def _word(cur: Cursor, word: str) -> Steps:
+    """One of the two keys and its arrow."""
+    yield from cur.ws()
+    quote = yield from cur.lits(('"', "'", ":"))
+    yield from _expect(cur, word)
+    if quote and quote != ":":
+        yield from _expect(cur, quote)
+    yield from cur.ws()
+    yield from _expect(cur, "=>")
+    yield from cur.ws()
+
+
+def _quoted_name(cur: Cursor) -> Steps:
+    quote = yield from cur.lits(('"', "'"))
+    name = yield from cur.match(_NAME, 128)
+    if not name or (quote and not (yield from cur.lit(quote))):
+        raise Reject("no name")
+    return name
+
+
+def _members(cur: Cursor) -> Steps:
+    """`{ --KEY value ... }`."""
+    yield from _expect(cur, "{")
+    values: dict[str, Any] = {}
+    while True:
+        yield from cur.ws()
+        if (yield from cur.lit("}")):
+            return values
+        if not (yield from cur.lit("--")):
+            raise Reject("no key", attempted=True)
+        key = yield from cur.match(_NAME, 128)
+        yield from cur.ws()
+        if not key or key in values:
+            raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
+        values[key] = yield from _value(cur)
+        yield from cur.ws()
+        yield from cur.lit(",")
+
+
+def _value(cur: Cursor) -> Steps:
+    first = yield from cur.peek(1)
+    pieces: list[str] = []
+    if first in ('"', "{", "["):
+        if not (yield from cur.json(pieces.append)):
+            raise Reject("value not closed", attempted=True, inside=True)
+    elif first == "'":
+        yield from _single(cur, pieces)
+    else:
+        pieces.append((yield from cur.match(_PLAIN_WORD, 128)))
+    text = "".join(pieces)
+    try:
+        parsed = yield from cur.work(parsing(text))
+    except JsonFault as fault:
+        raise Reject(f"JSON: {fault.reason}", attempted=True) from None
+    if text[parsed.end :].strip():
+        raise Reject("no value", attempted=True)
+    return parsed.value
+
+
+def _single(cur: Cursor, pieces: list[str]) -> Steps:
+    """A text between single quotes."""
+    pieces.append("'")
+    cur.pos += 1
+    while True:
+        pieces.append((yield from cur.match(_PLAIN_STRING, 1 << 12)))
+        if (yield from cur.lit("'")):
+            pieces.append("'")
+            return
+        pair: str = yield from cur.peek(2)
+        if not pair:
+            raise Reject("value not closed", attempted=True, inside=True)
+        size = 2 if pair[0] == "\\" else 1
+        pieces.append(pair[:size])
+        cur.pos += len(pair[:size])
+
+
+def _parse_functionary(
+    cur: Cursor, context: Context, opening: Opening, _: Arguments
+) -> Generator[Draft | None, None, None]:
+    cur.pos += len(opening.marker)
+    yield from cur.ws()
+    name: str = yield from cur.match(_NAME, 128)
+    yield from cur.ws()
+    if not name or name == "all" or not (yield from cur.lit(_CONTENT)):
+        raise Reject("no call")
+    yield from cur.ws()
+    found = context.resolve(name)
+    stops = (_STOP, "<|from|>", *STOPS)
+    payload = yield from read_arguments(cur, context, opening, stops, tool=found[0] if found else None)
+    if payload is None:
+        raise Reject("no arguments", attempted=True)
+    yield from with_mends(
+        named_drafts(context, name, payload), (yield from read_end(cur, (_STOP, "<|from|>assistant")))
+    )
+
+
+# LM Studio tells models without a template of their own to write so:
+# https://github.com/lmstudio-ai/lmstudio-bug-tracker/issues/2388
+TOOL_REQUEST = Dialect(
+    id="tool_request",
+    family="tool_request",
+    level="A",
+    openers=lambda _context: ("[TOOL_REQUEST]",),
+    parse=marked_json(optional=("[END_TOOL_REQUEST]",)),
+    results=("[TOOL_RESULT]",),
+    carriers=("", "json", "tool_call", "tool_code", "tool", "tools", "function"),
+    example='[TOOL_REQUEST]{"name": "read", "arguments": {"filePath": "src/app.py"}}[END_TOOL_REQUEST]',
+)
+# https://github.com/openclaw/openclaw/issues/70331
+ARROWS = Dialect(
+    id="arrows",
+    family="arrows",
+    level="B",
+    openers=lambda _context: ("[TOOL_CALL]",),
+    parse=_parse_arrows,
+    carriers=("", "tool_call", "tool"),
+    example='[TOOL_CALL]\n{tool => "read", args => {\n  --filePath "src/app.py"\n}}\n[/TOOL_CALL]',
+)
+# https://github.com/MeetKai/functionary/blob/main/tests/prompt_test_v2.txt
+FUNCTIONARY_V2 = Dialect(
+    id="functionary_v2",
+    family="functionary_v2",
+    level="A",
+    openers=lambda _context: (f"<|from|>assistant\n{_RECIPIENT}", _RECIPIENT),
+    parse=_parse_functionary,
+    models=("functionary*v2*",),
+    example='<|recipient|>read<|content|>{"filePath": "src/app.py"}<|stop|>',
+)
