@@ -291,7 +291,7 @@ def _mend(
             yield
         reader = _Reader(text, start, closed=closed, max_depth=max_depth)
         if way == "apostrophes":
-            reader.keep_apostrophes()
+            reader.single = _WITH_APOSTROPHES
         elif way == "loosely":
             reader.quote_loosely(body_keys[0], known_keys)
         try:
@@ -306,7 +306,7 @@ class _Reader:
 
     __slots__ = (
         *("_at", "_backslashes", "_closed", "_decoder", "_left", "_loose_end", "_loose_key", "_max_depth"),
-        *("_notes", "_open", "_single", "_text"),
+        *("_notes", "_open", "_text", "single"),
     )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
@@ -321,13 +321,9 @@ class _Reader:
         self._decoder = _decoder(self._notes, strict=True)
         self._left = TURN
         """How many values are read before the others of the process have their turn."""
-        self._single = _PYTHON_STRING
+        self.single = _PYTHON_STRING
         self._loose_key: str | None = None
         self._loose_end: re.Pattern[str] | None = None
-
-    def keep_apostrophes(self) -> None:
-        """Let single quotes between letters be apostrophes of the text between single quotes."""
-        self._single = _WITH_APOSTROPHES
 
     def quote_loosely(self, body_key: str, known_keys: Collection[str]) -> None:
         """Let the value of `body_key` hold unescaped quotes, if it can be delimited in exactly one way."""
@@ -523,7 +519,7 @@ class _Reader:
             return (yield from self._json_text(self._matched(_JSON_STRING)))
         if quote == "'":
             _note(self._notes, "python_literal")
-            body = self._matched(self._single)
+            body = self._matched(self.single)
             if _APOSTROPHE.search(body):
                 _note(self._notes, "apostrophes")
             return (yield from self._python_text(body))

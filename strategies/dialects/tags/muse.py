@@ -53,8 +53,13 @@ def _parse(
     found = _FORM.call.match(tag) if tag else None
     if found is None or found.group("empty"):
         raise Reject("no invoke")
+    name = group(found, "name")
+    # Without its head a block is more likely shown than meant, unless the tool is named just so:
+    # https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/function_call/muse_glimmer_detector.py
+    if opening.marker == _BLOCK and context.find(name) is None:
+        raise Reject("unknown tool", name=name)
     cur.pos += len(found.group())
-    yield from read_call(cur, Call.of(_FORM, context, group(found, "name")), opening.hint, arguments)
+    yield from read_call(cur, Call.of(_FORM, context, name), opening.hint, arguments)
 
 
 def _may_open(_context: Context, opening: Opening) -> bool:

@@ -167,7 +167,8 @@ def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
 def _plain(cur: Cursor, schema: ToolSchema, key: str, closer: str) -> Steps:
     """A value that does not stand between quotes; a comma belongs to a text where no parameter follows it."""
     prop = schema.prop(key)
-    if not prop.only_string or (yield from cur.peek(1)) in ("", *"\"'{["):
+    is_text = prop.only_string and prop.schema.keys() & _TYPED
+    if not is_text or (yield from cur.peek(1)) in ("", *"\"'{["):
         return (yield from _value(cur, prop, 1, closer))
     words: list[str] = []
     while True:
