@@ -81,6 +81,7 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
             calls_per_message=self.calls_per_message,
             trailing_text=self.trailing_text,
             duplicate_calls=self.duplicate_calls,
+            undeclared_tools=self.undeclared_tools,
             stream_arguments=self.stream_arguments,
             result_format=self.result_format,
             confidence_shell=self.confidence_shell,

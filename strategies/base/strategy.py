@@ -50,6 +50,7 @@ class Options:
     calls_per_message: Literal["auto", "first", "all"] = "auto"
     trailing_text: Literal["drop", "keep"] = "drop"
     duplicate_calls: Literal["drop", "keep"] = "drop"
+    undeclared_tools: Literal["pass", "text"] = "pass"
     stream_arguments: Literal["buffered", "incremental"] = "buffered"
     result_format: Literal["bracket", "plain"] = "bracket"
     recovery_json: bool = True

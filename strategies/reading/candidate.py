@@ -174,7 +174,7 @@ class Candidate:
         if is_large:
             yield
         dialect = self._rows[self._row]
-        if draft.tool is None and dialect.level != "A" and self._context.prompted != dialect.id:
+        if draft.tool is None and not self._may_be_undeclared(dialect):
             raise Reject("unknown_tool", name=draft.name)
         if dialect.level != "A" and self.is_example:
             draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
@@ -306,12 +306,20 @@ class Candidate:
 
     # Incremental
 
+    def _may_be_undeclared(self, dialect: Dialect) -> bool:
+        """Whether a call of a tool that was not offered is one all the same."""
+        if self._context.options.undeclared_tools == "text":
+            return False
+        return dialect.level == "A" or self._context.prompted == dialect.id
+
     def _emit_live(self, name: str, json: str | None) -> bool:
         if json is not None:
             self._emitted.append(json)
             return True
         dialect = self._rows[self._row]
         if dialect.level != "A" and self.is_example:
+            return False
+        if self._context.find(name) is None and self._context.options.undeclared_tools == "text":
             return False
         score = base("tag", self._context, dialect.id, [])
         if score < self._context.options.min_confidence or not self._context.may_recover(name):

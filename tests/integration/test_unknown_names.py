@@ -45,6 +45,19 @@ async def test_a_name_that_stays_made_up_goes_out_as_it_was_written(gateway, ups
     assert COUNTED in await metrics_of(client, running)
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("flow", ["buffered", "incremental"])
+async def test_it_stays_text_where_the_operator_wants_that(gateway, upstream, client, streamed, flow):
+    upstream.script = in_turn(first(MADE_UP, streamed=streamed), answer_json(completion("I cannot.")))
+    running = await gateway(upstream.url, UNDECLARED_TOOLS="text", STREAM_ARGUMENTS=flow)
+    got = await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+    said = got.content if streamed else got.json["choices"][0]["message"]["content"]
+    assert b'"tool_calls":' not in got.body
+    assert said == f"I look.\n{MADE_UP}"
+    assert len(upstream.requests) == 1
+    assert COUNTED not in await metrics_of(client, running)
+
+
 async def test_without_attempts_it_goes_out_at_once(gateway, upstream, client):
     upstream.script = in_turn(first(MADE_UP, streamed=True))
     running = await gateway(upstream.url, REPAIR_ATTEMPTS="0")

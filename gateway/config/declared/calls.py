@@ -150,6 +150,13 @@ class ToolCalls:
         "drop",
         "What becomes of an exact copy of a call directly behind it, unless the tool is known to change nothing.",
     )
+    undeclared_tools: Literal["pass", "text"] = _calls(
+        "UNDECLARED_TOOLS",
+        choice("pass", "text"),
+        "pass",
+        "What becomes of a call in a family's special tokens whose tool was not offered: it is asked for again and, in "
+        "vain, passes under the name that was written; or it stays text.",
+    )
     structured_calls: tuple[tuple[str, str], ...] = _calls(
         "STRUCTURED_CALLS",
         call_modes,
