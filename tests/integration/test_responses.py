@@ -18,7 +18,7 @@ from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstrea
 from tests.support.responses_events import checked_body, checked_events, events_of
 
 Start = Callable[..., Awaitable[Gateway]]
-Upstream = Callable[..., Awaitable[FaultyUpstream]]
+Script = Callable[[Connection, Received], Awaitable[None]]
 TASK: dict[str, Any] = {"model": "gpt-4o", "input": "Read a.txt.", "tools": [{"type": "function", "name": "read"}]}
 
 
@@ -31,15 +31,25 @@ async def post(
         return response.status, await response.read(), response.headers
 
 
-def streaming(*events: object) -> Callable[[Connection, Received], Awaitable[None]]:
+def in_chat_alone(script: Script) -> Script:
+    """A server that has no other path."""
+
+    async def scripted(connection: Connection, received: Received) -> None:
+        is_chat = received.target == "/v1/chat/completions"
+        await (script if is_chat else answer_json({}, status="404 Not Found"))(connection, received)
+
+    return scripted
+
+
+def streaming(*events: object) -> Script:
     async def script(connection: Connection, _: Received) -> None:
         await connection.send(STREAM_HEAD, *(sse(event) for event in events))
 
-    return script
+    return in_chat_alone(script)
 
 
-def answering(**message: Any) -> Callable[[Connection, Received], Awaitable[None]]:
-    return answer_json(json.loads(whole_chat("stop", **message)))
+def answering(**message: Any) -> Script:
+    return in_chat_alone(answer_json(json.loads(whole_chat("stop", **message))))
 
 
 async def test_the_model_server_is_asked_in_chat(
@@ -53,7 +63,7 @@ async def test_the_model_server_is_asked_in_chat(
     assert status == 200
     assert checked_body(body)["output"][0]["content"][0]["text"] == "hello"
     assert headers["X-Toolgate-Strategy"] == "native"
-    [asked] = upstream.requests
+    asked = upstream.requests[-1]
     assert asked.target == "/v1/chat/completions"
     assert asked.json["messages"] == [{"role": "user", "content": "Read a.txt."}]
     assert asked.json["tools"][0]["function"]["name"] == "read"
@@ -83,7 +93,7 @@ async def test_a_silent_answer_is_kept_alive_by_events(
         await asyncio.sleep(0.5)
         await connection.send(sse(chunk(content="late"), chunk("stop"), b"[DONE]"))
 
-    upstream.script = script
+    upstream.script = in_chat_alone(script)
     running = await gateway(upstream.url, GATEWAY_KEEPALIVE_S="0.1")
     events = checked_events((await post(client, running, {**TASK, "stream": True}))[1])
     assert [event["type"] for event in events].count("response.in_progress") > 2
@@ -117,7 +127,7 @@ async def test_what_does_not_fit_the_model_has_the_code_for_it(
     upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
 ) -> None:
     message = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
-    upstream.script = answer_json({"error": {"message": message}}, status="400 Bad Request")
+    upstream.script = in_chat_alone(answer_json({"error": {"message": message}}, status="400 Bad Request"))
     running = await gateway(upstream.url)
     status, body, _ = await post(client, running, TASK)
     assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
@@ -159,7 +169,7 @@ async def test_a_packed_request_is_read(
     running = await gateway(upstream.url)
     status, _, _ = await post(client, running, pack(json.dumps(TASK).encode()), Content_Encoding=coding)
     assert status == 200
-    assert "content-encoding" not in upstream.requests[0].headers
+    assert "content-encoding" not in upstream.requests[-1].headers
 
 
 async def test_a_packed_request_is_held_to_the_size_of_what_is_in_it(

@@ -25,6 +25,7 @@ __all__ = ["INCOMPLETE", "REASONING", "ResponsesTelling", "Terms", "input_id", "
 REASONING = "reasoning"
 """What the seal of a thought is made for."""
 _NULL = b"null"
+_COMMENT = b": keep-alive\n\n"
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ITEM_CHARS = 4
 """Of the letters of an item's id those that number it; the others are the response's."""
@@ -136,18 +137,16 @@ class ResponsesTelling:
         return self._frames.take()
 
     def feed(self, data: bytes) -> bytes:
-        first = self.begin()
         if not self._is_over:
             self._heard.feed(data)
-        return first + self._frames.take()
+        return self._frames.take()
 
     def finish(self) -> bytes:
-        first = self.begin()
         if not self._is_over:
             self._heard.finish()
         if not self._is_over:
             self.error(UpstreamTruncated("the model server's answer ended too early").body()["error"])
-        return first + self._frames.take()
+        return self._frames.take()
 
     def whole(self, body: bytes) -> bytes:
         self._frames.is_silent = True
@@ -157,8 +156,10 @@ class ResponsesTelling:
         return self.final
 
     def keep_alive(self) -> bytes:
-        # Its comment lines do not reset the clock by which Codex gives up, its own events do.
-        if self._is_begun and not self._is_over:
+        if not self._is_begun:
+            return _COMMENT  # the answer is told in the server's own words, and has another id
+        # Comments do not reset the clock by which Codex gives up, events of the answer do.
+        if not self._is_over:
             self._frames.say("response.in_progress", response=self._object())
         return self._frames.take()
 

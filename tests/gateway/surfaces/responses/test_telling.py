@@ -188,7 +188,7 @@ def test_nothing_is_told_behind_the_end() -> None:
 
 def test_the_keep_alive_is_an_event_that_clients_count() -> None:
     answer = telling()
-    assert answer.keep_alive() == b"", "before the head there is nothing to keep alive"
+    assert answer.keep_alive() == b": keep-alive\n\n", "before the head it has no id that could be said"
     first, waiting = answer.begin(), answer.keep_alive()
     rest = answer.feed(sse(chunk(content="x"))) + answer.keep_alive() + answer.feed(sse(chunk("stop"), b"[DONE]"))
     events = checked_events(first + waiting + rest)
