@@ -309,14 +309,15 @@ def test_pieces_that_come_in_turns_find_their_calls() -> None:
     assert [json.loads(text) for _, text in run.told] == [{"path": "a", "limit": 5}, {"path": "b", "deep": True}]
 
 
+@pytest.mark.parametrize("arguments", ['{"path":"a","limit":"5"', '{"path":"a","limit":"5"}', '{"path":"a",}'])
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-def test_a_call_that_was_cut_off_is_what_it_is(finish: str) -> None:
-    parts = stream_of(streamed(['{"path":"a","limit":"5"']), finish=finish)
+def test_a_call_that_was_cut_off_is_what_it_is(finish: str, arguments: str) -> None:
+    parts = stream_of(streamed([arguments]), finish=finish)
     run = Run(parts, prepared(), SECOND)
     assert run.out == b"".join(parts)
     assert run.asked == []
     assert run.classes == {}
-    body = whole_of(("read_it", '{"path":"a","limit":"5'), finish=finish)
+    body = whole_of(("read_it", arguments), finish=finish)
     assert Run(body, prepared(), SECOND).out == body
 
 
