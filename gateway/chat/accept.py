@@ -54,12 +54,12 @@ async def _recalled(surface: Surface, state: RequestState, raw: bytes, upstream:
     raise InvalidRequest("the conversation is too long a chain of answers")
 
 
-def begin_answer(state: RequestState, asked: Asked, *, again: bool) -> None:
-    """How this answer will be told, from its beginning; what was left out of the request is said and counted once."""
+def begin_answer(state: RequestState, asked: Asked) -> None:
+    """How this answer will be told, from its beginning; what was left out of the request is said and counted."""
+    if asked.refusal is not None:
+        raise asked.refusal
     state.telling = asked.tell()
     state.found.answer_id = state.telling.answer_id
-    if again:
-        return
     telemetry, name = state.shared.telemetry, state.surface.name
     for what in asked.dropped:
         telemetry.count("toolgate_surface_dropped_total", {"surface": name, "what": what})

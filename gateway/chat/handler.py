@@ -22,8 +22,9 @@ from gateway.chat.prepare import note_prepared, options_for, with_tools
 from gateway.chat.pump import pump
 from gateway.chat.repeat import ask_again, second_answer
 from gateway.chat.rescue import Chance, chance_of
+from gateway.chat.same_wire import PathAbsent, may_go_as_it_is, relayed
 from gateway.chat.tokens import estimate, learn_ratio, load_ratio
-from gateway.chat.watched import WATCHED_ARMS, in_turns, watched
+from gateway.chat.watched import WATCHED_ARMS, in_turns, preparation, watch_terms, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
@@ -62,10 +63,9 @@ async def chat(state: RequestState) -> web.StreamResponse:
     state.found.assignment, state.found.key = assignment, key
     first, *others = route.upstreams
     state.upstream = state.configuration.upstreams[first].timed(route.rule)
-    begin_answer(state, asked, again=False)
     for name in others:
         try:
-            return await _chat(state, asked, route, assignment)
+            return await _answered(state, asked, raw, route, assignment)
         except GatewayError as error:
             if state.status or not may_fail_over(error):
                 raise
@@ -73,39 +73,91 @@ async def chat(state: RequestState) -> web.StreamResponse:
         state.upstream = state.configuration.upstreams[name].timed(route.rule)
         if not state.surface.is_identity:  # what is asked may depend on who is asked
             asked = await accept(state, raw, state.upstream)
-            begin_answer(state, asked, again=True)
-    return await _chat(state, asked, route, assignment)
-
-
-async def _chat(state: RequestState, asked: Asked, route: Route, assignment: Assignment) -> web.StreamResponse:
-    """Answer by the upstream that the state names now."""
-    if state.surface.is_identity:
-        return await _answered(state, asked.request, route, assignment)
-    count_path(state, "converted")
-    await load_ratio(state, asked.request.model)
-    state.input_tokens, _ = estimate(state, asked.request)
-    response = await _answered(state, asked.request, route, assignment)
-    await learn_ratio(state, asked)
-    return response
+    return await _answered(state, asked, raw, route, assignment)
 
 
 async def _answered(
-    state: RequestState, asked: ChatRequest, route: Route, assignment: Assignment
+    state: RequestState, asked: Asked, raw: bytes, route: Route, assignment: Assignment
 ) -> web.StreamResponse:
-    request = asked.renamed(route.send_as) if route.send_as else asked
+    """Answer by the upstream that the state names now."""
+    request = asked.request.renamed(route.send_as) if route.send_as else asked.request
     client = client_of(state.http.headers)
-    state.delivered = [] if state.upstream.row.is_translated else None
-    known = known_of(state, asked, asked.model)
+    selection = _selected(state, asked, request, client, route, assignment)
+    if state.surface.is_identity:
+        return await _converted(state, request, selection, client, route, assignment)
+    await load_ratio(state, asked.request.model)
+    try:
+        if may_go_as_it_is(state, asked, selection, arm=assignment.arm):
+            try:
+                return await _as_it_is(state, asked, raw, selection, client, route, assignment)
+            except PathAbsent:
+                pass
+        count_path(state, "converted")
+        begin_answer(state, asked)
+        state.input_tokens, _ = estimate(state, asked.request)
+        return await _converted(state, request, selection, client, route, assignment)
+    finally:
+        await learn_ratio(state, asked)
+
+
+async def _as_it_is(
+    state: RequestState,
+    asked: Asked,
+    raw: bytes,
+    selection: Selection,
+    client: Client,
+    route: Route,
+    assignment: Assignment,
+) -> web.StreamResponse:
+    """Send the request as it came, in the wire that both sides speak."""
+    is_watched = assignment.arm in WATCHED_ARMS
+    prepared = preparation(state, asked.request, selection, client) if is_watched else None
+    try:
+        return await relayed(state, asked, raw, route, watch_terms(state, asked.request, prepared))
+    finally:
+        _afterwards(learn_from, state)
+
+
+def _selected(
+    state: RequestState,
+    asked: Asked,
+    request: ChatRequest,
+    client: Client,
+    route: Route,
+    assignment: Assignment,
+) -> Selection:
+    """The strategy for the request, written down; and what it tells of the answer before it."""
+    own = asked.request
     selection = state.configuration.decide(
-        request, known, client, assignment.arm, state.upstream.kind.name, asked=asked.model
+        request,
+        known_of(state, own, own.model),
+        client,
+        assignment.arm,
+        state.upstream.kind.name,
+        asked=own.model,
+        is_chat=state.surface.is_identity,
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
         selection = evolve(selection, strategy=IntentRecovery())
     found = state.found
     found.selected, found.strategy = selection.reason, selection.strategy.name
     if found.follows is None:  # else it is asked of another upstream, and tells what it told before
-        found.follows = hear(state, asked, assignment)
+        found.follows = hear(state, own, assignment)
     note_loop(state, request)
+    return selection
+
+
+async def _converted(
+    state: RequestState,
+    request: ChatRequest,
+    selection: Selection,
+    client: Client,
+    route: Route,
+    assignment: Assignment,
+) -> web.StreamResponse:
+    """Ask in chat, whatever the client speaks."""
+    found = state.found
+    state.delivered = [] if state.upstream.row.is_translated else None
     if assignment.arm in WATCHED_ARMS:
         try:
             return await watched(state, request, selection, client)

@@ -28,7 +28,7 @@ from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.base import Prepared
 from strategies.factory import NATIVE_STRATEGIES, Selection
 
-__all__ = ["WATCHED_ARMS", "in_turns", "watched"]
+__all__ = ["WATCHED_ARMS", "finish_watch", "in_turns", "preparation", "watch_terms", "watched"]
 
 WATCHED_ARMS = frozenset({"control", "dry_run"})
 MODEL_STRATEGIES = frozenset({*NATIVE_STRATEGIES, "xml_prompt"})
@@ -41,15 +41,7 @@ async def watched(
     state: RequestState, request: ChatRequest, selection: Selection, client: Client
 ) -> web.StreamResponse:
     """Relay the request and its answer as they are."""
-    terms = WatchTerms(
-        prepared=_preparation(state, request, selection, client),
-        tools=request.tools,
-        clock=time.perf_counter,
-        budget_s=state.configuration.settings.transform_budget_ms / 1000,
-        today=datetime.fromtimestamp(state.shared.wall(), UTC).date(),
-        ignore=state.configuration.settings.dry_run_ignore,
-        limits=state.configuration.limits,
-    )
+    terms = watch_terms(state, request, preparation(state, request, selection, client))
     looks = may_rescue(state, request) and selection.strategy.name in MODEL_STRATEGIES
     try:
         opening = await open_within(state, _body(state, request), stream=request.stream, original=request)
@@ -69,6 +61,20 @@ def _would_rescue(state: RequestState, swallowed: Swallowed | None) -> None:
         note_rescue(state, swallowed, "would")
 
 
+def watch_terms(state: RequestState, request: ChatRequest, prepared: Prepared | None) -> WatchTerms:
+    """On what terms an answer is watched; without a preparation only its facts are taken down."""
+    settings = state.configuration.settings
+    return WatchTerms(
+        prepared=prepared,
+        tools=request.tools,
+        clock=time.perf_counter,
+        budget_s=settings.transform_budget_ms / 1000,
+        today=datetime.fromtimestamp(state.shared.wall(), UTC).date(),
+        ignore=settings.dry_run_ignore,
+        limits=state.configuration.limits,
+    )
+
+
 def _body(state: RequestState, request: ChatRequest) -> bytes:
     """The request as it came, but for tools that a server of this kind cannot be sent at all."""
     if state.upstream.row.takes_tools or not request.wants_tools:
@@ -86,7 +92,7 @@ async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
         await asyncio.sleep(0)
 
 
-def _preparation(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
+def preparation(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:
     """How the answer is watched; `None` where it is not, or where the strategy refuses the request, or fails."""
     found = state.found
     found.verdict = None  # of another upstream, which was asked before
@@ -123,7 +129,7 @@ async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms, *, lo
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
     state.found.read_s += time.perf_counter() - started
-    _finish_watch(state, exchange)
+    finish_watch(state, exchange)
     _would_rescue(state, of_body(body) if looks else None)
     return response
 
@@ -141,11 +147,11 @@ async def _stream(state: RequestState, reply: ChatReply, terms: WatchTerms, *, l
     try:
         return await pump(state, reply, exchange, response, first=first, lookout=lookout)
     finally:
-        _finish_watch(state, exchange)
+        finish_watch(state, exchange)
         _would_rescue(state, lookout.swallowed if lookout is not None else None)
 
 
-def _finish_watch(state: RequestState, exchange: WatchedBody | WatchedStream) -> None:
+def finish_watch(state: RequestState, exchange: WatchedBody | WatchedStream) -> None:
     """Take down what the watch came to; where there was none, because of a fault, that is counted here."""
     found = state.found
     if found.verdict is not None:

@@ -12,7 +12,7 @@ from gateway.pages.feedback import feedback
 from gateway.pages.kept import PREFIX as KEPT_PREFIX
 from gateway.pages.kept import kept, no_socket
 from gateway.pages.models import list_models, one_model
-from gateway.pages.relay import relay
+from gateway.pages.relay import relay, relay_messages
 from gateway.surfaces.chat import CHAT
 from gateway.surfaces.messages.surface import MESSAGES
 from gateway.surfaces.port import Surface
@@ -43,6 +43,7 @@ _ROWS: dict[tuple[str, str], Row] = {
 }
 _MODEL = Row(one_model, "models")
 _KEPT = Row(kept, "responses", RESPONSES)
+_MESSAGES_REST = Row(relay_messages, "relay", MESSAGES)
 _REST = Row(relay, "relay")
 
 
@@ -53,4 +54,6 @@ def row_of(method: str, path: str) -> Row:
         return row
     if path.startswith(KEPT_PREFIX):
         return _KEPT
+    if path.startswith("/v1/messages/"):
+        return _MESSAGES_REST
     return _MODEL if method == "GET" and path.startswith("/v1/models/") else _REST

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,16 +23,23 @@ from gateway.upstream.attempts import open_reply, upstream_headers
 __all__ = ["list_models", "one_model"]
 
 PREFIX = "/v1/models/"
+ANTHROPIC = "anthropic-version"
+"""With this header a client asks for Anthropic's form of a list (Claude Code, where it looks for models)."""
 GLOB = frozenset("*?[")
 
 log = structlog.get_logger("toolgate")
 
 Listing = dict[str, Any]
+_LAST_YEAR = 1 << 36
+_UNKNOWN = datetime.fromtimestamp(0, UTC)
 
 
 async def list_models(state: RequestState) -> web.StreamResponse:
     """`GET /v1/models`."""
-    return await state.send(json_response(msgspec.json.encode(await _all(state))))
+    listing = await _all(state)
+    if ANTHROPIC in state.http.headers:
+        listing = _as_anthropic(listing)
+    return await state.send(json_response(msgspec.json.encode(listing)))
 
 
 async def one_model(state: RequestState) -> web.StreamResponse:
@@ -39,8 +47,28 @@ async def one_model(state: RequestState) -> web.StreamResponse:
     wanted = unquote(state.http.rel_url.raw_path.removeprefix(PREFIX))
     for entry in (await _all(state))["data"]:
         if entry.get("id") == wanted:
+            entry = _anthropic_model(entry) if ANTHROPIC in state.http.headers else entry
             return await state.send(json_response(msgspec.json.encode(entry)))
     raise UnknownModel("the model does not exist", param="model")
+
+
+def _as_anthropic(listing: Listing) -> Listing:
+    """The list in the form of https://docs.anthropic.com/en/api/models-list, in one page."""
+    data = [_anthropic_model(entry) for entry in listing["data"] if isinstance(entry.get("id"), str)]
+    ends = {"first_id": data[0]["id"] if data else None, "last_id": data[-1]["id"] if data else None}
+    return {"data": data, "has_more": False, **ends}
+
+
+def _anthropic_model(entry: Listing) -> Listing:
+    created, shown = entry.get("created"), entry.get("display_name")
+    made = datetime.fromtimestamp(created, UTC) if type(created) is int and 0 <= created < _LAST_YEAR else _UNKNOWN
+    return {
+        "type": "model",
+        "id": entry["id"],
+        "display_name": shown if isinstance(shown, str) else entry["id"],
+        "created_at": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "toolgate": entry.get("toolgate"),
+    }
 
 
 async def _all(state: RequestState) -> Listing:

@@ -14,7 +14,7 @@ from gateway.request.state import RequestState
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.upstream.client import UpstreamReply, error_body
 
-__all__ = ["relay"]
+__all__ = ["relay", "relay_messages"]
 
 PREFIX = "/v1"
 MAX_DECODED = 4
@@ -28,7 +28,7 @@ async def relay(state: RequestState) -> web.StreamResponse:
     """Any method, path and query under `/v1`; the upstream's status, headers and body."""
     http = state.http
     url = _url(state.upstream.base_url, http)
-    headers = upstream_headers(state)
+    headers = upstream_headers(state, same_wire=True)
     headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
     body = None
     if http.can_read_body:
@@ -39,6 +39,13 @@ async def relay(state: RequestState) -> web.StreamResponse:
     reply = await open_reply(state, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
     with reply:
         return await (_fault(state, reply) if reply.status >= 400 else _download(state, reply))
+
+
+async def relay_messages(state: RequestState) -> web.StreamResponse:
+    """What is deeper under `/v1/messages`: for servers that speak that wire themselves."""
+    if not state.upstream.speaks(state.surface.name):
+        raise NotFound("the model server has no such path: it does not speak Messages")
+    return await relay(state)
 
 
 async def _chained(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

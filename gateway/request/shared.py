@@ -173,11 +173,26 @@ class Configuration:
         )
 
     def decide(
-        self, request: ChatRequest, capability: Capability, client: Client, arm: Arm, provider: str, *, asked: str
+        self,
+        request: ChatRequest,
+        capability: Capability,
+        client: Client,
+        arm: Arm,
+        provider: str,
+        *,
+        asked: str,
+        is_chat: bool = True,
     ) -> Selection:
-        """The strategy for a request, whose model was `asked` for by this name; in the arm `off` all pass through."""
+        """The strategy for a request, whose model was `asked` for by this name; in the arm `off` all pass through.
+
+        Clients whose tools stand in a prompt, and requests that mean tools and offer none, are there in chat alone.
+        """
         if arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
+        if not is_chat:
+            chosen = self.factory.decide(provider, request.model, "native", request, capability, asked=asked)
+            no_tools = Selection(strategy=Passthrough(), dialect=None, reason="no_tools")
+            return no_tools if chosen.reason == "intent" else chosen
         reads_tags = self.factory.auto_detect and recognise(request, client) is not None
         style: ClientStyle = "xml_text" if reads_tags else "native"
         return self.factory.decide(provider, request.model, style, request, capability, asked=asked)

@@ -124,6 +124,8 @@ class Asked:
     request: ChatRequest
     tell: Callable[[], Telling] = field(repr=False)
     """A new telling of an answer."""
+    refusal: GatewayError | None = None
+    """Why it cannot be had in chat, though perhaps as it is: raised where it comes to that."""
     recall: tuple[str, ...] = ()
     """Keys that the session store must be asked for before this can be accepted."""
     conversation: str | None = None

@@ -58,11 +58,15 @@ class AnthropicServer:
         if method == "GET" and target.partition("?")[0].endswith("/models"):
             model = {"type": "model", "id": "claude-x", "display_name": "X", "created_at": "2026-01-01T00:00:00Z"}
             return Answered.json({"data": [model], "has_more": False, "first_id": "claude-x", "last_id": "claude-x"})
-        if method != "POST" or not target.endswith("/messages"):
+        path, _, query = target.partition("?")
+        if method == "POST" and path.endswith("/messages/count_tokens"):
+            return Answered.json({"input_tokens": len(body) // 4})
+        if method != "POST" or not path.endswith("/messages"):
             return wire_error(404, error_body("not_found_error", "Not found"))
         request = json.loads(body)
         self.requests.append(request)
-        fault = self._fault(request)
+        # What betas add to requests is the agents' and the vendor's own business.
+        fault = None if "beta=true" in query else self._fault(request)
         if fault:
             return self._invalid(fault)
         turn = self.turns.pop(0)

@@ -24,6 +24,8 @@ class OpenAiServer:
         """The answer to one HTTP request."""
         if headers.get("authorization") != f"Bearer {self.key}":
             return wire_error(401, {"error": {"message": "wrong key", "code": "invalid_api_key"}})
+        if not target.partition("?")[0].endswith("/chat/completions"):
+            return wire_error(404, {"error": {"message": "Not Found", "code": "not_found"}})
         request = json.loads(body)
         self.requests.append(request)
         schemas = [tool["function"].get("parameters", {}) for tool in request.get("tools", [])]

@@ -49,7 +49,7 @@ class Script:
     def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:
         """The answer to one HTTP request."""
         self.seen.append((target, headers, body))
-        if method == "POST":
+        if method == "POST" and body:
             self.server.turns = [self._turn(body.decode())]
         wire: WireServer = self.server
         return wire.respond(method, target, headers, body)

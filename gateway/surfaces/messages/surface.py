@@ -62,7 +62,10 @@ class MessagesSurface:
         model = body.get("model")
         if not isinstance(model, str) or not model.strip():
             raise InvalidRequest("model must be a non-empty string", param="model")
-        return _accepted(body, model, situation)
+        try:
+            return _accepted(body, model, situation)
+        except GatewayError as error:
+            return _refused(body, model, situation, error)
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         return error_of(error, status=status, request_id=request_id)
@@ -100,6 +103,20 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
         dropped=tuple(dropped),
         mended=tuple(turns.mended),
         left_out=tuple(tools.left_out),
+    )
+
+
+def _refused(body: dict[str, Any], model: str, situation: Situation, error: GatewayError) -> Asked:
+    """A request that has no form in chat: a server that speaks its wire may take it all the same."""
+    question = {"role": "user", "content": ""}
+    request = request_of({"model": model, "messages": [question], "stream": body.get("stream") is True})
+    seals = Seals(situation.secret, situation.scope)
+    named = situation.headers.get(_SESSION)
+    return Asked(
+        request=request,
+        tell=_telling(body, request, situation, seals, Tools()),
+        refusal=error,
+        conversation=named,
     )
 
 

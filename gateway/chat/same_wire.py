@@ -1,0 +1,173 @@
+"""Where the client and the model server speak the same wire: the request as it came, the answer as it comes.
+
+Only what must be known of an answer is heard beside. Of a server that may have the wire or not it is found out by
+asking; one that has none is known for an hour.
+"""
+
+from typing import Any
+
+import msgspec
+import structlog
+from aiohttp import web
+from attrs import define
+from multidict import CIMultiDict
+from yarl import URL
+
+from gateway.answer.same_wire import HEARD_WIRES, SameWireStream, heard_whole, hearing
+from gateway.answer.stream import error_event
+from gateway.answer.watch import WatchedBody, WatchTerms
+from gateway.chat.accept import count_path
+from gateway.chat.pump import pump
+from gateway.chat.watched import finish_watch, in_turns
+from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.kinds.shared.port import Dialogue, Situation
+from gateway.request.headers import response_headers
+from gateway.request.state import RequestState
+from gateway.surfaces.chat import ChatTelling
+from gateway.surfaces.port import Asked, Telling
+from gateway.traffic.absent_paths import ABSENT_STATUSES
+from gateway.traffic.routing import Route
+from gateway.upstream.attempts import open_reply, upstream_headers
+from gateway.upstream.client import UpstreamReply
+from strategies.factory import Selection
+
+__all__ = ["PathAbsent", "may_go_as_it_is", "relayed"]
+
+NATIVE = "native"
+PASSED = "passthrough"
+
+log = structlog.get_logger("toolgate")
+
+
+class PathAbsent(Exception):
+    """The model server does not speak the client's wire after all."""
+
+
+def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, arm: str) -> bool:
+    """Whether a request is to be sent in the wire that it came in."""
+    wire, upstream = state.surface.name, state.upstream
+    if wire not in HEARD_WIRES or not upstream.speaks(wire):
+        return False
+    is_sure = wire == upstream.row.wire or wire in upstream.wires
+    if not is_sure and state.shared.absent_paths.has(upstream.name, wire, state.deadline.now()):
+        return False
+    if arm == "off" or selection.reason == "disabled":
+        return True
+    if arm == "live" and not _is_left_alone(state, asked, selection):
+        return False
+    if is_sure:
+        return True
+    # A server that may have the wire is asked by it only where nothing would be read in its answers: elsewhere calls
+    # are mended, and a server that is asked in chat is known to answer.
+    model = asked.request.model
+    named = state.configuration.strategy_of(model, state.capability(model), upstream.kind.name, asked=model)
+    return named == NATIVE
+
+
+def _is_left_alone(state: RequestState, asked: Asked, selection: Selection) -> bool:
+    """Whether neither request nor answer would be changed in chat."""
+    request = asked.request
+    rule = state.configuration.router.route(request.model).rule
+    mapping = state.configuration.tool_map(request.model, rule) if request.wants_tools else None
+    return selection.strategy.name in (NATIVE, PASSED) and mapping in (None, "none")
+
+
+@define(eq=False)
+class _AsItIs(ChatTelling):
+    """The server's own words; only a sign of life is ours."""
+
+    inner: Telling | None = None
+
+    def keep_alive(self) -> bytes:
+        return b"" if self.inner is None else self.inner.keep_alive()
+
+
+async def relayed(state: RequestState, asked: Asked, raw: bytes, route: Route, terms: WatchTerms) -> web.StreamResponse:
+    """Send the request as it came and its answer as it comes; raises `PathAbsent` where the server has no such wire."""
+    wire, upstream = state.surface.name, state.upstream
+    telling = asked.tell()
+    with await _opened(state, wire, _renamed(raw, route)) as reply:
+        count_path(state, "same_wire")
+        state.telling, state.delivered, state.found.answer_id = _AsItIs(inner=telling), None, None
+        situation = Situation(now=state.shared.wall(), make_id=state.make_call_id, answer_id="")
+        is_stream = reply.content_type == "text/event-stream"
+        dialogue = hearing(wire, asked.request.model, situation, stream=is_stream)
+        log.debug("same_wire", upstream=upstream.name, wire=wire)
+        if is_stream:
+            return await _stream(state, reply, terms, dialogue, telling)
+        return await _whole(state, reply, terms, dialogue)
+
+
+async def _opened(state: RequestState, wire: str, body: bytes) -> UpstreamReply:
+    upstream = state.upstream
+    headers = upstream_headers(state, same_wire=True)
+    for name in ("anthropic-version", "Accept"):  # the client's own, where it has one
+        if name in state.http.headers:
+            headers[name] = state.http.headers[name]
+    headers["Content-Type"] = "application/json"
+    headers["Accept-Encoding"] = "identity"
+    try:
+        return await open_reply(state, "POST", _url(state, wire), headers=headers, body=body)
+    except UpstreamRejected as error:
+        is_sure = wire == upstream.row.wire or wire in upstream.wires
+        if is_sure or error.upstream_status not in ABSENT_STATUSES or _is_own(error.payload):
+            raise
+    state.shared.absent_paths.note(upstream.name, wire, state.deadline.now())
+    log.info("wire_absent", upstream=upstream.name, wire=wire)
+    raise PathAbsent
+
+
+def _url(state: RequestState, wire: str) -> URL:
+    url = state.upstream.base_url / wire
+    query = state.http.rel_url.raw_query_string
+    return URL(f"{url}?{query}", encoded=True) if query else url
+
+
+def _is_own(payload: bytes | None) -> bool:
+    """Whether an error speaks the wire: then the path is there, and the error is about the request."""
+    try:
+        body = msgspec.json.decode(payload or b"")
+    except ValueError:
+        return False
+    return isinstance(body, dict) and body.get("type") == "error"
+
+
+def _renamed(raw: bytes, route: Route) -> bytes:
+    if not route.send_as:
+        return raw
+    body: dict[str, Any] = msgspec.json.decode(raw)
+    return msgspec.json.encode({**body, "model": route.send_as})
+
+
+async def _stream(
+    state: RequestState, reply: UpstreamReply, terms: WatchTerms, dialogue: Dialogue, telling: Telling
+) -> web.StreamResponse:
+    def tell_error(error: GatewayError) -> bytes:
+        return telling.feed(error_event(error))
+
+    exchange = SameWireStream(terms, dialogue, tell_error)
+    state.found.facts = exchange.facts
+    response = web.StreamResponse(headers=_headers(reply))
+    try:
+        return await pump(state, reply, exchange, response, first=b"")
+    finally:
+        if terms.prepared is not None:
+            finish_watch(state, exchange)
+
+
+async def _whole(
+    state: RequestState, reply: UpstreamReply, terms: WatchTerms, dialogue: Dialogue
+) -> web.StreamResponse:
+    body = await reply.read_all(**state.deadlines)
+    state.upstream_first = state.deadline.now()
+    exchange = WatchedBody(terms)
+    state.found.facts = exchange.facts
+    response = await state.send(web.Response(body=body, headers=_headers(reply)))
+    await in_turns(exchange.steps(heard_whole(dialogue, reply.headers, body)))
+    if terms.prepared is not None:
+        finish_watch(state, exchange)
+    return response
+
+
+def _headers(reply: UpstreamReply) -> CIMultiDict[str]:
+    return response_headers(reply.headers, also_dropped=frozenset({"content-encoding"}))
