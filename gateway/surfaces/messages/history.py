@@ -8,7 +8,7 @@ from attrs import define, field
 
 from gateway.core.errors import InvalidRequest
 from gateway.surfaces.checks import MAX_PARTS, bounded
-from gateway.surfaces.messages.blocks import THINKING
+from gateway.surfaces.messages.telling import THINKING
 from gateway.surfaces.port import Server
 from gateway.surfaces.seals import Seals
 from gateway.surfaces.toolnames import ToolNames

@@ -8,10 +8,9 @@ from attrs import frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.surfaces.checks import MAX_ITEMS, bounded, effort_for, limit_field, token_limit
-from gateway.surfaces.messages.blocks import Terms, Thinking
 from gateway.surfaces.messages.faults import error_of
 from gateway.surfaces.messages.history import History, loaded_tools, system_of
-from gateway.surfaces.messages.telling import MessagesTelling
+from gateway.surfaces.messages.telling import MessagesTelling, Terms, Thinking
 from gateway.surfaces.messages.tools import Tools, tools_of
 from gateway.surfaces.port import Asked, Server, Situation
 from gateway.surfaces.seals import Seals

@@ -1,20 +1,246 @@
-"""A chat answer told to a Messages client: the frame around its blocks."""
+"""A chat answer in blocks: one after the other, each begun, filled and ended, numbered without gaps.
 
-from collections.abc import Mapping
-from typing import Any
+The order is what clients break on, so one writer owns it: a block is ended before the next begins, and every piece
+fits its block. A client runs a call when its block ends (Claude Code does, also where the stream breaks behind it), so
+one is ended only where nothing can be missing of its call: one that was cut stays open, and nothing is said behind it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Any, Literal
 
 import msgspec
+from attrs import field, frozen
 
 from gateway.surfaces.heard import Heard, hear_whole
-from gateway.surfaces.messages.blocks import Blocks, Terms, event
+from gateway.surfaces.messages.faults import told_error
 from gateway.surfaces.port import Memory
+from gateway.surfaces.seals import Seals
 
-__all__ = ["PING", "MessagesTelling"]
+__all__ = ["PING", "THINKING", "MessagesTelling", "Terms", "Thinking"]
 
+Thinking = Literal["shown", "omitted", "hidden"]
+"""Thoughts are shown, stand there unread, or are left out."""
+THINKING = "thinking"
+"""What the seal of a thought is for."""
+BYTES_PER_TOKEN = 3.6
+"""Before anything better is known."""
 MAX_EVENT_BYTES = 1 << 30
 """What is heard here was bounded where it came in."""
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 """Claude Code and the SDKs take no comment line for a sign of life."""
+_REASONS = {"stop": "end_turn", "length": "max_tokens"}
+_MOST_TOKENS = 1 << 53
+
+
+@frozen(kw_only=True)
+class Terms:
+    """How one answer is told."""
+
+    message_id: str
+    model: str
+    thinking: Thinking
+    seals: Seals
+    own_name: Callable[[str], str] = field(default=lambda name: name)
+    """The name that the client knows a tool by."""
+    stops: tuple[str, ...] = ()
+    """The sequences at which the client wants answers to stop."""
+
+
+class _Blocks:
+    """Told what an answer says, it writes events or, where the answer is whole, content."""
+
+    __slots__ = (
+        "_calls",
+        "_is_stuck",
+        "_kind",
+        "_number",
+        "_reason",
+        "_said",
+        "_terms",
+        "_thought",
+        "_usage",
+        "content",
+        "dropped",
+        "input_tokens",
+        "is_over",
+        "out",
+        "stopped_at",
+        "streams",
+    )
+
+    def __init__(self, terms: Terms, *, streams: bool) -> None:
+        self.streams = streams
+        self.out: list[bytes] = []
+        """Events."""
+        self.content: list[dict[str, Any]] = []
+        """Of a whole answer."""
+        self.dropped: dict[str, int] = {}
+        """What the client is not told, by kinds."""
+        self.input_tokens: int | None = None
+        """What the request takes, by an estimate, where the server does not say."""
+        self.is_over = False
+        self._terms = terms
+        self._number = -1
+        """Of the block that was begun last."""
+        self._kind = ""
+        """What kind of block is open."""
+        self._is_stuck = False
+        """A call that was cut stands open."""
+        self._calls = 0
+        """How many were told whole."""
+        self._thought: list[bytes] = []
+        """The open block's thoughts, or the arguments of a call in a whole answer."""
+        self._said = 0
+        self._reason: str | None = None
+        self.stopped_at: Callable[[], str | None] = lambda: None
+        """Tells the sequence that the server says the answer stopped at."""
+        self._usage: Mapping[str, Any] | None = None
+
+    def text(self, body: bytes) -> None:
+        if self._is_stuck:
+            self._drop("text_behind_cut_call")
+            return
+        if self._kind != "text":
+            self._begin("text", {"type": "text", "text": ""})
+        self._said += len(body)
+        if self.streams:
+            self._delta(b'"text_delta","text":"' + body + b'"')
+        else:
+            self.content[-1]["text"] += _decoded(body)
+
+    def refusal(self, body: bytes) -> None:
+        self.text(body)
+
+    def reasoning(self, body: bytes) -> None:
+        if self._terms.thinking == "hidden" or self._is_stuck:
+            self.dropped.setdefault("thinking", 1)
+            return
+        if self._kind != THINKING:
+            self._begin(THINKING, {"type": "thinking", "thinking": "", "signature": ""})
+        self._said += len(body)
+        self._thought.append(body)
+        if self._terms.thinking == "shown" and self.streams:
+            self._delta(b'"thinking_delta","thinking":"' + body + b'"')
+
+    def call(self, call_id: str, name: str, arguments: str) -> None:
+        """A whole call; calls are told in pieces, so that nobody waits for a long one."""
+        self.call_begins(call_id, name)
+        self.call_piece(msgspec.json.encode(arguments)[1:-1])
+        self.call_ends(is_whole=True)
+
+    def call_begins(self, call_id: str, name: str) -> None:
+        if self._is_stuck:
+            return
+        made_up = f"toolu_{self._terms.message_id.removeprefix('msg_')}{self._number + 1}"
+        own = self._terms.own_name(name)
+        self._begin("tool_use", {"type": "tool_use", "id": call_id or made_up, "name": own, "input": {}})
+
+    def call_piece(self, body: bytes) -> None:
+        if self._is_stuck:
+            return
+        self._said += len(body)
+        if self.streams:
+            self._delta(b'"input_json_delta","partial_json":"' + body + b'"')
+        else:
+            self._thought.append(body)
+
+    def call_ends(self, *, is_whole: bool) -> None:
+        if self._is_stuck or not is_whole:
+            self._drop("cut_call")
+            if not self._is_stuck and not self.streams:
+                self.content.pop()
+                self._number -= 1
+                self._kind = ""
+            self._is_stuck = True
+            return
+        self._calls += 1
+        self._end()
+
+    def finish_reason(self, reason: str) -> None:
+        self._reason = reason
+
+    def usage(self, told: Mapping[str, Any]) -> None:
+        self._usage = told
+
+    def error(self, error: Mapping[str, Any]) -> None:
+        """What is open stays open, and no end is told: so a client knows that the answer is not whole."""
+        self.is_over = True
+        self.out.append(_event("error", {"error": told_error(error)}))
+
+    def end(self) -> None:
+        self.is_over = True
+        if not self._is_stuck:
+            self._end()
+        if self.streams:
+            self.out.append(_event("message_delta", {"delta": self.stop(), "usage": self.told_usage()}))
+            self.out.append(_event("message_stop", {}))
+
+    def stop(self) -> dict[str, str | None]:
+        """Why the answer ends, in Anthropic's words; the calls that were told count, whatever the server says."""
+        told = self.stopped_at()
+        reason = _REASONS.get(self._reason or "", "end_turn")
+        if reason != "max_tokens" and self._calls:
+            reason = "tool_use"
+        elif self._reason == "content_filter" and self._number < 0:
+            reason = "refusal"
+        elif told in self._terms.stops and reason == "end_turn":
+            return {"stop_reason": "stop_sequence", "stop_sequence": told}
+        return {"stop_reason": reason, "stop_sequence": None}
+
+    def told_usage(self) -> dict[str, Any]:
+        """What the answer took; where the server does not say, an estimate, as the fields must be numbers."""
+        if self._usage is not None:
+            return _told_usage(self._usage)
+        return {
+            "input_tokens": self.input_tokens or 0,
+            **_NO_CACHE,
+            "output_tokens": ceil(self._said / BYTES_PER_TOKEN),
+        }
+
+    def _begin(self, kind: str, block: dict[str, Any]) -> None:
+        self._end()
+        self._number += 1
+        self._kind = kind
+        if self.streams:
+            self.out.append(_event("content_block_start", {"index": self._number, "content_block": block}))
+        else:
+            self.content.append(block)
+
+    def _end(self) -> None:
+        """End the block that is open."""
+        kind, self._kind = self._kind, ""
+        if not kind:
+            return
+        if kind == THINKING:
+            self._sign()
+        elif kind == "tool_use" and not self.streams and (given := _decoded(b"".join(self._thought)).strip()):
+            self.content[-1]["input"] = msgspec.Raw(given.encode())
+        self._thought = []
+        if self.streams:
+            self.out.append(_event("content_block_stop", {"index": self._number}))
+
+    def _sign(self) -> None:
+        """A thought ends with a seal, by which it is known for ours when it comes back."""
+        body = b"".join(self._thought)
+        text = _decoded(body)
+        # One that is shown comes back itself; of one too long for a seal only the proof goes.
+        seals, shown = self._terms.seals, self._terms.thinking == "shown"
+        signature = seals.seal({"text": text}, purpose=THINKING) or seals.seal({"text": ""}, purpose=THINKING) or ""
+        if self.streams:
+            self._delta(b'"signature_delta","signature":' + msgspec.json.encode(signature))
+        else:
+            self.content[-1].update(thinking=text if shown else "", signature=signature)
+
+    def _delta(self, delta: bytes) -> None:
+        self.out.append(
+            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b}}\n\n'
+            % (self._number, delta)
+        )
+
+    def _drop(self, what: str) -> None:
+        self.dropped[what] = self.dropped.get(what, 0) + 1
 
 
 class MessagesTelling:
@@ -26,7 +252,7 @@ class MessagesTelling:
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
-        self._blocks = Blocks(terms, streams=True)
+        self._blocks = _Blocks(terms, streams=True)
         self._heard = Heard(self._blocks, max_event_bytes=MAX_EVENT_BYTES, pieces=self._blocks)
         self._blocks.stopped_at = lambda: self._heard.stopped_at
 
@@ -56,7 +282,7 @@ class MessagesTelling:
                 "output_tokens": 0,
             },
         }
-        return event("message_start", {"message": message})
+        return _event("message_start", {"message": message})
 
     def feed(self, data: bytes) -> bytes:
         self._heard.feed(data)
@@ -69,7 +295,7 @@ class MessagesTelling:
         return self._taken()
 
     def whole(self, body: bytes) -> bytes:
-        blocks = self._blocks = Blocks(self._terms, streams=False)
+        blocks = self._blocks = _Blocks(self._terms, streams=False)
         stopped_at = hear_whole(body, blocks, pieces=blocks)
         blocks.stopped_at = lambda: stopped_at
         message = {
@@ -92,3 +318,46 @@ class MessagesTelling:
     def _taken(self) -> bytes:
         out, self._blocks.out = self._blocks.out, []
         return out[0] if len(out) == 1 else b"".join(out)
+
+
+_NO_CACHE = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+
+
+def _event(kind: str, fields: dict[str, Any]) -> bytes:
+    """One event: its name stands there twice, as clients go by either."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **fields}))
+
+
+def _told_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """A chat answer's usage: what was read from a cache, or written to one, is no input of its own."""
+    details = usage.get("prompt_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    read = _count(details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
+    written = _count(details.get("cache_write_tokens"), details.get("cache_creation_tokens"))
+    return {
+        "input_tokens": max(0, _count(usage.get("prompt_tokens")) - read - written),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens": _count(usage.get("completion_tokens")),
+    }
+
+
+def _count(*told: object) -> int:
+    return next((each for each in told if type(each) is int and 0 <= each < _MOST_TOKENS), 0)
+
+
+def _decoded(body: bytes) -> str:
+    """The text of the inside of a JSON string; half a character in it is a replacement character."""
+    quoted = b'"' + body + b'"'
+    try:
+        return msgspec.json.decode(quoted, type=str)
+    except (msgspec.DecodeError, ValueError):
+        return _replaced(quoted)
+
+
+def _replaced(quoted: bytes) -> str:
+    try:
+        text = json.loads(quoted, strict=False)
+    except ValueError:
+        return ""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(text, str) else ""

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.errors import UpstreamBadReply
-from gateway.surfaces.messages.blocks import THINKING, Terms
-from gateway.surfaces.messages.telling import PING, MessagesTelling
+from gateway.surfaces.messages.telling import PING, THINKING, MessagesTelling, Terms
 from gateway.surfaces.seals import Seals
 from gateway.wire.chat_reshape import stream_to_body
 from tests.support.messages_client import Heard, events_of, hear
