@@ -18,13 +18,13 @@ from tests.support.qwen_web_server import QwenWebServer
 from tests.support.scripted_model import DONE, READ_TEXT, RUN_TEXT, WRITTEN_TEXT, Script, Step
 from tests.support.wire_server import listening
 
-HERE = Path(__file__).parent / "node"
+HERE = Path(__file__).parent / "claude"
 CLAUDE = HERE / "node_modules" / ".bin" / "claude"
 KEY = "gateway-key-of-the-tests"
 TASK = "bring notes.txt into order"
 
 pytestmark = [
-    pytest.mark.skipif(not CLAUDE.exists(), reason="needs Claude Code: `npm ci` in tests/agents/node"),
+    pytest.mark.skipif(not CLAUDE.exists(), reason="needs Claude Code: `npm ci` in tests/agents/claude"),
     pytest.mark.timeout(180),
 ]
 
