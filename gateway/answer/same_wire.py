@@ -4,14 +4,21 @@ What is heard gives the facts, and what a strategy would have made of the answer
 """
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
+from gateway.answer.choice import MakeId
+from gateway.answer.facts import Facts
+from gateway.answer.second_answer import SecondRequest
+from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import WatchedStream, WatchTerms
 from gateway.core.errors import GatewayError
+from gateway.core.limits import Limits
 from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
 from gateway.wire.sse import Boundary
+from strategies.base import Prepared
 
-__all__ = ["HEARD_WIRES", "SameWireStream", "heard_whole", "hearing"]
+__all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard_whole", "hearing"]
 
 HEARD_WIRES = frozenset(row.wire for row in KINDS.values())
 """Wires whose answers can be heard as chat: some kind of servers speaks them."""
@@ -61,3 +68,70 @@ class SameWireStream(WatchedStream):
         if error is None or not is_told:
             return b""
         return (b"" if self.at_boundary else b"\n\n") + self._tell_error(error)
+
+
+class Carrier(Protocol):
+    """Brings the events of a wire through chat and back: each becomes a chunk, and stays itself where that does."""
+
+    @property
+    def answer_id(self) -> str | None: ...
+
+    def wrap(self, data: bytes) -> bytes:
+        """Chunks for what came of the answer."""
+        ...
+
+    def wrap_rest(self) -> bytes:
+        """Chunks for what is left at its end."""
+        ...
+
+    def unwrap(self, chat: bytes) -> bytes:
+        """The client's events for chunks that came back."""
+        ...
+
+
+class SameWireReading:
+    """A streamed answer in whose text calls are looked for; one that holds none goes on as it came."""
+
+    def __init__(
+        self, prepared: Prepared, carrier: Carrier, *, make_id: MakeId, limits: Limits, asks: int, keep_text: bool
+    ) -> None:
+        self._inner = StreamExchange(prepared, make_id=make_id, limits=limits, asks=asks, keep_text=keep_text)
+        self._carrier = carrier
+
+    @property
+    def facts(self) -> Facts:
+        return self._inner.facts
+
+    @property
+    def finished(self) -> bool:
+        return self._inner.finished
+
+    @property
+    def held(self) -> bool:
+        return self._inner.held
+
+    @property
+    def busy(self) -> bool:
+        return self._inner.busy
+
+    @property
+    def ask_again(self) -> SecondRequest | None:
+        return self._inner.ask_again
+
+    def step(self, data: bytes = b"") -> bytes:
+        return self._told(self._inner.step(self._carrier.wrap(data) if data else b""))
+
+    def close(self, error: GatewayError | None = None) -> bytes:
+        rest = self._carrier.wrap_rest() if error is None else b""
+        out = self._inner.feed(rest) if rest else b""
+        return self._told(out + self._inner.close(error))
+
+    def second_answer(self, body: bytes) -> bytes:
+        return self._told(self._inner.second_answer(body))
+
+    def no_second_answer(self) -> bytes:
+        return self._told(self._inner.no_second_answer())
+
+    def _told(self, chat: bytes) -> bytes:
+        self.facts.completion_id = self._carrier.answer_id  # the chunks are named by their numbers
+        return self._carrier.unwrap(chat)

@@ -3,14 +3,13 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import ParamSpec, TypedDict
+from typing import ParamSpec
 
 import structlog
 from aiohttp import web
 from attrs import evolve
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.choice import MakeId
 from gateway.answer.facts import Facts
 from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
@@ -22,12 +21,11 @@ from gateway.chat.prepare import note_prepared, options_for, with_tools
 from gateway.chat.pump import pump
 from gateway.chat.repeat import ask_again, second_answer
 from gateway.chat.rescue import Chance, chance_of
-from gateway.chat.same_wire import PathAbsent, may_go_as_it_is, relayed
+from gateway.chat.same_wire import PathAbsent, Reading, Terms, may_go_as_it_is, relayed
 from gateway.chat.tokens import estimate, learn_ratio, load_ratio
 from gateway.chat.watched import WATCHED_ARMS, in_turns, preparation, watch_terms, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
-from gateway.core.limits import Limits
 from gateway.request.headers import client_of, response_headers
 from gateway.request.responses import json_response
 from gateway.request.state import RequestState
@@ -111,9 +109,15 @@ async def _as_it_is(
 ) -> web.StreamResponse:
     """Send the request as it came, in the wire that both sides speak."""
     is_watched = assignment.arm in WATCHED_ARMS
-    prepared = preparation(state, asked.request, selection, client) if is_watched else None
+    request = asked.request
+    beside = preparation(state, request, selection, client) if is_watched else None
+    reading = None
+    if assignment.arm == "live" and asked.refusal is None:
+        prepared = _prepare(state, request, selection, client, route)
+        if prepared.make_reader is not None:
+            reading = Reading(prepared=prepared, terms=_terms(state))
     try:
-        return await relayed(state, asked, raw, route, watch_terms(state, asked.request, prepared))
+        return await relayed(state, asked, raw, route, watch_terms(state, request, beside), reading)
     finally:
         _afterwards(learn_from, state)
 
@@ -263,17 +267,10 @@ async def _stream(
     return await pump(state, reply, exchange, response, first=first, lookout=lookout, chance=chance)
 
 
-class _Terms(TypedDict):
-    make_id: MakeId
-    limits: Limits
-    asks: int
-    keep_text: bool
-
-
-def _terms(state: RequestState) -> _Terms:
+def _terms(state: RequestState) -> Terms:
     """On what terms an answer is read: how often it may be asked again, and whether its text is kept for a record."""
     settings = state.configuration.settings
-    return _Terms(
+    return Terms(
         make_id=state.make_call_id,
         limits=state.configuration.limits,
         asks=settings.repair_attempts if state.found.arm == "live" else 0,

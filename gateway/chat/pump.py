@@ -14,6 +14,7 @@ import structlog
 from aiohttp import web
 
 from gateway.answer.rescue.lookout import Lookout
+from gateway.answer.same_wire import SameWireReading
 from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import WatchedStream
 from gateway.chat.accept import keep_answer
@@ -28,7 +29,7 @@ from gateway.wire.sse import Framer, block_of
 
 __all__ = ["pump"]
 
-Exchange = StreamExchange | WatchedStream
+Exchange = StreamExchange | SameWireReading | WatchedStream
 
 PIECE_BYTES = 16 << 10
 LINGER_S = 1.0

@@ -8,6 +8,7 @@ import structlog
 from attrs import evolve
 
 from gateway.answer.body import BodyExchange
+from gateway.answer.same_wire import SameWireReading
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError, UpstreamTimeout
@@ -25,7 +26,7 @@ log = structlog.get_logger("toolgate")
 
 
 async def ask_again(
-    state: RequestState, exchange: StreamExchange | BodyExchange, wanted: SecondRequest, ask: Ask
+    state: RequestState, exchange: StreamExchange | SameWireReading | BodyExchange, wanted: SecondRequest, ask: Ask
 ) -> bytes:
     """Ask for what is `wanted`, and give the exchange what came of it; its bytes for the client."""
     budget = state.shared.second_questions
@@ -111,7 +112,7 @@ async def _keep_company(
     return None
 
 
-def _timed(state: RequestState, exchange: StreamExchange | BodyExchange, second: bytes) -> bytes:
+def _timed(state: RequestState, exchange: StreamExchange | SameWireReading | BodyExchange, second: bytes) -> bytes:
     started = time.perf_counter()
     try:
         return exchange.second_answer(second)

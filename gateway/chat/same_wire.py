@@ -4,37 +4,44 @@ Only what must be known of an answer is heard beside. Of a server that may have 
 asking; one that has none is known for an hour.
 """
 
-from typing import Any
+from functools import partial
+from typing import Any, TypedDict
 
 import msgspec
 import structlog
 from aiohttp import web
-from attrs import define
+from attrs import define, frozen
 from multidict import CIMultiDict
 from yarl import URL
 
-from gateway.answer.same_wire import HEARD_WIRES, SameWireStream, heard_whole, hearing
+from gateway.answer.body import BodyExchange
+from gateway.answer.choice import MakeId
+from gateway.answer.same_wire import HEARD_WIRES, SameWireReading, SameWireStream, heard_whole, hearing
 from gateway.answer.stream import error_event
 from gateway.answer.watch import WatchedBody, WatchTerms
 from gateway.chat.accept import count_path
 from gateway.chat.pump import pump
+from gateway.chat.repeat import ask_again, second_answer
 from gateway.chat.watched import finish_watch, in_turns
 from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.core.limits import Limits
 from gateway.kinds.shared.port import Dialogue, Situation
 from gateway.request.headers import response_headers
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import ChatTelling
-from gateway.surfaces.port import Asked, Telling
+from gateway.surfaces.port import Asked, Carrier, Telling
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.traffic.routing import Route
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.upstream.client import UpstreamReply
+from strategies.base import Prepared
 from strategies.factory import Selection
 
-__all__ = ["PathAbsent", "may_go_as_it_is", "relayed"]
+__all__ = ["PathAbsent", "Reading", "Terms", "may_go_as_it_is", "relayed"]
 
 NATIVE = "native"
 PASSED = "passthrough"
+RECOVERED = "recovery"
 
 log = structlog.get_logger("toolgate")
 
@@ -53,7 +60,7 @@ def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, 
         return False
     if arm == "off" or selection.reason == "disabled":
         return True
-    if arm == "live" and not _is_left_alone(state, asked, selection):
+    if arm == "live" and not _needs_no_chat(state, asked, selection, is_sure=is_sure):
         return False
     if is_sure:
         return True
@@ -64,12 +71,31 @@ def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, 
     return named == NATIVE
 
 
-def _is_left_alone(state: RequestState, asked: Asked, selection: Selection) -> bool:
-    """Whether neither request nor answer would be changed in chat."""
+def _needs_no_chat(state: RequestState, asked: Asked, selection: Selection, *, is_sure: bool) -> bool:
+    """Whether the request would not be changed in chat, and the answer can be read as it is."""
     request = asked.request
     rule = state.configuration.router.route(request.model).rule
     mapping = state.configuration.tool_map(request.model, rule) if request.wants_tools else None
-    return selection.strategy.name in (NATIVE, PASSED) and mapping in (None, "none")
+    may_read = is_sure and asked.refusal is None and state.surface.carrier() is not None
+    strategies = (NATIVE, PASSED, RECOVERED) if may_read else (NATIVE, PASSED)
+    return selection.strategy.name in strategies and mapping in (None, "none")
+
+
+class Terms(TypedDict):
+    """On what terms an answer is read."""
+
+    make_id: MakeId
+    limits: Limits
+    asks: int
+    keep_text: bool
+
+
+@frozen(kw_only=True)
+class Reading:
+    """How calls are looked for in an answer."""
+
+    prepared: Prepared
+    terms: Terms
 
 
 @define(eq=False)
@@ -82,8 +108,13 @@ class _AsItIs(ChatTelling):
         return b"" if self.inner is None else self.inner.keep_alive()
 
 
-async def relayed(state: RequestState, asked: Asked, raw: bytes, route: Route, terms: WatchTerms) -> web.StreamResponse:
-    """Send the request as it came and its answer as it comes; raises `PathAbsent` where the server has no such wire."""
+async def relayed(
+    state: RequestState, asked: Asked, raw: bytes, route: Route, terms: WatchTerms, reading: Reading | None = None
+) -> web.StreamResponse:
+    """Send the request as it came and its answer as it comes; raises `PathAbsent` where the server has no such wire.
+
+    With a `reading` calls are looked for in its text.
+    """
     wire, upstream = state.surface.name, state.upstream
     telling = asked.tell()
     with await _opened(state, wire, _renamed(raw, route)) as reply:
@@ -93,6 +124,9 @@ async def relayed(state: RequestState, asked: Asked, raw: bytes, route: Route, t
         is_stream = reply.content_type == "text/event-stream"
         dialogue = hearing(wire, asked.request.model, situation, stream=is_stream)
         log.debug("same_wire", upstream=upstream.name, wire=wire)
+        carrier = state.surface.carrier() if reading is not None else None
+        if reading is not None and carrier is not None:
+            return await (_read_stream if is_stream else _read_whole)(state, reply, reading, carrier, dialogue)
         if is_stream:
             return await _stream(state, reply, terms, dialogue, telling)
         return await _whole(state, reply, terms, dialogue)
@@ -153,6 +187,30 @@ async def _stream(
     finally:
         if terms.prepared is not None:
             finish_watch(state, exchange)
+
+
+async def _read_stream(
+    state: RequestState, reply: UpstreamReply, reading: Reading, carrier: Carrier, dialogue: Dialogue
+) -> web.StreamResponse:
+    del dialogue
+    exchange = SameWireReading(reading.prepared, carrier, **reading.terms)
+    state.found.facts = exchange.facts
+    return await pump(state, reply, exchange, web.StreamResponse(headers=_headers(reply)), first=b"")
+
+
+async def _read_whole(
+    state: RequestState, reply: UpstreamReply, reading: Reading, carrier: Carrier, dialogue: Dialogue
+) -> web.StreamResponse:
+    body = await reply.read_all(**state.deadlines)
+    state.upstream_first = state.deadline.now()
+    chat = heard_whole(dialogue, reply.headers, body)
+    exchange = BodyExchange(reading.prepared, **reading.terms)
+    state.found.facts = exchange.facts
+    answer = await in_turns(exchange.steps(chat))
+    while (wanted := exchange.ask_again) is not None:
+        answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
+    told = body if answer == chat else carrier.whole(body, answer)
+    return await state.send(web.Response(body=told, headers=_headers(reply)))
 
 
 async def _whole(

@@ -63,6 +63,9 @@ class ChatSurface:
             return status, error.payload
         return status, msgspec.json.encode(error.body())
 
+    def carrier(self) -> None:
+        return None
+
     def head(self, request_id: str) -> Mapping[str, str]:
         del request_id
         return _NO_HEADERS

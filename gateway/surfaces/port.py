@@ -19,7 +19,7 @@ from attrs import field, frozen
 from gateway.core.errors import GatewayError
 from gateway.wire.chat_request import ChatRequest
 
-__all__ = ["Asked", "LateSystem", "Memory", "Server", "Situation", "Surface", "Telling"]
+__all__ = ["Asked", "Carrier", "LateSystem", "Memory", "Server", "Situation", "Surface", "Telling"]
 
 LateSystem = Literal["user", "inline", "first"]
 """Where system text goes that comes behind the first message: into a user's message, where it stood, to the front."""
@@ -138,6 +138,23 @@ class Asked:
     """Tools that the model is not shown, by the names that the client gave them: it is told so."""
 
 
+class Carrier(Protocol):
+    """Brings answers of a wire through chat and back: each event becomes a chunk, and stays itself where that does."""
+
+    @property
+    def answer_id(self) -> str | None: ...
+
+    def wrap(self, data: bytes) -> bytes: ...
+
+    def wrap_rest(self) -> bytes: ...
+
+    def unwrap(self, chat: bytes) -> bytes: ...
+
+    def whole(self, raw: bytes, chat: bytes) -> bytes:
+        """A whole answer with what was made of it in chat."""
+        ...
+
+
 class Surface(Protocol):
     """A wire that clients speak."""
 
@@ -155,6 +172,10 @@ class Surface(Protocol):
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         """The status and body of an answer that is an error; `status` is what a chat client would get."""
+        ...
+
+    def carrier(self) -> Carrier | None:
+        """What answers of servers that speak this wire are read through; None where they are not."""
         ...
 
     def head(self, request_id: str) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.surfaces.checks import MAX_ITEMS, bounded, effort_for, limit_field, token_limit
+from gateway.surfaces.messages.carrier import MessagesCarrier
 from gateway.surfaces.messages.faults import error_of
 from gateway.surfaces.messages.history import History, loaded_tools, system_of
 from gateway.surfaces.messages.telling import MessagesTelling, Terms, Thinking
@@ -68,6 +69,9 @@ class MessagesSurface:
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         return error_of(error, status=status, request_id=request_id)
+
+    def carrier(self) -> MessagesCarrier:
+        return MessagesCarrier()
 
     def head(self, request_id: str) -> Mapping[str, str]:
         return {"request-id": request_id}

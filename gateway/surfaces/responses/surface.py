@@ -103,6 +103,9 @@ class ResponsesSurface:
         del request_id
         return error_of(error, status=status)
 
+    def carrier(self) -> None:
+        return None
+
     def head(self, request_id: str) -> Mapping[str, str]:
         del request_id
         return _NO_HEADERS

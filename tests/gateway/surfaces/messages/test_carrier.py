@@ -1,0 +1,143 @@
+"""Messages events through chat and back: an answer without a call is the server's own, byte for byte."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.answer.body import BodyExchange
+from gateway.answer.same_wire import SameWireReading, heard_whole, hearing
+from gateway.core.limits import Limits
+from gateway.kinds.shared.port import Situation
+from gateway.surfaces.messages.carrier import MessagesCarrier
+from gateway.wire.chat_request import request_of
+from strategies.base import Options, Prepared
+from strategies.recovery import RecoveryStrategy
+from tests.support.anthropic_server import AnthropicServer
+from tests.support.messages_client import hear
+from tests.support.turns import Call, Turn, conversations
+
+READ = {
+    "type": "function",
+    "function": {"name": "Read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
+}
+REQUEST = request_of({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [READ], "stream": True})
+CALL = 'I look.\n\n<tool_call>\n{"name": "Read", "arguments": {"path": "a.py"}}\n</tool_call>'
+SERVER = AnthropicServer()
+
+
+def prepared() -> Prepared:
+    return RecoveryStrategy().prepare(REQUEST, Options())
+
+
+def reading() -> SameWireReading:
+    made = iter(range(100))
+    return SameWireReading(
+        prepared(),
+        MessagesCarrier(),
+        make_id=lambda dialect: f"call_{dialect}_{next(made)}",
+        limits=Limits(),
+        asks=0,
+        keep_text=False,
+    )
+
+
+def read(stream: bytes, *cuts: int) -> bytes:
+    exchange, out, at = reading(), b"", 0
+    for cut in (*sorted(cuts), len(stream)):
+        out += exchange.step(stream[at:cut])
+        while exchange.busy:
+            out += exchange.step()
+        at = cut
+    out += exchange.close()
+    while exchange.busy:
+        out += exchange.step()
+    return out
+
+
+PLAIN = [
+    Turn(text="Plain words, in some pieces.\n\nAnd more 🙂."),
+    Turn(text="I look.", thought="Hm.", signature="U0lH", calls=(Call("toolu_1", "Read", {"path": "a.py"}),)),
+    Turn(calls=(Call("toolu_1", "Read", {}), Call("toolu_2", "Read", {"path": "b"}))),
+    Turn(text="cut o", end="length"),
+    Turn(text="a < b, and <tool_call> is how some models begin"),
+    Turn(text='```json\n{"a": 1}\n```'),
+    Turn(),
+]
+
+
+@pytest.mark.parametrize("turn", PLAIN, ids=str)
+@given(st.data())
+def test_an_answer_without_a_call_goes_on_as_it_came(turn: Turn, data: st.DataObject) -> None:
+    stream = SERVER.stream(turn, "m")
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6))
+    assert read(stream, *cuts) == stream
+
+
+def test_answers_of_whole_conversations_go_on_as_they_came() -> None:
+    for exchanges in conversations(60):
+        for exchange in exchanges:
+            stream = SERVER.stream(exchange.turn, "m")
+            assert read(stream) == stream
+
+
+@given(st.data())
+def test_a_call_in_the_text_is_a_block_behind_all_others(data: st.DataObject) -> None:
+    stream = SERVER.stream(Turn(text=CALL, thought="Hm.", signature="U0lH", fresh=5, output=7), "m")
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6))
+    heard = hear(read(stream, *cuts))
+    thought, text, call = heard.content
+    assert (thought["thinking"], thought["signature"]) == ("Hm.", "U0lH")
+    assert text["text"] == "I look."
+    assert (call["name"], call["input"]) == ("Read", {"path": "a.py"})
+    assert call["id"].startswith("call_")
+    assert heard.stop_reason == "tool_use"
+    assert heard.usage["output_tokens"] == 7
+    assert heard.is_whole
+
+
+def test_where_the_server_calls_too_the_text_stays_text() -> None:
+    stream = SERVER.stream(Turn(text=CALL, calls=(Call("toolu_1", "Read", {"path": "a.py"}),)), "m")
+    heard = hear(read(stream))
+    assert [block["type"] for block in heard.content if block["type"] != "text"] == ["tool_use"]
+    assert "".join(block["text"] for block in heard.content if block["type"] == "text") == CALL
+
+
+def test_what_is_found_out_is_told() -> None:
+    exchange = reading()
+    exchange.step(SERVER.stream(Turn(text="x", fresh=5, cached=7, output=3), "m"))
+    exchange.close()
+    assert exchange.facts.usage == {"input": 12, "output": 3}
+    assert exchange.facts.completion_id == json.loads(json.dumps(SERVER.message(Turn(text="x"), "m")))["id"]
+
+
+def test_an_error_of_the_server_goes_on_in_its_own_words() -> None:
+    error = b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}\n\n'
+    stream = SERVER.stream(Turn(text="some words"), "m")
+    stream = stream[: stream.index(b"event: content_block_stop")] + error
+    assert read(stream) == stream
+
+
+def whole(turn: Turn) -> tuple[bytes, dict[str, Any]]:
+    raw = json.dumps(SERVER.message(turn, "m"), ensure_ascii=False).encode()
+    situation = Situation(now=0.0, make_id=lambda dialect: dialect)
+    chat = heard_whole(hearing("messages", "m", situation, stream=False), {}, raw)
+    exchange = BodyExchange(prepared(), make_id=lambda dialect: f"call_{dialect}", limits=Limits())
+    answer = exchange.transform(chat)
+    told = raw if answer == chat else MessagesCarrier().whole(raw, answer)
+    return raw, {} if told is raw else json.loads(told)
+
+
+@pytest.mark.parametrize("turn", PLAIN, ids=str)
+def test_a_whole_answer_without_a_call_is_the_servers_own(turn: Turn) -> None:
+    assert whole(turn)[1] == {}
+
+
+def test_a_call_in_a_whole_answer_is_a_block() -> None:
+    _, told = whole(Turn(text=CALL, thought="Hm.", signature="U0lH"))
+    assert [block["type"] for block in told["content"]] == ["thinking", "text", "tool_use"]
+    assert told["content"][1]["text"] == "I look."
+    assert told["content"][2]["input"] == {"path": "a.py"}
+    assert told["stop_reason"] == "tool_use"
