@@ -21,7 +21,7 @@ MARGIN = 1.05
 https://github.com/ericc-ch/copilot-api/issues/210."""
 SAMPLES = 32
 MAX_PAIRS = 1024
-_LEAST, _MOST = 0.25, 64.0
+_LEAST_RATIO, _MOST_RATIO = 0.25, 64.0
 """Bytes per token beyond these are no tokenizer's."""
 
 WINDOW = 20
@@ -54,13 +54,13 @@ class TokenRatios:
         """Begin with what another process has learned, or with nothing."""
         kept = self._of(upstream, model)
         for ratio in ratios:
-            if isinstance(ratio, int | float) and isfinite(ratio) and _LEAST <= ratio <= _MOST:
+            if isinstance(ratio, int | float) and isfinite(ratio) and _LEAST_RATIO <= ratio <= _MOST_RATIO:
                 kept.append(float(ratio))
 
     def observe(self, upstream: str, model: str, size: int, tokens: int) -> list[float]:
         """A request of so many bytes took so many tokens; all that is known of the pair."""
         kept = self._of(upstream, model)
-        if tokens > 0 and _LEAST <= size / tokens <= _MOST:
+        if tokens > 0 and _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
             kept.append(size / tokens)
         return list(kept)
 
