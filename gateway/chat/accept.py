@@ -120,12 +120,12 @@ def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *
         learned = cap.most(prompt)
     rule = route.rule or _NO_RULE
     return Server(
-        kind=upstream.kind.name,
+        knows_messages=upstream.row.knows_messages,
         late_system=upstream.late_system,
         max_output_tokens=min((each for each in (upstream.max_output_tokens, learned) if each), default=None),
-        keeps_cache_control=upstream.cache_control == "keep" or upstream.kind.name == "anthropic",
+        keeps_cache_control=upstream.cache_control == "keep" or upstream.row.knows_messages,
         history_reasoning=rule.history_reasoning,
-        takes_effort=rule.reasoning_effort,
+        takes_effort=upstream.row.takes_effort or None if rule.reasoning_effort is None else rule.reasoning_effort,
         takes_verbosity=rule.verbosity,
         thinking=rule.thinking,
     )

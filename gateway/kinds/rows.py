@@ -37,6 +37,10 @@ class KindRow:
     """Its wire has a place for tools."""
     strategy: str | None = None
     """What requests with tools get, where nothing else says it; None: what their model gets."""
+    takes_effort: bool = False
+    """A reasoning effort is brought into its server's own words, and left out where the model takes none."""
+    knows_messages: bool = False
+    """What only clients of Messages say means something to it: marks for the cache, how to think, who pays."""
     wire: str = "chat"
     """What it speaks, by the name of the surface that speaks it to clients."""
     url_end: str = ""
@@ -50,8 +54,15 @@ class KindRow:
 KINDS: Mapping[str, KindRow] = {
     DEFAULT_KIND: KindRow(make=OpenAiKind, is_translated=False, url_end="/v1"),
     "responses": KindRow(make=ResponsesKind, options=ResponsesOptions, wire="responses", url_end="/v1"),
-    "anthropic": KindRow(make=AnthropicKind, options=AnthropicOptions, strategy="native", wire="messages"),
-    "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native", wire="gemini"),
+    "anthropic": KindRow(
+        make=AnthropicKind,
+        options=AnthropicOptions,
+        strategy="native",
+        takes_effort=True,
+        knows_messages=True,
+        wire="messages",
+    ),
+    "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native", takes_effort=True, wire="gemini"),
     "qwen_web": KindRow(
         make=QwenWebKind, options=QwenWebOptions, strategy="xml_prompt", takes_tools=False, wire="qwen_web"
     ),

@@ -17,8 +17,6 @@ MAX_TOOLS = 1024
 _EFFORTFUL = ("o1*", "o3*", "o4*", "gpt-5*", "gpt-oss*", "codex-*", "grok-3-mini*", "grok-4*", "deepseek-v4*")
 _NEW_LIMIT = ("o1*", "o3*", "o4*", "gpt-5*", "codex-*")
 """Models that refuse `max_tokens` for the newer name."""
-_TRANSLATED_EFFORT = frozenset({"anthropic", "gemini"})
-"""Kinds that bring an effort into their server's own words, and leave it out where its model takes none."""
 
 
 def bounded(value: object, most: int, name: str) -> list[Any]:
@@ -38,7 +36,7 @@ def effort_for(effort: object, model: str, server: Server) -> str | None:
         return None
     takes = server.takes_effort
     if takes is None:
-        takes = server.kind in _TRANSLATED_EFFORT or _is_one_of(model, _EFFORTFUL)
+        takes = _is_one_of(model, _EFFORTFUL)
     return effort if takes else None
 
 

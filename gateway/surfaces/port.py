@@ -29,7 +29,8 @@ LateSystem = Literal["user", "inline", "first"]
 class Server:
     """What a surface may know of the model server that a request goes to, by its settings and its model's rule."""
 
-    kind: str = "openai"
+    knows_messages: bool = False
+    """What only clients of Messages say means something to it."""
     late_system: LateSystem = "user"
     max_output_tokens: int | None = None
     """More than this is never asked for."""

@@ -52,7 +52,7 @@ def system_of(body: Mapping[str, Any], server: Server, dropped: list[str]) -> st
             continue
         # It is another one in each request, and would cost the server all that it keeps of the last prompt:
         # https://github.com/vllm-project/vllm/issues/36829, https://github.com/sgl-project/sglang/issues/21064
-        if text.startswith(_BILLING) and server.kind != "anthropic":
+        if text.startswith(_BILLING) and not server.knows_messages:
             dropped.append("billing_header")
             continue
         parts.append(_marked(text_part(text), block, server))

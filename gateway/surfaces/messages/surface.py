@@ -208,7 +208,7 @@ def _thinking_fields(body: Mapping[str, Any], server: Server) -> dict[str, Any]:
     thinking = body.get("thinking")
     if not isinstance(thinking, dict):
         return {}
-    if server.kind == "anthropic":
+    if server.knows_messages:
         return {"thinking": thinking}
     if server.thinking != "chat_template_kwargs":
         return {}

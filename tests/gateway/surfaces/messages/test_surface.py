@@ -326,7 +326,7 @@ def test_the_form_of_the_answer_and_the_effort() -> None:
 def test_a_wish_to_think_goes_where_it_is_understood() -> None:
     thinking = {"type": "enabled", "budget_tokens": 2000}
     assert "thinking" not in chat(thinking=thinking)
-    assert chat(Server(kind="anthropic"), thinking=thinking)["thinking"] == thinking
+    assert chat(Server(knows_messages=True), thinking=thinking)["thinking"] == thinking
     made = chat(Server(thinking="chat_template_kwargs"), thinking=thinking)
     assert made["chat_template_kwargs"] == {"enable_thinking": True}
 
