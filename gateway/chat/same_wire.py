@@ -163,7 +163,10 @@ def _is_own(payload: bytes | None) -> bool:
         body = msgspec.json.decode(payload or b"")
     except ValueError:
         return False
-    return isinstance(body, dict) and body.get("type") == "error"
+    if not isinstance(body, dict):
+        return False
+    error = body.get("error")
+    return body.get("type") == "error" or (isinstance(error, dict) and error.get("code") == "model_not_found")
 
 
 def _renamed(raw: bytes, route: Route) -> bytes:

@@ -1,15 +1,18 @@
 """Anthropic's own Python SDK through the gateway: a whole tool round trip, and every fault as its own exception."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types import Message
 
 from gateway.app import Gateway
 from tests.sdk.routes import Route
+from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json, event, stream
 
 TOOLS: Any = [
     {
@@ -78,3 +81,68 @@ async def test_a_plain_question_gets_its_plain_answer(demo_gateway: Callable[...
     assert [block.type for block in said.content] == ["text"]
     assert said.id.startswith("msg_")
     assert said.usage.output_tokens > 0
+
+
+FAULTS: list[Any] = [
+    ("400 Bad Request", anthropic.BadRequestError),
+    ("404 Not Found", anthropic.NotFoundError),
+    ("429 Too Many Requests", anthropic.RateLimitError),
+    ("500 Internal Server Error", anthropic.InternalServerError),
+    ("503 Service Unavailable", anthropic.OverloadedError),
+]
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("status", "raised"), FAULTS)
+async def test_every_fault_is_an_exception_of_its_own(
+    gateway: Callable[..., Awaitable[Gateway]],
+    upstream: FaultyUpstream,
+    status: str,
+    raised: type[anthropic.APIStatusError],
+    streamed: bool,
+) -> None:
+    upstream.script = answer_json({"error": {"message": "in the server's words"}}, status=status)
+    running = await gateway(upstream.url, STRATEGY_RULES="*=recovery")
+    async with sdk(running) as client:
+        with pytest.raises(raised) as fault:
+            await ask(client, streamed, model="m", messages=[QUESTION])
+    assert "in the server's words" in str(fault.value)
+    assert fault.value.request_id
+
+
+async def test_a_stream_that_breaks_raises(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = stream(event({"content": "Let me"}), b'data: {"error": {"message": "gone"}}\n\n')
+    running = await gateway(upstream.url)
+    async with sdk(running) as client:
+        with pytest.raises(anthropic.APIStatusError, match="gone"):
+            await ask(client, True, model="m", messages=[QUESTION])
+
+
+async def test_an_answer_that_is_left_is_left_at_the_server_too(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    async def endless(connection: Connection, received: Received) -> None:
+        del received
+        await connection.send(STREAM_HEAD, event({"content": "Let me "}))
+        await connection.until_gone()
+
+    upstream.script = endless
+    running = await gateway(upstream.url)
+    async with sdk(running) as client, client.messages.stream(model="m", max_tokens=9, messages=[QUESTION]) as answer:
+        async for piece in answer.text_stream:
+            assert piece == "Let me "
+            break
+    async with asyncio.timeout(5):
+        await upstream.until_all_gone(5)
+
+
+async def test_tokens_are_counted_and_models_are_listed(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = answer_json({"object": "list", "data": [{"id": "a"}, {"id": "b"}]})
+    running = await gateway(upstream.url, STRATEGY_RULES="*=recovery")
+    async with sdk(running) as client:
+        assert (await client.messages.count_tokens(model="m", messages=[QUESTION], tools=TOOLS)).input_tokens > 0
+        assert [model.id async for model in client.models.list()] == ["a", "b"]

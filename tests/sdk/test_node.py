@@ -1,4 +1,4 @@
-"""The JavaScript SDKs through the gateway: openai-node and the Vercel AI SDK each complete a tool round trip."""
+"""The JavaScript SDKs through the gateway: OpenAI's, Vercel's and Anthropic's each complete a tool round trip."""
 
 import asyncio
 import json
@@ -11,6 +11,7 @@ import pytest
 
 from gateway.app import Gateway
 from tests.sdk.routes import Route
+from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json, event, stream
 
 NODE = Path(__file__).parent / "node"
 HAS_NODE = shutil.which("node") is not None and (NODE / "node_modules").is_dir()
@@ -46,6 +47,38 @@ async def test_a_tool_round_trip_is_completed(
     assert seen["calls"] == [{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}]
     assert seen["finishes"] == ["tool_calls", "stop"]
     assert "sunny, 21 degrees" in seen["answer"]
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+async def test_a_tool_round_trip_in_messages_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route, way: str
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, route.model, way))
+    assert seen["calls"] == [{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}]
+    assert seen["finishes"] == ["tool_use", "end_turn"]
+    assert "sunny, 21 degrees" in seen["answer"]
+
+
+async def test_faults_and_cancellation_in_messages_are_the_sdks_own(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = answer_json({"error": {"message": "slow down"}}, status="429 Too Many Requests")
+    running = await gateway(upstream.url)
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "errors"))
+    assert seen == {"error": "RateLimitError", "status": 429, "type": "rate_limit_error"}
+    upstream.script = stream(event({"content": "Let me"}), b'data: {"error": {"message": "gone"}}\n\n')
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "errors"))
+    assert seen["error"] in ("APIError", "AnthropicError")
+
+    async def endless(connection: Connection, received: Received) -> None:
+        await connection.send(STREAM_HEAD, event({"content": "Words."}))
+        await connection.until_gone()
+
+    upstream.script = endless
+    seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "cancelled"))
+    assert seen == {"pieces": 1}
+    await upstream.until_all_gone(5)
 
 
 def test_the_pinned_packages_are_the_ones_that_ran() -> None:
