@@ -314,7 +314,7 @@ class _Stream:
     def _passing(self) -> Callable[[bytes], bool] | None:
         """What says of events that they go out as they are, while nothing but the exchange has a say in it."""
         state, lookout, exchange = self._state, self._lookout, self._exchange
-        if isinstance(exchange, WatchedStream) or self._framer is None or not self._framer.is_between:
+        if isinstance(exchange, WatchedStream | SameWireReading) or self._framer is None or not self._framer.is_between:
             return None
         if state.delivered is not None or not self._telling.is_identity or (lookout and not lookout.is_still):
             return None
