@@ -13,11 +13,13 @@ from gateway.config.declared.values import shown_url
 from gateway.core.errors import GatewayError
 from gateway.core.version import __version__
 from gateway.request.servers import Upstream
+from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.traffic.routing import DEFAULT_UPSTREAM
 
-__all__ = ["Look", "look_at", "setting_of"]
+__all__ = ["Look", "look_at", "setting_of", "wires_of"]
 
 _LONGEST_S = 10.0
+_WIRES_S = 5.0
 _MAX_LISTING_BYTES = 8 << 20
 _SHOWN_MODELS = 3
 
@@ -55,6 +57,30 @@ async def look_at(upstream: Upstream) -> Look:
         message = f"does not speak HTTP as expected: {type(error).__name__}"
         advice = f"see what listens there; is it https:// in {setting_of(upstream, 'url')}?"
     return Look(level="fault", message=f"{where} {message}", advice=advice)
+
+
+async def wires_of(upstream: Upstream) -> tuple[str, ...] | None:
+    """What it speaks: by its kind and its settings or, where those leave it open, by asking with an empty request.
+
+    None where that cannot be told. An empty request is refused by whoever has the path, and costs nothing.
+    """
+    if upstream.row.is_translated or upstream.wires:
+        return tuple(dict.fromkeys((upstream.row.wire, *upstream.wires)))
+    headers = dict(upstream.kind.credentials(upstream.api_key, upstream.cookies))
+    headers |= {"Content-Type": "application/json", "User-Agent": f"toolgate/{__version__}"}
+    found = [upstream.row.wire]
+    try:
+        async with asyncio.timeout(_WIRES_S), aiohttp.ClientSession() as session:
+            for wire in ("responses", "messages"):
+                url = upstream.base_url / wire
+                async with session.post(url, data=b"{}", headers=headers, allow_redirects=False) as response:
+                    if response.status in (401, 403) or (response.status >= 500 and response.status != 501):
+                        return None
+                    if response.status not in ABSENT_STATUSES and not 300 <= response.status < 400:
+                        found.append(wire)
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
+        return None
+    return tuple(found)
 
 
 def setting_of(upstream: Upstream, key: str) -> str:

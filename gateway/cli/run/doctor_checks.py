@@ -22,7 +22,7 @@ from gateway.front.server import KEEPALIVE_TIMEOUT_S
 from gateway.process.lanes import open_lanes
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.state.opening import open_store
-from gateway.upstream.look import look_at
+from gateway.upstream.look import look_at, wires_of
 
 __all__ = ["examine"]
 
@@ -103,9 +103,17 @@ async def _reached(settings: Settings) -> list[Finding]:
 
 
 async def _upstream(upstream: Upstream) -> list[Finding]:
+    wires = await wires_of(upstream)
     seen = await look_at(upstream)
     found = Finding(about="upstream", level=seen.level, message=seen.message, advice=seen.advice)
-    return [found, *_clock(seen.date)]
+    return [found, *_wires(upstream, wires), *_clock(seen.date)]
+
+
+def _wires(upstream: Upstream, wires: tuple[str, ...] | None) -> Iterator[Finding]:
+    """What clients of Messages and Responses can expect; all of them are answered, whatever the server speaks."""
+    if wires is not None:
+        advice = "" if wires == (upstream.row.wire,) else "requests in these are sent as they come where none is mended"
+        yield Finding(about="wires", level="ok", message=f"{upstream.name} speaks {', '.join(wires)}", advice=advice)
 
 
 def _clock(date: str | None) -> Iterator[Finding]:

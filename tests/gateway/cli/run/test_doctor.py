@@ -340,3 +340,28 @@ def test_too_few_descriptors_are_told(environ: dict[str, str]) -> None:
 def test_the_probe_needs_little_time_to_start() -> None:
     code = "import sys, gateway.cli.run.doctor; assert not {'aiohttp', 'asyncio'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        (("responses", "messages"), "default speaks chat"),
+        (("responses",), "default speaks chat, messages"),
+        ((), "default speaks chat, responses, messages"),
+    ],
+)
+async def test_the_wires_that_a_server_speaks_are_found_out(
+    environ: dict[str, str], upstream: FaultyUpstream, missing: tuple[str, ...], told: str
+) -> None:
+    async def script(connection: Connection, received: Received) -> None:
+        if received.target.endswith("/models"):
+            await answer_json(LISTING)(connection, received)
+            return
+        assert received.body == b"{}"
+        is_missing = received.target.rpartition("/")[2] in missing
+        await answer_json({}, status="404 Not Found" if is_missing else "400 Bad Request")(connection, received)
+
+    upstream.shows_looks = True
+    upstream.script = script
+    _, found = await examined({**environ, "UPSTREAM_URL": upstream.url})
+    assert [each["message"] for each in found["wires"]] == [told]
