@@ -19,6 +19,9 @@ from gateway.upstream.translated import client_scope
 __all__ = ["accept", "begin_answer", "count_path", "count_unsaid", "keep_answer"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_IN_NAMES = frozenset(_LETTERS + "_-.")
+_MOST_TOLD = 32
+_LONGEST_TOLD = 64
 _UNIQUE_CHARS = 24
 _MOST_LOOKUPS = 520
 """Of the session store for one request: a chain of answers may be this long."""
@@ -66,7 +69,7 @@ def begin_answer(state: RequestState, asked: Asked) -> None:
     for what in asked.mended:
         telemetry.count("toolgate_surface_mended_total", {"surface": name, "what": what})
     if asked.left_out:
-        state.told["X-Toolgate-Dropped"] = ", ".join(asked.left_out)
+        state.told["X-Toolgate-Dropped"] = ", ".join(_plain(name) for name in asked.left_out[:_MOST_TOLD])
 
 
 def count_unsaid(state: RequestState) -> None:
@@ -83,6 +86,11 @@ async def keep_answer(state: RequestState) -> None:
             await state.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
     except Exception:  # the answer is there: that a later one lacks its past is the smaller harm
         log.exception("answer_not_kept", surface=state.surface.name)
+
+
+def _plain(name: str) -> str:
+    """A client's word in the letters that a header can hold."""
+    return "".join(each if each in _IN_NAMES else "_" for each in name[:_LONGEST_TOLD])
 
 
 def count_path(state: RequestState, path: Literal["same_wire", "converted"]) -> None:

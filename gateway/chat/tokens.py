@@ -39,7 +39,8 @@ async def count_tokens(state: RequestState) -> web.StreamResponse:
     tokens, source = await _counted(state, asked, route, raw)
     if tokens is None:
         await load_ratio(state, model)
-        tokens, source = estimate(state, asked.request)
+        # What has no form in chat is measured as it came.
+        tokens, source = estimate(state, asked.request, size=None if asked.refusal is None else len(raw))
     state.shared.telemetry.count(
         "toolgate_token_counts_total", {"source": "upstream" if source == "counted" else source}
     )
@@ -47,9 +48,9 @@ async def count_tokens(state: RequestState) -> web.StreamResponse:
     return await state.send(json_response(msgspec.json.encode({"input_tokens": tokens})))
 
 
-def estimate(state: RequestState, request: ChatRequest) -> tuple[int, str]:
+def estimate(state: RequestState, request: ChatRequest, *, size: int | None = None) -> tuple[int, str]:
     """What a request takes, by what was learned of its model, and how well that is known."""
-    size, images = _size(request)
+    size, images = _size(request) if size is None else (size, 0)
     tokens, is_learned = state.shared.token_ratios.tokens(state.upstream.name, request.model, size, images)
     return tokens, "learned" if is_learned else "estimate"
 

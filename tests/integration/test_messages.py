@@ -278,6 +278,43 @@ async def test_a_server_that_speaks_messages_is_left_alone(
     assert headers["X-Toolgate-Arm"]
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("arm", ARMS, ids=str)
+async def test_an_answer_in_chat_is_told_in_messages_in_every_arm(
+    gateway: Start, upstream: FaultyUpstream, client: aiohttp.ClientSession, arm: dict[str, str], stream: bool
+) -> None:
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "Read", "arguments": '{"path": "a"}'}}
+
+    async def script(connection: Connection, received: Received) -> None:
+        if not received.target.endswith("/chat/completions"):
+            await answer_json({"error": {"message": "no such path"}}, status="404 Not Found")(connection, received)
+        elif received.json.get("stream"):
+            pieces = (event({"content": "I look."}), event({"tool_calls": [call]}), event({}, "tool_calls"), DONE)
+            await connection.send(STREAM_HEAD, *pieces)
+        else:
+            await answer_json(json.loads(answer_body("I look.", "tool_calls", tool_calls=[call])))(connection, received)
+
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="*=recovery", **arm)
+    status, headers, raw = await post(client, running, ask(tools=[TOOL], stream=stream))
+    assert status == 200
+    told = hear(raw).content if stream else json.loads(raw)["content"]
+    assert [block["type"] for block in told] == ["text", "tool_use"]
+    assert told[1]["input"] == {"path": "a"}
+    assert headers["Content-Type"].startswith("text/event-stream" if stream else "application/json")
+
+
+async def test_a_name_that_is_no_header_is_told_in_plain_letters(
+    gateway: Start, upstream: FaultyUpstream, client: aiohttp.ClientSession
+) -> None:
+    upstream.script = answer_json(json.loads(answer_body("x")))
+    running = await gateway(upstream.url, STRATEGY_RULES="*=recovery")
+    odd = {"type": "web_search_20250305", "name": "a\r\nX-Evil: 1 ä"}
+    status, headers, _ = await post(client, running, ask(tools=[TOOL, odd]))
+    assert (status, headers["X-Toolgate-Dropped"]) == (200, "a__X-Evil__1__")
+    assert "X-Evil" not in headers
+
+
 async def test_server_tools_go_to_the_server_that_runs_them(gateway: Start, client: aiohttp.ClientSession) -> None:
     server = AnthropicServer([Turn(text="Found.")])
     async with listening(server) as url:
