@@ -42,8 +42,6 @@ class Summary:
     surface: str
     """The wire that the client speaks."""
     method: str
-    surface: str
-    """The wire that the client speaks."""
     model: str | None
     stream: bool
     credential: str | None = field(repr=False)
@@ -122,7 +120,6 @@ class Summary:
             route=state.route,
             surface=state.surface.name,
             method=state.http.method,
-            surface=state.surface.name,
             model=state.model,
             stream=state.stream,
             credential=state.credential,
