@@ -125,15 +125,21 @@ def _routes(settings: Settings) -> Iterator[tuple[str, str, str]]:
         name = f"upstreams.{upstream.name}"
         yield name, " ".join((shown_url(upstream.url), *_set_in(upstream, "name", "url", "options"))), source
         if upstream.options is not None:
-            yield f"{name}.{upstream.kind}", " ".join(_set_in(upstream.options)), source
+            yield f"{name}.{upstream.kind}", " ".join(_set_in(upstream.options, defaults=True)), source
     for rule in settings.routes.models:
         yield f"models.{rule.match}", " ".join(_set_in(rule, "match")), source
 
 
-def _set_in(table: Any, *left_out: str) -> Iterator[str]:
+_SHOWN_ALWAYS = frozenset({"kind", "intent"})
+"""They are asked for first, whether a file names them or not."""
+
+
+def _set_in(table: Any, *left_out: str, defaults: bool = False) -> Iterator[str]:
     """What a table says; of a secret no more than that it is set, of fields and their values the fields."""
-    for name, value in attrs.asdict(table, recurse=False).items():
-        if name in left_out or value in (None, (), {}):
+    for each in attrs.fields(type(table)):
+        name, value = each.name, getattr(table, each.name)
+        is_as_ever = value == each.default and not defaults and name not in _SHOWN_ALWAYS
+        if name in left_out or value in (None, (), {}) or is_as_ever:
             continue
         if name in _SECRETS:
             yield f"{name}=********"
