@@ -24,7 +24,7 @@ KEY = "gateway-key-of-the-tests"
 TASK = "bring notes.txt into order"
 
 pytestmark = [
-    pytest.mark.skipif(not CLAUDE.exists(), reason="needs Claude Code: `npm ci` in tests/agents/claude"),
+    pytest.mark.skipif(not CLAUDE.exists(), reason="needs claude"),
     pytest.mark.timeout(180),
 ]
 
