@@ -12,6 +12,7 @@ from attrs import frozen
 
 from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
+from strategies.schema.fitting import Fitting
 from strategies.text.numbers import number_text
 from strategies.text.tolerant_json import JsonFault, loads_strict, parse
 
@@ -28,6 +29,8 @@ _WORD_OF_TYPE = {
 }
 _TYPE_ORDER = tuple(_WORD_OF_TYPE)
 _MAX_NESTING = 64
+_LARGE = 50
+"""How many items or members make it worth to ask first whether all of them fit."""
 _MAX_WORK = 20_000
 """Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
 
@@ -195,10 +198,11 @@ def _read_leaf(prop: Prop, text: str) -> tuple[Any, tuple[str, ...]]:
 class Walk:
     """One walk over a value beside its schema."""
 
-    __slots__ = ("_document", "_left", "_mends")
+    __slots__ = ("_document", "_fitting", "_left", "_mends")
 
     def __init__(self, document: Document, mends: list[str]) -> None:
         self._document = document
+        self._fitting = Fitting(document)
         self._mends = mends
         self._left = _MAX_WORK
 
@@ -206,9 +210,17 @@ class Walk:
         self._left -= 1
         return self._left < 0 or depth > _MAX_NESTING
 
+    def _fits(self, value: Any, schema: Any) -> bool:
+        """Whether a large value fits as it is."""
+        if not isinstance(value, dict | list) or len(value) < _LARGE:
+            return False
+        looked = self._fitting.fits(value, schema, self._left)
+        self._left -= max(0, looked)
+        return looked >= 0
+
     def adapt(self, value: Any, schema: Any, depth: int) -> Any:
         """The value with each text and number converted whose schema excludes it, where that is certain."""
-        if self._is_spent(depth) or not isinstance(value, str | dict | list | int | float):
+        if self._fits(value, schema) or self._is_spent(depth) or not isinstance(value, str | dict | list | int | float):
             return value
         if isinstance(value, int | float):
             return self._adapt_number(value, schema)
@@ -284,7 +296,7 @@ class Walk:
 
     def fault(self, value: Any, schema: Any, where: str, depth: int) -> str | None:
         """Why the value cannot fit the schema; `where` is its path, empty for the arguments as a whole."""
-        if self._is_spent(depth) or not isinstance(schema, Mapping):
+        if self._fits(value, schema) or self._is_spent(depth) or not isinstance(schema, Mapping):
             return None
         view = self._document.view(schema)
         types = self._document.types(schema)

@@ -184,6 +184,21 @@ def _scanned(text: str, start: int, max_depth: int) -> JsonScanner:
     return scanner
 
 
+def _scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
+    """The same in turns."""
+    if len(text) <= LONG:
+        return _scanned(text, start, max_depth)
+    scanner = JsonScanner(max_depth)
+    try:
+        for at in range(start, len(text), LONG):
+            if scanner.feed(text[at : at + LONG]) >= 0:
+                break
+            yield
+    except JsonTooDeep:
+        raise JsonFault("too deep") from None
+    return scanner
+
+
 def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
     match = pattern.match(text, position)
     return match.end() if match else position
@@ -200,7 +215,7 @@ def _note(notes: list[str], step: str) -> None:
 def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
     if len(text) > LONG:
         yield
-    scanner = _scanned(text, start, max_depth)
+    scanner = yield from _scanning(text, start, max_depth)
     if not scanner.is_done and not scanner.is_scalar:
         return None
     for strict in (True, False):
@@ -211,6 +226,8 @@ def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
             value, end = _decoder(notes, strict=strict, plain=_has_plain_integers(text)).raw_decode(text, start)
         except ValueError:
             continue
+        if len(text) > LONG:
+            yield
         return Parsed(value, end, tuple(notes))
     return None
 
