@@ -142,7 +142,9 @@ class Lexicon:
         for head in (text[index : index + 2], text[index]):
             markers = self._by_head.get(head)
             if markers and text.startswith(markers, index):
-                return next(marker for marker in markers if text.startswith(marker, index))
+                for marker in markers:
+                    if text.startswith(marker, index):
+                        return marker
         return None
 
     def may_begin(self, text: str, index: int) -> bool:

@@ -182,7 +182,7 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     if line.lstrip().startswith((">", "|")):
         return True
     ahead = opening.before
-    if ahead.endswith(">"):
+    if _ends_in_tag(ahead):
         ahead = _TAGS.sub("", ahead[-_LEAD_IN:])
     last = ahead[-1:]
     if last and (last in _QUOTES or (last in _THIN_SPACES and ahead.rstrip(_THIN_SPACES)[-1:] in _OPENING_QUOTES)):
@@ -226,9 +226,9 @@ def inside_word(opening: Opening) -> bool:
 def _opens_quotation(before: str) -> bool:
     """Whether a quotation begins here, or before the openers that go ahead; one that has ended may precede a call."""
     ends = before.rstrip()
-    if ends.endswith((">", "<!--")) and _SHOWING.search(before):
+    if (_ends_in_tag(ends) or ends.endswith("<!--")) and _SHOWING.search(before):
         return True
-    if ends.endswith(">"):
+    if _ends_in_tag(ends):
         before = _MARKERS.sub("", before)
     line = line_of(before)
     if _BLOCKQUOTE.fullmatch(line):
@@ -238,6 +238,11 @@ def _opens_quotation(before: str) -> bool:
     if last in _OPENED_BY and (told == line or last in _OPENING_QUOTES):
         return told.count(last) > sum(map(told.count, _OPENED_BY[last]))
     return line.endswith(_STRAIGHT) and (line[-2:-1].isspace() or line[-2:-1] in _BEFORE_QUOTES)
+
+
+def _ends_in_tag(text: str) -> bool:
+    """Whether the text may end in a tag; its patterns, which go over all of it, are asked only then."""
+    return text.endswith(">") and "\n" not in (tag := text[text.rfind("<") + 1 :]) and tag.find(">") == len(tag) - 1
 
 
 def stands_in_words(opening: Opening) -> bool:

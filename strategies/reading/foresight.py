@@ -31,13 +31,13 @@ class Foresight:
         standing = self.lexicon.at(text, at)
         begun = self.lexicon.begun(text, at)
         quoted: dict[tuple[str, bool], bool] = {}
+        place = Opening(marker="", before=before)
         for marker in (standing, *begun) if standing else begun:
-            opening = Opening(marker=marker, before=before)
             for row in self.rows.get(marker, ()):
                 kind = (row.level, row.inline)
                 if kind not in quoted:
-                    quoted[kind] = row.level not in levels or is_quoted(opening, row.level, inline=row.inline)
-                if not quoted[kind] and row.may_open(self.context, opening):
+                    quoted[kind] = row.level not in levels or is_quoted(place, row.level, inline=row.inline)
+                if not quoted[kind] and row.may_open(self.context, Opening(marker=marker, before=before)):
                     return True
         return False
 

@@ -270,10 +270,12 @@ class Prose:
             return WAIT
         if size >= 3 and (move := self._fence_line(window, at, end)) is not None:
             return move
-        window.text(at)
+        if "\n" in buf[:at]:  # a paragraph may end in front of it, and with it inline code
+            window.text(at)
+            at = 0
         if mark == "`" and window.inline in (0, size):
             window.inline = size - window.inline
-        window.text(size)
+        window.text(at + size)
         return self
 
     def _fence_line(self, window: Window, at: int, end: int) -> Move | None:

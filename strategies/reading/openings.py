@@ -18,7 +18,7 @@ _BUDGET = 16
 _BUDGET_FLOOR = 1 << 16
 """How many characters may be read in vain: so many for each of the answer, and so many in any."""
 _VAIN_FLOOR = 100
-_VAIN_RATE = 64
+_VAIN_RATE = 128
 """How many candidates may come to nothing: so many in all, and one more for each of these characters."""
 _NEXT_EXAMPLE = re.compile(r"\W*+(?:\w{1,4}\W*+)?")
 """What stands between one example and the next."""
@@ -56,10 +56,12 @@ class Openings:
         for row in rows:
             if row.level not in "AB" and callers and row.family not in callers:
                 continue
+            if not row.may_open(self._context, opening):
+                continue
             kind = (row.level, row.inline)
             if kind not in quoted:
                 quoted[kind] = is_quoted(opening, row.level, inline=row.inline)
-            if not quoted[kind] and row.may_open(self._context, opening):
+            if not quoted[kind]:
                 found.append(row)
         return tuple(found)
 
