@@ -36,6 +36,15 @@ SEPARATOR = "\n\n---\n\n"
 _OWN_WORDS = frozenset({"tools", "tool_call", "tool_response"})
 _ZERO_WIDTH_SPACE = "\u200b"
 _TAG = re.compile(r"<(?=[\s/]{0,4}([A-Za-z_][A-Za-z0-9_.:-]{0,79})|!--\s{0,4}toolgate:)")
+# What tokenizers of the known families read as one token wherever it stands, of chat templates and of calls:
+# https://github.com/ggml-org/llama.cpp/blob/master/src/llama-chat.cpp
+_SPECIAL = re.compile(
+    r"(?P<tag><)(?=[|｜‖]{1,2}\S|/?(?:s|bos|eos|pad|unk|mask|sop|eop|sep|think|thinking|(?:start|end)_of_[a-z_]+"
+    r"|(?:start|end)_function_[a-z_]+|escape|extra_id_\d+|reserved_special_token_\d+|seed:[a-z_]+|tool_calls?"
+    r"|TOOLCALL|[a-z_]+\|)>|<SYS>>|</SYS>>)"
+    r"|(?P<sign>[\[\]✿])(?=/?(?:INST|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|SYSTEM_PROMPT|ARGS|CALL_ID|IMG"
+    r"|THINK)\]|e~\[|~[a-z]+\]|<\]minimax\[>\[|(?:FUNCTION|ARGS|RESULT|RETURN)✿)"
+)
 _MARKER_START = re.compile(f"<({_ZERO_WIDTH_SPACE}*!--\\s{{0,4}}toolgate:)")
 
 
@@ -109,7 +118,16 @@ def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str,
 
 
 def guarded(text: str, words: Iterable[str] = (), *, opening: str = "&lt;") -> str:
-    """The text, unable to open or close one of our tags: the own ones and those named by `words`."""
+    """The text, unable to open or close one of our tags, the own ones and those named by `words`, and without special
+    tokens: what a client's tool says of itself must not end the system's turn and begin another."""
+    is_json = opening.startswith("\\u")
+
+    def broken(found: re.Match[str]) -> str:
+        if sign := found["sign"]:
+            return f"\\u{ord(sign):04x}" if is_json else sign + _ZERO_WIDTH_SPACE
+        return opening
+
+    text = _SPECIAL.sub(broken, text)
     if "<" not in text:
         return text
     closed = _OWN_WORDS.union(word.lower() for word in words)

@@ -9,6 +9,7 @@ from gateway.core.tools import Tool
 from strategies.schema.document import Document, Schema, properties, required
 from strategies.schema.tool_schema import schema_of
 from strategies.writing.documentation import forms, is_plain_name, types
+from strategies.writing.prompt import guarded
 
 __all__ = ["sample_arguments"]
 
@@ -150,7 +151,8 @@ def _given(schema: Schema) -> Iterator[object]:
 def _is_plain(value: object) -> bool:
     """Fit to stand in our own markup: nothing in it could be taken for more than a value."""
     if isinstance(value, str):
-        return 0 < len(value) <= _MAX_SAMPLE and value.isprintable() and value == value.strip() and "<" not in value
+        is_short = 0 < len(value) <= _MAX_SAMPLE and value.isprintable() and value == value.strip()
+        return is_short and "<" not in value and guarded(value) == value
     return isinstance(value, int | float)
 
 

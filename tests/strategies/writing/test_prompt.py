@@ -362,6 +362,31 @@ def test_guarding_changes_no_more_than_it_must() -> None:
     assert guarded("<read> <reader>", ["read"]) == "&lt;read> <reader>"
 
 
+SPECIAL = (
+    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|start_header_id|>", "<|channel|>", "<|return|>"),
+    *("<｜tool▁calls▁begin｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<|tool_call_begin|>", "<|open|>", "<|sep|>"),
+    *("<start_of_turn>", "<end_of_turn>", "<start_function_call>", "<escape>", "<s>", "</s>", "<<SYS>>", "<</SYS>>"),
+    *("[INST]", "[/INST]", "[TOOL_CALLS]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[SYSTEM_PROMPT]", "[ARGS]"),
+    *("[e~[", "]~b]", "]<]minimax[>[", "✿FUNCTION✿", "✿RESULT✿", "<seed:eos>", "<think>", "</think>", "<tool_call|>"),
+)
+
+
+@WRITERS
+def test_no_special_token_stands_whole_in_what_a_tool_says_of_itself(writer: Renderer) -> None:
+    def told(words: str) -> str:
+        properties = {"a": {"type": "string", "description": words, "enum": [words, "b"], "default": words}}
+        return section(writer, [tool(properties, "a", description=words)], parallel=False)
+
+    plain = told("words")
+    for token in SPECIAL:
+        assert told(f"x {token} y").count(token) == plain.count(token), token
+
+
+def test_what_is_no_special_token_is_told_as_it_is() -> None:
+    for text in ("a <| b |> c", "[1] [x] [INSTALL]", "f <$> x", "<summary>", "a |> b", "x < y", "[end]"):
+        assert guarded(text) == text
+
+
 @given(st.lists(st.sampled_from([MARKER, "<", "\u200b", "!-- toolgate:", "x", "\n"]), max_size=10).map("".join))
 @settings(max_examples=150, deadline=None)
 def test_shielding_breaks_the_marker_and_can_be_undone(text: str) -> None:
