@@ -3,6 +3,7 @@
 Counted, not timed: the functions that are called, in Python and in C, and the characters that cursors copy.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.events import End
 from gateway.core.limits import Limits
+from gateway.core.tools import ToolSet
 from gateway.wire.json_scan import JsonScanner
 from strategies.base import Options
 from strategies.dialects.rows import BY_ID
@@ -20,7 +23,7 @@ from strategies.reading.reader import Reader
 from strategies.text.cursor import Cursor
 from tests.bench.linear import FILLER, grown
 from tests.support.cost import steps
-from tests.support.reading import AGENT_TOOLS
+from tests.support.reading import AGENT_TOOLS, tool
 
 pytestmark = pytest.mark.cost
 
@@ -250,6 +253,28 @@ def test_no_turn_grows_with_what_a_call_is_compared_with(dialect: str) -> None:
     sent = [{"role": "tool", "content": f'{words} &lt; "\\n" > x\n' * 2 + text}]
     for work in turns(dialect, text, sent):
         steps(work, most=MOST_IN_A_TURN)
+
+
+MANY: dict[str, Callable[[str], str]] = {
+    "hermes": '<tool_call>\n{{"name": "save", "arguments": {{"items": {}}}}}\n</tool_call>'.format,
+    "ds_v31": '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>save<｜tool▁sep｜>{{"items": {}}}<｜tool▁call▁end｜>'.format,
+}
+ITEM = {"type": "object", "properties": {"id": {"type": "string"}, "rank": {"type": "integer"}}, "required": ["id"]}
+
+
+@pytest.mark.parametrize("dialect", MANY)
+def test_no_turn_grows_much_with_the_number_of_values(dialect: str) -> None:
+    save = tool("save", "items", items={"type": "array", "items": ITEM})
+    value = json.dumps([{"id": f"i{number}", "rank": number} for number in range(1_200)])
+    reader = reader_factory(tools=ToolSet([save]), options=Options(), model="m", prompted=dialect)()
+    assert isinstance(reader, Reader)
+    events: list[object] = []
+    text = MANY[dialect](value)
+    for work in (partial(reader.step, text), partial(reader.step, reason="stop")):
+        steps(lambda work=work: events.extend(work()), most=MOST_IN_A_TURN)  # type: ignore[misc]
+        while reader.busy:
+            steps(lambda: events.extend(reader.step()), most=MOST_IN_A_TURN)
+    assert [event.name for event in events if isinstance(event, End)] == ["save"]
 
 
 LONGEST = 5
