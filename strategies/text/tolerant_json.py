@@ -17,7 +17,7 @@ from attrs import frozen
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
 from strategies.text.numbers import written
-from strategies.text.turns import LONG, TURN, Turns, whole
+from strategies.text.turns import LONG, TURN, Turns, scanning, whole
 
 __all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse", "parsing"]
 
@@ -129,7 +129,7 @@ def loads_strict(text: str) -> Any:
     """The value of a text that is exactly one valid JSON value, finite and within the depth bound."""
     notes: list[str] = []
     start = _skip(_SPACE, text, 0)
-    _scanned(text, start, 64)
+    whole(_scanning(text, start, 64))
     try:
         value, end = _decoder(notes, strict=True).raw_decode(text, start)
     except ValueError:
@@ -174,29 +174,12 @@ def _refuse_surrogates(value: Any) -> None:
         raise JsonFault("surrogate")
 
 
-def _scanned(text: str, start: int, max_depth: int) -> JsonScanner:
-    """What finds the end of the value, over the text; raises where it nests too deep."""
-    scanner = JsonScanner(max_depth)
-    try:
-        scanner.feed(text, start)
-    except JsonTooDeep:
-        raise JsonFault("too deep") from None
-    return scanner
-
-
 def _scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
-    """The same in turns."""
-    if len(text) <= LONG:
-        return _scanned(text, start, max_depth)
-    scanner = JsonScanner(max_depth)
+    """What finds the end of the value, over the text; raises where it nests too deep."""
     try:
-        for at in range(start, len(text), LONG):
-            if scanner.feed(text[at : at + LONG]) >= 0:
-                break
-            yield
+        return (yield from scanning(text, start, max_depth))
     except JsonTooDeep:
         raise JsonFault("too deep") from None
-    return scanner
 
 
 def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-__all__ = ["LONG", "TURN", "Turns", "replaced", "whole"]
+from gateway.wire.json_scan import JsonScanner
+
+__all__ = ["LONG", "TURN", "Turns", "replaced", "scanning", "whole"]
 
 T = TypeVar("T")
 Turns = Generator[None, None, T]
@@ -36,3 +38,16 @@ def replaced(pattern: re.Pattern[str], text: str, by: Callable[[re.Match[str]], 
             yield
     parts.append(text[at:])
     return "".join(parts)
+
+
+def scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
+    """A scanner that has gone over the text, up to the end of the JSON value that begins at `start`."""
+    scanner = JsonScanner(max_depth)
+    if len(text) <= LONG:
+        scanner.feed(text, start)
+        return scanner
+    for at in range(start, len(text), LONG):
+        if scanner.feed(text[at : at + LONG]) >= 0:
+            break
+        yield
+    return scanner
