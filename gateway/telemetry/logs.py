@@ -18,6 +18,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.telemetry.redaction import Redactor
+from gateway.telemetry.request_line import Paint, request_line
 
 __all__ = ["LineWriter", "configure_logging"]
 
@@ -34,6 +35,7 @@ _GATHER_S = 0.02
 _CLOSE_TIMEOUT_S = 2.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
+_PAINTS: dict[Paint, str] = {"good": "32", "bad": "31", "plain": "0"}
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
     ord("\n"): "\\n",
     ord("\r"): "\\r",
@@ -244,7 +246,7 @@ def _level(method: str) -> str:
 
 
 class _ConsoleLine:
-    """A line for people: time, level, event, fields; a traceback follows, indented."""
+    """A line for people: what a request came to in words; else time, level, event, fields, and a traceback below."""
 
     def __init__(self, paint: bool) -> None:
         self._paint = paint
@@ -252,6 +254,9 @@ class _ConsoleLine:
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
         time = self._stamp.now()[11:19]
+        if event.get("event") == "request_ended":
+            line, paint = request_line(event)
+            return f"{time} {self._coloured(_escaped(line), _PAINTS[paint])}"
         level = _level(method)
         name = _escaped(event.pop("event", ""))
         trace = event.pop("exception", None)
