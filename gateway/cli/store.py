@@ -137,11 +137,11 @@ async def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]])
     timeout_ms = max(settings.store_timeout_ms, _PATIENCE_MS)
     store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=timeout_ms)
     try:
-        await store.open()
         try:
+            await store.open()
             return await work(store)
         finally:
-            await store.close()
+            await store.close()  # one that could not be opened has a connection that ends, too
     except StoreError as error:
         raise StoreUnreachable(f"the store cannot be used: {error}") from error
 
