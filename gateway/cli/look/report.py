@@ -87,6 +87,8 @@ def report(
     elif html_file is None:
         from gateway.cli.look.terminal import show
 
+        if sys.stderr.isatty():
+            click.echo("Each answer, before and after, in a browser: toolgate inspect", err=True)
         show(figures, colour=context.color)
     context.exit(exit_code(figures, fail_on))
 

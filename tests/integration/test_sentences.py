@@ -1,0 +1,88 @@
+"""One reason and one sentence for each answer, wherever it is told: log, metrics, record, page and `toolgate try`."""
+
+import json
+
+import pytest
+
+from gateway.core.records import RequestRecord
+from gateway.inspector.filters import parsed
+from gateway.inspector.reader import Reader
+from gateway.rereading.reading import declared_tools, document, read
+from strategies.base import Options
+from tests.support.client import TOOLS, ask, chat, get
+from tests.support.faulty_upstream import DONE, answer_json, completion, event, stream, text
+from tests.support.golden import cases
+from tests.support.reading import AGENT_TOOLS
+
+SENTENCE = "`launch_rocket` is not the one tool offered (read_file)"
+UNKNOWN = [
+    '<tool_call>\n{"name": "launch_rocket", "arguments": {"x": 1}}\n</tool_call>',
+    "<tool_call>\n<function=launch_rocket>\n<parameter=x>1</parameter>\n</function>\n</tool_call>",
+]
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_tool_that_was_not_offered_is_told_of_everywhere(gateway, upstream, client, log, said, streamed):
+    pieces = [said[at : at + 7] for at in range(0, len(said), 7)]
+    upstream.script = (
+        stream(event({"role": "assistant"}), *map(text, pieces), event(finish="stop"), DONE)
+        if streamed
+        else answer_json(completion(said))
+    )
+    running = await gateway(upstream.url, AUDIT_BODIES="full")
+    await ask(client, running.url, chat(model="some-model", stream=streamed, tools=TOOLS))
+    (told,) = (await log.record("request_ended"))["refused"]
+    assert (told["tool"], told["reason"], told["sentence"]) == ("launch_rocket", "unknown_tool", SENTENCE)
+    metrics = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_transform_errors_total{reason="unknown_tool",strategy="recovery"} 1.0' in metrics
+    assert await running.upkeep.recorder.flush(5)
+    store = running.upkeep.store
+    (record,) = [each async for each in store.scan(RequestRecord)]
+    (call,) = record.calls
+    assert (call.tool, call.reason, call.sentence, call.declared) == ("launch_rocket", "unknown_tool", SENTENCE, False)
+    assert call.span is not None
+    assert call.before[slice(*call.span)].startswith("<tool_call>")
+    page = await Reader(store).page(parsed("reason:unknown_tool"), before="", limit=5)
+    assert (page.rows[0].sign, page.rows[0].what) == ("✗", "stayed text: launch_rocket")
+    detail = await Reader(store).detail(record.id, 3600.0)
+    assert detail is not None
+    assert detail["sentence"] == SENTENCE
+    reading = read([said], tools=declared_tools(TOOLS), options=Options(), model="m", prompted=None, finish="stop")
+    (entry,) = document(reading)["rejected"]
+    assert (entry["name"], entry["reason"], entry["sentence"]) == ("launch_rocket", "unknown_tool", SENTENCE)
+
+
+def _refused_goldens() -> list[tuple[str, str]]:
+    """Texts of golden cases that hold no call and something that was meant as one."""
+    found = []
+    for case in cases():
+        if case.expected.get("tools") != "agent" or case.expected.get("calls") or set(case.expected) - _PLAIN:
+            continue
+        reading = read([case.text], tools=AGENT_TOOLS, options=Options(), model="m", prompted=None, finish="stop")
+        if len(reading.rejected) == 1 and not reading.calls and case.text.isascii():
+            found.append((case.id, case.text))
+    return found[:: max(1, len(found) // 30)][:30]
+
+
+_PLAIN = {"tools", "calls", "content"}
+
+
+async def test_the_page_names_the_reason_that_try_gives(gateway, upstream, client):
+    texts = _refused_goldens()
+    assert len(texts) >= 20
+    functions = [{"name": tool.name, "parameters": dict(tool.parameters)} for tool in AGENT_TOOLS]
+    offered = [{"type": "function", "function": function} for function in functions]
+    running = await gateway(upstream.url, REPAIR_ATTEMPTS="0", RESCUE="false")
+    for number, (name, said) in enumerate(texts):
+        upstream.script = answer_json(completion(said))
+        body = chat(model="m", stream=False, tools=offered)
+        await ask(client, running.url, body, headers={"X-Request-Id": f"r{number}"})
+        assert await running.upkeep.recorder.flush(5)
+        detail = await Reader(running.upkeep.store).detail(f"r{number}", 3600.0)
+        assert detail is not None, name
+        tools = declared_tools(json.loads(json.dumps(offered)))
+        reading = read([said], tools=tools, options=Options(), model="m", prompted=None, finish="stop")
+        (entry,) = document(reading)["rejected"]
+        assert detail["sentence"] == entry["sentence"], name
+        assert not set(entry["name"]) & set("<>{}="), name
