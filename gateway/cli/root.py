@@ -21,6 +21,7 @@ _COMMANDS = {
     "doctor": "run.doctor",
     "export": "change.export",
     "inspect": "run.inspect",
+    "probe": "run.probe",
     "reload": "run.reload",
     "replay": "look.replay",
     "report": "look.report",
@@ -60,6 +61,7 @@ def cli(context: click.Context) -> None:
       toolgate serve                                      the embedded demo, on 127.0.0.1:8080
       toolgate serve --upstream http://127.0.0.1:8000/v1
       toolgate check                                      are the settings right?
+      toolgate probe                                      what can this model server, and which rule fits?
       toolgate try answer.txt                             what would be made of this answer?
       toolgate dialects                                   which forms of calls are read?
       toolgate inspect                                    what became of each answer, in a browser

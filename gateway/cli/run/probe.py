@@ -1,0 +1,649 @@
+"""`toolgate probe`: what a model server can, asked of it, and the rule that fits it best.
+
+The server is asked as an agent would ask it, through a gateway of its own inside this process: once with everything
+switched off, for what the server can by itself, and once under each rule that may fit, so that what the card says of a
+rule is what the gateway does with it.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import Any
+
+import aiohttp
+import click
+import structlog
+from attrs import asdict, define, evolve, field, frozen
+
+from gateway.app import Gateway, build
+from gateway.background.lesson_sync import SharedLessons
+from gateway.cli.options import json_option
+from gateway.cli.store import effective_settings, on_store
+from gateway.config.load import Settings, load
+from gateway.core.ports import Store
+from gateway.core.rules import Rule
+from gateway.process.exits import EXIT_FINDINGS, EXIT_UNREACHABLE
+from gateway.report.intervals import rate
+from gateway.request.servers import Upstream, upstreams_of
+from gateway.traffic.lesson_rules import PROBED, WEEK_S
+from gateway.upstream.look import look_at
+from gateway.wire.chat_request import declared_tool
+from gateway.wire.chat_reshape import stream_to_body
+from strategies.asking.renderers import RENDERERS, own_dialect
+from strategies.dialects.rows import TABLE
+from strategies.schema.tool_schema import schema_of
+
+__all__ = ["Ability", "Card", "Probe", "dialects_in", "probe"]
+
+SCHEMA_VERSION = 1
+_SAMPLES = 3
+_AT_ONCE = 4
+_ASK_S = 120.0
+_MOST_DIALECTS = 4
+_LONG_CHARS = 24_000
+_BYTES_PER_TOKEN = 8
+"""No tokenizer makes less of plain words: fewer tokens than that, and the beginning was not read."""
+_LOOK_S = 5.0
+_PLAIN = "generic_xml"
+_USUAL = ["hermes", "qwen3_coder", "json_fence"]
+"""What a model of no known family may have been taught."""
+
+Answer = dict[str, Any]
+Judge = Callable[["Reply"], str]
+"""Empty where the reply is as wanted, else what is wrong with it."""
+
+# What of a chat template says in which form its model was taught to call; the first that is there decides.
+_TEMPLATES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("<|channel|>", "commentary"), "harmony"),
+    (("<｜DSML｜",), "dsml"),
+    (("<｜tool▁calls▁begin｜>",), "ds_v3"),
+    (("<|tool_calls_section_begin|>",), "kimi_k2"),
+    (("<minimax:tool_call>",), "minimax_m2"),
+    (("<arg_key>",), "glm"),
+    (("<seed:tool_call>",), "seed_oss"),
+    (("<tool_call>", "<function="), "qwen3_coder"),
+    (("<|tool_call_start|>",), "lfm2"),
+    (("[TOOL_CALLS]",), "mistral"),
+    (("<tool_call>",), "hermes"),
+    (("<|python_tag|>",), "llama3_json"),
+)
+
+
+def _tool(name: str, description: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)}
+    function = {"name": name, "description": description, "parameters": parameters, **more}
+    return {"type": "function", "function": function}
+
+
+_TEXT = {"type": "string"}
+_READ = _tool("read_file", "Read a file.", {"path": _TEXT})
+_WEATHER = _tool("get_weather", "The weather in a city.", {"city": _TEXT})
+_NOTE = _tool("add_note", "Keep a note.", {"text": _TEXT})
+_EVENT = _tool(
+    "create_event",
+    "Put an event into the calendar.",
+    {
+        "title": _TEXT,
+        "when": {
+            "type": "object",
+            "properties": {"day": {"type": "integer"}, "month": {"type": "integer"}},
+            "required": ["day", "month"],
+        },
+        "guests": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
+        },
+    },
+)
+_PAST = {"id": "call_probe000000000000000000", "type": "function"}
+_CODE = "heron-4417"
+
+
+@frozen
+class Reply:
+    """One answer of a server, or what came in its place."""
+
+    status: int
+    body: Answer
+    asked: Mapping[str, Any]
+
+    @property
+    def message(self) -> Answer:
+        choices = self.body.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message = choice.get("message") if isinstance(choice, dict) else None
+        return message if isinstance(message, dict) else {}
+
+    @property
+    def content(self) -> str:
+        content = self.message.get("content")
+        return content if isinstance(content, str) else ""
+
+    @property
+    def calls(self) -> list[Answer]:
+        calls = self.message.get("tool_calls")
+        return [each for each in calls if isinstance(each, dict)] if isinstance(calls, list) else []
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the answer as such."""
+        error = self.body.get("error")
+        if self.status == 200 and not error:
+            return ""
+        said = error.get("message") if isinstance(error, dict) else error
+        return f"{self.status}: {str(said or 'no answer')[:160]}"
+
+
+@frozen(kw_only=True)
+class Task:
+    """Something that is asked of a server, and how its reply is judged."""
+
+    name: str
+    body: Mapping[str, Any]
+    judge: Judge
+    streams: bool = False
+
+
+@frozen(kw_only=True)
+class Ability:
+    """What a server can, so often of so many times, with a 95 % interval."""
+
+    name: str
+    tries: int
+    passed: int
+    rate: float | None
+    low: float
+    high: float
+    note: str = ""
+
+
+@frozen(kw_only=True)
+class Card:
+    """All that a probe has found."""
+
+    schema_version: int
+    upstream: str
+    model: str
+    abilities: tuple[Ability, ...]
+    rule: str
+    toml: str
+    why: str
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def _ask(said: str, *tools: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": said}], **({"tools": list(tools)} if tools else {}), **more}
+
+
+def _called(reply: Reply) -> str:
+    """At least one call, of a tool that was offered, with arguments that fit."""
+    if reply.fault:
+        return reply.fault
+    if not reply.calls:
+        return "no call" if reply.content.strip() else "nothing: no call and no text"
+    tools = {tool.name: tool for tool in map(declared_tool, reply.asked["tools"]) if tool is not None}
+    for call in reply.calls:
+        function = call.get("function")
+        name = function.get("name") if isinstance(function, dict) else None
+        if name not in tools:
+            return f"a call of {str(name)[:60]!r}, which was not offered"
+        try:
+            arguments = json.loads(function["arguments"]) if isinstance(function, dict) else None
+        except (ValueError, TypeError, KeyError):
+            return "arguments that are no JSON"
+        if not isinstance(arguments, dict):
+            return "arguments that are no object"
+        fault = schema_of(tools[name]).check(arguments)
+        if fault:
+            return f"arguments that do not fit: {fault[:120]}"
+    return ""
+
+
+def _two(reply: Reply) -> str:
+    return _called(reply) or ("" if len(reply.calls) >= 2 else "one call in place of two")
+
+
+def _of(name: str) -> Judge:
+    def judge(reply: Reply) -> str:
+        found = _called(reply)
+        return found or ("" if reply.calls[0]["function"]["name"] == name else "a call of another tool")
+
+    return judge
+
+
+def _answered(reply: Reply) -> str:
+    return reply.fault or ("" if reply.content.strip() or reply.calls else "nothing: no call and no text")
+
+
+def _unmixed(reply: Reply) -> str:
+    return reply.fault or ("its thoughts stand in the text" if "<think>" in reply.content else "")
+
+
+def _told_apart(reply: Reply) -> str:
+    found = _called(reply)
+    ids = [call.get("id") for call in reply.calls]
+    return found or ("" if all(ids) and len(set(map(str, ids))) == len(ids) else "calls without ids of their own")
+
+
+def _read_whole(reply: Reply) -> str:
+    found = _called(reply)
+    usage = reply.body.get("usage")
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    if isinstance(tokens, int) and 0 < tokens < len(json.dumps(reply.asked)) // _BYTES_PER_TOKEN:
+        return f"only {tokens} tokens of the prompt were read"
+    if not found and not isinstance(tokens, int) and _CODE not in json.dumps(reply.calls):
+        return "the beginning of the prompt was not read"
+    return found
+
+
+def _long() -> dict[str, Any]:
+    words = "The committee met again and came to no conclusion that had not been there before. "
+    said = f"The code word is {_CODE}.\n\n{words * (_LONG_CHARS // len(words))}\n\nKeep the code word with add_note."
+    return _ask(said, _NOTE)
+
+
+def _after_result() -> dict[str, Any]:
+    call = {**_PAST, "function": {"name": "get_weather", "arguments": '{"city":"Oslo"}'}}
+    return {
+        "messages": [
+            {"role": "user", "content": "What is the weather in Oslo? Answer in one sentence."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "3 degrees, light snow"},
+        ],
+        "tools": [_WEATHER],
+    }
+
+
+_CALL = _ask("Read the file notes/today.txt. Use the tool read_file.", _READ)
+_NESTED = _ask("Put a dinner with Ada and Grace on the 24th of March into the calendar, with create_event.", _EVENT)
+_STRICT_READ = {**_READ, "function": {**_READ["function"], "strict": True}}
+_NAMED = {"type": "function", "function": {"name": "add_note"}}
+
+_ABILITIES: tuple[Task, ...] = (
+    Task(name="native", body=_CALL, judge=_called),
+    Task(name="streamed", body=_CALL, judge=_called, streams=True),
+    Task(
+        name="parallel",
+        body=_ask("Call get_weather twice in one message: for Oslo, and for Lima.", _WEATHER, parallel_tool_calls=True),
+        judge=_two,
+    ),
+    Task(name="required", body=_ask("Good morning.", _NOTE, tool_choice="required"), judge=_called),
+    Task(name="named", body=_ask("Good morning.", _READ, _NOTE, tool_choice=_NAMED), judge=_of("add_note")),
+    Task(name="strict", body=_ask("Read the file notes/today.txt.", _STRICT_READ), judge=_called),
+    Task(name="long_prompt", body=_long(), judge=_read_whole),
+    Task(name="nested_schema", body=_NESTED, judge=_called),
+    Task(name="tool_result", body=_after_result(), judge=_answered),
+)
+_OTHERS: tuple[Task, ...] = (
+    Task(name="reasoning", body=_ask("How much is 17 times 3?"), judge=_unmixed),
+    Task(name="ids", body=_CALL, judge=_told_apart),
+)
+_UNDER_RULE: tuple[Task, ...] = (
+    Task(name="call", body=_CALL, judge=_called),
+    Task(name="streamed", body=_CALL, judge=_called, streams=True),
+    Task(name="nested", body=_NESTED, judge=_called),
+    Task(name="result", body=_after_result(), judge=_answered, streams=True),
+)
+"""What every rule is tried at: what an agent does all day."""
+
+
+# --- how it is asked --------------------------------------------------------------------------------------------------
+
+
+@define
+class Probe:
+    """One model at one server, asked through a gateway of this process."""
+
+    gateway: Gateway
+    session: aiohttp.ClientSession
+    upstream: Upstream
+    model: str
+    samples: int
+    say: Callable[[str], None]
+    template: str = ""
+    _arm: str = field(init=False, default="off")
+    """Of the requests: `off` for what the server can by itself."""
+    _slots: asyncio.Semaphore = field(init=False, factory=lambda: asyncio.Semaphore(_AT_ONCE))
+
+    async def card(self) -> Card:
+        """Everything that is asked, and what it comes to."""
+        abilities = [await self._ability(task) for task in _ABILITIES]
+        ruled: dict[str, list[list[str]]] = {}
+        for strategy in ("recovery", "native", *(f"xml_prompt:{name}" for name in self._dialects())):
+            self._follow(_rule(strategy))
+            ruled[strategy] = [await self._tried(task) for task in _UNDER_RULE]
+            self.say(_line(_told(f"rule {strategy}", [each for faults in ruled[strategy] for each in faults])))
+            if strategy.startswith("xml_prompt"):
+                abilities.append(_told(f"prompted:{strategy.partition(':')[2]}", ruled[strategy][0]))
+        self._arm = "off"
+        abilities += [await self._ability(task) for task in _OTHERS]
+        strategy, why = _best(ruled, abilities)
+        rule = f"{_glob(self.model)}={strategy}" if strategy else ""
+        table = f"[[models]]\nmatch = {json.dumps(_glob(self.model))}\nstrategy = {json.dumps(strategy)}\n"
+        return Card(
+            schema_version=SCHEMA_VERSION,
+            upstream=self.upstream.name,
+            model=self.model,
+            abilities=tuple(abilities),
+            rule=rule,
+            toml=table if strategy else "",
+            why=why,
+        )
+
+    def _dialects(self) -> list[str]:
+        """What the model may be prompted in: what its template says beats what its name does."""
+        name = self.model.lower().rsplit("/", 1)[-1]
+        written = [row for row in TABLE if row.id in RENDERERS]
+        family = [row.id for row in written if any(fnmatchcase(name, glob) for glob in row.models)]
+        found = [*dialects_in(self.template), *filter(None, [own_dialect(self.model)]), *family]
+        return list(dict.fromkeys([*(found or _USUAL)[: _MOST_DIALECTS - 1], _PLAIN]))
+
+    def _follow(self, rule: Rule) -> None:
+        """From now on ask under this rule."""
+        self._arm = "live"
+        self.gateway.reload(evolve(self.gateway.settings, strategy_rules=(rule,)))
+
+    async def _ability(self, task: Task) -> Ability:
+        found = _told(task.name, await self._tried(task))
+        self.say(_line(found))
+        return found
+
+    async def _tried(self, task: Task) -> list[str]:
+        """What was wrong with each of the replies."""
+        return list(await asyncio.gather(*(self._once(task) for _ in range(self.samples))))
+
+    async def _once(self, task: Task) -> str:
+        body = {"model": self.model, **task.body, "stream": task.streams}
+        async with self._slots:
+            try:
+                return task.judge(await self._asked(body))
+            except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                return type(error).__name__
+
+    async def _asked(self, body: Mapping[str, Any]) -> Reply:
+        headers = {_ARM_HEADER: self._arm}
+        async with self.session.post(f"{self.gateway.url}/v1/chat/completions", json=body, headers=headers) as response:
+            raw = await response.read()
+            if response.content_type == "text/event-stream":
+                raw = stream_to_body(raw) if raw.strip() else b"{}"
+            answer = json.loads(raw)
+            return Reply(response.status, answer if isinstance(answer, dict) else {}, body)
+
+
+def dialects_in(template: str) -> list[str]:
+    """The dialects that a chat template teaches."""
+    return [name for marks, name in _TEMPLATES if name in RENDERERS and all(mark in template for mark in marks)][:1]
+
+
+def _rule(strategy: str) -> Rule:
+    name, _, dialect = strategy.partition(":")
+    return Rule(pattern="*", strategy=name, dialect=dialect or None)
+
+
+def _glob(model: str) -> str:
+    """A name in which nothing stands for anything else."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in model)
+
+
+def _told(name: str, faults: Sequence[str]) -> Ability:
+    passed = sum(not fault for fault in faults)
+    found = rate(passed, len(faults))
+    wrong = [fault for fault in faults if fault]
+    return Ability(
+        name=name,
+        tries=len(faults),
+        passed=passed,
+        rate=found.share,
+        low=found.low,
+        high=found.high,
+        note=max(set(wrong), key=wrong.count) if wrong else "",
+    )
+
+
+def _line(ability: Ability) -> str:
+    share = f"{ability.passed} of {ability.tries}"
+    interval = f"{ability.low * 100:.0f}-{ability.high * 100:.0f} %"
+    return f"{ability.name:<24} {share:>10}   {interval:>9}   {ability.note}".rstrip()
+
+
+def _best(ruled: Mapping[str, Sequence[Sequence[str]]], abilities: Sequence[Ability]) -> tuple[str, str]:
+    """The strategy under which most came right, and why; of equals the one that asks least of the model."""
+    passed = {name: sum(not fault for faults in tasks for fault in faults) for name, tasks in ruled.items()}
+    calls = {name: sum(not fault for faults in tasks[:3] for fault in faults) for name, tasks in ruled.items()}
+    able = [name for name in ruled if calls[name]]
+    if not able:
+        notes = {fault for tasks in ruled.values() for faults in tasks[:3] for fault in faults if fault}
+        return "", f"no way of asking gave a single right call ({'; '.join(sorted(notes)[:3])})"
+    best = max(able, key=lambda name: passed[name])
+    total = sum(len(faults) for faults in ruled[best])
+    said = [f"under {best} {passed[best]} of {total} came right"]
+    said += [f"{passed[name]} under {name}" for name in ruled if name != best]
+    why = f"{said[0]}, {', '.join(said[1:])}" if said[1:] else said[0]
+    return best, "; ".join([why, *_reasons(best, passed, ruled, abilities)])
+
+
+def _reasons(
+    best: str,
+    passed: Mapping[str, int],
+    ruled: Mapping[str, Sequence[Sequence[str]]],
+    abilities: Sequence[Ability],
+) -> Iterator[str]:
+    """What went wrong under the others, in the server's own faults."""
+    if best == "recovery" and passed["native"] == passed["recovery"]:
+        yield "its calls come natively, and what leaks into the text is read as well"
+    elif best == "recovery":
+        yield "it writes calls as text that native tools would lose"
+    names = [task.name for task in _UNDER_RULE]
+    for other in ruled:
+        if passed[other] >= passed[best]:
+            continue
+        wrong = [(names[at], next(filter(None, faults), "")) for at, faults in enumerate(ruled[other])]
+        told = [f"{name}: {fault}" for name, fault in wrong if fault]
+        if told:
+            yield f"{other} fails at {told[0]}"
+    cut = next((each for each in abilities if each.name == "long_prompt" and each.passed < each.tries), None)
+    if cut is not None:
+        yield f"long prompts do not arrive whole ({cut.note})"
+
+
+# --- what a server says of itself -------------------------------------------------------------------------------------
+
+
+async def _said(session: aiohttp.ClientSession, upstream: Upstream, model: str) -> tuple[str, list[str]]:
+    """The chat template, where it is offered, and in words what the server says it is."""
+    if upstream.row.is_translated:
+        return "", []
+    root = upstream.base_url.origin()
+    headers = dict(upstream.kind.credentials(upstream.api_key, upstream.cookies))
+    asks: dict[str, Awaitable[Answer]] = {
+        "props": _json(session, "GET", str(root / "props"), headers),
+        "show": _json(session, "POST", str(root / "api" / "show"), headers, {"model": model}),
+        "version": _json(session, "GET", str(root / "version"), headers),
+        "models": _json(session, "GET", str(upstream.base_url / "models"), headers),
+    }
+    found = dict(zip(asks, await asyncio.gather(*asks.values()), strict=True))
+    template = next((each for each in (found["props"].get("chat_template"), found["show"].get("template")) if each), "")
+    said = []
+    if found["props"].get("chat_template"):
+        build_info = found["props"].get("build_info")
+        said.append(f"llama.cpp{f' {build_info}' if isinstance(build_info, str) else ''}: /props has a chat template")
+    if isinstance(found["show"].get("capabilities"), list):
+        said.append(f"Ollama: the model can {', '.join(map(str, found['show']['capabilities'][:8]))}")
+    if isinstance(found["version"].get("version"), str):
+        said.append(f"version {found['version']['version'][:40]}")
+    data = found["models"].get("data")
+    for entry in data if isinstance(data, list) else ():
+        if isinstance(entry, dict) and entry.get("id") == model and isinstance(entry.get("max_model_len"), int):
+            said.append(f"vLLM: a context of {entry['max_model_len']} tokens")
+    return template if isinstance(template, str) else "", said
+
+
+async def _json(
+    session: aiohttp.ClientSession, method: str, url: str, headers: Mapping[str, str], body: Any = None
+) -> Answer:
+    """What is there, or nothing: most servers have none of these."""
+    with suppress(aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        timeout = aiohttp.ClientTimeout(total=_LOOK_S)
+        async with session.request(
+            method, url, headers=headers, json=body, timeout=timeout, allow_redirects=False
+        ) as response:
+            if response.status == 200:
+                found = json.loads(await response.read())
+                return found if isinstance(found, dict) else {}
+    return {}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+_ARM_HEADER = "X-Toolgate-Probe"
+_OWN = {
+    "TRANSFORM_MODE": "full",
+    "CANARY_FORCE_HEADER": _ARM_HEADER,
+    "CANARY_HOLDBACK_PERCENT": "0",
+    "TRUSTED_PROXIES": "127.0.0.0/8",
+    "GATEWAY_HOST": "127.0.0.1",
+    "GATEWAY_PORT": "0",
+    "METRICS_PORT": "0",
+    "STORE_URL": "memory://",
+    "GATEWAY_WORKERS": "1",
+    "REPAIR_ATTEMPTS": "0",
+    "RESCUE": "false",
+    "NATIVE_FALLBACK": "false",
+    "AUDIT_BODIES": "none",
+}
+"""What the gateway of the probe has of its own: it asks once, and learns nothing."""
+
+
+class Unreachable(click.ClickException):
+    """The model server cannot be asked."""
+
+    exit_code = EXIT_UNREACHABLE
+
+
+@click.command(short_help="Ask a model server what it can, and which rule fits it.")
+@click.argument("model", required=False)
+@click.option("--upstream", "name", metavar="NAME", help="One of the tables [upstreams.NAME]; else the first.")
+@click.option("--samples", type=click.IntRange(1, 100), default=_SAMPLES, show_default=True, help="Tries of each.")
+@click.option("--apply", "applies", is_flag=True, help="Keep the rule in the store for a week, for all gateways.")
+@json_option
+@click.pass_context
+def probe(
+    context: click.Context, model: str | None, name: str | None, samples: int, applies: bool, as_json: bool
+) -> None:
+    """Ask a model server what it can, and say which rule fits it best.
+
+    Asks for calls natively, streamed, in parallel, required, by name, strictly, behind a long prompt, with a nested
+    schema and with a result, and in the prompt in each form of the model's family; then tries every rule that may fit
+    with an agent's everyday work, and prints a card: how often each came right, with its interval, the rule, and why.
+    What /props, /api/show, /version and /v1/models say is read, too. MODEL may be left out where there is only one.
+
+    `toolgate doctor --probe` asks whether a running gateway takes requests; this asks what a model server can.
+    Exits with 0 if calls arrive with the rule, 3 if no way gives calls, 5 if the server cannot be reached.
+
+    \b
+    Examples:
+      toolgate probe
+      toolgate probe qwen3-coder:30b --samples 10
+      toolgate probe --upstream local --apply
+      toolgate probe llama-3.3-70b --json
+    """
+    settings = effective_settings()
+    card = asyncio.run(_probed(settings, name, model, samples, _progress))
+    if as_json:
+        click.echo(json.dumps(asdict(card), indent=2))
+    else:
+        _show(card)
+    if card.rule and applies:
+        on_store(settings, lambda store: _apply(store, card))
+        click.echo(f"kept as a lesson for {WEEK_S / 86_400:.0f} days; STRATEGY_RULES win over it", err=True)
+    context.exit(0 if card.rule else EXIT_FINDINGS)
+
+
+def _progress(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _show(card: Card) -> None:
+    click.echo(f"{card.model} at {card.upstream}")
+    for ability in card.abilities:
+        click.echo(f"  {_line(ability)}")
+    click.echo()
+    if card.rule:
+        click.echo(f"STRATEGY_RULES='{card.rule}'")
+        click.echo("or, in the file of GATEWAY_CONFIG:")
+        click.echo("\n".join(f"  {line}" for line in card.toml.splitlines()))
+    else:
+        click.echo("no rule fits")
+    click.echo(f"why: {card.why}")
+
+
+async def _apply(store: Store, card: Card) -> None:
+    lessons = SharedLessons(store)
+    await lessons.sync()
+    strategy = card.rule.rpartition("=")[2]
+    lessons.learn(card.upstream, card.model, PROBED, 0.0, rule=strategy, seconds=WEEK_S)
+    await lessons.sync()
+
+
+async def _probed(
+    settings: Settings, name: str | None, model: str | None, samples: int, say: Callable[[str], None]
+) -> Card:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    if settings.is_demo:
+        raise click.UsageError("no model server is named: set UPSTREAM_URL")
+    upstreams = upstreams_of(settings, None)
+    if name is not None and name not in upstreams:
+        raise click.BadParameter(f"there is {', '.join(upstreams)}", param_hint="--upstream")
+    upstream = upstreams[name] if name is not None else next(iter(upstreams.values()))
+    look = await look_at(upstream)
+    if look.level == "fault" and look.models is None and not await _answers(upstream):
+        raise Unreachable(f"{look.message}{f' ({look.advice})' if look.advice else ''}")
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ASK_S)) as session:
+        gateway = await build(_own_settings(settings, upstream))
+        try:
+            asked = model or await _only_model(session, gateway)
+            template, said = await _said(session, upstream, asked)
+            for line in said:
+                say(line)
+            found = Probe(gateway, session, upstream, asked, samples, say, template)
+            return await found.card()
+        finally:
+            await gateway.close()
+
+
+async def _answers(upstream: Upstream) -> bool:
+    """Whether anything speaks HTTP there: a server without a list of models can be asked all the same."""
+    with suppress(aiohttp.ClientError, TimeoutError, OSError):
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_LOOK_S)) as session,
+            session.get(str(upstream.base_url), allow_redirects=False) as response,
+        ):
+            return response.status not in (401, 403, 502, 503, 504)
+    return False
+
+
+def _own_settings(settings: Settings, upstream: Upstream) -> Settings:
+    """The settings of a gateway that has this server alone."""
+    given = {
+        key: value for key, value in os.environ.items() if key not in ("GATEWAY_API_KEYS", "GATEWAY_API_KEYS_FILE")
+    }
+    own = load({**given, **_OWN})
+    tables = tuple(each for each in settings.routes.upstreams if each.name == upstream.name)
+    routes = evolve(own.routes, upstreams=tables, models=())
+    return evolve(own, routes=routes, upstream_url=None if tables else settings.upstream_url)
+
+
+async def _only_model(session: aiohttp.ClientSession, gateway: Gateway) -> str:
+    async with session.get(f"{gateway.url}/v1/models") as response:
+        found = json.loads(await response.read()) if response.status == 200 else {}
+    names = [each.get("id") for each in found.get("data", []) if isinstance(each, dict)]
+    if len(names) != 1 or not isinstance(names[0], str):
+        shown = ", ".join(map(str, names[:20])) or "it lists none"
+        raise click.UsageError(f"name the model: {shown}")
+    return names[0]
