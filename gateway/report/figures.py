@@ -22,7 +22,7 @@ from gateway.core.records import (
     RequestRecord,
 )
 from gateway.report.intervals import rate
-from gateway.report.leaks import LeakTally
+from gateway.report.leaks import AskingTally, LeakTally
 from gateway.report.readiness import hours_until_seen, judge, recommend
 from gateway.report.sketches import Counts
 from gateway.report.tallies import (
@@ -118,6 +118,7 @@ class Tally:
     would: SideTally = field(factory=SideTally)
     live: SideTally = field(factory=SideTally)
     leaks: LeakTally = field(factory=LeakTally)
+    asking: AskingTally = field(factory=AskingTally)
     suspects: SuspectTally = field(factory=SuspectTally)
     misses: MissTally = field(factory=MissTally)
     review: ReviewTally = field(factory=ReviewTally)
@@ -140,6 +141,7 @@ class Tally:
         arm.unhealthy += not record.healthy
         self.volume.add(record)
         self.leaks.add(record)
+        self.asking.add(record)
         self.noise.add(record)
         is_ignored = record.verdict == "ignored"
         self.ignored += is_ignored
@@ -220,6 +222,8 @@ class Tally:
             would=would,
             live=live,
             leaks=self.leaks.figures(),
+            asked_differently=self.asking.differently(),
+            context_cuts=self.asking.context_cuts(),
             suspects=suspects,
             review=review,
             misses=self.misses.figures(),

@@ -1,4 +1,4 @@
-"""How often each model writes a call as text, and what comes of it."""
+"""How often each model writes a call as text, and what comes of it; where a live arm would ask it differently."""
 
 from collections import Counter
 
@@ -8,12 +8,16 @@ from gateway.core.records import OutcomeRecord, RequestRecord
 from gateway.report.intervals import rate
 from gateway.report.sketches import Counts
 from gateway.report.tallies import is_meant, is_sent
-from gateway.report.tree import Leaks, ModelLeaks
+from gateway.report.tree import AskedDifferently, CutContext, Leaks, ModelLeaks
 
-__all__ = ["LeakTally"]
+__all__ = ["AskingTally", "LeakTally"]
 
 _MAX_NAME = 64
 _MAX_CONVERSATIONS = 20_000
+_UNTOUCHED = frozenset({"control", "dry_run"})
+_PROMPTED = "xml_prompt"
+_CUT = "context_cut: "
+"""How the note on an answer begins whose prompt was not read whole."""
 
 
 @define
@@ -85,3 +89,49 @@ def _told(name: str, model: _Model) -> ModelLeaks:
         rejected=model.rejected,
         dialects=dict(model.dialects.most_common(8)),
     )
+
+
+@define
+class _Asked:
+    answers: int = 0
+    native: int = 0
+    as_text: int = 0
+
+
+@define
+class _Cut:
+    answers: int = 0
+    last: str = ""
+
+
+@define
+class AskingTally:
+    """Where live answers are asked for in another way than those that were watched, and where prompts are cut."""
+
+    asked: "Counts[_Asked]" = field(factory=lambda: Counts(_Asked))
+    cuts: "Counts[_Cut]" = field(factory=lambda: Counts(_Cut))
+
+    def add(self, record: RequestRecord) -> None:
+        name = record.model[:_MAX_NAME]
+        for note in record.notes:
+            if note.startswith(_CUT):
+                cut = self.cuts.at(name)
+                cut.answers, cut.last = cut.answers + 1, note.removeprefix(_CUT)
+        if record.tools and record.arm in _UNTOUCHED and record.strategy == _PROMPTED:
+            asked = self.asked.at(name)
+            asked.answers += 1
+            asked.native += record.native_calls > 0
+            asked.as_text += any(is_sent(call) for call in record.calls)
+
+    def differently(self) -> tuple[AskedDifferently, ...]:
+        """The model with most native calls comes first."""
+        rows = [
+            AskedDifferently(model=name, native=rate(one.native, one.answers), as_text=rate(one.as_text, one.answers))
+            for name, one in self.asked.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: (-row.native.hits, row.model)))
+
+    def context_cuts(self) -> tuple[CutContext, ...]:
+        """The model that is cut most often comes first."""
+        rows = [CutContext(model=name, answers=cut.answers, last=cut.last) for name, cut in self.cuts.items()]
+        return tuple(sorted(rows, key=lambda row: (-row.answers, row.model)))

@@ -11,11 +11,13 @@ from gateway.report.sketches import Spread
 __all__ = [
     "SCHEMA_VERSION",
     "ArmFigures",
+    "AskedDifferently",
     "Bin",
     "Calibration",
     "Confidence",
     "ConfigurationShare",
     "Cost",
+    "CutContext",
     "DecisionShown",
     "Example",
     "Failure",
@@ -477,6 +479,27 @@ class Leaks:
 
 
 @frozen(kw_only=True)
+class AskedDifferently:
+    """A model that a live arm tells of its tools in the prompt, and how its untouched answers call them natively."""
+
+    model: str
+    native: Rate
+    """Of its untouched answers to requests with tools, those with native calls."""
+    as_text: Rate
+    """Those with calls that were written as text."""
+
+
+@frozen(kw_only=True)
+class CutContext:
+    """A model whose server read less of prompts than it was sent."""
+
+    model: str
+    answers: int
+    last: str
+    """What was seen of the last of them."""
+
+
+@frozen(kw_only=True)
 class Figures:
     """Everything a report says."""
 
@@ -491,6 +514,8 @@ class Figures:
     would: Side
     live: Side
     leaks: Leaks
+    asked_differently: tuple[AskedDifferently, ...] = ()
+    context_cuts: tuple[CutContext, ...] = ()
     suspects: Suspects
     review: Review
     misses: Misses

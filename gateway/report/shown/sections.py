@@ -88,6 +88,7 @@ def sections(figures: Figures) -> tuple[Section, ...]:
         Section(ident="missed", title="Calls that may have been missed", blocks=tuple(_missed(figures))),
         Section(ident="noise", title="Noise and known differences", blocks=tuple(_noise(figures))),
         Section(ident="structured", title="Structured calls", blocks=tuple(_structured(figures))),
+        Section(ident="asking", title="Live asks differently", blocks=tuple(_asking(figures))),
         Section(ident="failures", title="Candidates that stayed text", blocks=tuple(_failures(figures))),
         Section(ident="arms", title="Arms side by side", blocks=tuple(_arms(figures))),
         Section(ident="success", title="Success", blocks=tuple(_success(figures))),
@@ -192,6 +193,32 @@ def _noise(figures: Figures) -> Iterator[Block]:
             head=("dialect", "tool", "until", "days left"),
             rows=tuple((rule.dialect, rule.tool, rule.until, number(rule.days_left)) for rule in ignored.rules),
             numeric=frozenset({3}),
+        )
+
+
+def _asking(figures: Figures) -> Iterator[Block]:
+    """Where a live answer is asked for in another way than those that were watched; where prompts are cut."""
+    if rows := figures.asked_differently[:_ROWS]:
+        yield Words(
+            "These models are told of their tools in the prompt where an answer is live; their untouched answers were "
+            "given native tools. Twenty native calls and none bad, and a model is left its native tools, too."
+        )
+        yield Table(
+            title="Untouched answers of models that would be prompted",
+            head=("model", "answers", "native calls today", "95 %", "calls as text"),
+            rows=tuple(
+                (row.model, number(row.native.of), share(row.native), interval(row.native), share(row.as_text))
+                for row in rows
+            ),
+            marks=tuple("thin" if row.native.too_few else "plain" for row in rows),
+            numeric=frozenset({1, 2, 4}),
+        )
+    if cuts := figures.context_cuts[:_ROWS]:
+        yield Table(
+            title="Prompts that their model server read only in part",
+            head=("model", "answers", "the last of them"),
+            rows=tuple((cut.model, number(cut.answers), cut.last) for cut in cuts),
+            numeric=frozenset({1}),
         )
 
 
