@@ -13,6 +13,7 @@ from gateway.request.state import RequestState
 from gateway.traffic.lesson_rules import WEEK_S, Fault, refuses_tools
 from gateway.wire.chat_request import ChatRequest
 from strategies.factory import NATIVE_STRATEGIES, PROMPTED, Capability
+from strategies.schema.structured import function_of
 
 __all__ = ["fall_back", "known_of", "learn_from", "may_fall_back", "may_rescue", "note_rescue"]
 
@@ -103,6 +104,24 @@ def _weigh_native(state: RequestState, facts: Facts) -> None:
         log.info("native_learned" if news == "learned" else "native_unlearned", model=model, upstream=upstream)
 
 
+def _weigh_abilities(state: RequestState, facts: Facts) -> None:
+    """Whether the server does as a client asks of it by a named `tool_choice`, or by tools that are strict."""
+    request, found = state.found.request, state.found
+    if request is None or found.strategy not in (*NATIVE_STRATEGIES, PROMPTED) or facts.failure is not None:
+        return
+    if found.strategy == PROMPTED and found.arm not in ("control", "dry_run"):
+        return
+    classes = facts.structured.classes
+    is_valid = bool(classes) and all(kind is CallClass.VALID for kind, times in classes.items() if times)
+    upstream, model = state.upstream.name, state.model or ""
+    if isinstance(request.tool_choice, dict) and "function" in request.tool_choice:
+        state.shared.abilities.observe(upstream, model, "named", worked=is_valid)
+    tools = request.body.get("tools")
+    entries = tools if isinstance(tools, list) else []
+    if classes and any(function_of(entry).get("strict") is True for entry in entries):
+        state.shared.abilities.observe(upstream, model, "strict", worked=is_valid)
+
+
 def _weigh_context(state: RequestState, facts: Facts) -> None:
     """Whether the server has read all of the prompt; what pictures take is another matter."""
     request, tokens = state.found.request, facts.usage.get("input", 0)
@@ -130,6 +149,7 @@ def learn_from(state: RequestState) -> None:
     if state.stream and found.is_usage_unasked and facts.finish_reasons and facts.failure is None:
         state.shared.rescues.saw_usage(state.upstream.name, is_told=bool(facts.usage))
     _weigh_native(state, facts)
+    _weigh_abilities(state, facts)
     _weigh_context(state, facts)
     settings = state.configuration.settings
     if arm == "live" and strategy in NATIVE_STRATEGIES and (facts.native_calls or facts.calls):

@@ -120,13 +120,16 @@ def _wants_simpler(state: RequestState) -> bool:
 
 
 async def _without_native(state: RequestState, request: ChatRequest, route: Route) -> Opened | None:
-    other = prompted(state, request, route, "refused")
-    if other is None:
+    other, budget = prompted(state, request, route, "refused"), state.shared.second_questions
+    if other is None or not budget.take(state.shared.admission.active):
         return None
-    other.take(state)
-    fall_back(state, "refused")
-    reply = await open_within(state, other.prepared.body, stream=request.stream, original=request)
-    return Opened(reply=reply, prepared=other.prepared)
+    try:
+        other.take(state)
+        fall_back(state, "refused")
+        reply = await open_within(state, other.prepared.body, stream=request.stream, original=request)
+        return Opened(reply=reply, prepared=other.prepared)
+    finally:
+        budget.give_back()
 
 
 async def _without_grammar(

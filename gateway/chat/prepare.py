@@ -54,7 +54,8 @@ def with_tools(
     is_single = request.body.get("n") in (None, 1)
     work = mapping.of(request) if mapping is not None and request.wants_tools and is_single else None
     if work is None:
-        return _held(state, _renaming(state, strategy.prepare(request, options), request), request)
+        prepared = _pinning(state, strategy.prepare(request, options))
+        return _held(state, _renaming(state, prepared, request), request)
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
     prepared = evolve(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
     prepared = _renaming(state, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
@@ -70,6 +71,16 @@ def mends_calls(state: RequestState, model: str, strategy: str) -> bool:
     if mode != "auto":
         return mode == "mend"
     return strategy not in TRUSTED and not state.shared.valid_calls.is_clean(state.upstream.name, state.model or "")
+
+
+def _pinning(state: RequestState, prepared: Prepared) -> Prepared:
+    """The same, its second question held to the tool that was meant, by what the server is known to obey."""
+    ask, shared = prepared.ask_again, state.shared
+    if not isinstance(ask, AskAgain) or ask.renderer is not None:
+        return prepared
+    upstream, model = state.upstream.name, state.model or ""
+    pins, strict = (shared.abilities.has(upstream, model, each) for each in ("named", "strict"))
+    return evolve(prepared, ask_again=evolve(ask, pins=pins, strict=strict)) if pins or strict else prepared
 
 
 def _held(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepared:

@@ -28,7 +28,7 @@ from gateway.traffic.absent_paths import AbsentPaths
 from gateway.traffic.admission import Admission
 from gateway.traffic.breaker import Breaker
 from gateway.traffic.door import Door
-from gateway.traffic.lesson_rules import KeepsLessons, Lessons, NativeEvidence, NativeRecord, ValidCalls
+from gateway.traffic.lesson_rules import Abilities, KeepsLessons, Lessons, NativeEvidence, NativeRecord, ValidCalls
 from gateway.traffic.output_caps import OutputCaps
 from gateway.traffic.recent_answers import RecentAnswers
 from gateway.traffic.rescues import Rescues
@@ -321,6 +321,7 @@ class Shared:
     native_record: NativeRecord = field(factory=NativeRecord)
     valid_calls: ValidCalls = field(factory=ValidCalls)
     native_evidence: NativeEvidence = field(factory=NativeEvidence)
+    abilities: Abilities = field(factory=Abilities)
     context_cuts: ContextCuts = field(factory=ContextCuts)
     answers: RecentAnswers = field(factory=RecentAnswers)
     samples: Samples = field(factory=Samples)

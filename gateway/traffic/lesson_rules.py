@@ -23,6 +23,7 @@ __all__ = [
     "PROMPTED",
     "TRIAL",
     "WEEK_S",
+    "Abilities",
     "Fault",
     "KeepsLessons",
     "Lesson",
@@ -48,6 +49,9 @@ ENOUGH = 20
 TRIAL = 50
 """Calls after that, among which one bad answer ends it; later two among so many answers do."""
 MAX_BAD = 1
+ABLE = 3
+ABLE_OF = 20
+"""So often, among so many, a server must have done as it was asked."""
 
 Fault = Literal["as_text", "bad_arguments"]
 Pair = tuple[str, str]
@@ -287,3 +291,24 @@ class NativeEvidence:
             del self._known[pair]
             return "ended"
         return None
+
+
+@define
+class Abilities:
+    """Fields of requests that a model's server was seen to obey: `named` and `strict`, as clients have used them."""
+
+    _seen: OrderedDict[tuple[str, str, str], deque[bool]] = field(factory=OrderedDict)
+
+    def observe(self, upstream: str, model: str, ability: str, *, worked: bool) -> None:
+        """A client has asked for it, and the answer was as asked, or not."""
+        key = (upstream, model, ability)
+        seen = self._seen.setdefault(key, deque(maxlen=ABLE_OF))
+        self._seen.move_to_end(key)
+        if len(self._seen) > MAX_PAIRS:
+            self._seen.popitem(last=False)
+        seen.append(worked)
+
+    def has(self, upstream: str, model: str, ability: str) -> bool:
+        """It is known to work: three times, and never not."""
+        seen = self._seen.get((upstream, model, ability), ())
+        return len(seen) >= ABLE and all(seen)

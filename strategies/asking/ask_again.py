@@ -80,6 +80,10 @@ class AskAgain:
     demand: Demand = Demand()
     renderer: Renderer | None = None
     """What wrote the tools into the prompt; without one the model has them as native tools."""
+    pins: bool = False
+    """The server is known to take a `tool_choice` that names a tool: the second answer is held to the one meant."""
+    strict: bool = False
+    """It is known to hold calls to the schemas of tools that are marked as strict."""
     translated_name: str | None = None
     """What the demanded call is for the client, where the model was shown another tool in the place of its own."""
     _provenance: Provenance = field(
@@ -139,8 +143,22 @@ class AskAgain:
         messages = [*self.messages]
         for broken_call in broken_calls:
             messages.extend(self._correction(broken_call))
-        own = {} if self.renderer is None else dict.fromkeys(TOOL_FIELDS)
+        own = self._held_to(broken_calls) if self.renderer is None else dict.fromkeys(TOOL_FIELDS)
         return self.request.replace(messages=messages, stream=False, stream_options=None, **own)
+
+    def _held_to(self, broken_calls: Sequence[BrokenCall]) -> dict[str, Any]:
+        """The fields that hold a native answer to the tool that was meant, where exactly one was."""
+        meant = {tool.name: tool for tool in self._shown(broken_calls[-1])} if broken_calls else {}
+        if len(meant) != 1:
+            return {}
+        (tool,) = meant.values()
+        held: dict[str, Any] = {}
+        if self.pins and self.demand.name is None:
+            held["tool_choice"] = {"type": "function", "function": {"name": tool.name}}
+        if self.strict and _may_be_strict(tool):
+            tools = self.request.body.get("tools")
+            held["tools"] = [_strict(each, tool.name) for each in tools] if isinstance(tools, list) else tools
+        return held
 
     def tool_of(self, note: Note) -> Tool | None:
         """The declared tool that a candidate names."""
@@ -275,6 +293,20 @@ def asking_again(
         demand=demanded(request.tool_choice) if demand is None else demand,
         renderer=renderer,
     )
+
+
+def _may_be_strict(tool: Tool) -> bool:
+    """Strict schemas name every parameter as required: https://platform.openai.com/docs/guides/structured-outputs."""
+    schema = tool.parameters
+    required, properties = schema.get("required"), schema.get("properties")
+    if schema.get("additionalProperties") is not False or not isinstance(properties, dict):
+        return False
+    return isinstance(required, list) and set(map(str, required)) == set(properties)
+
+
+def _strict(entry: Any, name: str) -> Any:
+    function = function_of(entry)
+    return {**entry, "function": {**function, "strict": True}} if function.get("name") == name else entry
 
 
 def _is_unknown(broken_call: BrokenCall) -> bool:

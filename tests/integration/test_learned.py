@@ -8,7 +8,7 @@ import pytest
 
 from gateway.traffic.lesson_rules import ENOUGH, WEEK_S
 from tests.support.client import TOOLS, ask, chat, get
-from tests.support.faulty_upstream import DONE, answer_json, completion, event, stream
+from tests.support.faulty_upstream import DONE, answer_json, completion, event, in_turn, stream
 
 MODEL = "qwen3-32b"
 NATIVE = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path":"a"}'}}
@@ -169,3 +169,44 @@ async def test_a_prompt_that_is_cut_is_told(gateway, upstream, client, log):
     upstream.script = answer_json({"object": "list", "data": [{"id": "glm-5"}]})
     (told,) = (await get(client, f"{running.url}/v1/models")).json["data"]
     assert told["toolgate"]["context_cut"] == {"tokens_read": 4096}
+
+
+CLOSED = [
+    {
+        "type": "function",
+        "function": {
+            "name": "read_file",
+            "strict": True,
+            "parameters": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+
+
+async def test_a_second_question_is_pinned_and_strict_only_where_that_was_seen_to_work(gateway, upstream, client):
+    running = await gateway(upstream.url)
+    plain = json.loads(json.dumps(CLOSED).replace('"strict": true, ', ""))
+
+    async def second(tools: list[dict[str, Any]]) -> dict[str, Any]:
+        upstream.script = in_turn(native(BAD), native())
+        await ask(client, running.url, chat(model="glm-5", stream=False, tools=tools))
+        return dict(upstream.last.json)
+
+    asked = await second(plain)
+    assert "tool_choice" not in asked
+    assert "strict" not in asked["tools"][0]["function"]
+    upstream.script = native()
+    choice = {"type": "function", "function": {"name": "read_file"}}
+    for _ in range(3):
+        await ask(client, running.url, chat(model="glm-5", stream=False, tools=CLOSED, tool_choice=choice))
+    asked = await second(plain)
+    assert asked["tool_choice"] == choice
+    assert asked["tools"][0]["function"]["strict"] is True
+    upstream.script = native(BAD)
+    await ask(client, running.url, chat(model="glm-5", stream=False, tools=CLOSED, tool_choice=choice))
+    assert "tool_choice" not in await second(plain), "once it did not"
