@@ -12,7 +12,7 @@ from attrs import define, field
 
 from gateway.answer.rescue.faces import Swallowed, of_body, of_refusal
 from gateway.answer.rescue.lookout import Lookout
-from gateway.answer.rescue.remedies import Remedy, from_answer, from_text, streamed
+from gateway.answer.rescue.remedies import Remedy, from_answer, from_text, paid, streamed
 from gateway.chat.accept import keep_answer
 from gateway.chat.lessons_learnt import fall_back, may_rescue, note_rescue
 from gateway.chat.opening import prompted
@@ -71,7 +71,7 @@ class Chance:
         """A whole answer in the place of another."""
         swallowed = of_body(body)
         remedy = await self._remedy(swallowed, self._ask) if swallowed is not None else None
-        return remedy.body if remedy is not None else None
+        return paid(remedy, body) if remedy is not None else None
 
     async def instead_of_stream(self, lookout: Lookout, ask: Ask) -> bytes | None:
         """The rest of a stream, in the place of the end that is held."""

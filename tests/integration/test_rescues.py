@@ -329,6 +329,13 @@ async def test_reasoning_that_was_shown_is_no_hindrance_and_keeps_its_answers_id
     assert got.chunks[-1]["usage"]["completion_tokens"] == 5
 
 
+async def test_what_both_answers_took_is_told(gateway, upstream, client):
+    upstream.script = by_tools(Shown("silent").whole(), answer_json(completion(TAGS)))
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, asked("whole"))
+    assert got.json["usage"] == {"prompt_tokens": 403, "completion_tokens": 45, "total_tokens": 448}
+
+
 async def test_old_servers_name_the_field_itself_an_error(gateway, upstream, client):
     line = b'error: {"code":500,"message":"Failed to parse input at pos 9: x","type":"server_error"}\n\n'
     upstream.script = by_tools(stream(ROLE, line), answer_json(completion(TAGS)))

@@ -17,7 +17,7 @@ from gateway.wire.chat_reshape import body_to_stream
 from gateway.wire.usage import summed_usage
 from strategies.base import Prepared
 
-__all__ = ["SIMPLER", "Remedy", "from_answer", "from_text", "streamed", "with_usage"]
+__all__ = ["SIMPLER", "Remedy", "from_answer", "from_text", "paid", "streamed", "with_usage"]
 
 # What servers that make a grammar of a schema fail at: patterns and long bounds, references, conditions.
 # https://github.com/ggml-org/llama.cpp/issues/26596 https://github.com/ggml-org/llama.cpp/issues/25746
@@ -62,6 +62,16 @@ def from_answer(body: bytes, prepared: Prepared, *, make_id: MakeId, limits: Lim
     if of_body(body) is not None:
         return None
     return _read(body, prepared, make_id, limits)
+
+
+def paid(remedy: Remedy, swallowed: bytes) -> bytes:
+    """The answer, its usage with that of the turn that was swallowed."""
+    answer, used = decode_object(remedy.body), decode_object(swallowed).get("usage")
+    if not isinstance(used, dict) or not isinstance(answer.get("usage"), dict):
+        return remedy.body
+    remedy.facts.add_usage(used)
+    answer["usage"] = summed_usage(used, answer["usage"])
+    return msgspec.json.encode(answer)
 
 
 def streamed(body: bytes, *, answer_id: str | None, used: Any, has_role: bool, wants_usage: bool) -> bytes:
