@@ -134,6 +134,9 @@ class Prose:
         marker = window.grammar.lexicon.at(window.buf, at)
         if marker is None:
             return None
+        if window.inline and "\n" in window.buf[:at]:
+            window.text(at)  # a paragraph may end in front of it, and with it inline code
+            return self
         if window.offset + at >= window.blind:
             return self._marker(window, marker, at)
         drafts = window.out.drafts

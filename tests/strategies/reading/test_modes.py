@@ -10,7 +10,7 @@ from strategies.reading.modes import FOLLOWS
 from strategies.reading.reader import Reader
 from tests.support.fragments import events_of, hostile_text, ways
 from tests.support.golden import cases
-from tests.support.reading import pieces, read
+from tests.support.reading import pieces, read, read_every_way
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
 OVER = CALL.replace("</tool_call>", "</think>")
@@ -132,3 +132,8 @@ def test_what_is_held_is_held_by_the_mode() -> None:
             reader.feed(character)
             mode = reader._mode.after if isinstance(reader._mode, moves.Call) else reader._mode
             assert (reader._window.out.held is not None) == (type(mode).__name__ in holding)
+
+
+def test_inline_code_ends_with_its_paragraph_in_front_of_reasoning() -> None:
+    found = read_every_way(f"a `[\n\nb <|open|>think<|sep|>\n{CALL}\nand more")
+    assert found.calls == []
