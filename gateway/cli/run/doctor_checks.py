@@ -139,8 +139,8 @@ async def _store(settings: Settings) -> list[Finding]:
     try:
         store = open_store(settings.store_url, prefix=settings.store_prefix, timeout_ms=settings.store_timeout_ms)
         async with asyncio.timeout(STORE_LONGEST_S):
-            await store.open()
             try:
+                await store.open()
                 # One that is full, or a replica, can be read and is of no use all the same.
                 await store.put("doctor", b"", ttl_s=1.0)
             finally:
