@@ -89,6 +89,7 @@ ROLLOUT = Board(
                     "Strategies in a dialect that the judge, or an operator, has switched off while the rest went on: "
                     "1 for as long as it is off. `toolgate rollout status` says since when, and why.",
                     "short",
+                    (gauge("max by (job)", "toolgate_rollout_slices_off"), "all"),
                     (gauge("max by (strategy, dialect)", "toolgate_rollout_slice_off"), "{{strategy}}/{{dialect}}"),
                     width=12,
                     height=6,

@@ -291,7 +291,7 @@ def _mend(
             yield
         reader = _Reader(text, start, closed=closed, max_depth=max_depth)
         if way == "apostrophes":
-            reader.single = _WITH_APOSTROPHES
+            reader.has_apostrophes = True
         elif way == "loosely":
             reader.quote_loosely(body_keys[0], known_keys)
         try:
@@ -306,7 +306,7 @@ class _Reader:
 
     __slots__ = (
         *("_at", "_backslashes", "_closed", "_decoder", "_left", "_loose_end", "_loose_key", "_max_depth"),
-        *("_notes", "_open", "_text", "single"),
+        *("_notes", "_open", "_text", "has_apostrophes"),
     )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
@@ -321,7 +321,7 @@ class _Reader:
         self._decoder = _decoder(self._notes, strict=True)
         self._left = TURN
         """How many values are read before the others of the process have their turn."""
-        self.single = _PYTHON_STRING
+        self.has_apostrophes = False
         self._loose_key: str | None = None
         self._loose_end: re.Pattern[str] | None = None
 
@@ -519,7 +519,7 @@ class _Reader:
             return (yield from self._json_text(self._matched(_JSON_STRING)))
         if quote == "'":
             _note(self._notes, "python_literal")
-            body = self._matched(self.single)
+            body = self._matched(_WITH_APOSTROPHES if self.has_apostrophes else _PYTHON_STRING)
             if _APOSTROPHE.search(body):
                 _note(self._notes, "apostrophes")
             return (yield from self._python_text(body))

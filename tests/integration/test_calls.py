@@ -126,7 +126,7 @@ async def test_a_call_that_stays_text_is_counted_with_its_reason(gateway, upstre
     assert got.content == "<read_file>\n<path>src/a.py"
     assert (await log.record("request_ended"))["refused"]
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()
-    assert 'toolgate_transform_errors_total{reason="parse",strategy="recovery"} 1.0' in exposition
+    assert 'toolgate_transform_errors_total{reason="not_closed",strategy="recovery"} 1.0' in exposition
     assert 'outcome="error",strategy="recovery"} 1.0' in exposition
 
 

@@ -67,15 +67,12 @@ def conversations(way: Way) -> Iterator[tuple[int, list[Exchange], WireServer]]:
     """Each conversation with a server of its own."""
     for seed in range(COUNT):
         exchanges = conversation(seed)
-        turns = [exchange.turn for exchange in exchanges]
-        if way.is_prompted:
-            turns = [written(turn) for turn in turns]
-            exchanges = without_copies(exchanges)
-        yield seed, exchanges, way.makes(turns)
+        turns = [written(exchange.turn) if way.is_prompted else exchange.turn for exchange in exchanges]
+        yield seed, without_copies(exchanges), way.makes(turns)
 
 
 def without_copies(exchanges: list[Exchange]) -> list[Exchange]:
-    """What a client has of calls in words: of equal ones in a row the first, as a model that writes may stammer."""
+    """What a client has of equal calls in a row: the first, as a model may stammer, in words and in calls alike."""
     told = []
     gone: set[str] = set()
     for exchange in exchanges:
@@ -91,7 +88,7 @@ def without_copies(exchanges: list[Exchange]) -> list[Exchange]:
 
 
 def test_equal_calls_stand_in_the_conversations() -> None:
-    """Kinds with a place for calls give each of them; those told in words give the first."""
+    """All kinds give the first of them."""
     all_of_them = [conversation(seed) for seed in range(COUNT)]
     assert any(without_copies(exchanges) != exchanges for exchanges in all_of_them)
     assert any(without_copies(all_of_them[seed]) != all_of_them[seed] for seed in SEEDS_STREAMED)

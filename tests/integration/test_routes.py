@@ -179,7 +179,7 @@ async def test_a_relayed_stream_comes_as_it_comes(gateway, upstream, connect):
     upstream.script = script
     running = await gateway(upstream.url)
     reader, writer = await connect(running.url)
-    writer.write(post_bytes({"input": "x"}, "Connection: close", path="/v1/responses"))
+    writer.write(post_bytes({"input": "x"}, "Connection: close", path="/v1/audio/speech"))
     head = await reader.readuntil(b"\r\n\r\n")
     assert b"X-Accel-Buffering: no" in head
     await reader.readuntil(b"data: {}\n\n")

@@ -439,7 +439,7 @@ async def test_sqlite_can_only_be_read(upstream_of_calls: FaultyUpstream, tmp_pa
     folder = Path("/tmp") / f"toolgate-{os.getpid()}-{time.monotonic_ns()}"  # not below a folder that is for us alone
     folder.mkdir(mode=0o755)
     program = (
-        "import encodings.idna, os; import gateway.app; from gateway.cli.root import main; "
+        "import concurrent.futures.thread, encodings.idna, os; import gateway.app; from gateway.cli.root import main; "
         "os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
     )
     command = (sys.executable, "-c", program, "serve")

@@ -72,7 +72,8 @@ def responses_request(
 def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """The tools and the choice among them."""
     choice = choice_of(body)
-    declared = [dict_of(dict_of(tool).get("function")) for tool in body.get("tools") or ()]
+    given = body.get("tools")
+    declared = [dict_of(dict_of(tool).get("function")) for tool in (given if isinstance(given, list) else ())]
     strict = {string_of(each.get("name")): each.get("strict") is True for each in declared}
     tools = []
     for function in functions_of(body):

@@ -109,8 +109,9 @@ def refused(status: int, body: bytes, read: Callable[[Mapping[str, Any], int], F
     """The reply for an answer other than 2xx; `read` knows the server's own form of it."""
     value = read_json(body)
     value = value[0] if isinstance(value, list) and value else value
+    status = status if status >= 400 else 502  # whatever else it says, it is no answer
     fault = read(value, status) if isinstance(value, dict) else None
-    return (fault or fault_of_status(status if status >= 400 else 502)).reply()
+    return (fault or fault_of_status(status)).reply()
 
 
 def reply_of(error: UpstreamError) -> Reply:

@@ -248,7 +248,12 @@ def test_a_call_that_breaks_after_it_began_is_recorded() -> None:
     how = prepared(stream_arguments="incremental")
     facts = facts_of("<think></think>\n<write>\n<filePath>a</filePath>\n<content>\n" + "x" * 99 + "\n", how)
     (record,) = records_of(facts)
-    assert (record.decision, record.tool, record.stage, record.reason) == ("refused", "write", "recognised", "parse")
+    assert (record.decision, record.tool, record.stage, record.reason) == (
+        "refused",
+        "write",
+        "recognised",
+        "not_closed",
+    )
 
 
 def test_records_of_one_answer_are_bounded() -> None:
