@@ -33,7 +33,7 @@ _SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _WITH_APOSTROPHES = re.compile(r"'((?:[^'\\]++|\\.|(?<=\w)'(?=\w))*+)'", re.DOTALL)
-_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
+_APOSTROPHE = re.compile(r"'(?<=\w')(?=\w)")  # the quote first: it is found without a look at each letter
 # Code in arguments comes with its line breaks as they are:
 # https://github.com/minpeter/ai-sdk-tool-call-middleware/issues/298
 _CONTROLS = tuple(map(chr, range(32)))
