@@ -13,10 +13,12 @@ import msgspec
 from gateway.answer.rescue.faces import Swallowed, of_end, of_error
 from gateway.core.errors import UpstreamBadReply
 from gateway.wire.chat_chunks import BadChunk, Chunk, any_in, decode_chunk, is_given, string_in
-from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent
+from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, block_of
 
 __all__ = ["Lookout"]
 
+_LOOK_BYTES = 2 << 10
+"""How much is taken apart at a time, until something can be seen."""
 _NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+\[\s*+\]')
 # llama.cpp gave errors a field of their own: https://github.com/ggml-org/llama.cpp/blob/b5000/examples/server/utils.hpp
 _ERROR_FIELD = b"error:"
@@ -65,13 +67,18 @@ class Lookout:
 
     def pass_on(self, data: bytes) -> bytes:
         """What of these bytes may go on now."""
-        if self._is_open and not self._decoder.pending and not (self._drops_usage and self._may_hold_usage(data)):
-            return data
-        try:
-            events = self._decoder.feed(data)
-        except EventTooLong as error:
-            raise UpstreamBadReply(f"the model server sent {error}") from error
-        return self._sorted(events)
+        out: list[bytes] = []
+        while data:
+            if self.is_still and not (self._drops_usage and self._may_hold_usage(data)):
+                out.append(data)  # a first read may hold half of the answer: what opens it stands in the first events
+                break
+            piece = block_of(data, _LOOK_BYTES)
+            try:
+                out.append(self._sorted(self._decoder.feed(piece)))
+            except EventTooLong as error:
+                raise UpstreamBadReply(f"the model server sent {error}") from error
+            data = data[len(piece) :]
+        return b"".join(out)
 
     def finish(self) -> bytes:
         """What of an event that the stream ended within may go on."""

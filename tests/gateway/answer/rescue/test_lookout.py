@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.answer.rescue.lookout import Lookout
 from gateway.core.errors import UpstreamBadReply
+from gateway.wire.sse import SseDecoder, SseEvent
 from tests.support.faulty_upstream import DONE, event, text
 
 ROLE = event({"role": "assistant", "content": ""})
@@ -89,3 +90,21 @@ def test_an_error_ends_it() -> None:
 def test_an_event_without_end_is_the_servers_fault() -> None:
     with pytest.raises(UpstreamBadReply):
         lookout().pass_on(b"data: " + b"x" * (1 << 17))
+
+
+@pytest.mark.parametrize("drops_usage", [False, True])
+def test_what_follows_the_first_text_of_a_read_is_not_taken_apart(
+    drops_usage: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first read may hold half of the answer: looking at all of it costs every event of it twice."""
+    looked: list[int] = []
+    feed = SseDecoder.feed
+
+    def counted(decoder: SseDecoder, data: bytes) -> list[SseEvent]:
+        looked.append(len(data))
+        return feed(decoder, data)
+
+    monkeypatch.setattr(SseDecoder, "feed", counted)
+    data = ROLE + text("Hi") + text(" there") * 2000
+    assert lookout(drops_usage=drops_usage).pass_on(data) == data
+    assert sum(looked) < 4096
