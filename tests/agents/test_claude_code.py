@@ -1,8 +1,6 @@
 """The real Claude Code, headless, through a gateway: it reads, edits and runs, whatever the model server speaks."""
 
-import asyncio
 import json
-import os
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.app import Gateway
+from tests.support.agents import said_by
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.openai_server import OpenAiServer
@@ -62,37 +61,20 @@ def steps(folder: Path) -> list[Step]:
 
 async def claude(folder: Path, home: Path, url: str, prompt: str) -> list[dict[str, Any]]:
     """What the program says, event by event."""
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_AUTH_TOKEN": KEY,
-        "ANTHROPIC_MODEL": "some-model",
-        "ANTHROPIC_SMALL_FAST_MODEL": "some-model",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_MAX_RETRIES": "0",
-        # It must find nobody else.
-        "HTTPS_PROXY": "http://127.0.0.1:9",
-        "NO_PROXY": "127.0.0.1",
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(str(CLAUDE), "-p", prompt, "--output-format", "stream-json", "--verbose"),
-        *("--permission-mode", "acceptEdits", "--allowedTools", "Read,Edit,Bash"),
-        cwd=folder,
-        env=environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    return await said_by(
+        (
+            *(str(CLAUDE), "-p", prompt, "--output-format", "stream-json", "--verbose"),
+            *("--permission-mode", "acceptEdits", "--allowedTools", "Read,Edit,Bash"),
+        ),
+        folder,
+        home,
+        ANTHROPIC_BASE_URL=url,
+        ANTHROPIC_AUTH_TOKEN=KEY,
+        ANTHROPIC_MODEL="some-model",
+        ANTHROPIC_SMALL_FAST_MODEL="some-model",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        CLAUDE_CODE_MAX_RETRIES="0",
     )
-    try:
-        async with asyncio.timeout(120):
-            out, err = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise
-    assert process.returncode == 0, (out[-2000:], err[-2000:])
-    return [json.loads(line) for line in out.splitlines()]
 
 
 def blocks(said: list[dict[str, Any]], role: str, kind: str) -> list[dict[str, Any]]:

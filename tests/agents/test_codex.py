@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.app import Gateway
+from tests.support.agents import said_by
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.openai_server import OpenAiServer
@@ -94,32 +94,15 @@ stream_max_retries = 0
 request_max_retries = 0
 {more}"""
     await asyncio.to_thread(prepared, home, config)
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "CODEX_HOME": str(home),
-        "TOOLGATE_KEY": KEY,
-        # It must find nobody else.
-        "HTTPS_PROXY": "http://127.0.0.1:9",
-        "NO_PROXY": "127.0.0.1",
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(str(CODEX), "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt),
-        cwd=folder,
-        env=environ,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    command = (
+        str(CODEX),
+        "exec",
+        "--json",
+        "--skip-git-repo-check",
+        "--dangerously-bypass-approvals-and-sandbox",
+        prompt,
     )
-    try:
-        async with asyncio.timeout(120):
-            out, err = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise
-    assert process.returncode == 0, out[-2000:].decode() + err[-2000:].decode()
-    return [json.loads(line) for line in out.splitlines()]
+    return await said_by(command, folder, home, CODEX_HOME=str(home), TOOLGATE_KEY=KEY)
 
 
 def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -17,11 +17,11 @@ from gateway.kinds.lowering.rooted import is_rooted
 from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
-from gateway.kinds.shared.dialogue import TranslatingDialogue
+from gateway.kinds.shared.dialogue import PlacedDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
 from gateway.kinds.shared.listing import listing
-from gateway.kinds.shared.memory import Place, key_of_answer, keys_of_history
-from gateway.kinds.shared.port import Headers, HttpAsk, Situation
+from gateway.kinds.shared.memory import Place, keys_of_history
+from gateway.kinds.shared.port import Headers, HttpAsk, Situation, json_ask
 
 __all__ = ["AnthropicKind"]
 
@@ -121,12 +121,7 @@ class AnthropicKind:
         with bounded_nesting():
             request = messages_request(body, known=known, scope=situation.scope, options=self.options)
             data = msgspec.json.encode(request)
-        streams = body.get("stream") is True
-        headers = (
-            ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream" if streams else "application/json"),
-        )
-        ask = HttpAsk(path="/messages", headers=headers, body=data, streams=streams)
+        ask = json_ask("/messages", data, streams=body.get("stream") is True)
         place = Place.after((original or body).get("messages"))
         return _Dialogue(ask, body, place, situation, ttl_s=self.options.memory_ttl_s)
 
@@ -155,25 +150,21 @@ class _Open:
     has_arguments: bool = False
 
 
-class _Dialogue(TranslatingDialogue):
+class _Dialogue(PlacedDialogue):
     """One Messages request."""
+
+    kind = KIND
 
     def __init__(
         self, ask: HttpAsk, body: Mapping[str, Any], place: Place, situation: Situation, *, ttl_s: float
     ) -> None:
-        super().__init__(body, situation, ttl_s=ttl_s)
-        self.ask = ask
-        self._model = self._answer.model
-        self._place = place
+        super().__init__(ask, body, place, situation, ttl_s=ttl_s)
         self._layout = Layout()
         self._blocks: dict[int, _Open] = {}
         self._usage: dict[str, Any] = {}
 
     def _kept(self) -> bytes | None:
         return self._layout.packed(self._model)
-
-    def _key(self, message: Mapping[str, Any]) -> str | None:
-        return key_of_answer(KIND, message, self._place, scope=self._situation.scope)
 
     def _whole(self, body: bytes) -> None:
         message = decoded(body, _MESSAGE)

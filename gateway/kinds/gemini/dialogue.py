@@ -18,10 +18,10 @@ from gateway.kinds.lowering.rooted import is_rooted
 from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import Names, bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
-from gateway.kinds.shared.dialogue import TranslatingDialogue
+from gateway.kinds.shared.dialogue import PlacedDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
 from gateway.kinds.shared.listing import listing
-from gateway.kinds.shared.memory import Place, key_of_answer, keys_of_history
+from gateway.kinds.shared.memory import Place, keys_of_history
 from gateway.kinds.shared.port import Headers, HttpAsk, Situation
 
 __all__ = ["GeminiKind"]
@@ -161,16 +161,15 @@ def _listed(entry: dict[str, Any]) -> tuple[str, str]:
     return (string_of(entry.get("name")).removeprefix("models/") if talks else "", "google")
 
 
-class _Dialogue(TranslatingDialogue):
+class _Dialogue(PlacedDialogue):
     """One request for content."""
+
+    kind = KIND
 
     def __init__(
         self, ask: HttpAsk, body: Mapping[str, Any], place: Place, situation: Situation, names: Names, *, ttl_s: float
     ) -> None:
-        super().__init__(body, situation, ttl_s=ttl_s)
-        self.ask = ask
-        self._model = self._answer.model
-        self._place = place
+        super().__init__(ask, body, place, situation, ttl_s=ttl_s)
         self._names = names
         self._usage: dict[str, Any] = {}
         self._signatures: dict[str, str] = {}
@@ -181,9 +180,6 @@ class _Dialogue(TranslatingDialogue):
         if not (self._signatures or self._text_signature):
             return None
         return msgspec.json.encode({"model": self._model, "calls": self._signatures, "text": self._text_signature})
-
-    def _key(self, message: Mapping[str, Any]) -> str | None:
-        return key_of_answer(KIND, message, self._place, scope=self._situation.scope)
 
     def _whole(self, body: bytes) -> None:
         response = decoded(body, _RESPONSE)

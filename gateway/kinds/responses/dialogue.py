@@ -16,10 +16,10 @@ from gateway.kinds.responses.ask import KIND, ResponsesOptions, responses_reques
 from gateway.kinds.shared.answer import Usage
 from gateway.kinds.shared.ask_parts import bounded_nesting
 from gateway.kinds.shared.decoding import bad_reply, count_of, decoded, dict_of, string_of
-from gateway.kinds.shared.dialogue import TranslatingDialogue
+from gateway.kinds.shared.dialogue import PlacedDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
-from gateway.kinds.shared.memory import Place, key_of_answer, keys_of_history
-from gateway.kinds.shared.port import Headers, HttpAsk, Situation
+from gateway.kinds.shared.memory import Place, keys_of_history
+from gateway.kinds.shared.port import Headers, HttpAsk, Situation, json_ask
 
 __all__ = ["ResponsesKind"]
 
@@ -80,12 +80,7 @@ class ResponsesKind:
         with bounded_nesting():
             request = responses_request(body, known=known, scope=situation.scope, options=self.options)
             data = msgspec.json.encode(request)
-        streams = body.get("stream") is True
-        headers = (
-            ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream" if streams else "application/json"),
-        )
-        ask = HttpAsk(path="/responses", headers=headers, body=data, streams=streams)
+        ask = json_ask("/responses", data, streams=body.get("stream") is True)
         place = Place.after((original or body).get("messages"))
         return _Dialogue(ask, body, place, situation, ttl_s=self.options.memory_ttl_s)
 
@@ -112,16 +107,15 @@ class _Item:
     """Of a thought the one that is under way."""
 
 
-class _Dialogue(TranslatingDialogue):
+class _Dialogue(PlacedDialogue):
     """One Responses request."""
+
+    kind = KIND
 
     def __init__(
         self, ask: HttpAsk, body: Mapping[str, Any], place: Place, situation: Situation, *, ttl_s: float
     ) -> None:
-        super().__init__(body, situation, ttl_s=ttl_s)
-        self.ask = ask
-        self._model = self._answer.model
-        self._place = place
+        super().__init__(ask, body, place, situation, ttl_s=ttl_s)
         self._items: dict[int, _Item] = {}
         self._layout: list[Any] = []
         """Thoughts whole, the text as an empty word, calls by their ids, in their order."""
@@ -131,9 +125,6 @@ class _Dialogue(TranslatingDialogue):
             return None
         data = msgspec.json.encode({"model": self._model, "items": self._layout})
         return data if len(data) <= _MAX_KEPT else None
-
-    def _key(self, message: Mapping[str, Any]) -> str | None:
-        return key_of_answer(KIND, message, self._place, scope=self._situation.scope)
 
     def _whole(self, body: bytes) -> None:
         told = decoded(body, _BODY)

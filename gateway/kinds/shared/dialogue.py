@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 from gateway.core.errors import UpstreamBadReply
 from gateway.kinds.shared.answer import Answer, Feed, gathered, is_stream
 from gateway.kinds.shared.faults import Fault, fault_of_status, refused, unreadable
+from gateway.kinds.shared.memory import Place, key_of_answer
 from gateway.kinds.shared.port import HttpAsk, Memory, Reply, Situation
 
-__all__ = ["TranslatingDialogue"]
+__all__ = ["PlacedDialogue", "TranslatingDialogue"]
 
 
 class TranslatingDialogue:
@@ -93,3 +94,20 @@ class TranslatingDialogue:
     def _key(self, message: Mapping[str, Any]) -> str | None:
         """The name under which that is found again, by the message that the client was given."""
         raise NotImplementedError
+
+
+class PlacedDialogue(TranslatingDialogue):
+    """One whose answer is found again by where it stands in the client's conversation."""
+
+    kind: str
+
+    def __init__(
+        self, ask: HttpAsk, body: Mapping[str, Any], place: Place, situation: Situation, *, ttl_s: float
+    ) -> None:
+        super().__init__(body, situation, ttl_s=ttl_s)
+        self.ask = ask
+        self._model = self._answer.model
+        self._place = place
+
+    def _key(self, message: Mapping[str, Any]) -> str | None:
+        return key_of_answer(self.kind, message, self._place, scope=self._situation.scope)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
-__all__ = ["Dialogue", "Headers", "HttpAsk", "Kind", "Memory", "Reply", "Situation"]
+__all__ = ["Dialogue", "Headers", "HttpAsk", "Kind", "Memory", "Reply", "Situation", "json_ask"]
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -34,6 +34,13 @@ class HttpAsk:
     body: bytes = b""
     streams: bool = False
     """Its answer, if 2xx, should be an event stream."""
+
+
+def json_ask(path: str, body: bytes, *, streams: bool) -> HttpAsk:
+    """A request in JSON that says in which form it wants its answer."""
+    accepted = "text/event-stream" if streams else "application/json"
+    headers = (("Content-Type", "application/json"), ("Accept", accepted))
+    return HttpAsk(path=path, headers=headers, body=body, streams=streams)
 
 
 @frozen(kw_only=True)
