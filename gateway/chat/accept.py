@@ -39,7 +39,10 @@ async def accept(state: RequestState, raw: bytes, upstream: Upstream | None = No
             if error.param != "messages" or not is_input_alone(raw):
                 raise
         # Cursor sends chat's path such requests: https://github.com/BerriAI/litellm/issues/34029
-        return evolve(await _recalled(RESPONSES, state, raw, upstream), tell=telling)
+        asked = await _recalled(RESPONSES, state, raw, upstream)
+        if asked.refusal is not None:  # it is asked in chat and in nothing else
+            raise asked.refusal
+        return evolve(asked, tell=telling)
     return await _recalled(surface, state, raw, upstream)
 
 

@@ -37,11 +37,13 @@ from gateway.upstream.client import UpstreamReply
 from strategies.base import Prepared
 from strategies.factory import Selection
 
-__all__ = ["PathAbsent", "Reading", "Terms", "may_go_as_it_is", "relayed"]
+__all__ = ["READ_AS_IT_IS", "PathAbsent", "Reading", "Terms", "may_go_as_it_is", "relayed"]
 
 NATIVE = "native"
 PASSED = "passthrough"
 RECOVERED = "recovery"
+READ_AS_IT_IS = (NATIVE, PASSED, RECOVERED)
+"""Strategies that ask nothing else of the model than the client did."""
 
 log = structlog.get_logger("toolgate")
 
@@ -55,11 +57,17 @@ def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, 
     wire, upstream = state.surface.name, state.upstream
     if wire not in HEARD_WIRES or not upstream.speaks(wire):
         return False
-    is_sure = wire == upstream.row.wire or wire in upstream.wires
-    if not is_sure and state.shared.absent_paths.has(upstream.name, wire, state.deadline.now()):
+    is_sure = _is_sure(state)
+    path = state.surface.path
+    if not is_sure and state.shared.absent_paths.has(upstream.name, path, state.deadline.now()):
         return False
     if arm == "off" or selection.reason == "disabled":
         return True
+    if asked.refusal is not None:
+        if is_sure:
+            return True
+    elif asked.is_bound:
+        return False
     if arm == "live" and not _needs_no_chat(state, asked, selection, is_sure=is_sure):
         return False
     if is_sure:
@@ -71,13 +79,19 @@ def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, 
     return named == NATIVE
 
 
+def _is_sure(state: RequestState) -> bool:
+    """Whether the server certainly has the path: what is deeper than its wire it may lack."""
+    wire, upstream = state.surface.name, state.upstream
+    return state.surface.path == wire and (wire == upstream.row.wire or wire in upstream.wires)
+
+
 def _needs_no_chat(state: RequestState, asked: Asked, selection: Selection, *, is_sure: bool) -> bool:
     """Whether the request would not be changed in chat, and the answer can be read as it is."""
     request = asked.request
     rule = state.configuration.router.route(request.model).rule
     mapping = state.configuration.tool_map(request.model, rule) if request.wants_tools else None
     may_read = is_sure and asked.refusal is None and state.surface.carrier() is not None
-    strategies = (NATIVE, PASSED, RECOVERED) if may_read else (NATIVE, PASSED)
+    strategies = READ_AS_IT_IS if may_read else (NATIVE, PASSED)
     return selection.strategy.name in strategies and mapping in (None, "none")
 
 
@@ -117,7 +131,7 @@ async def relayed(
     """
     wire, upstream = state.surface.name, state.upstream
     telling = asked.tell()
-    with await _opened(state, wire, _renamed(raw, route)) as reply:
+    with await _opened(state, _renamed(raw, route)) as reply:
         count_path(state, "same_wire")
         state.telling, state.delivered, state.found.answer_id = _AsItIs(inner=telling), None, None
         situation = Situation(now=state.shared.wall(), make_id=state.make_call_id, answer_id="")
@@ -132,7 +146,7 @@ async def relayed(
         return await _whole(state, reply, terms, dialogue)
 
 
-async def _opened(state: RequestState, wire: str, body: bytes) -> UpstreamReply:
+async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
     upstream = state.upstream
     headers = upstream_headers(state, same_wire=True)
     for name in ("anthropic-version", "Accept"):  # the client's own, where it has one
@@ -141,18 +155,18 @@ async def _opened(state: RequestState, wire: str, body: bytes) -> UpstreamReply:
     headers["Content-Type"] = "application/json"
     headers["Accept-Encoding"] = "identity"
     try:
-        return await open_reply(state, "POST", _url(state, wire), headers=headers, body=body)
+        return await open_reply(state, "POST", _url(state), headers=headers, body=body)
     except UpstreamRejected as error:
-        is_sure = wire == upstream.row.wire or wire in upstream.wires
-        if is_sure or error.upstream_status not in ABSENT_STATUSES or _is_own(error.payload):
+        if _is_sure(state) or error.upstream_status not in ABSENT_STATUSES or _is_own(error.payload):
             raise
-    state.shared.absent_paths.note(upstream.name, wire, state.deadline.now())
-    log.info("wire_absent", upstream=upstream.name, wire=wire)
+    path = state.surface.path
+    state.shared.absent_paths.note(upstream.name, path, state.deadline.now())
+    log.info("wire_absent", upstream=upstream.name, path=path)
     raise PathAbsent
 
 
-def _url(state: RequestState, wire: str) -> URL:
-    url = state.upstream.base_url / wire
+def _url(state: RequestState) -> URL:
+    url = state.upstream.base_url.joinpath(*state.surface.path.split("/"))
     query = state.http.rel_url.raw_query_string
     return URL(f"{url}?{query}", encoded=True) if query else url
 
@@ -166,7 +180,10 @@ def _is_own(payload: bytes | None) -> bool:
     if not isinstance(body, dict):
         return False
     error = body.get("error")
-    return body.get("type") == "error" or (isinstance(error, dict) and error.get("code") == "model_not_found")
+    if body.get("type") == "error":
+        return True
+    # One that names a field has read the request: what it does not find is what that field names.
+    return isinstance(error, dict) and (isinstance(error.get("param"), str) or error.get("code") == "model_not_found")
 
 
 def _renamed(raw: bytes, route: Route) -> bytes:

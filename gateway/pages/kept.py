@@ -1,14 +1,18 @@
-"""Answers that are kept for clients of the Responses API: asked for by their ids, and forgotten on demand."""
+"""Answers that are kept for clients of the Responses API: asked for by their ids, and forgotten on demand.
+
+Ids of another form are a model server's own: whoever keeps answers there finds them there.
+"""
 
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from gateway.core.errors import InvalidRequest, NoWebSocket
+from gateway.core.errors import InvalidRequest, NotFound, NoWebSocket
+from gateway.pages.relay import ask_speakers
 from gateway.request.responses import json_response
 from gateway.request.state import RequestState
-from gateway.surfaces.responses.stored import entry_of, listed_items, not_found, stored_key
+from gateway.surfaces.responses.stored import entry_of, is_own_id, listed_items, not_found, stored_key
 from gateway.upstream.translated import client_scope
 
 __all__ = ["PREFIX", "kept", "no_socket"]
@@ -19,6 +23,16 @@ PREFIX = "/v1/responses/"
 async def kept(state: RequestState) -> web.StreamResponse:
     """`GET` and `DELETE /v1/responses/{id}`, `GET` its `input_items`, and `POST` to its `cancel`."""
     response_id, _, part = state.http.path.removeprefix(PREFIX).partition("/")
+    try:
+        return await _kept_here(state, response_id, part)
+    except (NotFound, InvalidRequest):
+        elsewhere = None if is_own_id(response_id) else await ask_speakers(state)
+        if elsewhere is None:
+            raise
+        return elsewhere
+
+
+async def _kept_here(state: RequestState, response_id: str, part: str) -> web.StreamResponse:
     match state.http.method, part:
         case "GET" | "HEAD", "":
             told = (await _entry(state, response_id))["response"]

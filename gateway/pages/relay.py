@@ -11,10 +11,11 @@ from yarl import URL
 from gateway.core.errors import NotFound, UpstreamTimeout
 from gateway.request.headers import response_headers
 from gateway.request.state import RequestState
+from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.upstream.attempts import open_reply, upstream_headers
 from gateway.upstream.client import UpstreamReply, error_body
 
-__all__ = ["relay", "relay_messages"]
+__all__ = ["ask_speakers", "relay", "relay_messages"]
 
 PREFIX = "/v1"
 MAX_DECODED = 4
@@ -37,6 +38,28 @@ async def relay(state: RequestState) -> web.StreamResponse:
         if http.content_length is not None and "Content-Encoding" not in http.headers:
             headers["Content-Length"] = str(http.content_length)
     reply = await open_reply(state, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
+    return await _passed_on(state, reply)
+
+
+async def ask_speakers(state: RequestState) -> web.StreamResponse | None:
+    """The answer of the first server that speaks the client's wire and has what is asked for, if one does."""
+    http, wire = state.http, state.surface.name
+    body = await state.read_body() if http.can_read_body else None
+    for upstream in state.configuration.upstreams.values():
+        if not upstream.speaks(wire) or state.shared.absent_paths.has(upstream.name, wire, state.deadline.now()):
+            continue
+        state.upstream = upstream
+        headers = upstream_headers(state, same_wire=True)
+        headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
+        url = _url(upstream.base_url, http)
+        reply = await open_reply(state, http.method, url, headers=headers, body=body, relayed=True, repeatable=False)
+        if reply.status not in ABSENT_STATUSES:
+            return await _passed_on(state, reply)
+        reply.close()
+    return None
+
+
+async def _passed_on(state: RequestState, reply: UpstreamReply) -> web.StreamResponse:
     with reply:
         return await (_fault(state, reply) if reply.status >= 400 else _download(state, reply))
 

@@ -50,6 +50,7 @@ class ChatSurface:
     """`POST /v1/chat/completions`."""
 
     name: str = "chat"
+    path: str = "chat/completions"
     is_identity: bool = True
 
     def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:

@@ -127,6 +127,8 @@ class Asked:
     """A new telling of an answer."""
     refusal: GatewayError | None = None
     """Why it cannot be had in chat, though perhaps as it is: raised where it comes to that."""
+    is_bound: bool = False
+    """It goes on from what this gateway alone can read, so no server would understand it as it came."""
     recall: tuple[str, ...] = ()
     """Keys that the session store must be asked for before this can be accepted."""
     conversation: str | None = None
@@ -161,6 +163,11 @@ class Surface(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def path(self) -> str:
+        """Where servers that speak it take such requests, below their address."""
+        ...
 
     @property
     def is_identity(self) -> bool:

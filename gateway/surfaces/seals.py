@@ -14,13 +14,19 @@ from typing import Any
 import msgspec
 from attrs import field, frozen
 
-__all__ = ["MAX_SEAL", "Seals"]
+__all__ = ["MAX_SEAL", "Seals", "has_seal"]
 
 MAX_SEAL = 256 << 10
 """Characters of a seal, and bytes of what is in it."""
 _PREFIX = "tg1."
+_SEALED = b'"' + _PREFIX.encode()
 _CHECK = 16
 _ALTERNATE = b"-_"
+
+
+def has_seal(raw: bytes) -> bool:
+    """Whether a request seems to bring one: its server could not open it, and vendors refuse what they cannot open."""
+    return _SEALED in raw
 
 
 @frozen

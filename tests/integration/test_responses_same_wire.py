@@ -100,6 +100,123 @@ async def test_a_server_that_may_have_the_wire_is_asked_by_it_and_then_no_more(
     ]
 
 
+FUNCTION = TASK["tools"][1]
+VENDORS: list[Any] = [
+    {"background": True},
+    {"conversation": "conv_1"},
+    {"prompt": {"id": "pmpt_1"}},
+    {"previous_response_id": "resp_68a1f0c2d4e6b8a0c2d4e6f80a1b2c3d4e5f60718293a4b5"},
+    {"input": [{"type": "item_reference", "id": "rs_68a1f0c2"}]},
+    {"tools": [{"type": "web_search"}]},
+    {"tools": [{"type": "web_search"}, FUNCTION], "tool_choice": {"type": "web_search"}},
+]
+
+
+@pytest.mark.parametrize("rule", ["native", "recovery", "xml_prompt"])
+@pytest.mark.parametrize("kept", ["redacted", "none"])
+async def test_what_only_the_server_has_goes_to_it(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession, rule: str, kept: str
+) -> None:
+    data = stream_of(Turn(text="Done."))
+    upstream.script = streaming(data)
+    running = await gateway(upstream.url, **{**NATIVE, "STRATEGY_RULES": f"*={rule}"}, AUDIT_BODIES=kept)
+    for more in VENDORS:
+        sent = json.dumps({"model": "gpt-5.5", "input": "x", "tools": [FUNCTION], "stream": True, **more}).encode()
+        status, body, _ = await post(client, running, sent)
+        assert (status, body) == (200, data), more
+        assert (upstream.last.target, upstream.last.body) == ("/v1/responses", sent)
+
+
+async def test_what_only_the_vendor_has_is_refused_where_the_server_turns_out_to_have_no_such_wire(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    upstream.script = answer_json({"detail": "Not Found"}, status="404 Not Found")
+    running = await gateway(upstream.url, STRATEGY_RULES="*=native")
+    for _ in range(2):
+        status, body, _ = await post(client, running, json.dumps({**TASK, "background": True}).encode())
+        assert (status, json.loads(body)["error"]["param"]) == (400, "background")
+    assert [asked.target for asked in upstream.requests] == ["/v1/responses"]
+
+
+async def test_an_answer_that_the_server_does_not_know_says_nothing_of_its_wire(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    error = {"message": "Response with id 'resp_1' not found.", "param": "response_id", "code": 404}
+    upstream.script = answer_json({"error": error}, status="404 Not Found")
+    running = await gateway(upstream.url, STRATEGY_RULES="*=native")
+    for _ in range(2):
+        body = json.dumps({**TASK, "previous_response_id": "resp_1"}).encode()
+        assert (await post(client, running, body))[0] == 404
+    assert [asked.target for asked in upstream.requests] == ["/v1/responses"] * 2
+
+
+async def test_what_was_kept_here_goes_on_here_whatever_the_server_speaks(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    async def script(connection: Connection, received: Received) -> None:
+        if received.target == "/v1/chat/completions":
+            await answer_json(json.loads(whole_chat("stop", content="hello")))(connection, received)
+        else:
+            whole = ResponsesServer().response(Turn(text="other"), {"model": "m"})
+            await answer_json(whole)(connection, received)
+
+    upstream.script = script
+    running = await gateway(upstream.url, STRATEGY_RULES="gpt-*=native,*=recovery")
+    _, body, _ = await post(client, running, json.dumps({**TASK, "model": "llama"}).encode())
+    first = json.loads(body)["id"]
+    for previous, said in ((first, "hello"), (None, "other")):
+        asked = {**TASK, "previous_response_id": previous}
+        told = json.loads((await post(client, running, json.dumps(asked).encode()))[1])
+        assert told["output"][0]["content"][0]["text"] == said
+
+
+THEIRS = "resp_68a1f0c2d4e6b8a0c2d4e6f80a1b2c3d4e5f60718293a4b5"
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"),
+    [("GET", "?include=x"), ("GET", "/input_items?limit=2"), ("DELETE", ""), ("POST", "/cancel")],
+)
+async def test_what_the_server_keeps_is_found_there(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession, method: str, rest: str
+) -> None:
+    upstream.script = answer_json({"of": "the server"})
+    running = await gateway(upstream.url, **NATIVE)
+    path = f"/v1/responses/{THEIRS}{rest}"
+    async with client.request(method, running.url + path) as response:
+        assert (response.status, await response.json()) == (200, {"of": "the server"})
+    assert (upstream.last.method, upstream.last.target) == (method, path)
+    assert upstream.last.headers["authorization"] == "Bearer sk-resp"
+
+
+async def test_what_was_made_here_is_asked_of_no_server_and_what_nobody_has_is_not_found(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    upstream.script = answer_json({"detail": "Not Found"}, status="404 Not Found")
+    running = await gateway(upstream.url)
+    for name in ("resp_aB3dE6gH9jK2mN5pQ8sT1vWx", THEIRS):
+        async with client.get(f"{running.url}/v1/responses/{name}") as response:
+            assert (response.status, (await response.json())["error"]["param"]) == (404, "response_id")
+    assert [asked.target for asked in upstream.requests] == [f"/v1/responses/{THEIRS}"]
+
+
+async def test_a_summary_is_asked_for_by_its_own_path(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    whole = {"id": "resp_1", "object": "response.compaction", "output": [{"type": "compaction", "id": "cmp_1"}]}
+
+    async def script(connection: Connection, received: Received) -> None:
+        if received.target == "/v1/responses/compact":
+            await answer_json(whole)(connection, received)
+        else:
+            await answer_json({}, status="404 Not Found")(connection, received)
+
+    upstream.script = script
+    running = await gateway(upstream.url, **NATIVE)
+    async with client.post(f"{running.url}/v1/responses/compact", json={"model": "gpt-5.5", "input": "x"}) as response:
+        assert await response.json() == whole
+
+
 async def test_a_stream_that_is_cut_ends_with_the_failure_of_this_wire(
     upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
 ) -> None:

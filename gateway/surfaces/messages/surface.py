@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.surfaces.checks import MAX_ITEMS, bounded, effort_for, limit_field, token_limit
@@ -14,7 +14,7 @@ from gateway.surfaces.messages.history import History, loaded_tools, system_of
 from gateway.surfaces.messages.telling import MessagesTelling, Terms, Thinking
 from gateway.surfaces.messages.tools import Tools, tools_of
 from gateway.surfaces.port import Asked, Server, Situation
-from gateway.surfaces.seals import Seals
+from gateway.surfaces.seals import Seals, has_seal
 from gateway.surfaces.turns import Turns
 from gateway.wire.chat_request import ChatRequest, decoded_body, request_of
 
@@ -54,6 +54,7 @@ class MessagesSurface:
     """`POST /v1/messages`."""
 
     name: str = "messages"
+    path: str = "messages"
     is_identity: bool = False
 
     def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:
@@ -63,9 +64,10 @@ class MessagesSurface:
         if not isinstance(model, str) or not model.strip():
             raise InvalidRequest("model must be a non-empty string", param="model")
         try:
-            return _accepted(body, model, situation)
+            asked = _accepted(body, model, situation)
         except GatewayError as error:
-            return _refused(body, model, situation, error)
+            asked = _refused(body, model, situation, error)
+        return evolve(asked, is_bound=has_seal(raw))
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         return error_of(error, status=status, request_id=request_id)

@@ -15,7 +15,15 @@ from gateway.surfaces.port import Server
 from gateway.surfaces.responses.tools import Declared
 from gateway.wire.chat_request import decoded_body
 
-__all__ = ["chat_fields", "decoded_request", "input_items", "session_of", "shared_members", "unsent"]
+__all__ = [
+    "chat_fields",
+    "decoded_request",
+    "input_items",
+    "refuse_vendors_own",
+    "session_of",
+    "shared_members",
+    "unsent",
+]
 
 _ONCE = frozenset({"model", "input", "stream", "instructions", "tools", "tool_choice", "previous_response_id", "store"})
 _SAME = ("temperature", "top_p", "user", "parallel_tool_calls", "service_tier")
@@ -42,11 +50,16 @@ _MAX_SESSION = 256
 
 
 def decoded_request(raw: bytes) -> dict[str, Any]:
-    """The request's fields, those checked that decide about all of it."""
+    """The request's fields, its model checked, by which it is known who is asked."""
     body = decoded_body(raw, once=_ONCE)
     model = body.get("model")
     if not isinstance(model, str) or not model.strip():
         raise InvalidRequest("model must be a non-empty string", param="model")
+    return body
+
+
+def refuse_vendors_own(body: Mapping[str, Any]) -> None:
+    """Raise for what only a server can do that has answers, conversations and prompts of its own."""
     if body.get("background"):
         raise UnsupportedParameter("answers in the background are not offered here", param="background")
     for name in _REFUSED:
@@ -57,7 +70,6 @@ def decoded_request(raw: bytes) -> dict[str, Any]:
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
         raise InvalidRequest("stream must be true or false", param="stream")
-    return body
 
 
 def input_items(body: Mapping[str, Any]) -> list[Any]:

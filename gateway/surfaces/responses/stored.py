@@ -14,7 +14,7 @@ from gateway.core.errors import InvalidRequest, ItemNotFound, NotFound, Previous
 from gateway.surfaces.port import Memory
 from gateway.surfaces.responses.telling import ResponsesTelling, input_id, item_letters
 
-__all__ = ["MAX_DEPTH", "Keeping", "Shelf", "entry_of", "listed_items", "not_found", "stored_key"]
+__all__ = ["MAX_DEPTH", "Keeping", "Shelf", "entry_of", "is_own_id", "listed_items", "not_found", "stored_key"]
 
 MAX_DEPTH = 512
 """Answers in one chain."""
@@ -144,9 +144,15 @@ def listed_items(items: list[Any], query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def is_own_id(response_id: str) -> bool:
+    """Whether an id has the form of those that are made here: no model server is told of such a one."""
+    text = response_id.removeprefix("resp_")
+    return len(text) == _LETTERS and text.isascii() and text.isalnum()
+
+
 def _letters_of(response_id: object) -> str:
     text = response_id.removeprefix("resp_") if isinstance(response_id, str) else ""
-    if len(text) != _LETTERS or not (text.isascii() and text.isalnum()):
+    if not is_own_id(text):
         raise PreviousResponseNotFound("there is no such previous response", param="previous_response_id")
     return item_letters(text)
 

@@ -1,11 +1,12 @@
 """The surface of OpenAI's Responses: `POST /v1/responses` and `POST /v1/responses/compact`."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
-from attrs import frozen
+from attrs import evolve, frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.surfaces.checks import MAX_ITEMS
@@ -14,6 +15,7 @@ from gateway.surfaces.responses.ask import (
     chat_fields,
     decoded_request,
     input_items,
+    refuse_vendors_own,
     session_of,
     shared_members,
     unsent,
@@ -23,8 +25,8 @@ from gateway.surfaces.responses.errors import error_of
 from gateway.surfaces.responses.items import History
 from gateway.surfaces.responses.stored import Keeping, Shelf
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
-from gateway.surfaces.responses.tools import Declared, declared_tools
-from gateway.surfaces.seals import Seals
+from gateway.surfaces.responses.tools import Declared, declared_tools, readable_tools
+from gateway.surfaces.seals import Seals, has_seal
 from gateway.surfaces.turns import Turns, text_part
 from gateway.wire.chat_request import ChatRequest, request_of
 
@@ -39,24 +41,63 @@ class ResponsesSurface:
     """`POST /v1/responses`."""
 
     name: str = "responses"
+    path: str = "responses"
     is_identity: bool = False
     compacts: bool = False
     """It is asked for a summary alone."""
 
     def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:
         body = decoded_request(raw)
+        try:
+            asked = self._asked(body, situation, known)
+        except GatewayError as error:
+            asked = self._refused(body, situation, error)
+        return evolve(asked, is_bound=asked.is_bound or has_seal(raw))
+
+    def _asked(self, body: dict[str, Any], situation: Situation, known: Mapping[str, bytes]) -> Asked:
+        refuse_vendors_own(body)
         own = input_items(body)
-        keeping = Keeping.by(situation.options)
-        shelf = Shelf(scope=situation.scope, known=known, keeping=keeping)
-        wanted = shelf.wanted(body.get("previous_response_id"), own)
+        shelf = Shelf(scope=situation.scope, known=known, keeping=Keeping.by(situation.options))
+        previous = body.get("previous_response_id")
+        wanted = shelf.wanted(previous, own)
         if wanted:
             return Asked(request=_NOTHING, tell=_no_telling, recall=wanted)
-        before, chain = shelf.chain(body.get("previous_response_id"))
-        own = shelf.resolved(own)
-        items = [*before, *own]
+        before, chain = shelf.chain(previous)
+        resolved = shelf.resolved(own)
+        items = [*before, *resolved]
         if len(items) > MAX_ITEMS:
             raise InvalidRequest(f"input holds more than {MAX_ITEMS} items", param="input")
-        return self._accepted(body, own, items, chain, shelf, situation)
+        asked = self._accepted(body, resolved, items, chain, shelf, situation)
+        return evolve(asked, is_bound=bool(chain) or resolved != own)
+
+    def _refused(self, body: dict[str, Any], situation: Situation, error: GatewayError) -> Asked:
+        """A request that has no form in chat: a server that speaks its wire may take it all the same.
+
+        What of it can be read stands in its place, so that its answer can be.
+        """
+        given = body.get("input")
+        items = given if isinstance(given, list) else [{"role": "user", "content": given}]
+        declared = readable_tools(body, items)
+        turns = Turns(late_system="user", keeps="turn")
+        history = History(turns=turns, names=declared.names, seals=Seals(situation.secret, situation.scope))
+        for item in items[:MAX_ITEMS]:
+            with suppress(GatewayError):
+                history.add(item, "input")
+        fields: dict[str, Any] = {"messages": turns.finished() or [{"role": "user", "content": ""}]}
+        if declared.functions:
+            fields["tools"] = declared.functions
+        terms = Terms(
+            unique=situation.unique,
+            created=int(situation.now),
+            shared=shared_members(body, stores=False),
+            names=declared.names,
+        )
+        return Asked(
+            request=request_of({"model": body["model"], **fields, "stream": body.get("stream") is True}),
+            tell=partial(ResponsesTelling, terms),
+            refusal=error,
+            conversation=session_of(body, situation.headers),
+        )
 
     def _accepted(
         self,
@@ -165,4 +206,4 @@ _NOTHING = request_of({"model": "-", "messages": [{"role": "user", "content": ""
 """Stands for a request that cannot be read before the store was asked."""
 _NO_HEADERS: Mapping[str, str] = {}
 RESPONSES = ResponsesSurface()
-COMPACT = ResponsesSurface(compacts=True)
+COMPACT = ResponsesSurface(path="responses/compact", compacts=True)

@@ -13,7 +13,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.surfaces.bridges import APPLY_PATCH, LOCAL_SHELL, SHELL, custom_function, function, is_server_tool
 from gateway.surfaces.toolnames import ToolKind, ToolNames
 
-__all__ = ["Declared", "declared_tools"]
+__all__ = ["Declared", "declared_tools", "readable_tools"]
 
 _SEARCH_PARAMETERS: Mapping[str, Any] = {
     "type": "object",
@@ -161,17 +161,25 @@ def declared_tools(body: Mapping[str, Any], items: Iterable[object], *, offered:
     tools = body.get("tools")
     if tools is not None and not isinstance(tools, list):
         raise InvalidRequest("tools must be a list", param="tools")
-    declared = Declared(is_searched=any(_searches(tool) for tool in tools or ()))
-    declared.declare(tools or ())
-    for item in items:
-        if isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output"):
-            more = item.get("tools")
-            declared.declare(more if isinstance(more, list) else (), found=True)
+    declared = readable_tools(body, items)
     if not offered:
         declared.functions, declared.left_out = [], []
         return declared
     declared.choose(body.get("tool_choice"))
     declared.check()
+    return declared
+
+
+def readable_tools(body: Mapping[str, Any], items: Iterable[object]) -> Declared:
+    """The tools of a request that have a form in chat, whatever else it demands."""
+    given = body.get("tools")
+    tools = given if isinstance(given, list) else []
+    declared = Declared(is_searched=any(_searches(tool) for tool in tools))
+    declared.declare(tools)
+    for item in items:
+        if isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output"):
+            more = item.get("tools")
+            declared.declare(more if isinstance(more, list) else (), found=True)
     return declared
 
 

@@ -29,6 +29,8 @@ Json = dict[str, Any]
 def accept(situation: Situation = SITUATION, known: Any = None, surface: Any = RESPONSES, **body: Any) -> Asked:
     raw = json.dumps({"model": "m", **body}).encode()
     asked: Asked = surface.accept(raw, situation, known or {})
+    if asked.refusal is not None:
+        raise asked.refusal
     return asked
 
 
@@ -156,6 +158,25 @@ def test_what_only_the_vendor_has_is_refused_by_name(field: str, value: Any) -> 
 def test_what_is_no_request_is_refused(body: Json) -> None:
     with pytest.raises(ClientError):
         accept(**body)
+
+
+def test_what_is_refused_is_read_as_far_as_that_goes() -> None:
+    odd = {"type": "item_reference", "id": "rs_of_the_vendor"}
+    body = {"model": "m", "input": [odd, 7, said("user", "Go on.")], "tools": [READ, {"type": "web_search"}]}
+    asked = RESPONSES.accept(json.dumps({**body, "previous_response_id": "resp_6f"}).encode(), SITUATION, {})
+    assert isinstance(asked.refusal, ClientError)
+    assert asked.request.messages == [{"role": "user", "content": "Go on."}]
+    assert [tool["function"]["name"] for tool in asked.request.body["tools"]] == ["read"]
+    assert not asked.is_bound
+
+
+def test_what_was_sealed_here_is_told_to_no_server_that_speaks_the_wire() -> None:
+    seal = SEALS.seal({"text": "hm"}, purpose="reasoning")
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": seal}
+    assert accept(input=[said("user", "x"), thought]).is_bound
+    assert not accept(input=[said("user", "x"), {**thought, "encrypted_content": "gAAAA"}]).is_bound
+    known, last = chain_of(1)
+    assert gone_on(known, SITUATION, input="x", previous_response_id=last).is_bound
 
 
 def test_leading_system_text_is_one_message_and_later_text_a_reminder() -> None:
