@@ -38,7 +38,7 @@ class BodyExchange:
         self, prepared: Prepared, *, make_id: MakeId, limits: Limits, asks: int = 0, keep_text: bool = False
     ) -> None:
         self.facts = Facts(read=prepared.make_reader is not None)
-        del limits
+        self._max_choices = limits.max_choices
         self._prepared = prepared
         self._make_id = make_id
         self._keep_text = keep_text
@@ -71,6 +71,8 @@ class BodyExchange:
         self.facts.usage = token_counts(answer.get("usage"))
         self.facts.completion_id = answer["id"] if isinstance(answer.get("id"), str) else None
         choices = answer.get("choices")
+        if isinstance(choices, list) and len(choices) > self._max_choices:
+            raise UpstreamBadReply("the model server sent more choices than were asked for")
         changed = False
         for index, entry in enumerate(choices if isinstance(choices, list) else ()):
             if isinstance(entry, dict) and isinstance(entry.get("message"), dict):

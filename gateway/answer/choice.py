@@ -18,7 +18,7 @@ from gateway.answer.structured.holding import HeldCall
 from gateway.answer.structured.review import Review, Reviewed
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
-from gateway.wire.chat_chunks import args_template, call_start_chunk
+from gateway.wire.chat_chunks import Delta, any_in, args_template, call_start_chunk, is_given
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
 from strategies.base.tries import Tries
@@ -51,6 +51,8 @@ class Choice:
         "_shaper",
         "_stages",
         "_texts",
+        "_told_undelivered",
+        "_told_unusable",
         "_tries",
         "args_template",
         "awaits_end",
@@ -132,6 +134,8 @@ class Choice:
         self._mapping = prepared.mapping
         self.awaits_end = prepared.shape.wait_for_finish
         """Calls of the text are given at the end alone, and only where no structured ones came."""
+        self._told_undelivered = self._told_unusable = 0
+        """How many of each were added to the answer's own sums: with many choices those are not made anew."""
         self._texts = 0
         """How many calls have begun that are not the model server's own."""
         self._read_calls: list[tuple[str, str]] = []
@@ -173,6 +177,24 @@ class Choice:
     def undelivered(self) -> int:
         """How many calls were read that the client is not given."""
         return self._shaper.undelivered
+
+    def is_called(self, delta: Delta | None) -> bool:
+        """Whether there is a structured call in it, or a piece of one."""
+        if delta is None:
+            return False
+        if is_given(delta.tool_calls):
+            return True
+        return is_given(delta.function_call) and self.native.is_legacy(any_in(delta.function_call))
+
+    def more_undelivered(self) -> int:
+        """How many of all calls that the client is not given were found since this was asked last."""
+        before, self._told_undelivered = self._told_undelivered, self.undelivered + self.native.undelivered
+        return self._told_undelivered - before
+
+    def more_unusable(self) -> int:
+        """How many structured calls with arguments of no use were found since this was asked last."""
+        before, self._told_unusable = self._told_unusable, self.native.unusable
+        return self._told_unusable - before
 
     def reasoned(self) -> list[Event]:
         """The choice's reasoning is over or has a field of its own: what was held for that."""

@@ -35,7 +35,7 @@ class HeldCalls:
         """Structured calls of one choice: mend what is certain, and hold what may be another or no call."""
         event = pending.event
         native = choice.native
-        before = len(native.mended)
+        before, known = len(native.mended), native.count
         delta = event["choices"][at]["delta"]
         deltas = delta.get("tool_calls")
         if not self._prepared.mend_native:  # they are looked at, and go out as they came
@@ -49,7 +49,7 @@ class HeldCalls:
         if event.get("usage"):
             self.withheld_usage = event.pop("usage")
             native.mended.append("usage_in_call_chunk")
-        self._facts.native_calls = sum(known.native.count for known in self._choices.values())
+        self._facts.native_calls += native.count - known
         if len(native.mended) > before:
             self._facts.mended.update(native.mended[before:])
             pending.replace(encode_object(event))

@@ -70,6 +70,7 @@ class StreamExchange:
         """The upstream's `[DONE]`, while a second answer is waited for."""
         self._decoder = SseDecoder(limits.max_event_bytes)
         self._choices: dict[int, Choice] = {}
+        self._max_choices = limits.max_choices
         self._queue = Queue(self.facts)
         self._calls = HeldCalls(prepared, self.facts, self._queue, self._choices)
         self._quiet = Quiet()
@@ -386,6 +387,7 @@ class StreamExchange:
         elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
+            self._check_choice(len(choices) - 1)
             event = decode_object(data)
             for chunk_choice, single in zip(choices, event["choices"], strict=True):
                 alone = encode_object({**event, "choices": [single]})
@@ -396,7 +398,7 @@ class StreamExchange:
         pending = Pending(raw, data)
         for at, chunk_choice in enumerate(choices):
             choice = self._choice(chunk_choice.index)
-            if _has_calls(choice, chunk_choice.delta):
+            if choice.is_called(chunk_choice.delta):
                 self._calls.take(choice, pending, at)
             if chunk_choice.finish_reason:
                 self._calls.review(choice, [], chunk_choice.finish_reason, pending)
@@ -408,7 +410,7 @@ class StreamExchange:
         choice = self._choice(chunk_choice.index)
         delta = chunk_choice.delta
         text = _content(delta)
-        called = _has_calls(choice, delta)
+        called = choice.is_called(delta)
         ends = bool(chunk_choice.finish_reason)  # some servers put an empty one into every chunk
         reads_on = choice.listens and not self._prepared.shape.wait_for_finish
         if reads_on and (called or choice.held_calls) and bool(text) + called + ends > 1:
@@ -540,7 +542,7 @@ class StreamExchange:
     def _finish_event(self, choice: Choice, pending: Pending, reason: str, at: int) -> None:
         """A choice has ended: the reason to give may be another one."""
         choice.finished = True
-        self.facts.unusable_calls = sum(known.native.unusable for known in self._choices.values())
+        self.facts.unusable_calls += choice.more_unusable()
         final = choice.final_reason(reason)
         if self._prepared.mend_native and final == reason:
             final = choice.native.finish_reason(reason) or reason
@@ -556,7 +558,7 @@ class StreamExchange:
     def _apply(self, choice: Choice, events: list[Event], last: Pending | None = None) -> None:
         """Account for the raw text of events, and put what replaces it there."""
         self._queue.place(choice, events, last)
-        self.facts.undelivered = sum(each.undelivered + each.native.undelivered for each in self._choices.values())
+        self.facts.undelivered += choice.more_undelivered()
 
     def _end(self, raw: bytes) -> None:
         """The end of a good answer: choices without a finish of their own are finished now."""
@@ -601,6 +603,7 @@ class StreamExchange:
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
         if choice is None:
+            self._check_choice(index)
             choice = self._choices[index] = Choice(
                 index,
                 self._prepared,
@@ -610,6 +613,10 @@ class StreamExchange:
                 keep_text=self._keep_text,
             )
         return choice
+
+    def _check_choice(self, index: int) -> None:
+        if not 0 <= index < self._max_choices:
+            raise UpstreamBadReply("the model server sent a choice that nobody asked for")
 
     def _flush(self, *, everything: bool = False) -> None:
         """Let out what is decided, unless a second answer may take the place of some of it."""
@@ -631,15 +638,6 @@ class StreamExchange:
 
 def _content(delta: Delta | None) -> str:
     return (delta.content if delta is not None else None) or ""
-
-
-def _has_calls(choice: Choice, delta: Delta | None) -> bool:
-    """Whether there is a structured call in it, or a piece of one."""
-    if delta is None:
-        return False
-    if is_given(delta.tool_calls):
-        return True
-    return is_given(delta.function_call) and choice.native.is_legacy(any_in(delta.function_call))
 
 
 def error_event(error: GatewayError) -> bytes:

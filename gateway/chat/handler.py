@@ -275,7 +275,7 @@ def _terms(state: RequestState) -> Terms:
     settings = state.configuration.settings
     return Terms(
         make_id=state.make_call_id,
-        limits=state.configuration.limits,
+        limits=state.limits,
         asks=settings.repair_attempts if state.found.arm == "live" else 0,
         keep_text=settings.audit_bodies != "none",
     )

@@ -71,7 +71,7 @@ def watch_terms(state: RequestState, request: ChatRequest, prepared: Prepared | 
         budget_s=settings.transform_budget_ms / 1000,
         today=datetime.fromtimestamp(state.shared.wall(), UTC).date(),
         ignore=settings.dry_run_ignore,
-        limits=state.configuration.limits,
+        limits=state.limits,
     )
 
 

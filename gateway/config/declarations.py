@@ -69,6 +69,7 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
             max_event_bytes=self.max_event_bytes,
             max_call_bytes=self.max_call_bytes,
             max_tools=self.max_tools,
+            max_choices=1,
         )
 
     def strategy_options(self, dialect: str | None = None) -> Options:

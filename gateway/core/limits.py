@@ -13,6 +13,8 @@ class Limits:
 
     max_event_bytes: int = 4 * MIB
     max_call_bytes: int = MIB
+    max_choices: int = 128
+    """Answers that one request may be given: those that it asks for."""
     max_tools: int = 128
     """That are described in a prompt."""
     max_read_tools: int = 1024

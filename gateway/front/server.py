@@ -144,9 +144,26 @@ class MetricsServer:
 class _Connection(web.RequestHandler):
     """One client connection; what is not HTTP is answered in the shape of every other error."""
 
+    __slots__ = ("_head_timer",)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        asyncio.get_running_loop().call_later(HEAD_TIMEOUT_S, self._close_if_silent)
+        self._head_timer: asyncio.TimerHandle | None = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._head_came()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client; the head of each request has its time, on a kept connection from its first byte on."""
+        request = self._current_request
+        is_early = request is None or request.content.is_eof()
+        came = self._request_count
+        super().data_received(data)
+        if self._request_count != came:
+            self._head_came()
+        elif is_early and self._head_timer is None and data.strip(b"\r\n"):
+            self._head_timer = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
 
     def handle_error(
         self,
@@ -177,8 +194,17 @@ class _Connection(web.RequestHandler):
             return
         super().log_exception(*args, **kw)
 
-    def _close_if_silent(self) -> None:
-        if self._request_count == 0 and not self._request_in_progress:
+    def _head_came(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _end_head(self) -> None:
+        """The head that has begun did not come in time; while another request is answered, it has more."""
+        self._head_timer = None
+        if self._request_in_progress or self._messages:
+            self._head_timer = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
+        else:
             self.force_close()
 
 

@@ -6,9 +6,10 @@ from typing import Any, TypedDict
 
 import structlog
 from aiohttp import web
-from attrs import define, field
+from attrs import define, evolve, field
 
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, RateLimited, UnknownEncoding
+from gateway.core.limits import Limits
 from gateway.core.rules import Quota, told
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
@@ -25,6 +26,8 @@ __all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
 
 SERVER_NAME = "toolgate"
 READ_CODINGS = frozenset({"identity", "gzip", "deflate", ""})
+MAX_CHOICES = 1024
+"""Of one answer, whatever was asked for."""
 BODY_WINDOW_S = 15.0
 BODY_WINDOW_BYTES = 16 << 10
 """A body must bring this much for each window of waiting, or be complete."""
@@ -127,6 +130,14 @@ class RequestState:
             structlog.contextvars.bind_contextvars(trace_id=state.trace)
         return state
 
+    @property
+    def limits(self) -> Limits:
+        """The bounds that its answer meets."""
+        limits, request = self.configuration.limits, self.found.request
+        if request is None or request.choices == limits.max_choices:
+            return limits
+        return evolve(limits, max_choices=min(request.choices, MAX_CHOICES))
+
     def lesson(self, model: str) -> Lesson | None:
         """What was learned of the model, where that may be used."""
         if not self.configuration.settings.native_fallback:
@@ -180,13 +191,14 @@ class RequestState:
         await self._permit_body()
         waited_s, window_bytes = 0.0, 0
         content = self.http.content
+        due = self.started + self.configuration.settings.body_timeout_s
         while True:
             asked = self.deadline.now()
             try:
                 if content.is_eof():  # all that is left is here: no need to watch the time
                     data = content.read_nowait(-1)
                 else:
-                    async with asyncio.timeout(BODY_WINDOW_S - waited_s):
+                    async with asyncio.timeout(min(BODY_WINDOW_S - waited_s, due - asked)):
                         data = await content.readany()
             except TimeoutError:
                 raise InvalidRequest("the body did not arrive in time") from None

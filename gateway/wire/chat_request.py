@@ -58,6 +58,12 @@ class ChatRequest:
         """Tools are declared and not switched off by `tool_choice`."""
         return len(self.tools) > 0 and self.tool_choice != "none"
 
+    @property
+    def choices(self) -> int:
+        """How many answers are asked for."""
+        asked = self.body.get("n")
+        return asked if isinstance(asked, int) and asked > 1 else 1
+
     def replace(self, **fields: Any) -> bytes:
         """The request with these top-level fields changed; `None` removes one."""
         body = {**self.body, **fields}

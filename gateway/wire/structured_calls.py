@@ -132,6 +132,10 @@ class NativeCalls:
         """Calls that begin now are held."""
         self._held: dict[int, StructuredCall] = {}
         self._dropped = 0
+        self._size = 0
+        self._unusable = (0, 0), 0
+        """How many calls and characters there were when they were last looked at, and what that came to."""
+        self._last_live: StructuredCall | None = None
         self.undelivered = 0
         """How many were dropped as more than the request allows."""
         self.copies = 0
@@ -179,12 +183,15 @@ class NativeCalls:
     @property
     def size(self) -> int:
         """How many characters of arguments have come, all in all."""
-        return sum(call.size for call in self._calls)
+        return self._size
 
     @property
     def unusable(self) -> int:
-        """How many calls have arguments that are no JSON object."""
-        return sum(not call.is_usable() for call in self._calls)
+        """How many calls have arguments that are no JSON object; all are looked at again only when more has come."""
+        seen = len(self._calls), self._size
+        if self._unusable[0] != seen:
+            self._unusable = seen, sum(not call.is_usable() for call in self._calls)
+        return self._unusable[1]
 
     def mend_deltas(self, deltas: Any) -> bool:
         """Mend the `tool_calls` of one delta in place; True if anything changed."""
@@ -218,6 +225,7 @@ class NativeCalls:
         if not is_copy:
             return None
         call.is_dropped, call.before = True, None
+        self._last_live = before
         self._dropped += 1
         self.copies += 1
         self.mended.append("call_copied")
@@ -266,6 +274,8 @@ class NativeCalls:
             elif self.first or self._dropped:
                 call.index = moved[index] = free
                 free += 1
+        if None in moved.values():
+            self._last_live = next((call for call in reversed(self._calls) if not call.is_dropped), None)
         return moved
 
     def finish_legacy(self, given: Collection[CallKey]) -> bool:
@@ -356,7 +366,12 @@ class NativeCalls:
                 self.mended.append("name_repeated")
         if call is not self._calls[-1]:  # two calls that come in turns are looked at when all is there
             self._calls[-1].before = None
-        call.add(_text(function.get("arguments")))
+        self._add(call, function)
+
+    def _add(self, call: StructuredCall, function: dict[str, Any]) -> None:
+        piece = _text(function.get("arguments"))
+        self._size += len(piece)
+        call.add(piece)
 
     def _mend_whole(self, call: dict[str, Any]) -> StructuredCall:
         self.close_last()
@@ -387,7 +402,7 @@ class NativeCalls:
         call = StructuredCall(
             index=index, id=given["id"], given_id=_text(told), name=_text(function.get("name")), given_name=name
         )
-        last = next((known for known in reversed(self._calls) if not known.is_dropped), None)
+        last = self._last_live
         if last is not None and self._one_only:
             call.is_dropped = True
             self._dropped += 1
@@ -395,7 +410,9 @@ class NativeCalls:
             self.mended.append("call_too_many")
         elif last is not None and last.name == call.name and self._drops_copies and self._drops_copies(call.name):
             call.before = last
-        call.add(_text(function.get("arguments")))
+        self._add(call, function)
+        if not call.is_dropped:
+            self._last_live = call
         self._calls.append(call)
         self._by_id.setdefault(call.given_id or call.id, call)
         self._ids.add(call.id)

@@ -144,6 +144,62 @@ async def test_c3_a_body_that_drips_is_refused(connect, gateway, upstream, monke
     assert upstream.requests == []
 
 
+async def test_c3_a_body_that_comes_too_slowly_all_in_all_is_refused(connect, gateway, upstream):
+    """Each window of it brings enough, and it would hold its place for hours."""
+    running = await gateway(upstream.url, GATEWAY_BODY_TIMEOUT_S="0.5")
+    reader, writer = await connect(running.url)
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000000\r\n\r\n")
+
+    async def pour():
+        while True:
+            writer.write(b" " * (20 << 10))
+            await asyncio.sleep(0.01)
+
+    pouring = asyncio.ensure_future(pour())
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+    pouring.cancel()
+    assert head.startswith(b"HTTP/1.1 400")
+    writer.transport.abort()
+    assert upstream.requests == []
+
+
+HALF = b"POST /v1/chat/completions HTTP/1.1\r\nHo"
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["behind the answer", "beside the answer"])
+async def test_c3_every_head_on_a_kept_connection_has_the_time_of_the_first(
+    connect, gateway, upstream, monkeypatch, early
+):
+    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.2)
+    upstream.script = answer_json(completion("hello"))
+    running = await gateway(upstream.url)
+    reader, writer = await connect(running.url)
+    writer.write(post_bytes(chat(stream=False)) + (HALF if early else b""))
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length:")[2].split()[0])
+    await reader.readexactly(length)
+    if not early:
+        writer.write(HALF)
+    if early:
+        writer.write(b"s")
+    assert await asyncio.wait_for(reader.read(), 30) == b""
+    writer.close()
+
+
+async def test_c3_a_kept_connection_without_a_head_under_way_is_kept(connect, gateway, upstream, monkeypatch):
+    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.05)
+    upstream.script = answer_json(completion("hello"))
+    running = await gateway(upstream.url)
+    reader, writer = await connect(running.url)
+    for _ in range(2):
+        writer.write(post_bytes(chat(stream=False)) + b"\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        await asyncio.sleep(0.15)
+    writer.close()
+
+
 async def test_c3_a_head_that_never_ends_is_closed(gateway, upstream, monkeypatch):
     monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.2)
     running = await gateway(upstream.url)

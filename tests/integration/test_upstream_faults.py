@@ -679,8 +679,17 @@ async def test_u28_choices_usage_and_unknown_fields_survive(gateway, upstream, c
     )
     upstream.script = stream(*pieces)
     running = await gateway(upstream.url)
-    got = await ask(client, running.url, asked(tools))
+    got = await ask(client, running.url, asked(tools) | {"n": 2})
     assert got.body == b"".join(pieces)
+
+
+@STREAMS
+@pytest.mark.parametrize("index", [1, 8_000, -1])
+async def test_u28_a_choice_that_nobody_asked_for_is_the_servers_fault(gateway, upstream, client, tools, index):
+    upstream.script = stream(text("a"), event(choices=[{"index": index, "delta": {"content": "b"}}]), FINISH, DONE)
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, asked(tools))
+    assert (got.content, got.error) == ("a", "upstream_bad_reply")
 
 
 async def test_the_connection_of_a_finished_stream_is_used_again(gateway, upstream, client):

@@ -82,6 +82,9 @@ class Serving:
     max_body_bytes: int = _serve(
         "GATEWAY_MAX_BODY_BYTES", size(1024), 32 * _MIB, "Largest request body; a larger one is answered with 413."
     )
+    body_timeout_s: float = _serve(
+        "GATEWAY_BODY_TIMEOUT_S", seconds(), 300.0, "How long a whole request body may take; one that drips is refused."
+    )
     max_concurrency: int = _serve(
         "GATEWAY_MAX_CONCURRENCY",
         whole(1, 1_000_000),

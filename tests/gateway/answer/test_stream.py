@@ -21,6 +21,7 @@ from tests.support.chat import (
     stream,
     whole,
 )
+from tests.support.cost import steps
 
 CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
 TWO_CALLS = f"Both.\n{CALL}\nand\n<read>\n<filePath>/b.py</filePath>\n</read>\nbye"
@@ -490,3 +491,43 @@ def test_it_is_known_whether_the_client_has_seen_any_of_it(events: list[bytes], 
     for data in events:
         exchange.feed(data)
     assert exchange.has_spoken is expected
+
+
+def test_as_many_choices_as_are_asked_for_are_read_each_by_itself_and_no_more():
+    asked = Limits(max_choices=3)
+    parts = [event({"content": f"Well.\n{CALL}"}, index=at) for at in range(3)]
+    ends = [event({}, "stop", index=at) for at in range(3)]
+    out, exchange = stream([*parts, *ends, DONE], prepared(), limits=asked)
+    assert exchange.facts.failure is None
+    assert [hear_stream(out, at).calls[0]["name"] for at in range(3)] == ["read"] * 3
+    for index in (3, 8_000, -1):
+        out, exchange = stream([*parts, event({"content": "x"}, index=index), DONE], prepared(), limits=asked)
+        assert exchange.facts.failure == "upstream_bad_reply"
+    crowd = event({"content": "x"}).replace(b'"choices": [', b'"choices": [' + b'{"index": 0, "delta": {}}, ' * 3)
+    for how in (prepared(), prepared(tools=None)):
+        assert stream([crowd, DONE], how, limits=asked)[1].facts.failure == "upstream_bad_reply"
+    body = json.loads(answer_body("x"))
+    body["choices"] *= 200
+    with pytest.raises(UpstreamBadReply):
+        whole(json.dumps(body).encode(), prepared())
+
+
+@pytest.mark.parametrize("how", [prepared(), prepared(tools=None)], ids=["read", "unread"])
+def test_sums_over_choices_and_calls_are_not_made_anew_for_each_event(how):
+    """Many choices, and calls in many of them: twice as many cost twice as much."""
+
+    def cost(count: int) -> int:
+        call = {"index": 0, "id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        parts = [
+            part
+            for at in range(count)
+            for part in (
+                event({"tool_calls": [{**call, "id": f"c{at}"}]}, index=at),
+                event({"tool_calls": [{"index": 0, "function": {"arguments": " "}}]}, index=at),
+                event({}, "tool_calls", index=at),
+            )
+        ]
+        exchange = StreamExchange(how, make_id=numbered_ids(), limits=Limits(max_choices=count))
+        return steps(lambda: [exchange.feed(part) for part in [*parts, DONE]], most=10_000_000)
+
+    assert cost(400) < 2.6 * cost(200)
