@@ -143,6 +143,8 @@ class RequestRecord:
     native_calls: int = 0
     structured: Mapping[str, int] = field(factory=dict)
     """The model server's own calls by their classes, as they came."""
+    structured_outcomes: Mapping[str, int] = field(factory=dict)
+    """What became of those that did not fit: mended, supplied, asked, untouched, late."""
     verdict: DryVerdict | None = None
     """In the arms whose answers are read beside."""
     noise: bool | None = None

@@ -87,6 +87,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         held_bytes=facts.held_bytes_max,
         native_calls=facts.native_calls,
         structured={each.value: number for each, number in facts.structured.classes.items()},
+        structured_outcomes=dict(facts.structured.outcomes),
         verdict=summary.verdict,
         noise=summary.noise,
         calls=calls,

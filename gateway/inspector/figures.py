@@ -8,9 +8,9 @@ from attrs import define, field
 
 from gateway.core.ports import Store
 from gateway.core.records import OutcomeRecord, RequestRecord
-from gateway.report.intervals import Rate, rate
-from gateway.report.leaks import LeakTally
-from gateway.report.sketches import Quantiles
+from gateway.report.facts.intervals import Rate, rate
+from gateway.report.facts.sketches import Quantiles
+from gateway.report.tallies.leaks import LeakTally
 
 __all__ = ["PERIODS", "Figures"]
 

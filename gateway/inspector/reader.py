@@ -14,7 +14,7 @@ from gateway.core.records import LabelRecord, OutcomeRecord, RequestRecord
 from gateway.inspector.detail import detail_of
 from gateway.inspector.filters import Filter
 from gateway.inspector.rows import CallHead, Head, Next, Row, Seen, head_of, next_of, row_of, shown_call
-from gateway.report.tallies import last_labels
+from gateway.report.facts.candidates import last_labels
 
 __all__ = ["Page", "Reader"]
 

@@ -1,7 +1,8 @@
 """What the records of a period say: one pass, bounded memory, one tree of figures.
 
-In: records. Out: figures, gates and their verdict; `shown` says them to people. `figures` reads, with
-`tallies` that count, `tree` is the result, `readiness` the next step; `cases` and `turns` read what was said.
+In: records. Out: figures, gates and their verdict. Four layers: `facts` of single records, `tallies` that add them up,
+the document (`figures` makes it, `readiness` is its verdict), and `shown`, which says it to people. `cases`
+takes stored answers for others to read again.
 
 Rights: pure.
 """

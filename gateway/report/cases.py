@@ -7,7 +7,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.records import CallRecord, RequestRecord
-from gateway.report.tallies import COUNTED_SIGNS, Labels, is_sent
+from gateway.report.facts.candidates import COUNTED_SIGNS, Labels, is_sent
 from gateway.wire.chat_request import TOOL_FIELDS
 
 __all__ = ["Call", "Case", "case_of", "fixture", "is_confirmed", "is_doubted", "masked", "parse_fixture", "request_of"]

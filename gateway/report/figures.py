@@ -1,75 +1,48 @@
 """From records to figures in one pass, in bounded memory.
 
+Four layers: `facts` is what one record says by itself; `tallies` add records up; this module holds the sums against
+the rules and makes of them the document that `--json` prints; `shown` says it to people. Each knows those before it
+and none behind it.
+
 Counts are exact, those by name for the first 500 names. Quantiles come from buckets that grow by 2 % and are within
 1 % of the exact ones. Distinct conversations are exact up to 131,072. Examples and samples are the candidates whose
 keyed lot is lowest: the same records always give the same ones. What a request says of the answer before it is tied to
 that answer for the 100,000 conversations that were heard last.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from itertools import pairwise
 
 from attrs import define, field
 
 from gateway.core.ports import Store
-from gateway.core.records import (
-    DecisionRecord,
-    FeedbackRecord,
-    LabelRecord,
-    OutcomeRecord,
-    RequestRecord,
-)
-from gateway.report.intervals import rate
-from gateway.report.leaks import AskingTally, LeakTally
-from gateway.report.readiness import hours_until_seen, judge, recommend
-from gateway.report.sketches import Counts
-from gateway.report.tallies import (
-    ConfidenceTally,
-    CostTally,
-    DiffTally,
-    HourTally,
-    Labels,
-    NoiseTally,
-    Pair,
-    ReviewTally,
-    SideTally,
-    SuspectTally,
-    VolumeTally,
-    is_sent,
-    last_labels,
-    pair,
-)
-from gateway.report.tree import (
+from gateway.core.records import DecisionRecord, FeedbackRecord, LabelRecord, OutcomeRecord, RequestRecord
+from gateway.report.facts.candidates import UNTOUCHED, Labels, Pair, Rejections, is_sent, last_labels, pair, rejections
+from gateway.report.facts.intervals import rate
+from gateway.report.facts.tree import (
     ArmFigures,
-    DecisionShown,
     Figures,
-    Gap,
     IgnoredRule,
     Ignores,
-    MomentFigure,
     PeriodFigure,
     Projection,
     ReportRules,
-    Slice,
     Volume,
 )
-from gateway.report.turns import MissTally, TurnTally
+from gateway.report.readiness import hours_until_seen, judge, recommend
+from gateway.report.tallies.arms import ArmTally
+from gateway.report.tallies.leaks import AskingTally, LeakTally
+from gateway.report.tallies.review import DiffTally, ReviewTally, SuspectTally
+from gateway.report.tallies.sides import ConfidenceTally, SideTally
+from gateway.report.tallies.traffic import CostTally, HourTally, NoiseTally, VolumeTally
+from gateway.report.tallies.turns import MissTally, TurnTally
 from gateway.report.words import moment
 
 __all__ = ["Tally", "gather"]
 
-ARMS = ("live", "control", "dry_run", "off")
-_HOUR = 3600
-_DAY = 86_400
 _TOLD_EVERY = 500
 """After how many requests it is said how far the reading has come."""
-_GAPS_SHOWN = 20
-_MOMENTS = 240
-_DECISIONS_SHOWN = 20
 _PERCENTS = (1.0, 5.0, 25.0)
-_UNTOUCHED = frozenset({"control", "dry_run"})
 
 
 async def gather(
@@ -83,7 +56,11 @@ async def gather(
     on_progress: Callable[[int, float], None] = lambda count, at: None,
 ) -> Figures:
     """The figures of `since <= at < until`; labels count whenever they were given."""
-    tally = Tally(labels=last_labels([label async for label in store.scan(LabelRecord)]))
+    scanned = store.scan(OutcomeRecord, since=since, until=until)
+    rejected = [outcome async for outcome in scanned if outcome.outcome == "rejected"]
+    tally = Tally(
+        labels=last_labels([label async for label in store.scan(LabelRecord)]), rejections=rejections(rejected)
+    )
     count = 0
     async for request in store.scan(RequestRecord, since=since, until=until):
         tally.add_request(request)
@@ -100,19 +77,11 @@ async def gather(
 
 
 @define
-class _Arm:
-    requests: int = 0
-    unhealthy: int = 0
-    outcomes: Counter[str] = field(factory=Counter)
-    reasons: "Counts[list[int]]" = field(factory=lambda: Counts(lambda: [0], limit=20))
-    ratings: Counter[str] = field(factory=Counter)
-
-
-@define
 class Tally:
     """Takes records one by one, requests of a conversation in their order."""
 
     labels: Labels = field(factory=dict)
+    rejections: Rejections = field(factory=dict)
     hours: HourTally = field(factory=HourTally)
     volume: VolumeTally = field(factory=VolumeTally)
     would: SideTally = field(factory=SideTally)
@@ -126,19 +95,15 @@ class Tally:
     confidence: ConfidenceTally = field(factory=ConfidenceTally)
     cost: CostTally = field(factory=CostTally)
     noise: NoiseTally = field(factory=NoiseTally)
-    arms: dict[str, _Arm] = field(factory=lambda: {arm: _Arm() for arm in ARMS})
-    slices: "Counts[Counter[str]]" = field(factory=lambda: Counts(Counter[str]))
-    decisions: list[DecisionRecord] = field(factory=list)
+    arms: ArmTally = field(factory=ArmTally)
     ignored: int = 0
     turns: TurnTally = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.turns = TurnTally(self.suspects, self.misses)
+        self.turns = TurnTally(self.suspects, self.misses, self.rejections)
 
     def add_request(self, record: RequestRecord) -> None:
-        arm = self.arms[record.arm]
-        arm.requests += 1
-        arm.unhealthy += not record.healthy
+        self.arms.add(record)
         self.volume.add(record)
         self.leaks.add(record)
         self.asking.add(record)
@@ -160,7 +125,7 @@ class Tally:
 
     def _side(self, record: RequestRecord) -> SideTally | None:
         """Where the reading of an answer counts; nowhere if nobody read it."""
-        if record.arm in _UNTOUCHED:
+        if record.arm in UNTOUCHED:
             return self.would if record.verdict is not None else None
         return self.live if record.arm == "live" and (record.tools or record.calls) else None
 
@@ -179,26 +144,21 @@ class Tally:
         return tuple(sent)
 
     def add_outcome(self, record: OutcomeRecord) -> None:
-        arm = self.arms[record.arm]
-        arm.outcomes[record.outcome] += 1
+        self.arms.add_outcome(record)
         self.leaks.add_outcome(record)
-        if record.outcome == "rejected":
-            arm.reasons.at(record.reason[:64] or "unknown")[0] += 1
-        self.slices.at(f"{record.arm}\0{record.strategy[:64]}\0{record.dialect[:64]}")[record.outcome] += 1
 
     def add_feedback(self, record: FeedbackRecord) -> None:
-        self.arms[record.arm if record.arm in ARMS else "off"].ratings[record.rating] += 1
+        self.arms.add_feedback(record)
 
     def add_decision(self, record: DecisionRecord) -> None:
-        self.decisions.append(record)
-        del self.decisions[:-_DECISIONS_SHOWN]
+        self.arms.add_decision(record)
 
     def figures(self, *, rules: ReportRules, since: float, until: float, made_at: float, version: str) -> Figures:
         """Everything that was taken in, held against the rules."""
-        period = self._period(since, until)
+        period = self.hours.figures(since, until, self.volume.requests)
         volume, would, live = self.volume.figures(), self.would.figures(), self.live.figures()
         suspects, review = self.suspects.figures(), self.review.figures()
-        cost, noise, arms = self.cost.figures(), self.noise.figures(), self._arms()
+        cost, noise, arms = self.cost.figures(), self.noise.figures(), self.arms.figures()
         readiness = judge(
             rules=rules,
             period=period,
@@ -215,6 +175,7 @@ class Tally:
             made_at=made_at,
             version=version,
             mode=rules.mode,
+            slices_off=rules.slices_off,
             readiness=readiness,
             recommendation=recommend(readiness, rules, moment(since)),
             period=period,
@@ -233,71 +194,11 @@ class Tally:
             noise=noise,
             ignored=self._ignores(rules, made_at),
             arms=arms,
-            slices=self._slices(),
-            decisions=tuple(_shown(record) for record in reversed(self.decisions)),
+            slices=self.arms.slices(),
+            decisions=self.arms.decisions(),
             projection=self._projection(rules, period, arms),
             notes=tuple(_notes(volume, period)),
         )
-
-    def _period(self, since: float, until: float) -> PeriodFigure:
-        first, end = int(since // _HOUR), max(int(-(-until // _HOUR)), int(since // _HOUR) + 1)
-        covered = sorted(hour for hour in self.hours.hours if first <= hour < end)
-        gaps = _gaps(covered, first, end)
-        longest = sorted(gaps, key=lambda gap: -gap.hours)[:_GAPS_SHOWN]
-        step = _HOUR
-        while (end - first) * _HOUR / step > _MOMENTS:
-            step = _DAY if step == _HOUR else 2 * step
-        days = max(self._span(), _HOUR) / _DAY
-        return PeriodFigure(
-            since=since,
-            until=until,
-            first=self.hours.first,
-            last=self.hours.last,
-            hours=end - first,
-            hours_covered=len(covered),
-            gaps=tuple(sorted(longest, key=lambda gap: gap.since)),
-            gap_count=len(gaps),
-            configurations=self.hours.configured(),
-            timeline=self._timeline(step),
-            timeline_step_s=step,
-            requests_per_day=round(self.volume.requests / days, 2),
-        )
-
-    def _span(self) -> float:
-        first, last = self.hours.first, self.hours.last
-        return last - first if first is not None and last is not None else 0.0
-
-    def _timeline(self, step: int) -> tuple[MomentFigure, ...]:
-        pieces: dict[int, list[int]] = {}
-        for number, hour in self.hours.hours.items():
-            piece = pieces.setdefault(number * _HOUR // step * step, [0, 0, 0])
-            piece[0] += hour.requests
-            piece[1] += hour.calls
-            piece[2] += hour.unhealthy
-        return tuple(
-            MomentFigure(at=float(at), requests=counts[0], calls=counts[1], unhealthy=counts[2])
-            for at, counts in sorted(pieces.items())
-        )
-
-    def _arms(self) -> tuple[ArmFigures, ...]:
-        return tuple(_arm(name, arm) for name, arm in self.arms.items() if arm.requests or arm.outcomes or arm.ratings)
-
-    def _slices(self) -> tuple[Slice, ...]:
-        ordered = sorted(self.slices.items(), key=lambda item: (-item[1].total(), item[0]))
-        found = []
-        for name, outcomes in ordered:
-            arm, strategy, dialect = name.split("\0", 2) if "\0" in name else (name, name, name)
-            found.append(
-                Slice(
-                    arm=arm,
-                    strategy=strategy,
-                    dialect=dialect,
-                    accepted=outcomes["accepted"],
-                    rejected=outcomes["rejected"],
-                    no_tool_used=outcomes["no_tool_used"],
-                )
-            )
-        return tuple(found)
 
     def _ignores(self, rules: ReportRules, now: float) -> Ignores:
         today = datetime.fromtimestamp(now, UTC).date()
@@ -322,11 +223,15 @@ class Tally:
         # Half a case more: no fault in so many requests does not mean that there never is one.
         base = (bad + 0.5) / (requests + 1) if requests else 0.0
         wrong = self._wrong_per_request()
+        own = wrong + self._slow_per_request()
+        if (measured := _measured_risk(arms)) is not None:
+            own = max(own, measured)
         return tuple(
             Projection(
                 percent=percent,
                 requests_per_day=round(period.requests_per_day * percent / 100, 1),
-                bad_per_day=round(period.requests_per_day * percent / 100 * base, 2),
+                bad_per_day=round(period.requests_per_day * percent / 100 * own, 2),
+                anyway_per_day=round(period.requests_per_day * percent / 100 * base, 2),
                 wrong_calls_per_day=round(period.requests_per_day * percent / 100 * wrong, 2),
                 hours_until_seen=hours_until_seen(
                     percent / 100,
@@ -346,46 +251,22 @@ class Tally:
         share = labelled.share if not labelled.too_few else rate(self.suspects.suspected, calls).share
         return (share or 0.0) * calls / requests if requests else 0.0
 
-
-def _arm(name: str, arm: _Arm) -> ArmFigures:
-    bad = arm.unhealthy + arm.outcomes["rejected"] + arm.outcomes["no_tool_used"]
-    reasons = sorted(arm.reasons.items(), key=lambda item: (-item[1][0], item[0]))
-    return ArmFigures(
-        arm=name,
-        requests=arm.requests,
-        unhealthy=rate(arm.unhealthy, arm.requests),
-        accepted=arm.outcomes["accepted"],
-        rejected=arm.outcomes["rejected"],
-        no_tool_used=arm.outcomes["no_tool_used"],
-        bad=rate(bad, arm.requests),
-        rejected_reasons={reason: count[0] for reason, count in reasons},
-        ratings=dict(sorted(arm.ratings.items())),
-    )
+    def _slow_per_request(self) -> float:
+        """Readings that ran out of time: their calls stay text."""
+        return self.cost.dropped / self.volume.requests if self.volume.requests else 0.0
 
 
-def _gaps(covered: list[int], first: int, end: int) -> list[Gap]:
-    edges = [first - 1, *covered, end]
-    return [
-        Gap(since=float((left + 1) * _HOUR), until=float(right * _HOUR), hours=right - left - 1)
-        for left, right in pairwise(edges)
-        if right - left > 1
-    ]
+def _measured_risk(arms: tuple[ArmFigures, ...]) -> float | None:
+    """By how much live answers were bad more often than untouched ones, once there is enough of both."""
+    shares = {arm.arm: arm.bad for arm in arms}
+    live, control = shares.get("live"), shares.get("control")
+    if live is None or control is None or live.too_few or control.too_few:
+        return None
+    return max(0.0, (live.share or 0.0) - (control.share or 0.0))
 
 
 def _days_left(until: date, today: date) -> int:
     return max(0, (until - today).days)
-
-
-def _shown(record: DecisionRecord) -> DecisionShown:
-    return DecisionShown(
-        at=record.at,
-        decision=record.decision,
-        slice=record.slice,
-        state_before=record.state_before,
-        state_after=record.state_after,
-        by=record.by,
-        reason=record.reason,
-    )
 
 
 def _notes(volume: Volume, period: PeriodFigure) -> list[str]:

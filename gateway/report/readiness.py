@@ -6,8 +6,8 @@ What a canary of some share would mean stands here too: how long the judge would
 import math
 from collections.abc import Sequence
 
-from gateway.report.intervals import TOO_FEW, Rate
-from gateway.report.tree import (
+from gateway.report.facts.intervals import TOO_FEW, Rate
+from gateway.report.facts.tree import (
     ArmFigures,
     Cost,
     GateFigure,
@@ -28,11 +28,26 @@ __all__ = ["GATES", "NOT_ENOUGH", "NOT_READY", "READY", "hours_until_seen", "jud
 READY = "ready"
 NOT_READY = "not ready"
 NOT_ENOUGH = "not enough data"
-GATES = ("noise", "wrong_calls", "time", "overhead", "arms", "hours", "requests", "conversations", "calls")
+GATES = (
+    "mode",
+    "rollback",
+    "noise",
+    "wrong_calls",
+    "time",
+    "overhead",
+    "arms",
+    "hours",
+    "requests",
+    "conversations",
+    "calls",
+)
 """Names of all gates, in the order in which they decide."""
 
+_OFF = "Nothing is read: TRANSFORM_MODE is off, or the kill switch is on."
 _ALL_UNTOUCHED = frozenset({"off", "dry_run", "rolled_back"})
 _REASONS = {
+    "mode": "nothing is read",
+    "rollback": "a part of the rollout was taken back",
     "noise": "some answers read differently when they are cut differently",
     "wrong_calls": "too many of the calls may be wrong ones",
     "time": "reading ran out of time too often",
@@ -59,9 +74,14 @@ def judge(
     arms: Sequence[ArmFigures],
 ) -> Readiness:
     """Hold the figures against the rules; faults decide before missing data does."""
+    if rules.mode == "off":
+        gate = _gate("mode", NOT_ENOUGH, False, "off", "a mode in which answers are read")
+        return Readiness(verdict=NOT_ENOUGH, gate=gate.name, words=_OFF, gates=(gate,))
     read = would.requests if rules.mode in _ALL_UNTOUCHED else live.requests + would.requests
     calls = would.calls + live.calls
     gates = [
+        _gate("mode", NOT_ENOUGH, True, rules.mode.replace("_", " "), "a mode in which answers are read"),
+        _rollback(rules),
         _gate("noise", NOT_READY, noise.differences == 0, f"{noise.differences} of {noise.checked}", "none"),
         _wrong_calls(rules, suspects, review),
         _share_gate("time", cost.dropped, rules.max_dropped, ""),
@@ -76,6 +96,8 @@ def judge(
     if failed is None:
         return Readiness(verdict=READY, gate="", words="Every gate is met.", gates=tuple(gates))
     words = f"{_REASONS[failed.name].capitalize()}: {failed.measured}, wanted {failed.wanted}."
+    if failed.name == "rollback":
+        words = f"{failed.measured}."
     return Readiness(verdict=failed.decides, gate=failed.name, words=words, gates=tuple(gates))
 
 
@@ -89,9 +111,10 @@ def recommend(readiness: Readiness, rules: ReportRules, since: str) -> Recommend
         return Recommendation(
             words="Everything is live and nothing speaks against it.", command="toolgate rollout status"
         )
-    if rules.mode in ("paused", "rolled_back"):
+    if rules.mode == "paused":
+        since = f" {rules.standing}" if rules.standing else ""
         return Recommendation(
-            words=f"The rollout is {rules.mode.replace('_', ' ')}: let it go on once the cause is understood.",
+            words=f"The rollout is paused{since}: let it go on once the cause is understood.",
             command='toolgate rollout resume --reason "the cause is understood, and every gate of the report is met"',
         )
     reason = "every gate of the report is met"
@@ -104,10 +127,20 @@ def recommend(readiness: Readiness, rules: ReportRules, since: str) -> Recommend
     return Recommendation(words=words, command=f'toolgate rollout promote --reason "{reason}"')
 
 
+def _rollback(rules: ReportRules) -> GateFigure:
+    """What was taken back comes before every figure: they are about what was live then."""
+    said = []
+    if rules.mode == "rolled_back":
+        said.append(f"The rollout was rolled back{f' {rules.standing}' if rules.standing else ''}")
+    if rules.slices_off:
+        said.append(f"{', '.join(rules.slices_off)} {'is' if len(rules.slices_off) == 1 else 'are'} switched off")
+    return _gate("rollback", NOT_READY, not said, "; ".join(said) or "nothing is taken back", "nothing taken back")
+
+
 def _wait(rules: ReportRules) -> Recommendation:
     if rules.mode == "off":
         return Recommendation(
-            words="Nothing is read while TRANSFORM_MODE is off: read beside the answers first.",
+            words="Read beside the answers first; a kill switch is turned off by `toolgate rollout unkill`.",
             command="TRANSFORM_MODE=dry_run toolgate serve",
         )
     return Recommendation(
@@ -116,6 +149,8 @@ def _wait(rules: ReportRules) -> Recommendation:
 
 
 def _mend(gate: str, rules: ReportRules, since: str) -> Recommendation:
+    if gate == "rollback":
+        return _take_up(rules)
     if gate == "arms" and rules.mode not in _ALL_UNTOUCHED:
         return Recommendation(
             words="Take the live arm back until its bad requests are understood.",
@@ -134,6 +169,19 @@ def _mend(gate: str, rules: ReportRules, since: str) -> Recommendation:
     return Recommendation(
         words=f"Find out which answers take longer than {rules.budget_ms:g} ms before going on.",
         command=f"toolgate report --since {since} --json",
+    )
+
+
+def _take_up(rules: ReportRules) -> Recommendation:
+    words = "Look at the requests that spoke against it, below, and mend the cause; then"
+    if rules.mode == "rolled_back":
+        return Recommendation(
+            words=f"{words} let the rollout begin again.",
+            command='toolgate rollout resume --reason "the cause is mended"',
+        )
+    return Recommendation(
+        words=f"{words} switch it on again.",
+        command=f'toolgate rollout slice {rules.slices_off[0]} on --reason "the cause is mended"',
     )
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from gateway.core.sentences import REASON_WORDS
-from gateway.report.intervals import Rate
-from gateway.report.sketches import Spread
+from gateway.report.facts.intervals import Rate
+from gateway.report.facts.sketches import Spread
 
 __all__ = [
     "bytes_words",
@@ -31,6 +31,7 @@ _SIGNS = {
     "schema": "has arguments that do not fit the tool's schema",
     "echo": "repeats what the user or a tool had written",
     "native_beside": "stands beside a native call, and would double it",
+    "rejected": "was delivered, and the client reported a fault in it",
     "prose_next": "was followed by a message that goes on as if there had been no call",
 }
 _MISSES = {

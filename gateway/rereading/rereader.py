@@ -14,7 +14,7 @@ from gateway.core.sentences import why
 from gateway.core.tools import ToolSet
 from gateway.kinds.rows import DEFAULT_KIND
 from gateway.report.cases import Call, Case, case_of, fixture, is_confirmed, is_doubted, masked
-from gateway.report.tallies import Labels
+from gateway.report.facts.candidates import Labels
 from gateway.rereading.reading import Reading, pieces, read, read_with
 from gateway.telemetry.redaction import Redactor
 from gateway.wire.chat_request import parse_request

@@ -9,7 +9,7 @@ from gateway.config.load import Settings
 from gateway.core.ports import Store
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.process.exits import EXIT_NOT_ENOUGH
-from gateway.report.tallies import last_labels
+from gateway.report.facts.candidates import last_labels
 from gateway.rereading.rereader import Exporter, Rereader
 
 __all__ = ["export"]

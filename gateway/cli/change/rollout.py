@@ -377,6 +377,8 @@ def _show(document: dict[str, Any], *, as_json: bool) -> None:
     for each in document["switched_off"]:
         said = f"{each['at']} by {each['by']}: {each['reason']}"
         rows[f"  {each['slice']}"] = "; ".join((said, *_evidence_lines(each)))
+    for name in document["slices_off"]:
+        rows[f"  {name} on"] = f'toolgate rollout slice {name} on --reason "the cause is mended"'
     if document["cooldown_until"]:
         rows["cooldown"] = f"until {document['cooldown_until']}"
     if document["next_step_from"]:

@@ -17,10 +17,10 @@ from gateway.core.ports import Store
 from gateway.core.records import RequestRecord
 from gateway.core.version import __version__
 from gateway.process.exits import EXIT_FINDINGS, EXIT_NOT_ENOUGH
+from gateway.report.facts.tree import Example, Figures, ReportRules
 from gateway.report.figures import gather
 from gateway.report.readiness import GATES, NOT_ENOUGH, NOT_READY
-from gateway.report.tree import Example, Figures, ReportRules
-from gateway.report.words import visible
+from gateway.report.words import moment, visible
 from gateway.rereading.labelling import keep_label
 from gateway.rollout.codec import STATE_KEY, state_of
 from gateway.rollout.stages import RolloutState
@@ -74,7 +74,7 @@ def report(
     if html_file is not None:
         from gateway.report.shown.html import render as render_html
 
-        with output(html_file) as file:
+        with output(html_file, is_private=True) as file:
             file.write(render_html(figures).encode())
         if html_file != "-":
             click.echo(f"Wrote {html_file}.", err=True)
@@ -151,6 +151,8 @@ def rules_of(settings: Settings, shared: RolloutState | None = None) -> ReportRu
         risk_ratio=settings.rollback_risk_ratio,
         evidence=settings.rollback_evidence,
         ignore=settings.dry_run_ignore,
+        slices_off=() if shared is None else shared.slices_off,
+        standing="" if shared is None else f"since {moment(shared.at)} by {shared.by}: {visible(shared.reason)}",
     )
 
 

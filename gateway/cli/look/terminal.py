@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, assert_never
 
+from gateway.report.facts.tree import Example, Figures
 from gateway.report.readiness import NOT_READY, READY
 from gateway.report.shown.blocks import Block, Chart, Command, Examples, Heading, Table, Words
 from gateway.report.shown.sections import heading, sections
-from gateway.report.tree import Example, Figures
 from gateway.report.words import visible
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from gateway.config.load import Settings, load
 from gateway.core.ports import Store
 from gateway.core.rules import Rule
 from gateway.process.exits import EXIT_FINDINGS, EXIT_UNREACHABLE
-from gateway.report.intervals import rate
+from gateway.report.facts.intervals import rate
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.traffic.lesson_rules import PROBED, WEEK_S
 from gateway.upstream.look import look_at

@@ -4,7 +4,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from gateway.report.tree import Example
+from gateway.report.facts.tree import Example
 
 __all__ = ["Block", "Chart", "Command", "Examples", "Heading", "Mark", "Point", "Section", "Table", "Tile", "Words"]
 

@@ -7,12 +7,12 @@ whatever might get past that.
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
+from gateway.report.facts.tree import Example, Figures
 from gateway.report.readiness import NOT_READY, READY
 from gateway.report.shown.blocks import Block, Chart, Command, Examples, Heading, Section, Table, Words
 from gateway.report.shown.charts import draw
 from gateway.report.shown.markup import attribute, escaped
 from gateway.report.shown.sections import heading, sections
-from gateway.report.tree import Example, Figures
 from gateway.report.words import moment
 
 __all__ = ["render"]

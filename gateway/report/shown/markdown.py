@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import assert_never
 
+from gateway.report.facts.tree import Example, Figures
 from gateway.report.shown.blocks import Block, Chart, Command, Examples, Table, Words
 from gateway.report.shown.sections import heading, sections
-from gateway.report.tree import Example, Figures
 from gateway.report.words import visible
 
 __all__ = ["render"]

@@ -12,12 +12,12 @@ import pytest
 from attrs import evolve
 
 from gateway.cli.look.report import document
-from gateway.core.records import CallRecord, LabelRecord, RequestRecord
+from gateway.core.records import CallRecord, LabelRecord, OutcomeRecord, RequestRecord
 from gateway.core.rules import IgnoreRule
+from gateway.report.facts.candidates import last_labels, rejections
+from gateway.report.facts.tree import Figures, ReportRules
 from gateway.report.figures import Tally, gather
 from gateway.report.readiness import hours_until_seen
-from gateway.report.tallies import last_labels
-from gateway.report.tree import Figures, ReportRules
 from gateway.state.memory import MemoryStore
 from tests.support.week import BEGIN, GAPS, HOURS, STAGES, Week, hostile, week
 
@@ -28,12 +28,12 @@ RULES = ReportRules(
     min_requests=500,
 )
 PURPOSE = {"low_confidence", "provenance", "unsayable", "slice_off", "over_budget", "disabled", "not_listed"}
-COUNTED = {"in_fence", "undeclared", "schema", "echo", "native_beside"}
+COUNTED = {"in_fence", "undeclared", "schema", "echo", "native_beside", "rejected"}
 BINS = (0, 50, 60, 70, 75, 80, 85, 90, 95, 98, 101)
 
 
 def figures_of(made: Week, rules: ReportRules = RULES) -> Figures:
-    tally = Tally(labels=last_labels(made.labels))
+    tally = Tally(labels=last_labels(made.labels), rejections=rejections(made.outcomes))
     for request in made.requests:
         tally.add_request(request)
     for outcome in made.outcomes:
@@ -268,6 +268,7 @@ def test_signs_stand_in_for_labels(told, naive):
     for request in naive.requests:
         if request.follows == "text" and request.id in before:
             by_sign["prose_next"] += by_request[before[request.id].id]
+    by_sign["rejected"] = []
     assert {each["sign"]: each["calls"] for each in suspects["signs"]} == {s: len(c) for s, c in by_sign.items()}
     for each in suspects["signs"]:
         assert each["counts"] is (each["sign"] != "prose_next")
@@ -458,15 +459,81 @@ def test_projections(told, made, naive):
     base = (bad + 0.5) / (len(untouched) + 1)
     said = [naive.label(each) for each in naive.sent]
     wrong = said.count(False) / (len(said) - said.count(None)) * len(naive.sent) / len(made.requests)
+    share = {arm["arm"]: arm["bad"]["share"] for arm in told["arms"]}
+    worse = max(0.0, share["live"] - share["control"])
+    slow = sum(r.verdict == "dropped" for r in [*naive.would, *naive.live]) / len(made.requests)
     per_day = told["period"]["requests_per_day"]
     for each, percent in zip(told["projection"], (1, 5, 25), strict=True):
         assert each["percent"] == percent
         assert each["requests_per_day"] == pytest.approx(per_day * percent / 100, abs=0.1)
-        assert each["bad_per_day"] == pytest.approx(per_day * percent / 100 * base, abs=0.01)
+        assert each["anyway_per_day"] == pytest.approx(per_day * percent / 100 * base, abs=0.01)
+        assert each["bad_per_day"] == pytest.approx(per_day * percent / 100 * max(worse, wrong + slow), abs=0.01)
         assert each["wrong_calls_per_day"] == pytest.approx(per_day * percent / 100 * wrong, abs=0.01)
         assert each["hours_until_seen"] == hours_until_seen(
             percent / 100, base=base, requests_per_hour=per_day / 24, risk_ratio=1.25, evidence=10_000
         )
+
+
+def test_what_a_canary_would_mean_counts_its_own_risk_not_the_faults_of_today():
+    made = week(1500, arms=("dry_run",), clean=True)
+    failing = evolve(made, requests=tuple(evolve(each, healthy=False) for each in made.requests), labels=())
+    for well, bad in zip(figures_of(evolve(made, labels=())).projection, figures_of(failing).projection, strict=True):
+        assert bad.bad_per_day == well.bad_per_day == 0
+        assert bad.anyway_per_day > 10 * well.anyway_per_day
+
+
+def test_a_call_that_the_client_did_not_take_has_a_sign_against_it():
+    made = week(1500, arms=("live",), clean=True)
+    calling = [each for each in made.requests if any(call.decision == "delivered" for call in each.calls)][:40]
+    turns, told_of = [], []
+    for number, each in enumerate(calling):
+        asked = evolve(each, key=f"k{number}", at=BEGIN + 10 * number, follows="nothing")
+        told = evolve(each, id=f"next-{number}", key=f"k{number}", at=asked.at + 1, follows="tool_result", calls=())
+        turns += [asked, told]
+        tool = next(call.tool for call in each.calls if call.decision == "delivered")
+        if number < 10:
+            told_of.append(rejected(told.id, tool))
+            told_of.append(rejected(f"elsewhere-{number}", tool))
+    found = figures_of(evolve(made, requests=tuple(turns), outcomes=tuple(told_of), labels=()))
+    sign = next(each for each in found.suspects.signs if each.sign == "rejected")
+    assert sign.counts
+    assert sign.calls >= 10
+    assert found.suspects.suspected.hits >= 10
+    assert found.readiness.gate == "wrong_calls"
+
+
+def rejected(request: str, tool: str) -> OutcomeRecord:
+    return OutcomeRecord(
+        at=BEGIN,
+        key="k",
+        arm="live",
+        strategy="recovery",
+        dialect="hermes",
+        epoch=1,
+        outcome="rejected",
+        reason="missing_argument",
+        tool=tool,
+        reported_by=request,
+    )
+
+
+def test_names_of_tools_are_names():
+    made = week(300)
+    calls = lambda r: tuple(evolve(c, tool="read_file>\n<path>x") for c in r.calls)  # noqa: E731
+    odd = evolve(made, requests=tuple(evolve(each, calls=calls(each)) for each in made.requests))
+    assert {row.name for row in figures_of(odd).would.by_tool} == {"(no name)"}
+
+
+def test_valid_calls_are_told_before_mending_and_after():
+    made = week(60)
+    sent = evolve(
+        made.requests[0],
+        model="m",
+        structured={"valid": 6, "schema_mismatch": 3, "invalid_json": 1},
+        structured_outcomes={"mended": 2, "supplied": 1, "untouched": 1},
+    )
+    (row,) = figures_of(evolve(made, requests=(sent,))).volume.structured
+    assert (row.valid.hits, row.delivered_valid.hits, row.valid.of) == (6, 9, 10)
 
 
 def test_the_document_says_which_form_it_has(told):

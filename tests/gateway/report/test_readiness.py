@@ -7,8 +7,8 @@ from attrs import evolve
 
 from gateway.cli.look.report import exit_code
 from gateway.core.records import LabelRecord
+from gateway.report.facts.tree import Figures, ReportRules
 from gateway.report.readiness import hours_until_seen
-from gateway.report.tree import Figures, ReportRules
 from tests.gateway.report.test_figures import figures_of
 from tests.support.week import Week, week
 
@@ -180,9 +180,8 @@ def test_a_tolerated_doubling_is_never_seen():
     assert seen_after(0.1, 0.01, risk_ratio=4.0) is None
 
 
-@pytest.mark.parametrize("mode", ["paused", "rolled_back"])
-def test_what_stands_still_is_resumed_by_hand(mode):
-    figures = told(dry_week(), evolve(RULES, mode=mode))
+def test_what_stands_still_is_resumed_by_hand():
+    figures = told(dry_week(), evolve(RULES, mode="paused"))
     assert figures.readiness.verdict == "ready"
     assert figures.recommendation.command.startswith("toolgate rollout resume --reason ")
 
@@ -191,5 +190,21 @@ def test_after_a_rollback_nothing_is_left_to_take_back():
     made = week(4000, arms=("live", "control"), clean=True)
     requests = tuple(evolve(each, healthy=each.arm != "live" or n % 10 > 0) for n, each in enumerate(made.requests))
     figures = told(evolve(made, requests=requests), evolve(RULES, mode="rolled_back"))
-    assert figures.readiness.gate == "arms"
-    assert figures.recommendation.command.startswith("toolgate replay --store")
+    assert (figures.readiness.verdict, figures.readiness.gate) == ("not ready", "rollback")
+    assert figures.recommendation.command.startswith("toolgate rollout resume --reason ")
+
+
+def test_the_headline_follows_a_rollback_whatever_the_figures_say():
+    since = "since 2026-09-21T14:00:00Z by judge: live answers were worse"
+    figures = told(dry_week(), evolve(RULES, mode="rolled_back", standing=since))
+    assert figures.readiness.words == f"The rollout was rolled back {since}."
+    sliced = told(dry_week(), evolve(RULES, mode="canary", slices_off=("recovery/hermes",)))
+    assert (sliced.readiness.verdict, sliced.readiness.gate) == ("not ready", "rollback")
+    assert sliced.readiness.words == "recovery/hermes is switched off."
+    assert sliced.recommendation.command.startswith("toolgate rollout slice recovery/hermes on --reason ")
+
+
+def test_the_mode_comes_before_the_volume():
+    figures = told(week(20, arms=("off",)), evolve(RULES, mode="off", min_requests=100_000))
+    assert figures.readiness.gate == "mode"
+    assert "off" in figures.readiness.words

@@ -95,6 +95,7 @@ def test_html_goes_into_its_file_and_beside_another_document(stores, tmp_path):
     result = run(*PERIOD, "--html", str(target), "--json", environ=settings(stores / "week.db"))
     assert json.loads(result.stdout)["volume"]["requests"] == 1200
     assert target.read_text().startswith("<!DOCTYPE html>")
+    assert target.stat().st_mode & 0o777 == 0o600, "it quotes what models wrote"
     assert result.stderr == f"Wrote {target}.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["week.html"]
 

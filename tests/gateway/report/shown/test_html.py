@@ -10,10 +10,10 @@ import pytest
 from attrs import evolve
 
 from gateway.cli.look import terminal
+from gateway.report.facts.tree import Figures
 from gateway.report.shown import markdown
 from gateway.report.shown.html import render
-from gateway.report.shown.sections import sections
-from gateway.report.tree import Figures
+from gateway.report.shown.sections import heading, sections
 from tests.gateway.report.test_figures import figures_of
 from tests.support.browser import browser, needs_chromium
 from tests.support.week import Week, hostile, week
@@ -93,7 +93,10 @@ def test_the_verdict_comes_first_and_then_what_could_go_wrong(figures):
     text = render(figures)
     verdict = figures.readiness.verdict
     assert text.index(f"{verdict[0].upper()}{verdict[1:]}</strong>") < text.index("<section")
-    assert [section.ident for section in sections(figures)][:4] == ["gates", "wrong", "missed", "noise"]
+    order = [section.ident for section in sections(figures)]
+    first = [name for name in ("rollout", "models") if name in order]
+    assert order[: len(first) + 4] == [*first, "gates", "wrong", "missed", "noise"]
+    assert [tile.label for tile in heading(figures).tiles][:2] == ["leak rate", "valid-call rate"]
 
 
 def test_no_control_character_is_left_in_any_rendering(figures, capsys):

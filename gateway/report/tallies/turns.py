@@ -5,9 +5,10 @@ from collections import OrderedDict
 from attrs import define, field, frozen
 
 from gateway.core.records import RequestRecord
-from gateway.report.sketches import Chosen, Counts, draw
-from gateway.report.tallies import Pair, SuspectTally
-from gateway.report.tree import Example, Miss, Misses
+from gateway.report.facts.candidates import Pair, Rejections
+from gateway.report.facts.sketches import Chosen, Counts, draw
+from gateway.report.facts.tree import Example, Miss, Misses
+from gateway.report.tallies.review import SuspectTally
 
 __all__ = ["MissTally", "TurnTally"]
 
@@ -71,6 +72,7 @@ class TurnTally:
 
     suspects: SuspectTally
     misses: MissTally
+    rejections: Rejections = field(factory=dict)
     last: "OrderedDict[str, _Turn]" = field(factory=OrderedDict)
     in_full: "Chosen[None]" = field(factory=lambda: Chosen(_KEPT_IN_FULL))
 
@@ -93,6 +95,10 @@ class TurnTally:
 
     def _follow(self, record: RequestRecord, before: _Turn) -> None:
         match record.follows:
+            case "tool_result" if tools := self.rejections.get(record.id):
+                for lot, example in before.sent:
+                    if example.tool in tools and example.arm == "live":
+                        self.suspects.add_rejected(lot, example)
             case "text":
                 for lot, example in before.sent:
                     self.suspects.add_prose(lot, example)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from gateway.core.rules import IgnoreRule
-from gateway.report.intervals import Rate
-from gateway.report.sketches import Spread
+from gateway.report.facts.intervals import Rate
+from gateway.report.facts.sketches import Spread
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -61,6 +61,9 @@ class ReportRules:
     min_calls: int = 30
     min_hours: float = 24.0
     budget_ms: float = 50.0
+    slices_off: tuple[str, ...] = ()
+    standing: str = ""
+    """Of a rollout that was rolled back or stopped: since when, by whom, and why."""
     min_confidence: float = 0.9
     risk_ratio: float = 1.25
     evidence: float = 10_000.0
@@ -153,6 +156,9 @@ class StructuredCalls:
 
     model: str
     valid: Rate
+    """As they came."""
+    delivered_valid: Rate
+    """As they went out: mended, or supplied by the text beside."""
     invalid_json: int
     unknown_name: int
     schema_mismatch: int
@@ -404,6 +410,9 @@ class DecisionShown:
     state_after: str
     by: str
     reason: str
+    numbers: Mapping[str, float]
+    examples: tuple[str, ...]
+    """Ids of requests that were counted as bad."""
 
 
 @frozen(kw_only=True)
@@ -413,6 +422,10 @@ class Projection:
     percent: float
     requests_per_day: float
     bad_per_day: float
+    """What the canary itself would add: calls that may be wrong, readings that ran out of time, and how much worse the
+    live arm was where there is one."""
+    anyway_per_day: float
+    """What is bad today, and stays so with it or without."""
     wrong_calls_per_day: float
     hours_until_seen: float | None
     """How long the judge would need to see that the bad share has doubled."""
@@ -507,6 +520,7 @@ class Figures:
     made_at: float
     version: str
     mode: str
+    slices_off: tuple[str, ...] = ()
     readiness: Readiness
     recommendation: Recommendation
     period: PeriodFigure

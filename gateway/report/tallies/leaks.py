@@ -5,16 +5,14 @@ from collections import Counter
 from attrs import define, field
 
 from gateway.core.records import OutcomeRecord, RequestRecord
-from gateway.report.intervals import rate
-from gateway.report.sketches import Counts
-from gateway.report.tallies import is_meant, is_sent
-from gateway.report.tree import AskedDifferently, CutContext, Leaks, ModelLeaks
+from gateway.report.facts.candidates import MAX_NAME, UNTOUCHED, is_meant, is_sent
+from gateway.report.facts.intervals import rate
+from gateway.report.facts.sketches import Counts
+from gateway.report.facts.tree import AskedDifferently, CutContext, Leaks, ModelLeaks
 
 __all__ = ["AskingTally", "LeakTally"]
 
-_MAX_NAME = 64
 _MAX_CONVERSATIONS = 20_000
-_UNTOUCHED = frozenset({"control", "dry_run"})
 _PROMPTED = "xml_prompt"
 _CUT = "context_cut: "
 """How the note on an answer begins whose prompt was not read whole."""
@@ -43,7 +41,7 @@ class LeakTally:
     def add(self, record: RequestRecord) -> None:
         if not record.tools:
             return
-        name = record.model[:_MAX_NAME]
+        name = record.model[:MAX_NAME]
         self.keys.add(record.key)
         self._model_of.pop(record.key, None)
         self._model_of[record.key] = name
@@ -56,7 +54,7 @@ class LeakTally:
             model.native += record.native_calls > 0
             model.leaked += bool(meant)
             model.became += bool(sent)
-            model.dialects.update({call.dialect[:_MAX_NAME] for call in meant})
+            model.dialects.update({call.dialect[:MAX_NAME] for call in meant})
 
     def add_outcome(self, record: OutcomeRecord) -> None:
         if record.outcome == "rejected":
@@ -112,12 +110,12 @@ class AskingTally:
     cuts: "Counts[_Cut]" = field(factory=lambda: Counts(_Cut))
 
     def add(self, record: RequestRecord) -> None:
-        name = record.model[:_MAX_NAME]
+        name = record.model[:MAX_NAME]
         for note in record.notes:
             if note.startswith(_CUT):
                 cut = self.cuts.at(name)
                 cut.answers, cut.last = cut.answers + 1, note.removeprefix(_CUT)
-        if record.tools and record.arm in _UNTOUCHED and record.strategy == _PROMPTED:
+        if record.tools and record.arm in UNTOUCHED and record.strategy == _PROMPTED:
             asked = self.asked.at(name)
             asked.answers += 1
             asked.native += record.native_calls > 0

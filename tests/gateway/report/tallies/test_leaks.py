@@ -1,9 +1,9 @@
 """Where a live arm would ask a model differently than it was watched, and where its prompts are cut."""
 
 from gateway.core.records import RequestRecord
+from gateway.report.facts.tree import Figures, ReportRules
 from gateway.report.figures import Tally
 from gateway.report.shown.sections import sections
-from gateway.report.tree import Figures, ReportRules
 
 
 def record(number: int, **more: object) -> RequestRecord:

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.report.intervals import rate
-from gateway.report.sketches import Chosen, Counts, Distinct, Quantiles, draw
+from gateway.report.facts.intervals import rate
+from gateway.report.facts.sketches import Chosen, Counts, Distinct, Quantiles, draw
 from gateway.rollout.intervals import wilson
 
 
