@@ -1,11 +1,8 @@
 """A real Prometheus scrapes a real gateway under mixed load, answers every panel, and sends alerts on their way."""
 
 import asyncio
-import json
 import math
 import os
-import re
-import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -15,10 +12,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 
-from gateway.process.status import write_targets
-from tests.grafana.queries import DASHBOARDS, METRICS, ROOT, filled, panels
+from tests.grafana.queries import DASHBOARDS, METRICS, filled, panels
 from tests.support.client import TOOLS, ask, chat
 from tests.support.faulty_upstream import (
     DONE,
@@ -32,17 +27,10 @@ from tests.support.faulty_upstream import (
     stream,
     text,
 )
+from tests.support.monitoring import Prometheus, alertmanager, needs_prometheus, prometheus, receiver, until_received
 from tests.support.processes import Program, free_port
 
-PROMETHEUS = shutil.which("prometheus")
-ALERTMANAGER = shutil.which("prometheus-alertmanager")
-CONFIGURATION = (ROOT / "prometheus" / "prometheus.yml").read_text("utf-8")
-ALERTING = (ROOT / "prometheus" / "alertmanager.yml").read_text("utf-8")
-
-pytestmark = pytest.mark.skipif(
-    (PROMETHEUS is None or ALERTMANAGER is None) and "TOOLGATE_CI" not in os.environ,
-    reason="needs prometheus and prometheus-alertmanager",
-)
+pytestmark = needs_prometheus
 
 HERMES = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a.py"}}\n</tool_call>'
 TAGS = "<read_file>\n<path>a.py</path>\n</read_file>"
@@ -101,80 +89,6 @@ AT_REST = WITHOUT_SERIES | {
     "Store lag",
 }
 """Panels of what need not happen, or not all the time."""
-
-
-@asynccontextmanager
-async def program(*command: str, folder: Path) -> AsyncIterator[None]:
-    log = folder / f"{Path(command[0]).name}.log"
-    with log.open("wb") as out:
-        process = await asyncio.create_subprocess_exec(*command, stdout=out, stderr=out)
-    try:
-        yield
-        assert process.returncode is None, log.read_text()
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-class Prometheus:
-    """What a running Prometheus is asked."""
-
-    def __init__(self, client: aiohttp.ClientSession, port: int) -> None:
-        self._client = client
-        self.url = f"http://127.0.0.1:{port}"
-
-    async def _get(self, path: str, **parameters: str) -> Any:
-        for _ in range(40):
-            async with self._client.get(f"{self.url}/api/v1/{path}", params=parameters) as response:
-                if response.status != 503:  # that one says that it has only begun, or has no time now
-                    document = await response.json()
-                    assert document["status"] == "success", document
-                    return document["data"]
-            await asyncio.sleep(0.25)
-        raise aiohttp.ClientConnectionError("Prometheus has no time")
-
-    async def value(self, query: str) -> float:
-        """The one number that a query has, or 0."""
-        result = (await self._get("query", query=query))["result"]
-        return float(result[0]["value"][1]) if result else 0.0
-
-    async def over_time(self, query: str, *, seconds: int) -> list[list[float]]:
-        """The values of every series over the last seconds."""
-        now = await self.value("vector(time())")
-        data = await self._get("query_range", query=query, start=str(now - seconds), end=str(now), step="1")
-        return [[float(value) for _, value in series["values"]] for series in data["result"]]
-
-    async def until(self, query: str, seconds: float = 60.0) -> None:
-        """Wait, bounded, until a query has a value other than 0."""
-        async with asyncio.timeout(seconds):
-            while True:
-                with suppress(aiohttp.ClientConnectionError, aiohttp.ContentTypeError):  # it has only begun
-                    if await self.value(query):
-                        return
-                await asyncio.sleep(0.1)
-
-
-@asynccontextmanager
-async def prometheus(
-    folder: Path, client: aiohttp.ClientSession, metrics_url: str, *, alertmanager: int = 9
-) -> AsyncIterator[Prometheus]:
-    """Prometheus with the shipped configuration, only faster and with other addresses."""
-    assert PROMETHEUS is not None
-    port = free_port()
-    shutil.copytree(ROOT / "prometheus" / "rules", folder / "rules")
-    target = metrics_url.removeprefix("http://").removesuffix("/metrics")
-    write_targets(str(folder / "metrics.json"), [(0, target)])
-    text = CONFIGURATION.replace("_interval: 15s", "_interval: 1s").replace("/run/toolgate/", f"{folder}/")
-    text = text.replace("127.0.0.1:9093", f"127.0.0.1:{alertmanager}").replace("127.0.0.1:9090", f"127.0.0.1:{port}")
-    (folder / "prometheus.yml").write_text(text)
-    options = (
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    )
-    async with program(PROMETHEUS, *options, folder=folder):
-        yield Prometheus(client, port)
 
 
 def conversations() -> Iterator[dict[str, Any]]:
@@ -335,45 +249,3 @@ async def rolled_back(folder: Path) -> None:
     process = await asyncio.create_subprocess_exec(*command, env=environ, stderr=asyncio.subprocess.PIPE)
     _, fault = await process.communicate()
     assert process.returncode == 0, fault.decode()
-
-
-async def until_received(received: asyncio.Queue[tuple[str, Any]]) -> tuple[str, Any]:
-    async with asyncio.timeout(60):
-        return await received.get()
-
-
-@asynccontextmanager
-async def alertmanager(folder: Path, port: int, receiver_url: str) -> AsyncIterator[None]:
-    """Alertmanager with the shipped configuration, only faster and with another receiver."""
-    assert ALERTMANAGER is not None
-    text = re.sub(r"group_wait: \d+s", "group_wait: 1s", ALERTING).replace("http://127.0.0.1:9095", receiver_url)
-    (folder / "alertmanager.yml").write_text(text)
-    options = (
-        f"--config.file={folder / 'alertmanager.yml'}",
-        f"--storage.path={folder / 'alertmanager'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--cluster.listen-address=",
-    )
-    async with program(ALERTMANAGER, *options, folder=folder):
-        yield
-
-
-@asynccontextmanager
-async def receiver() -> AsyncIterator[tuple[asyncio.Queue[tuple[str, Any]], str]]:
-    """A web server that takes Alertmanager's messages."""
-    received: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-
-    async def take(request: web.Request) -> web.Response:
-        received.put_nowait((request.path, json.loads(await request.read())))
-        return web.Response()
-
-    app = web.Application()
-    app.router.add_post("/{name}", take)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield received, f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
