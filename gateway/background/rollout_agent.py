@@ -10,7 +10,7 @@ never promotes, and when the store is back the more careful of both states wins.
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import structlog
@@ -82,6 +82,8 @@ class Conductor:
     _has_diverged: bool = field(default=False, init=False)
     """This process changed the state while the store was lost."""
     _lost_since: float | None = field(default=None, init=False)
+    _learned: int = field(default=0, init=False)
+    """The last block whose marks were looked at."""
     _looked_at: float = field(default=float("-inf"), init=False)
     _noted_at: float = field(default=float("-inf"), init=False)
 
@@ -123,8 +125,12 @@ class Conductor:
         request_id: str = "",
         transformed: bool | None = None,
         overhead_s: float = 0.0,
+        who: str = "",
     ) -> None:
-        """A request ended; `transformed` says whether reading its answer worked, `None` if it was not read."""
+        """A request ended; `transformed` says whether reading its answer worked, `None` if it was not read.
+
+        `who` is whose it is, where credentials are known apart: the evidence of one does not do for all.
+        """
         if assignment.forced or assignment.epoch != self._state.epoch:
             return
         self._counting.ended(
@@ -138,9 +144,16 @@ class Conductor:
             transformed=transformed,
             slow=overhead_s * 1000 > self._rules.transform_budget_ms,
             now=self.clock(),
+            who=who,
         )
 
-    def outcome(self, mark: CallMark, *, key: str, bad: bool, request_id: str = "", age_s: float | None = None) -> None:
+    def is_news(self, call: str, *, bad: bool) -> bool:
+        """Whether nobody told before how this call fared; asked once for each telling."""
+        return self._counting.is_news(call, self._state.epoch, bad=bad)
+
+    def outcome(
+        self, mark: CallMark, *, key: str, bad: bool, request_id: str = "", age_s: float | None = None, who: str = ""
+    ) -> None:
         """How an earlier answer fared; `age_s`, where known, is how long ago it ended."""
         epoch = self._state.epoch
         if not bad or mark.epoch % EPOCHS != epoch % EPOCHS:
@@ -154,6 +167,7 @@ class Conductor:
             request_id=request_id,
             age_s=age_s,
             now=self.clock(),
+            who=who,
         )
 
     def snapshot(self) -> Snapshot:
@@ -260,6 +274,7 @@ class Conductor:
     async def _judge(self, raw: bytes, raw_evidence: bytes | None) -> None:
         evidence = evidence_of(raw_evidence) or Evidence(epoch=self._state.epoch)
         blocks = await self.store.blocks(evidence.block)
+        await self._learn(evidence.block, blocks)
         if blocks and blocks[0].number <= evidence.block:
             evidence = Evidence(epoch=evidence.epoch)  # the clock was set back: what follows is counted anew
         evidence = evidence.aligned(self._state.epoch, self._state.slices_off)
@@ -276,6 +291,15 @@ class Conductor:
             await self._swap(raw, again)
         elif self._state.digest == self._rules.digest():
             self._is_new = False
+
+    async def _learn(self, judged: int, blocks: Sequence[Block]) -> None:
+        """Which outcomes were told to other processes, in blocks that others have judged already, too."""
+        if 0 < self._learned < judged:
+            for block in await self.store.blocks(self._learned):
+                self._counting.learn(block.marks)
+        for block in blocks:
+            self._counting.learn(block.marks)
+        self._learned = max(judged, *(block.number for block in blocks)) if blocks else judged
 
     def _advanced(self, now: float) -> Change | None:
         """Nothing goes on by itself while this process is switched off; a fault that it has seen still counts."""

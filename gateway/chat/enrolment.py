@@ -1,6 +1,7 @@
 """Which arm a request is in, and what it tells of the answers before it."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import structlog
@@ -53,21 +54,26 @@ def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> F
         told = last_answer(request.messages)
         follows = told.follows
         if told.outcomes:
-            _take_all(state, told, assignment)
+            _take_all(state, told, assignment, len(request.messages))
     except Exception:
         log.exception("outcome_unread")
     return follows
 
 
-def _take_all(state: RequestState, told: LastAnswer, assignment: Assignment) -> None:
+def _take_all(state: RequestState, told: LastAnswer, assignment: Assignment, turn: int) -> None:
     found, shared = state.found, state.shared
     # A call whose id is not ours was the model server's own, in the arm that this conversation is in.
     fallback = CallMark(arm=assignment.arm, strategy=found.strategy or "none", dialect="native", epoch=assignment.epoch)
     records = outcome_records(
         told, shared.call_ids, at=shared.wall(), key=found.key, fallback=fallback, reported_by=state.id
     )
-    for record in records:
-        _take(state, record, counts=not assignment.forced)
+    for number, record in enumerate(records):
+        # Ids of model servers come again in other conversations and turns; ours never do.
+        is_ours = shared.call_ids.read(record.call_id) is not None
+        call = record.call_id if is_ours else f"{record.key} {turn} {number} {record.call_id}"
+        digest = blake2b(call.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        if assignment.forced or shared.rollout.is_news(digest, bad=record.outcome != "accepted"):
+            _take(state, record, counts=not assignment.forced)
 
 
 def _take(state: RequestState, record: OutcomeRecord, *, counts: bool) -> None:
@@ -77,7 +83,7 @@ def _take(state: RequestState, record: OutcomeRecord, *, counts: bool) -> None:
     mark = CallMark(arm=record.arm, strategy=record.strategy, dialect=record.dialect, epoch=record.epoch)
     bad = record.outcome != "accepted"
     if counts:  # where somebody chose the arm, nothing is said about the arms
-        state.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by)
+        state.shared.rollout.outcome(mark, key=record.key, bad=bad, request_id=record.reported_by, who=state.who)
     if bad:
         log.info("answer_rejected", tool=record.tool, reason=record.reason, **labels)
 

@@ -118,6 +118,7 @@ async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse
     if state.entry.refusal is not None:
         raise state.entry.refusal
     key = state.configuration.authenticate(state.credential)
+    state.key_name = key.name if key is not None else ""
     state.shared.admission.enter()
     try:
         if key is not None and key.quota is not None:

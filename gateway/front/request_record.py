@@ -38,6 +38,7 @@ def keep(summary: Summary, shared: Shared) -> None:
         request_id=summary.id,
         transformed=_transformed(summary),
         overhead_s=summary.overhead_s,
+        who=summary.who,
     )
     shared.keeps.put(_record(summary, request, assignment, shared))
 

@@ -46,6 +46,8 @@ class Summary:
     stream: bool
     credential: str | None = field(repr=False)
     """What the client has shown who it is with."""
+    who: str
+    """The same in a short word, where somebody checks it."""
     configuration: Configuration
     """What was in force."""
     request: ChatRequest | None
@@ -123,6 +125,7 @@ class Summary:
             model=state.model,
             stream=state.stream,
             credential=state.credential,
+            who=state.who,
             configuration=state.configuration,
             request=found.request,
             assignment=found.assignment,

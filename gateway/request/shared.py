@@ -79,10 +79,13 @@ class Rollout(Protocol):
         request_id: str = "",
         transformed: bool | None = None,
         overhead_s: float = 0.0,
+        who: str = "",
     ) -> None: ...
 
+    def is_news(self, call: str, *, bad: bool) -> bool: ...
+
     def outcome(
-        self, mark: CallMark, *, key: str, bad: bool, request_id: str = "", age_s: float | None = None
+        self, mark: CallMark, *, key: str, bad: bool, request_id: str = "", age_s: float | None = None, who: str = ""
     ) -> None: ...
 
 

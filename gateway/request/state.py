@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from hashlib import blake2b
 from typing import Any, TypedDict
 
 import structlog
@@ -26,6 +27,7 @@ __all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
 
 SERVER_NAME = "toolgate"
 READ_CODINGS = frozenset({"identity", "gzip", "deflate", ""})
+_WHO_CHARS = 12
 MAX_CHOICES = 1024
 """Of one answer, whatever was asked for."""
 BODY_WINDOW_S = 15.0
@@ -92,8 +94,10 @@ class RequestState:
     client_gone: bool = False
     is_told: bool = False
     """The client has all of its answer: that it leaves now is no abort."""
+    key_name: str = ""
+    """The name of the key that let the client in."""
     key: str | None = None
-    """The name of the client's key, where that has limits."""
+    """The same, where that has limits."""
     quota: Quota | None = None
     key_headers: Mapping[str, str] = field(factory=dict)
     """What the answer says of how the key stands."""
@@ -152,6 +156,16 @@ class RequestState:
         if lesson.reason == PROBED:
             return Capability(native_tools=lesson.is_native, strategy=lesson.strategy, dialect=lesson.dialect)
         return Capability(native_tools=lesson.is_native)
+
+    @property
+    def who(self) -> str:
+        """Whose request it is, in a short word; empty where nobody looks at what clients show."""
+        if self.key_name:
+            return self.key_name[:_WHO_CHARS]
+        if not self.upstream.forwards_credentials or not self.credential:
+            return ""
+        key = self.shared.secret[: blake2b.MAX_KEY_SIZE]
+        return blake2b(self.credential.encode("utf-8", "surrogatepass"), key=key).hexdigest()[:_WHO_CHARS]
 
     def make_call_id(self, dialect: str) -> str:
         """The id of the next call that this request's answer is given."""

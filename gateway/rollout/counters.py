@@ -14,12 +14,13 @@ from attrs import define, field, frozen
 from gateway.core.records import Arm
 from gateway.rollout.assignment import slice_name
 
-__all__ = ["COUNTED_ARMS", "OUTCOME_S", "Counting", "Kind", "Name", "named", "read"]
+__all__ = ["COUNTED_ARMS", "OUTCOME_S", "Counting", "Kind", "Name", "named", "read", "subject_of", "who_of"]
 
-Kind = Literal["requests", "seen", "bad", "attempts", "failed", "slow", "key", "example", "settings"]
+Kind = Literal["requests", "seen", "bad", "attempts", "failed", "slow", "key", "example", "settings", "who", "told"]
 """requests: all of an arm; seen: of them one for each conversation and second; bad: a conversation with a bad request;
 attempts, failed: transformations, and conversations with a failed one; slow: over the time budget; key: a conversation
-of the arm; example: a bad request's id; settings: the digest that a process runs under."""
+of the arm; example: a bad request's id; settings: the digest that a process runs under; who: a credential that asked;
+told: a call whose outcome was bad, so that it counts once, however often and wherever it is told."""
 
 COUNTED_ARMS: frozenset[Arm] = frozenset({"live", "control", "dry_run"})
 
@@ -33,6 +34,10 @@ MAX_EXAMPLES = 3
 """Bad requests of a slice that are named within `EXAMPLES_S`: those of today must not have to be those of last week."""
 EXAMPLES_S = 60
 MAX_SLICES = 64
+MAX_TOLD = 20_000
+MAX_WHO = 64
+WHO_S = 600
+"""How often it is said of a credential that it asks."""
 
 _LETTERS: dict[Kind, str] = {
     "requests": "r",
@@ -44,7 +49,12 @@ _LETTERS: dict[Kind, str] = {
     "key": "k",
     "example": "x",
     "settings": "w",
+    "who": "c",
+    "told": "t",
 }
+_TOLD = f"{_LETTERS['told']}|"
+NOBODY = "-"
+"""Those who show no credential that anybody checks."""
 _KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
 _PARTS = 5
 _MAX_SUBJECT = 200
@@ -59,7 +69,7 @@ class Name:
     arm: str
     slice: str
     subject: str = ""
-    """The conversation, the request's id or the digest; empty for counts."""
+    """The conversation, the request's id, the digest, the credential or the call; empty for counts."""
 
 
 def named(kind: Kind, epoch: int, arm: str, slice: str = "", subject: str = "") -> str:
@@ -67,6 +77,16 @@ def named(kind: Kind, epoch: int, arm: str, slice: str = "", subject: str = "") 
     text = f"{_LETTERS[kind]}|{epoch}|{arm}|{slice.replace('|', '_')}|{subject[:_MAX_SUBJECT]}"
     # Half of a surrogate pair, which a header may smuggle in, has no UTF-8.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def subject_of(who: str, key: str) -> str:
+    """What a mark of a bad request is about: the conversation, and whose it is, where credentials are known apart."""
+    return f"{who}.{key}" if who else key
+
+
+def who_of(subject: str) -> str:
+    """The credential whose conversation it is."""
+    return subject.rpartition(".")[0]
 
 
 def read(name: str) -> Name | None:
@@ -89,6 +109,10 @@ class Counting:
     """When the last answer of a conversation ended, and the epoch that it began in."""
     _examples: dict[str, tuple[int, int, int]] = field(factory=dict, init=False)
     """By slice the epoch and the minute that were counted last, and how many were named in them."""
+    _told: OrderedDict[str, None] = field(factory=OrderedDict, init=False)
+    """Calls whose outcome was told, here or in another process; of the latter only the bad ones."""
+    _who: OrderedDict[str, float] = field(factory=OrderedDict, init=False)
+    """Credentials, and when it was said last that they ask."""
 
     def ended(
         self,
@@ -103,12 +127,14 @@ class Counting:
         transformed: bool | None,
         slow: bool,
         now: float,
+        who: str = "",
     ) -> None:
         """A request that began in this epoch ended."""
         if arm not in COUNTED_ARMS:
             return
         where = slice_name(strategy, dialect)
         self._remember(key, arm, epoch, now)
+        self._asked(who, now)
         self._add(named("requests", epoch, arm, where))
         self._add_once("seen", epoch, arm, where, key, now)
         if transformed is not None:
@@ -116,9 +142,9 @@ class Counting:
             if slow:
                 self._add_once("slow", epoch, arm, where, key, now)
         if transformed is False:
-            self._mark(named("failed", epoch, arm, where, key))
+            self._mark(named("failed", epoch, arm, where, subject_of(who, key)))
         if bad:
-            self._bad(arm, epoch, where, key, request_id, now)
+            self._bad(arm, epoch, where, key, request_id, now, who)
 
     def outcome(
         self,
@@ -131,11 +157,27 @@ class Counting:
         request_id: str,
         age_s: float | None,
         now: float,
+        who: str = "",
     ) -> None:
         """An earlier answer turned out bad; one that is known to be too old does not count."""
         ended_at = self._answers.get(key, (now, epoch))[0]
         if arm in COUNTED_ARMS and (now - ended_at if age_s is None else age_s) <= OUTCOME_S:
-            self._bad(arm, epoch, slice_name(strategy, dialect), key, request_id, now)
+            self._bad(arm, epoch, slice_name(strategy, dialect), key, request_id, now, who)
+
+    def is_news(self, call: str, epoch: int, *, bad: bool) -> bool:
+        """Whether the outcome of this call was not told before; if so, it has been now."""
+        if call in self._told:
+            return False
+        self._note_told(call)
+        if bad:
+            self._mark(named("told", epoch, "", subject=call))
+        return True
+
+    def learn(self, marks: Collection[str]) -> None:
+        """What other processes have marked, too."""
+        for mark in marks:
+            if mark.startswith(_TOLD) and (name := read(mark)) is not None:
+                self._note_told(name.subject)
 
     def note(self, mark: str) -> None:
         """Share a mark of the process itself."""
@@ -154,8 +196,27 @@ class Counting:
         for mark in marks:
             self._mark(mark)
 
-    def _bad(self, arm: Arm, epoch: int, where: str, key: str, request_id: str, now: float) -> None:
-        self._mark(named("bad", epoch, arm, where, key))
+    def _note_told(self, call: str) -> None:
+        self._told[call] = None
+        if len(self._told) > MAX_TOLD:
+            self._told.popitem(last=False)
+
+    def _asked(self, who: str, now: float) -> None:
+        """Say of a credential that it asks, now and then; where there are very many, of the first ones."""
+        last = self._who.get(who)
+        if last is not None and abs(now - last) < WHO_S:
+            return
+        if last is None and len(self._who) >= MAX_WHO:
+            first, at = next(iter(self._who.items()))
+            if abs(now - at) < WHO_S:
+                return
+            del self._who[first]
+        self._who[who] = now
+        self._who.move_to_end(who)
+        self._mark(named("who", 0, "", subject=who or NOBODY))
+
+    def _bad(self, arm: Arm, epoch: int, where: str, key: str, request_id: str, now: float, who: str) -> None:
+        self._mark(named("bad", epoch, arm, where, subject_of(who, key)))
         if arm != "live" or not request_id or (where not in self._examples and len(self._examples) >= MAX_SLICES):
             return
         minute = int(now // EXAMPLES_S)

@@ -28,6 +28,9 @@ SLOW_SHARE = 0.05
 """The 95th percentile is over the budget when more than this share is."""
 SETTINGS_S = 60
 MAX_SETTINGS = 8
+MAX_WHO = 64
+WHO_S = 86_400
+"""For how long a credential that asked is one that could be harmed: those of the day, at night."""
 
 _HASH_BYTES = 6
 _HASHES = 1 << (8 * _HASH_BYTES)
@@ -84,6 +87,8 @@ class Evidence:
     """When a process last said that it runs under settings of this digest."""
     differ_since: int | None = None
     """Since when processes run under different settings."""
+    who: Mapping[str, int] = field(factory=dict)
+    """The credentials that asked, and when they did last."""
 
     def arm(self, arm: str) -> ArmTotals:
         """The sums of an arm."""
@@ -102,6 +107,7 @@ class Evidence:
                 slices_off=tuple(slices_off),
                 settings=self.settings,
                 differ_since=self.differ_since,
+                who=self.who,
             )
         off = frozenset(slices_off)
         if off == frozenset(self.slices_off):
@@ -145,11 +151,14 @@ class _Tally:
 
 
 def _after(evidence: Evidence, block: Block, rules: JudgeRules) -> Evidence:
-    tally, settings = _read(evidence.epoch, block)
+    tally, settings, who = _read(evidence.epoch, block)
     on = tally.slices.difference(evidence.slices_off)
+    asking = _asking(evidence.who, block.number, who)
+    rules = evolve(rules, credentials=max(1, len(asking)))
     return evolve(
         _with_settings(evidence, block.number, settings),
         block=block.number,
+        who=asking,
         totals=_totals(evidence.totals, tally),
         sketch=_sketch(evidence.sketch, tally),
         overall=step(evidence.overall, _judged(tally, on), rules),
@@ -159,22 +168,32 @@ def _after(evidence: Evidence, block: Block, rules: JudgeRules) -> Evidence:
     )
 
 
-def _read(epoch: int, block: Block) -> tuple[_Tally, frozenset[str]]:
+def _read(epoch: int, block: Block) -> tuple[_Tally, frozenset[str], frozenset[str]]:
     tally = _Tally()
     for text, count in block.counts.items():
         name = read(text)
         if name is not None and name.epoch == epoch and count > 0:
             tally.counts[name.kind, name.arm, name.slice] = count
-    settings = set()
+    settings, who = set(), set()
     for text in block.marks:
         name = read(text)
         if name is None:
             continue
         if name.kind == "settings":
             settings.add(name.subject)
+        elif name.kind == "who":
+            who.add(name.subject)
         elif name.epoch == epoch:
             tally.marks.setdefault((name.kind, name.arm, name.slice), set()).add(name.subject)
-    return tally, frozenset(settings)
+    return tally, frozenset(settings), frozenset(who)
+
+
+def _asking(before: Mapping[str, int], number: int, seen: Iterable[str]) -> Mapping[str, int]:
+    """The credentials that asked lately; where there are very many, those that did last."""
+    asking = {**before, **dict.fromkeys(seen, number)}
+    if len(asking) > MAX_WHO:
+        asking = dict(sorted(asking.items(), key=lambda item: item[1])[-MAX_WHO:])
+    return {who: last for who, last in asking.items() if number - last <= WHO_S}
 
 
 def _judged(tally: _Tally, slices: Iterable[str]) -> Counts:

@@ -9,14 +9,19 @@ test does the same for failed transformations against a fixed share.
 What keeps it from being misled: a block in which one arm is empty is merged into the next one; the difference in
 points has to be there in recent requests too; and of one conversation no more bad requests count, beyond the first,
 than the `min_keys`-th worst conversation has had since the evidence was last nil, so that no few of them are a fault.
+Where several credentials ask, what one of them reports comes to a third of the limit at most (to a half where there are
+two): with forged reports alone nobody takes back what others use, and a fault that only one sees is no fault for all.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from typing import Literal
 
 from attrs import evolve, field, frozen
+
+from gateway.rollout.counters import who_of
 
 __all__ = [
     "RATIOS",
@@ -37,6 +42,9 @@ MIN_REQUESTS = 200
 """Requests in each arm over which the difference in points is taken."""
 SPAN_REQUESTS = 20
 MAX_KEYS = 64
+MAX_WHO = 64
+MAX_PARTS = 3
+"""How many credentials have to agree, where there are so many."""
 
 MAX_SCORE = 50.0
 """Beyond every limit that can be set; more would only hide for how long a fault is over."""
@@ -54,6 +62,13 @@ class JudgeRules:
     evidence: float = 10_000.0
     min_keys: int = 3
     transform_budget: float = 0.02
+    credentials: int = 1
+    """How many ask: those of one alone harm nobody else."""
+
+    @property
+    def most_of_one(self) -> float:
+        """How much the evidence of one credential may come to."""
+        return MAX_SCORE if self.credentials < 2 else self.limit / min(self.credentials, MAX_PARTS)
 
     @property
     def limit(self) -> float:
@@ -108,6 +123,10 @@ class ArmState:
     live_keys: Mapping[str, int] = field(factory=dict)
     """How many bad requests of a conversation counted since the evidence was last nil."""
     control_keys: Mapping[str, int] = field(factory=dict)
+    waiting_bad: Mapping[str, int] = field(factory=dict)
+    """Of the bad live requests that wait, how many are whose."""
+    parts: Mapping[str, tuple[float, ...]] = field(factory=dict)
+    """How much of the scores is whose evidence."""
 
 
 @frozen(kw_only=True)
@@ -119,6 +138,7 @@ class BudgetState:
     attempts: int = 0
     """Since the evidence was last nil, as the failed ones."""
     failed: int = 0
+    parts: Mapping[str, tuple[float, ...]] = field(factory=dict)
 
 
 @frozen(kw_only=True)
@@ -155,40 +175,79 @@ def finding(state: JudgeState, rules: JudgeRules) -> Finding | None:
 
 def _arms(state: ArmState, block: Counts, rules: JudgeRules) -> ArmState:
     live_bad, live_keys = _counted(block.live_bad, state.live_keys, rules.min_keys)
-    control_bad, control_keys = _counted(block.control_bad, state.control_keys, rules.min_keys)
-    span = state.waiting.plus(Span(live=block.live, live_bad=live_bad, control=block.control, control_bad=control_bad))
+    control, control_keys = _counted(block.control_bad, state.control_keys, rules.min_keys)
+    bad = Counter(state.waiting_bad)
+    bad.update(map(who_of, live_bad))
+    more = Span(live=block.live, live_bad=len(live_bad), control=block.control, control_bad=len(control))
+    span = state.waiting.plus(more)
     if not span.smaller:
-        return evolve(state, waiting=span, live_keys=live_keys, control_keys=control_keys)
-    scores = _compared(state.scores, span, rules.risk_ratio)
+        return evolve(state, waiting=span, waiting_bad=dict(bad), live_keys=live_keys, control_keys=control_keys)
+    gain, loss = _compared(span, rules.risk_ratio)
+    losses = tuple(each * span.control_bad for each in loss)
+    scores, parts = _added(state.scores, state.parts, bad, gain, losses, rules.most_of_one)
     if not any(scores):
         live_keys, control_keys = {}, {}
-    return ArmState(scores=scores, recent=_recent(state.recent, span), live_keys=live_keys, control_keys=control_keys)
+    return ArmState(
+        scores=scores,
+        recent=_recent(state.recent, span),
+        live_keys=live_keys,
+        control_keys=control_keys,
+        parts=parts,
+    )
 
 
-def _counted(keys: Collection[str], before: Mapping[str, int], min_keys: int) -> tuple[int, Mapping[str, int]]:
-    """How many of the conversations' bad requests count, and how many of each did so far."""
+def _counted(
+    keys: Collection[str], before: Mapping[str, int], min_keys: int
+) -> tuple[Sequence[str], Mapping[str, int]]:
+    """The conversations whose bad requests count, and how many of each did so far."""
     if not keys:
-        return 0, before
+        return (), before
     worst = nlargest(min_keys, before.values())
     most = worst[-1] if len(worst) == min_keys else 0
     counting = [key for key in sorted(keys) if before.get(key, 0) <= most]
     after = {**before, **{key: before.get(key, 0) + 1 for key in counting}}
     if len(after) > MAX_KEYS:
         after = dict(nlargest(MAX_KEYS, after.items(), key=lambda item: item[1]))
-    return len(counting), after
+    return counting, after
 
 
-def _compared(scores: tuple[float, ...], span: Span, risk_ratio: float) -> tuple[float, ...]:
-    """Add the likelihood ratios of where the bad requests of a span fell."""
-    if not span.live_bad and not span.control_bad:
-        return scores
-    bad = span.live_bad + span.control_bad
+def _compared(span: Span, risk_ratio: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What each bad request of a span adds to the scores if it is a live one, and what it takes if it is not."""
     # That a bad request is a live one has these odds, and under a larger risk `ratio` times as many.
     odds = risk_ratio * span.live / span.control
-    return tuple(
-        _bounded(score + span.live_bad * math.log(ratio) - bad * math.log((1 + ratio * odds) / (1 + odds)))
-        for score, ratio in zip(scores, RATIOS, strict=True)
+    loss = tuple(math.log((1 + ratio * odds) / (1 + odds)) for ratio in RATIOS)
+    return tuple(math.log(ratio) - each for ratio, each in zip(RATIOS, loss, strict=True)), loss
+
+
+def _added(
+    scores: tuple[float, ...],
+    parts: Mapping[str, tuple[float, ...]],
+    bad: Mapping[str, int],
+    gain: tuple[float, ...],
+    losses: tuple[float, ...],
+    most: float,
+) -> tuple[tuple[float, ...], Mapping[str, tuple[float, ...]]]:
+    """The scores with what speaks for a fault, of no credential more than `most`, and what speaks against one."""
+    wanted = {
+        who: tuple(
+            had + bad.get(who, 0) * each for had, each in zip(parts.get(who, (0.0,) * len(gain)), gain, strict=True)
+        )
+        for who in (*parts, *(who for who in bad if who not in parts))
+    }
+    held = {who: tuple(min(each, most) for each in part) for who, part in wanted.items()}
+    before = [sum(column) for column in zip(*parts.values(), strict=True)] if parts else [0.0] * len(gain)
+    after = [sum(column) for column in zip(*held.values(), strict=True)] if held else [0.0] * len(gain)
+    summed = tuple(
+        _bounded(score + now - then - loss)
+        for score, now, then, loss in zip(scores, after, before, losses, strict=True)
     )
+    # What is nil, or less than somebody's part, has forgotten that part.
+    held = {
+        who: tuple(min(each, score) for each, score in zip(part, summed, strict=True)) for who, part in held.items()
+    }
+    if len(held) > MAX_WHO:
+        held = dict(nlargest(MAX_WHO, held.items(), key=lambda item: max(item[1])))
+    return summed, {who: part for who, part in held.items() if any(part)}
 
 
 def _recent(spans: tuple[Span, ...], span: Span) -> tuple[Span, ...]:
@@ -219,16 +278,18 @@ def _budget(state: BudgetState, block: Counts, rules: JudgeRules) -> BudgetState
     if not failed and not worked:
         return state
     share = rules.transform_budget
-    scores = tuple(
-        _bounded(score + failed * math.log(more / share) + worked * math.log((1 - more) / (1 - share)))
-        for score, more in zip(state.scores, (min(share * ratio, _LARGEST_SHARE) for ratio in RATIOS), strict=True)
-        if more > share
-    )
-    scores += (0.0,) * (len(RATIOS) - len(scores))
+    larger = [more if more > share else share for more in (min(share * ratio, _LARGEST_SHARE) for ratio in RATIOS)]
+    gain = tuple(math.log(more / share) for more in larger)
+    losses = tuple(worked * math.log((1 - share) / (1 - more)) if more > share else 0.0 for more in larger)
+    scores, parts = _added(state.scores, state.parts, Counter(map(who_of, failed)), gain, losses, rules.most_of_one)
     if not any(scores):
         return BudgetState()
     return BudgetState(
-        scores=scores, keys=keys, attempts=state.attempts + block.attempts, failed=state.failed + len(block.failed)
+        scores=scores,
+        keys=keys,
+        attempts=state.attempts + block.attempts,
+        failed=state.failed + len(block.failed),
+        parts=parts,
     )
 
 

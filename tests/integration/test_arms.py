@@ -164,14 +164,15 @@ async def test_the_kill_switch_holds_from_the_next_request_on(gateway, upstream,
 async def test_the_next_request_tells_how_a_call_fared(gateway, upstream, client, log):
     upstream.script = stream(text(CALL), event(finish="stop"), DONE)
     running = await gateway(upstream.url)
-    [call] = (await heard(client, running)).calls
-    history = [
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": None, "tool_calls": [call_of(call)]},
-    ]
     for result in ("print(1)", "Error: Missing value for required parameter 'path'"):
+        [call] = (await heard(client, running)).calls
+        history = [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": None, "tool_calls": [call_of(call)]},
+        ]
         told = {"role": "tool", "tool_call_id": call["id"], "content": result}
-        await ask(client, running.url, request(messages=[*history, told]))
+        for _ in range(3):  # sent again, it is the same outcome
+            await ask(client, running.url, request(messages=[*history, told]))
     outcomes = await records(running, OutcomeRecord)
     assert [(each.outcome, each.reason) for each in outcomes] == [("accepted", ""), ("rejected", "missing_argument")]
     assert {(each.arm, each.strategy, each.dialect) for each in outcomes} == {("live", "recovery", "generic_xml")}
@@ -181,7 +182,7 @@ async def test_the_next_request_tells_how_a_call_fared(gateway, upstream, client
         assert f"toolgate_outcomes_total{{{labels}}} 1.0" in exposition
     assert (await log.record("answer_rejected"))["reason"] == "missing_argument"
     kept = await records(running, RequestRecord)
-    assert [record.follows for record in kept] == ["nothing", "tool_result", "tool_result"]
+    assert [record.follows for record in kept] == ["nothing", *["tool_result"] * 3] * 2
 
 
 async def test_a_slice_that_is_off_stays_text(gateway, upstream, client):

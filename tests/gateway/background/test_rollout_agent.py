@@ -680,3 +680,16 @@ async def test_what_waits_is_bounded(world: World) -> None:
     await one.tick()
     assert len(one._unsent._marks) <= 20_000
     assert len(one._unsent._counts) <= 4096
+
+
+async def test_an_outcome_that_was_told_to_one_process_is_no_news_for_the_others(world: World) -> None:
+    """Those that judged nothing themselves know it, too."""
+    one, other, third = (world.conductor(name=name) for name in ("one", "other", "third"))
+    for each in (one, other, third):
+        await each.tick()
+    assert one.is_news("call", bad=True)
+    for _ in range(3):
+        world.now += 1
+        for each in (one, other, third):
+            await each.tick()
+    assert not any(each.is_news("call", bad=True) for each in (one, other, third))

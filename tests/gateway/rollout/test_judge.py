@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.rollout.judge import MAX_KEYS, MAX_SCORE, Counts, Finding, JudgeRules, JudgeState, finding, step
+from gateway.rollout.judge import MAX_KEYS, MAX_SCORE, MAX_WHO, Counts, Finding, JudgeRules, JudgeState, finding, step
 from tests.bench.judge import SCENARIOS, SHARES, Scenario, simulate, steady
 
 RULES = JudgeRules()
@@ -225,3 +225,54 @@ def test_whatever_comes_the_state_stays_small_and_sane(given: list[Counts], rati
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_bad_requests_of_the_control_alone_are_never_a_fault(sizes: list[int]) -> None:
     assert run(*[Counts(live=size, control=size, control_bad=keys(size)) for size in sizes])[1] is None
+
+
+def of(who: str, *conversations: str) -> frozenset[str]:
+    return frozenset(f"{who}.{conversation}" for conversation in conversations)
+
+
+def sick(*whose: str, second: int = 0) -> Counts:
+    """A second in which each of these has three bad live requests, in conversations that are always others."""
+    bad = frozenset().union(*(of(who, *(f"{who}{second}{each}" for each in "abc")) for who in whose))
+    return Counts(live=20, control=20, live_bad=bad, attempts=20, failed=bad)
+
+
+@pytest.mark.parametrize("credentials", [2, 3, 20])
+def test_one_credential_alone_is_no_fault_for_all(credentials: int) -> None:
+    """Whatever it reports, in however many conversations."""
+    rules = JudgeRules(credentials=credentials)
+    state, found = run(*(sick("eve", second=second) for second in range(300)), rules=rules)
+    assert found is None
+    assert max(state.evidence.values()) <= rules.limit / min(credentials, 3) + 0.01
+
+
+@pytest.mark.parametrize("whose", [("ada", "bob"), ("ada", "bob", "eve"), ("", "ada", "bob")])
+def test_a_fault_that_all_see_is_found_as_before(whose: tuple[str, ...]) -> None:
+    rules = JudgeRules(credentials=len(whose))
+    assert run(*(sick(*whose, second=second) for second in range(30)), rules=rules)[1] is not None
+    assert run(*(sick("", second=second) for second in range(30)), rules=JudgeRules(credentials=1))[1] is not None
+
+
+def test_what_one_credential_reported_while_it_was_alone_counts_less_once_another_asks() -> None:
+    state, found = run(*(sick("eve", second=second) for second in range(30)))
+    assert found is not None
+    rules = JudgeRules(credentials=2)
+    state = step(state, Counts(live=20, control=20, attempts=20), rules)
+    assert finding(state, rules) is None
+
+
+def test_what_waits_for_the_other_arm_is_still_whose_it_was() -> None:
+    rules = JudgeRules(credentials=3)
+    alone = [Counts(live=20, live_bad=of("eve", f"{second}a", f"{second}b")) for second in range(100)]
+    state, found = run(*alone, Counts(control=2000), rules=rules)
+    assert found is None
+    assert 0 < state.evidence["arms"] <= rules.limit / 3 + 0.01
+
+
+def test_parts_are_bounded() -> None:
+    rules = JudgeRules(credentials=64)
+    state, _ = run(
+        *(sick(*(f"w{second}x{each}" for each in range(9)), second=second) for second in range(20)), rules=rules
+    )
+    assert len(state.arms.parts) <= MAX_WHO
+    assert len(msgspec.json.encode(state)) < 40_000
