@@ -29,6 +29,12 @@ __all__ = ["MAX_HELD", "Pending", "PendingRun", "Queue"]
 
 MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
+_LINE = 24
+"""Bytes of content from which on an event is no token but a line: its letters are worth more than its own bytes."""
+_BLANKS = (rb"\n", rb"\r", rb"\t")
+"""How white space but the blank is written in JSON."""
+_MOST_BLANKS = 64
+"""Characters of white space that are looked for at an event's end."""
 
 
 class Pending:
@@ -266,6 +272,7 @@ class PendingRun(Pending):
             self._decided -= self._head
             self._start, self._head = end, -1
             first += 1
+        first = self._parted(first)
         if first == self._first:
             return b""
         told = "".join(self._parts)  # type: ignore[arg-type]
@@ -278,6 +285,27 @@ class PendingRun(Pending):
             del self._lengths[:first]
             self._start = self._first = 0
         return out
+
+    def _parted(self, first: int) -> int:
+        """Part a line from the white space at its end, where that alone is undecided and the next event has not told.
+
+        The white space goes over to the next event: there are as many events as before, and what they say is the same.
+        A server that sends line by line would otherwise show each paragraph only when the next one is there.
+        """
+        rest = self._head - self._decided
+        if not (self._decided and 0 < rest <= _MOST_BLANKS and first + 1 < len(self._lengths)):
+            return first
+        length = self._lengths[first]
+        if length < _LINE:
+            return first
+        end = self._start + length
+        blanks = _blanks_at_end(bytes(self._contents[max(self._start, end - 2 * _MOST_BLANKS - 2) : end]), rest)
+        if not blanks:
+            return first
+        self._lengths[first] = length - blanks
+        self._lengths[first + 1] += blanks
+        self._start, self._head, self._decided = end - blanks, -1, 0
+        return first + 1
 
     def _bytes(self) -> bytes:
         return self._events(self._start, self._first, len(self._lengths))
@@ -292,6 +320,17 @@ class PendingRun(Pending):
             pieces.append(contents[at : at + length])
             at += length
         return self.template.head + self.template.gap.join(pieces) + self.template.tail
+
+
+def _blanks_at_end(body: bytes, count: int) -> int:
+    """How many bytes the last characters of a JSON string's body take; 0 if not so many of them are white space."""
+    at = len(body)
+    for _ in range(count):
+        if not (is_blank := body.endswith(b" ", 0, at)) and not body.endswith(_BLANKS, 0, at):
+            return 0
+        at -= 1 if is_blank else 2
+    escapes = at - len(body[:at].rstrip(b"\\"))
+    return 0 if escapes % 2 or escapes == at else len(body) - at
 
 
 class Queue:

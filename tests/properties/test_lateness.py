@@ -5,8 +5,8 @@ Nothing here looks at a clock. `waits` also checks of each answer that its bytes
 
 import json
 import random
+import re
 import time
-from itertools import pairwise
 
 import pytest
 from attrs import evolve
@@ -14,19 +14,16 @@ from attrs import evolve
 from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
 from strategies.reading.reader import Reader
-from tests.support.chat import answer_events, event, hear_stream, numbered_ids, prepared
+from tests.support.chat import answer_events, chunks_of, event, hear_stream, numbered_ids, prepared
 from tests.support.fragments import Way, check, hostile_text
 from tests.support.fragments import ways as reader_ways
-from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, lines, share_late, waits, ways
+from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, share_late, waits, ways
 from tests.support.reading import read_every_way
 from tests.support.samples import BARE, SAMPLES, SHORT
 
 CLOSE = ("native gpt-4o", "recovery deepseek-chat", "recovery gpt-oss-20b", "xml_prompt generic_xml", "xml_text roo")
 """Those that are looked at in every cut."""
 FAR = tuple(name for name in ways() if name not in CLOSE)
-BY_LINES = Bound(0.4, 6)
-"""An answer of paragraphs that are one line each, cut by lines: the break behind a paragraph is white space in front of
-a call for as long as nothing has come of the next one, and the blank line is an event of its own."""
 
 
 def check_waits(way: str, text: str, cut: str, bound: Bound) -> None:
@@ -40,25 +37,66 @@ def bound_of(kind: str, cut: str) -> Bound:
     return evolve(bound, most=JSON_MOST) if kind == "json" and cut != "lines" else bound
 
 
-def has_lines_of_paragraphs(text: str) -> bool:
-    """Whether at most one line in three follows another without a blank one between."""
-    lines = text.split("\n")
-    return sum(bool(line) and bool(before) for before, line in pairwise(lines)) * 3 <= len(lines)
-
-
 @pytest.mark.parametrize("way", CLOSE)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_text_is_not_late(kind: str, cut: str, way: str) -> None:
     for text in SAMPLES[kind]:
-        by_lines = cut == "lines" and has_lines_of_paragraphs(text)
-        check_waits(way, text, cut, BY_LINES if by_lines else bound_of(kind, cut))
+        check_waits(way, text, cut, bound_of(kind, cut))
 
 
-@pytest.mark.parametrize("way", CLOSE)
-def test_lines_of_all_kinds_together_are_not_late(way: str) -> None:
-    waited = [each for texts in SAMPLES.values() for text in texts for each in waits(ways()[way], list(lines(text)))]
-    assert share_late(waited) <= BOUNDS["lines"].share
+PARAGRAPHS = (
+    "## Why\n\nThe cache is keyed by the lock file.\r\n\r\nThat changes each day:\t\n\n- so it is never hit\n\n"
+)
+"""One line each, and blank ones between them."""
+
+
+@pytest.mark.parametrize("way", [way for way in ways() if not way.startswith(("native", "xml_text"))])
+def test_a_paragraph_of_one_line_does_not_wait_for_the_next(way: str) -> None:
+    for text in (PARAGRAPHS * 20, *(re.sub(r"(?<=\S)\n(?=\S)", " ", text) for text in SAMPLES["english"])):
+        check_waits(way, text, "lines", BOUNDS["lines"])
+
+
+LINE = "A line that is long enough."
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([f"{LINE}\n", "\n", "Done."], [LINE, "\n\n", "Done."]),
+        ([f"{LINE}\n", "\n", f"{LINE} \n", "\r\n", "<"], [LINE, "\n\n", LINE, " \n\r\n", "<"]),
+        ([f"{LINE}\n", "\n"], [LINE, "\n\n"]),
+        ([f"{LINE}\n", "<rea", "l>\n"], [LINE, "\n<rea", "l>\n"]),
+        ([f"{LINE}\n", "Done."], [f"{LINE}\n", "Done."]),
+        (["short\n", "\n", "Done."], ["short\n", "\n", "Done."]),
+        ([f"{LINE} C:\\n", "\n", "\n", "Done."], [f"{LINE} C:\\n", "\n", "\n", "Done."]),
+        ([f"{LINE} C:\\\n", "\n", "Done."], [f"{LINE} C:\\", "\n\n", "Done."]),
+        ([f"{LINE} `<read", "\n", "Done."], [f"{LINE} `<read", "\n", "Done."]),
+        ([LINE + "\n" * 65, "\n", "Done."], [LINE + "\n" * 65, "\n", "Done."]),
+        ([f"{LINE}\n", "\n", "<read>\n<filePath>/a</filePath>\n</read>"], [LINE]),
+    ],
+    ids=[
+        "blank line",
+        "again",
+        "end",
+        "marker",
+        "decided in time",
+        "token",
+        "letters like an escape",
+        "backslash",
+        "no white space",
+        "very much of it",
+        "call",
+    ],
+)
+def test_only_lines_leave_white_space_to_the_next_event(parts: list[str], told: list[str]) -> None:
+    head, *given = answer_events(["First.", *parts])
+    exchange = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+    out = [exchange.feed(data) for data in (head, *given)]
+    found = [chunk["choices"][0]["delta"].get("content") for chunk in chunks_of(b"".join(out)) if chunk]
+    assert [each for each in found if each] == ["First.", *told]
+    whole = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
+    assert hear_stream(whole.feed(b"".join((head, *given)))).meaning == hear_stream(b"".join(out)).meaning
 
 
 @pytest.mark.parametrize("way", FAR)
@@ -80,6 +118,14 @@ def test_a_fence_holds_little_of_a_short_answer(kind: str, cut: str, way: str) -
     for text in SHORT[kind]:
         bound = evolve(bound_of(kind, cut), share=SHORT_SHARES[kind] if is_bounded else 1.0)
         check_waits(way, text, cut, bound)
+
+
+@pytest.mark.parametrize("way", CLOSE)
+def test_a_fence_that_may_carry_a_call_holds_its_first_line_and_the_white_space_before_it(way: str) -> None:
+    parts = [":", "\n\n", "```", "python", "\n", "seen", " =", " set", "()\n", "```", "\n\n", "Then", " read", " it"]
+    waited = waits(ways()[way], parts * 20)
+    assert sum(each >= 2 for each in waited) <= 3 * 20
+    assert max(waited) <= 4
 
 
 @pytest.mark.parametrize("way", CLOSE)
