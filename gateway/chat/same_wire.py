@@ -90,7 +90,7 @@ def _needs_no_chat(state: RequestState, asked: Asked, selection: Selection, *, i
     request = asked.request
     rule = state.configuration.router.route(request.model).rule
     mapping = state.configuration.tool_map(request.model, rule) if request.wants_tools else None
-    may_read = is_sure and asked.refusal is None and state.surface.carrier() is not None
+    may_read = is_sure and asked.carry is not None
     strategies = READ_AS_IT_IS if may_read else (NATIVE, PASSED)
     return selection.strategy.name in strategies and mapping in (None, "none")
 
@@ -118,6 +118,11 @@ class _AsItIs(ChatTelling):
 
     inner: Telling | None = None
 
+    def feed(self, data: bytes) -> bytes:
+        if self.inner is not None:
+            self.inner.overhear(data)
+        return data
+
     def keep_alive(self) -> bytes:
         return b"" if self.inner is None else self.inner.keep_alive()
 
@@ -138,7 +143,7 @@ async def relayed(
         is_stream = reply.content_type == "text/event-stream"
         dialogue = hearing(wire, asked.request.model, situation, stream=is_stream)
         log.debug("same_wire", upstream=upstream.name, wire=wire)
-        carrier = state.surface.carrier() if reading is not None else None
+        carrier = asked.carry() if reading is not None and asked.carry is not None else None
         if reading is not None and carrier is not None:
             return await (_read_stream if is_stream else _read_whole)(state, reply, reading, carrier, dialogue)
         if is_stream:

@@ -35,6 +35,9 @@ class ChatTelling:
     def whole(self, body: bytes) -> bytes:
         return body
 
+    def overhear(self, data: bytes) -> None:
+        """Comments say nothing of the answer."""
+
     def keep_alive(self) -> bytes:
         return KEEP_ALIVE
 
@@ -63,9 +66,6 @@ class ChatSurface:
         if isinstance(error, UpstreamRejected) and error.payload is not None:
             return status, error.payload
         return status, msgspec.json.encode(error.body())
-
-    def carrier(self) -> None:
-        return None
 
     def head(self, request_id: str) -> Mapping[str, str]:
         del request_id

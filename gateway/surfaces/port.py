@@ -109,6 +109,10 @@ class Telling(Protocol):
         """The client's answer for a whole chat answer; raises `UpstreamBadReply` for what is none."""
         ...
 
+    def overhear(self, data: bytes) -> None:
+        """These bytes of an answer in its server's own words go to the client: what is said in it goes by them."""
+        ...
+
     def keep_alive(self) -> bytes:
         """What a client that waits is told between two events; empty where nothing can be said now."""
         ...
@@ -139,6 +143,8 @@ class Asked:
     """What was put right in it, likewise."""
     left_out: tuple[str, ...] = ()
     """Tools that the model is not shown, by the names that the client gave them: it is told so."""
+    carry: "Callable[[], Carrier] | None" = field(repr=False, default=None)
+    """What answers of servers that speak its own wire are read through; None where they are not."""
 
 
 class Carrier(Protocol):
@@ -180,10 +186,6 @@ class Surface(Protocol):
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         """The status and body of an answer that is an error; `status` is what a chat client would get."""
-        ...
-
-    def carrier(self) -> Carrier | None:
-        """What answers of servers that speak this wire are read through; None where they are not."""
         ...
 
     def head(self, request_id: str) -> Mapping[str, str]:

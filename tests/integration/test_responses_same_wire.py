@@ -1,5 +1,6 @@
 """Responses clients before servers that speak their wire: the request as it came, the answer as it comes."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -232,8 +233,9 @@ async def test_a_stream_that_is_cut_ends_with_the_failure_of_this_wire(
     running = await gateway(upstream.url, **NATIVE)
     _, body, _ = await post(client, running, json.dumps({**TASK, "stream": True}).encode())
     assert body.startswith(cut)
-    [failed] = events_of(body[len(cut) :])
-    assert failed["type"] == "response.failed"
+    *_, before, failed = events_of(body)
+    assert (failed["type"], failed["response"]["id"]) == ("response.failed", before.get("response_id", "resp_9"))
+    assert failed["sequence_number"] == before["sequence_number"] + 1
 
 
 TEXT = 'Let me see.\n\n<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
@@ -244,8 +246,62 @@ async def test_a_call_in_the_text_is_recovered_on_the_same_wire(
 ) -> None:
     upstream.script = streaming(stream_of(Turn(text=TEXT)))
     running = await gateway(upstream.url, **{**NATIVE, "STRATEGY_RULES": "*=recovery"})
-    body = json.dumps({**TASK, "tools": TASK["tools"][1:], "stream": True}).encode()
-    _, told, _ = await post(client, running, body)
-    final = checked_events(told)[-1]["response"]
-    assert [item["type"] for item in final["output"]] == ["message", "function_call"]
-    assert final["output"][0]["content"][0]["text"] == "Let me see."
+    for more in ({}, {"previous_response_id": THEIRS}, {"tools": TASK["tools"], "tool_choice": TASK["tools"][0]}):
+        sent = json.dumps({**TASK, "tools": TASK["tools"][1:], "stream": True, **more}).encode()
+        _, told, _ = await post(client, running, sent)
+        final = checked_events(told)[-1]["response"]
+        assert [item["type"] for item in final["output"]] == ["message", "function_call"]
+        assert final["output"][0]["content"][0]["text"] == "Let me see."
+        assert final["output"][1]["call_id"].startswith("call_")
+        assert (upstream.last.target, upstream.last.body) == ("/v1/responses", sent)
+
+
+PATCH = "*** Begin Patch\n*** Update File: a\n@@\n-x\n+y <z> & 'w'\n*** End Patch"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_free_form_tool_is_called_as_what_it_is(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession, stream: bool
+) -> None:
+    turn = Turn(text=f"<tool_call>\n{json.dumps({'name': 'apply_patch', 'arguments': {'input': PATCH}})}\n</tool_call>")
+    data = json.dumps(ResponsesServer().response(turn, {"model": "m"})).encode()
+    whole = answer(data, headers={"Content-Type": "application/json"})
+    upstream.script = streaming(stream_of(turn)) if stream else whole
+    running = await gateway(upstream.url, **{**NATIVE, "STRATEGY_RULES": "*=recovery"})
+    sent = {**TASK, "tools": [{"type": "custom", "name": "apply_patch"}], "stream": stream}
+    _, told, _ = await post(client, running, json.dumps(sent).encode())
+    final = checked_events(told)[-1]["response"] if stream else json.loads(told)
+    [call] = final["output"]
+    assert (call["type"], call["name"], call["input"]) == ("custom_tool_call", "apply_patch", PATCH)
+    assert upstream.last.target == "/v1/responses"
+
+
+@pytest.mark.parametrize("rule", ["native", "recovery"])
+async def test_a_silent_server_is_covered_by_events_of_its_own_answer(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession, rule: str
+) -> None:
+    data = stream_of(Turn(text="some words"))
+    begun, rest = data[: (at := data.index(b"event: response.output_text.done"))], data[at:]
+    going_on = asyncio.Event()
+
+    async def script(connection: Connection, _: Received) -> None:
+        await connection.send(STREAM_HEAD, begun)
+        await going_on.wait()
+        await connection.send(rest)
+
+    upstream.script = script
+    running = await gateway(upstream.url, **{**NATIVE, "STRATEGY_RULES": f"*={rule}"}, GATEWAY_KEEPALIVE_S="0.05")
+    sent = json.dumps({**TASK, "tools": [FUNCTION], "stream": True})
+    headers = {"Content-Type": "application/json"}
+    async with client.post(f"{running.url}/v1/responses", data=sent, headers=headers) as response:
+        told = b""
+        while told.count(b"event: response.in_progress") < 3:
+            told += await response.content.readany()
+        going_on.set()
+        told += await response.content.read()
+    events = events_of(told)
+    assert {event["response"]["id"] for event in events if "response" in event} == {"resp_9"}
+    own = [event for event in events if event not in events_of(data)]
+    assert {event["type"] for event in own} == {"response.in_progress"}
+    assert [event for event in events if event not in own] == events_of(data)
+    assert {event["sequence_number"] for event in own} == {events_of(begun)[-1]["sequence_number"] + 1}

@@ -72,9 +72,6 @@ class MessagesSurface:
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         return error_of(error, status=status, request_id=request_id)
 
-    def carrier(self) -> MessagesCarrier:
-        return MessagesCarrier()
-
     def head(self, request_id: str) -> Mapping[str, str]:
         return {"request-id": request_id}
 
@@ -108,6 +105,7 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
         dropped=tuple(dropped),
         mended=tuple(turns.mended),
         left_out=tuple(tools.left_out),
+        carry=partial(MessagesCarrier, _own_names(tools)),
     )
 
 
@@ -128,20 +126,26 @@ def _refused(body: dict[str, Any], model: str, situation: Situation, error: Gate
 def _telling(
     body: Mapping[str, Any], request: ChatRequest, situation: Situation, seals: Seals, tools: Tools
 ) -> Callable[[], MessagesTelling]:
-    def own_name(flat: str) -> str:
-        found = tools.names.own(flat)
-        return flat if found is None else found.own
-
     stops = body.get("stop_sequences")
     terms = Terms(
         message_id=f"msg_{situation.unique}",
         model=request.model,
         thinking=_thinking(body),
         seals=seals,
-        own_name=own_name,
+        own_name=_own_names(tools),
         stops=tuple(each for each in stops if isinstance(each, str)) if isinstance(stops, list) else (),
     )
     return partial(MessagesTelling, terms)
+
+
+def _own_names(tools: Tools) -> Callable[[str], str]:
+    """The names that the client knows the tools by."""
+
+    def own_name(flat: str) -> str:
+        found = tools.names.own(flat)
+        return flat if found is None else found.own
+
+    return own_name
 
 
 def _thinking(body: Mapping[str, Any]) -> Thinking:

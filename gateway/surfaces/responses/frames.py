@@ -23,11 +23,12 @@ def object_of(members: dict[str, bytes]) -> bytes:
 class Frames:
     """The events of one answer; a silent one says nothing."""
 
-    __slots__ = ("_count", "_out", "is_silent")
+    __slots__ = ("_out", "count", "is_silent")
 
-    def __init__(self, *, is_silent: bool = False) -> None:
+    def __init__(self, *, is_silent: bool = False, first: int = 0) -> None:
         self.is_silent = is_silent
-        self._count = 0
+        self.count = first
+        """The number of the next."""
         self._out: list[bytes] = []
 
     def take(self) -> bytes:
@@ -36,6 +37,10 @@ class Frames:
         self._out.clear()
         return out
 
+    def take_in(self, event: bytes) -> None:
+        """An event that is whole already."""
+        self._out.append(event)
+
     def say(self, kind: str, **members: bytes) -> None:
         """One event, of members that are JSON already."""
         if self.is_silent:
@@ -43,8 +48,8 @@ class Frames:
         name = kind.encode()
         told = b"".join(b',"%b":%b' % (key.encode(), value) for key, value in members.items())
         event = b'event: %b\ndata: {"type":"%b","sequence_number":%d%b}\n\n'
-        self._out.append(event % (name, name, self._count, told))
-        self._count += 1
+        self._out.append(event % (name, name, self.count, told))
+        self.count += 1
 
     def template(self, kind: str, **members: bytes) -> bytes:
         """What stands before the number of all events of one kind that tell pieces of the same text."""
@@ -56,5 +61,5 @@ class Frames:
         """One event of a template, with the body of a JSON string as its piece of text."""
         if self.is_silent:
             return
-        self._out += (template, b"%d" % self._count, b',"delta":"', body, b'"}\n\n')
-        self._count += 1
+        self._out += (template, b"%d" % self.count, b',"delta":"', body, b'"}\n\n')
+        self.count += 1

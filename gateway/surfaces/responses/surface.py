@@ -20,6 +20,7 @@ from gateway.surfaces.responses.ask import (
     shared_members,
     unsent,
 )
+from gateway.surfaces.responses.carrier import ResponsesCarrier
 from gateway.surfaces.responses.compaction import INSTRUCTION, CompactionTelling
 from gateway.surfaces.responses.errors import error_of
 from gateway.surfaces.responses.items import History
@@ -97,6 +98,7 @@ class ResponsesSurface:
             tell=partial(ResponsesTelling, terms),
             refusal=error,
             conversation=session_of(body, situation.headers),
+            carry=partial(ResponsesCarrier, partial(ResponsesTelling, terms)),
         )
 
     def _accepted(
@@ -138,14 +140,12 @@ class ResponsesSurface:
             dropped=tuple(dropped),
             mended=mended,
             left_out=tuple(declared.left_out),
+            carry=partial(ResponsesCarrier, partial(ResponsesTelling, terms)),
         )
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         del request_id
         return error_of(error, status=status)
-
-    def carrier(self) -> None:
-        return None
 
     def head(self, request_id: str) -> Mapping[str, str]:
         del request_id

@@ -12,11 +12,13 @@ import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.errors import UpstreamBadReply, UpstreamTruncated
+from gateway.surfaces.carrier import named_event
 from gateway.surfaces.heard import Heard, hear_whole
 from gateway.surfaces.port import Memory
 from gateway.surfaces.responses.calls import call_item, cut_text
 from gateway.surfaces.responses.errors import told_fault
 from gateway.surfaces.responses.frames import Frames, encoded, object_of, quoted
+from gateway.surfaces.responses.relayed import Relayed
 from gateway.surfaces.seals import Seals
 from gateway.surfaces.toolnames import ToolNames
 
@@ -109,6 +111,8 @@ class ResponsesTelling:
         self._terms = terms
         self._frames = Frames()
         self._heard = Heard(self, max_event_bytes=max_event_bytes)
+        self._max_event_bytes = max_event_bytes
+        self._relayed: Relayed | None = None
         self._items: list[bytes] = []
         self._open: _Open | None = None
         self._number = 0
@@ -155,13 +159,28 @@ class ResponsesTelling:
             raise UpstreamBadReply(self.fault.get("message", "the model server's answer ended too early"))
         return self.final
 
+    def overhear(self, data: bytes) -> None:
+        if self._relayed is None:
+            self._relayed = Relayed(max_event_bytes=self._max_event_bytes)
+        self._relayed.feed(data)
+
     def keep_alive(self) -> bytes:
-        if not self._is_begun:
-            return _COMMENT  # the answer is told in the server's own words, and has another id
         # Comments do not reset the clock by which Codex gives up, events of the answer do.
+        if not self._is_begun:
+            return self._say_relayed("response.in_progress") or _COMMENT
         if not self._is_over:
             self._frames.say("response.in_progress", response=self._object())
         return self._frames.take()
+
+    def go_on(self, number: int, items: list[bytes]) -> None:
+        """Tell items behind these, from this number on, in an answer that is told otherwise than here."""
+        self._frames = Frames(first=number)
+        self._items, self._is_begun = items, True
+
+    def close_items(self) -> tuple[bytes, int]:
+        """The events of the items that were told, all of them done, and the number of the next."""
+        self._close()
+        return self._frames.take(), self._frames.count
 
     def remember(self) -> tuple[Memory, ...]:
         if self._kept or not self.final or self._terms.keep is None:
@@ -207,7 +226,18 @@ class ResponsesTelling:
         self._is_over = True
         self.status = "failed"
         self.fault = told_fault(error)
+        if failed := self._say_relayed("response.failed", status="failed", error=self.fault):
+            self._frames.take_in(failed)
+            return
         self._frames.say("response.failed", response=self._object(error=encoded(self.fault)))
+
+    def _say_relayed(self, kind: str, **changes: Any) -> bytes:
+        """An event of an answer that goes on in the server's own words; nothing where that has not begun."""
+        relayed = self._relayed
+        if relayed is None or relayed.response is None:
+            return b""
+        told = {"sequence_number": relayed.next_number(), "response": {**relayed.response, **changes}}
+        return named_event(kind, told)
 
     def end(self) -> None:
         """It is complete."""

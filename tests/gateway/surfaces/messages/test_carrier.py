@@ -7,54 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.answer.body import BodyExchange
-from gateway.answer.same_wire import SameWireReading, heard_whole, hearing
-from gateway.core.limits import Limits
-from gateway.kinds.shared.port import Situation
+from gateway.surfaces.carrier import named_event
 from gateway.surfaces.messages.carrier import MessagesCarrier
-from gateway.wire.chat_request import request_of
-from strategies.base import Options, Prepared
-from strategies.recovery import RecoveryStrategy
 from tests.support.anthropic_server import AnthropicServer
+from tests.support.carried import read_stream, read_whole, reading
 from tests.support.messages_client import hear
 from tests.support.turns import Call, Turn, conversations
 
-READ = {
-    "type": "function",
-    "function": {"name": "Read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
-}
-REQUEST = request_of({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [READ], "stream": True})
 CALL = 'I look.\n\n<tool_call>\n{"name": "Read", "arguments": {"path": "a.py"}}\n</tool_call>'
 SERVER = AnthropicServer()
 
 
-def prepared() -> Prepared:
-    return RecoveryStrategy().prepare(REQUEST, Options())
-
-
-def reading() -> SameWireReading:
-    made = iter(range(100))
-    return SameWireReading(
-        prepared(),
-        MessagesCarrier(),
-        make_id=lambda dialect: f"call_{dialect}_{next(made)}",
-        limits=Limits(),
-        asks=0,
-        keep_text=False,
-    )
-
-
 def read(stream: bytes, *cuts: int) -> bytes:
-    exchange, out, at = reading(), b"", 0
-    for cut in (*sorted(cuts), len(stream)):
-        out += exchange.step(stream[at:cut])
-        while exchange.busy:
-            out += exchange.step()
-        at = cut
-    out += exchange.close()
-    while exchange.busy:
-        out += exchange.step()
-    return out
+    return read_stream(MessagesCarrier(), stream, *cuts)
 
 
 PLAIN = [
@@ -105,8 +70,36 @@ def test_where_the_server_calls_too_the_text_stays_text() -> None:
     assert "".join(block["text"] for block in heard.content if block["type"] == "text") == CALL
 
 
+ALL_CALL = CALL.removeprefix("I look.")
+
+
+def test_a_block_that_is_all_call_is_not_left_behind_empty() -> None:
+    stream = SERVER.stream(Turn(text=ALL_CALL), "m")
+    assert [block["type"] for block in hear(read(stream)).content] == ["tool_use"]
+
+
+def test_what_comes_behind_a_block_that_was_all_call_moves_up() -> None:
+    stream = SERVER.stream(Turn(text=ALL_CALL), "m")
+    thought = (
+        ("content_block_start", {"content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
+        ("content_block_delta", {"delta": {"type": "thinking_delta", "thinking": "Hm."}}),
+        ("content_block_delta", {"delta": {"type": "signature_delta", "signature": "U0lH"}}),
+        ("content_block_stop", {}),
+    )
+    told = b"".join(named_event(kind, {"index": 1, **fields}) for kind, fields in thought)
+    end = stream.index(b"event: message_delta")
+    heard = hear(read(stream[:end] + told + stream[end:]))
+    assert [block["type"] for block in heard.content] == ["thinking", "tool_use"]
+
+
+def test_a_tool_is_called_by_the_name_that_its_client_knows() -> None:
+    stream = SERVER.stream(Turn(text=CALL), "m")
+    heard = hear(read_stream(MessagesCarrier(lambda name: f"own {name}"), stream))
+    assert heard.content[-1]["name"] == "own Read"
+
+
 def test_what_is_found_out_is_told() -> None:
-    exchange = reading()
+    exchange = reading(MessagesCarrier())
     exchange.step(SERVER.stream(Turn(text="x", fresh=5, cached=7, output=3), "m"))
     exchange.close()
     assert exchange.facts.usage == {"input": 12, "output": 3}
@@ -122,11 +115,7 @@ def test_an_error_of_the_server_goes_on_in_its_own_words() -> None:
 
 def whole(turn: Turn) -> tuple[bytes, dict[str, Any]]:
     raw = json.dumps(SERVER.message(turn, "m"), ensure_ascii=False).encode()
-    situation = Situation(now=0.0, make_id=lambda dialect: dialect)
-    chat = heard_whole(hearing("messages", "m", situation, stream=False), {}, raw)
-    exchange = BodyExchange(prepared(), make_id=lambda dialect: f"call_{dialect}", limits=Limits())
-    answer = exchange.transform(chat)
-    told = raw if answer == chat else MessagesCarrier().whole(raw, answer)
+    told = read_whole("messages", raw, MessagesCarrier().whole)
     return raw, {} if told is raw else json.loads(told)
 
 
