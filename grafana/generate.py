@@ -72,9 +72,12 @@ def _mark(name: str, colour: str, expr: str) -> builders.AnnotationQuery:
     return builders.AnnotationQuery().name(name).datasource(SOURCE).enable(True).icon_color(colour).expr(expr)
 
 
-def _variables(board: Board) -> list[builders.DatasourceVariable | builders.QueryVariable]:
+_Variable = builders.DatasourceVariable | builders.QueryVariable | builders.TextBoxVariable
+
+
+def _variables(board: Board) -> list[_Variable]:
     source = builders.DatasourceVariable("datasource").label("Data source").type("prometheus")
-    found: list[builders.DatasourceVariable | builders.QueryVariable] = [
+    found: list[_Variable] = [
         source,
         _labels("job", "Job", "label_values(toolgate_build_info, job)"),
         _labels("instance", "Instance", 'label_values(toolgate_build_info{job=~"$job"}, instance)'),
@@ -82,7 +85,17 @@ def _variables(board: Board) -> list[builders.DatasourceVariable | builders.Quer
     ]
     if board.has_nginx:
         found.append(_labels("nginx_job", "nginx job", "label_values(nginx_http_response_count_total, job)"))
+    if "${inspector}" in str(board.rows):
+        found.append(_address("inspector", "Inspector", "http://127.0.0.1:8790"))
+    if "${report}" in str(board.rows):
+        found.append(_address("report", "Report", "http://127.0.0.1:8790/report.html"))
     return found
+
+
+def _address(name: str, label: str, default: str) -> builders.TextBoxVariable:
+    """What every site has elsewhere: it is typed in once, and kept in the dashboard's address."""
+    said = models.VariableOption(text=default, value=default, selected=True)
+    return builders.TextBoxVariable(name).label(label).default_value(default).current(said)
 
 
 def _labels(name: str, label: str, query: str) -> builders.QueryVariable:

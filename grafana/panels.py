@@ -23,7 +23,19 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import heatmap as heats
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-__all__ = ["ALL", "ARMED", "SOURCE", "Panel", "Query", "built", "increase", "per_second", "quantile", "share"]
+__all__ = [
+    "ALL",
+    "ARMED",
+    "SOURCE",
+    "Panel",
+    "Query",
+    "built",
+    "increase",
+    "or_zero",
+    "per_second",
+    "quantile",
+    "share",
+]
 
 ALL = 'job=~"$job",instance=~"$instance"'
 """Matches what the dashboard is about."""
@@ -64,6 +76,10 @@ class Panel:
     mappings: Mapping[str, tuple[str, str]] = field(factory=dict)
     stacked: bool = False
     most: float | None = None
+    looks: Sequence[tuple[str, str]] = ()
+    """Where a click on a value leads: a name, and an address with the value's labels."""
+    colours: Mapping[str, str] = field(factory=dict)
+    """By the name of a series, where the name itself is good or bad."""
     matrix: tuple[str, str] | None = None
 
 
@@ -75,6 +91,13 @@ def per_second(metric: str, *matchers: str, by: str = "", of: str = ARMED) -> st
 def increase(metric: str, *matchers: str, by: str = "", of: str = ARMED) -> str:
     """By how much a counter grew in the time that the dashboard shows."""
     return f"sum{_by(by)} (increase({metric}{{{_all(of, matchers)}}}[$__range]))"
+
+
+def or_zero(query: str, legend: str = "") -> str:
+    """Zero where nothing was counted yet: a gap would look like a fault of the scrape."""
+    label = "".join(legend.split("{{")[1:2]).partition("}}")[0]
+    zero = f'label_replace(vector(0), "{label}", "none so far", "", "")' if label else "vector(0)"
+    return f"{query} or on () {zero}"
 
 
 def share(metric: str, part: str, whole: str = "", *, by: str = "", of: str = ARMED) -> str:
@@ -97,6 +120,10 @@ def built(panel: Panel, number: int) -> Any:
     builder.thresholds(_thresholds(panel.limits))
     if panel.mappings:
         builder.mappings([_mapping(panel.mappings)])
+    if panel.looks:
+        builder.data_links([_look(title, url) for title, url in panel.looks])
+    for name, colour in panel.colours.items():
+        builder.override_by_regexp(name, [_fixed(colour)])
     for index, query in enumerate(panel.queries):
         builder.with_target(_target(panel, query, chr(ord("A") + index)))
     return builder
@@ -139,9 +166,16 @@ def _series(panel: Panel) -> timeseries.Panel:
         builder.thresholds_style(common.GraphThresholdsStyleConfig().mode(styles.GraphThresholdsStyleMode.DASHED))
     if [query.legend for query in panel.queries] == ["{{arm}}"]:
         for arm, colour in _COLOURS.items():
-            fixed = models.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
-            builder.override_by_name(arm, [fixed])
+            builder.override_by_name(arm, [_fixed(colour)])
     return builder
+
+
+def _fixed(colour: str) -> models.DynamicConfigValue:
+    return models.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})
+
+
+def _look(title: str, url: str) -> builders.DashboardLink:
+    return builders.DashboardLink(title).type(models.DashboardLinkType.LINK).url(url).target_blank(True)
 
 
 def _legend() -> common.VizLegendOptions:

@@ -3,6 +3,8 @@
 from panels import ALL, increase, per_second, quantile, share
 
 from boards.parts import (
+    BY_DIALECT,
+    INSPECTOR,
     NO_ROLLOUT,
     NONE_YET,
     OUTCOMES,
@@ -18,6 +20,14 @@ from boards.parts import (
 )
 
 __all__ = ["OVERVIEW"]
+
+_FITTED = 'outcome=~"mended|supplied"'
+_BACK = 'result=~"read|asked"'
+
+
+def _day(metric: str, *matchers: str) -> str:
+    """By how much a counter grew in the last 24 hours."""
+    return increase(metric, *matchers, of=ALL).replace("[$__range]", "[24h]")
 
 
 _NOW = Row(
@@ -85,6 +95,55 @@ _NOW = Row(
         ),
     ],
 )
+_BROUGHT = Row(
+    title="What Toolgate brought in the last 24 hours",
+    panels=[
+        panel(
+            "stat",
+            "Calls that the agent would not have had",
+            "Calls that models wrote as text and that were delivered, and structured ones that did not fit and were "
+            "mended; in the last 24 hours, whatever range is shown.",
+            "short",
+            f"({_day('toolgate_recovered_calls_total')} or on () vector(0))"
+            f" + ({_day('toolgate_structured_outcomes_total', _FITTED)} or on () vector(0))",
+            width=6,
+            height=5,
+            looks=(("The report", "${report}#models"),),
+            no_value=NONE_YET,
+        ),
+        panel(
+            "stat",
+            "Written as text, delivered",
+            "Of them, calls that a model wrote as text.",
+            "short",
+            _day("toolgate_recovered_calls_total"),
+            width=6,
+            height=5,
+            looks=(("Recovered answers, in the inspector", f"{INSPECTOR}outcome:recovered"),),
+            no_value=NONE_YET,
+        ),
+        panel(
+            "stat",
+            "Structured, mended",
+            "Of them, structured calls that did not fit and were mended, or supplied by the text beside them.",
+            "short",
+            _day("toolgate_structured_outcomes_total", _FITTED),
+            width=6,
+            height=5,
+            no_value=NONE_YET,
+        ),
+        panel(
+            "stat",
+            "Swallowed turns, brought back",
+            "Turns that the model server's own parser had swallowed, read again or asked for again.",
+            "short",
+            _day("toolgate_rescues_total", _BACK),
+            width=6,
+            height=5,
+            no_value=NONE_YET,
+        ),
+    ],
+)
 _RED = Row(
     title="Rate, errors, duration by arm",
     panels=[
@@ -107,10 +166,11 @@ _RED = Row(
         panel(
             "series",
             "Requests by status class",
-            "Answers per second by the status class that the client saw.",
+            "Answers per second by the status class that the client saw. Each stands by itself: a fault must not look "
+            "like traffic.",
             "reqps",
             (per_second(REQUESTS, by="code"), "{{code}}"),
-            stacked=True,
+            colours={"2xx": "green", "4xx": "orange", "5xx": "red"},
         ),
         panel(
             "series",
@@ -118,6 +178,7 @@ _RED = Row(
             "Calls per second that a model wrote as text and the client received as calls.",
             "ops",
             (per_second("toolgate_recovered_calls_total", by="dialect", of=ALL), "{{dialect}}"),
+            looks=BY_DIALECT,
             no_value=NONE_YET,
             stacked=True,
         ),
@@ -162,6 +223,7 @@ _UPSTREAMS = Row(
             "Requests to model servers per second, by status class.",
             "reqps",
             (per_second("toolgate_upstream_requests_total", by="upstream, code", of=ALL), "{{upstream}} {{code}}"),
+            colours={"/ 2xx$/": "green", "/ 4xx$/": "orange", "/ 5xx$/": "red"},
         ),
         panel(
             "series",
@@ -305,6 +367,6 @@ OVERVIEW = Board(
     uid="toolgate-overview",
     title="Toolgate / Overview",
     description="Is it up, is it well, who answers slowly.",
-    rows=[_NOW, _RED, _UPSTREAMS, _PROCESS],
+    rows=[_NOW, _BROUGHT, _RED, _UPSTREAMS, _PROCESS],
     range="now-3h",
 )

@@ -1,14 +1,18 @@
 """What the dashboards have in common."""
 
+import re
 from collections.abc import Sequence
 
 from attrs import frozen
-from panels import ALL, ARMED, Panel, Query, quantile, share
+from panels import ALL, ARMED, Panel, Query, or_zero, quantile, share
 
 __all__ = [
+    "BY_DIALECT",
+    "BY_MODEL",
     "ENDS",
     "ERROR",
     "FIRST",
+    "INSPECTOR",
     "NONE_YET",
     "NO_ROLLOUT",
     "OUTCOMES",
@@ -26,8 +30,18 @@ __all__ = [
     "quantiles",
 ]
 
+INSPECTOR = "${inspector}/?filter="
+BY_MODEL = (
+    ("Answers of this model, in the inspector", INSPECTOR + "model:${__field.labels.model}"),
+    ("The report", "${report}#models"),
+)
+BY_DIALECT = (
+    ("Answers in this dialect, in the inspector", INSPECTOR + "dialect:${__field.labels.dialect}"),
+    ("The report", "${report}#success"),
+)
+"""Where a click on a value leads: from a figure to what it was made of."""
 RISKY = ((None, "green"), (0.01, "orange"), (0.05, "red"))
-NONE_YET = "None so far"
+NONE_YET = "0"
 NO_ROLLOUT = "No rollout"
 REQUESTS = "toolgate_requests_total"
 UNHEALTHY = 'health="unhealthy"'
@@ -63,8 +77,15 @@ class Board:
 def panel(kind: str, title: str, description: str, unit: str, *queries: tuple[str, str] | str, **more: object) -> Panel:
     """A panel; its queries are PromQL alone or with what the legend says."""
     named = [(query, "") if isinstance(query, str) else query for query in queries]
+    if kind in ("series", "stat", "bars"):
+        named = [(or_zero(query, legend) if _counts(query) else query, legend) for query, legend in named]
     asked = [Query(expr=expr, legend=legend, instant=kind in ("bars", "table")) for expr, legend in named]
     return Panel(kind=kind, title=title, description=description, unit=unit, queries=asked, **more)  # type: ignore[arg-type]
+
+
+def _counts(query: str) -> bool:
+    """It says how often something happened, so that nothing is zero; a share or a quantile of nothing is nothing."""
+    return re.match(r"sum[^(]*\((rate|increase)\(", query) is not None and "_bucket" not in query and " / " not in query
 
 
 def quantiles(metric: str, label: str, *levels: float, of: str = ARMED) -> list[tuple[str, str]]:

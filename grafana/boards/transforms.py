@@ -1,14 +1,29 @@
 """What became of calls written as text."""
 
-from panels import ALL, increase, per_second
+from panels import ALL, increase, per_second, share
 
-from boards.parts import ERROR, NONE_YET, OUTCOMES, OVERHEAD, READ, RISKY, TRANSFORMED, Board, Row, panel, quantiles
+from boards.parts import (
+    BY_MODEL,
+    ERROR,
+    NONE_YET,
+    OUTCOMES,
+    OVERHEAD,
+    READ,
+    RISKY,
+    TRANSFORMED,
+    Board,
+    Row,
+    panel,
+    quantiles,
+)
 
 __all__ = ["TRANSFORMS"]
 
 _GOOD = ((None, "red"), (0.9, "orange"), (0.95, "green"))
 _CONFIDENCE = "toolgate_transform_confidence_ratio"
 _SUCCESS = 'outcome="success"'
+BY_MODELS = "toolgate_transforms_by_model_total"
+STRUCTURED = "toolgate_structured_calls_total"
 _TOTAL = 'phase="total"'
 _UP_TO_80 = 'le="0.8"'
 _UP_TO_95 = 'le="0.95"'
@@ -19,6 +34,83 @@ TRANSFORMS = Board(
     title="Toolgate / Transforms",
     description="What became of the calls that models wrote as text, and what that cost.",
     rows=[
+        Row(
+            title="Leaks by model",
+            panels=[
+                panel(
+                    "bars",
+                    "Leak rate by model",
+                    "Of a model's answers to requests with tools, the share that wrote a call as text, whether it "
+                    "could be read or not, in the time shown.",
+                    "percentunit",
+                    (
+                        f"topk(15, {increase(BY_MODELS, READ, by='model')} / ({increase(BY_MODELS, by='model')} > 0))",
+                        "{{model}}",
+                    ),
+                    limits=((None, "green"), (0.1, "orange"), (0.5, "red")),
+                    most=1.0,
+                    looks=BY_MODEL,
+                ),
+                panel(
+                    "series",
+                    "Leak rate over time",
+                    "The same, over time: a line that jumps is a model, a template or a server that was changed.",
+                    "percentunit",
+                    (share(BY_MODELS, READ, by="model"), "{{model}}"),
+                    most=1.0,
+                    looks=BY_MODEL,
+                ),
+                panel(
+                    "series",
+                    "Leaks that stayed text",
+                    "Answers per second with a call as text that could not be read: the agent sees it as markup.",
+                    "ops",
+                    (per_second(BY_MODELS, ERROR, by="model"), "{{model}}"),
+                    looks=BY_MODEL,
+                    no_value=NONE_YET,
+                ),
+            ],
+        ),
+        Row(
+            title="Structured calls",
+            panels=[
+                panel(
+                    "series",
+                    "Valid-call rate by model",
+                    "Of the calls that model servers made themselves, the share that their tools take, as they came.",
+                    "percentunit",
+                    (share(STRUCTURED, 'class="valid"', by="model", of=ALL), "{{model}}"),
+                    most=1.0,
+                    limits=_GOOD,
+                    looks=BY_MODEL,
+                ),
+                panel(
+                    "series",
+                    "Structured calls by class",
+                    "Calls per second that model servers made themselves: valid, no JSON, a tool that was not offered, "
+                    "arguments that do not fit.",
+                    "ops",
+                    (per_second(STRUCTURED, by="class", of=ALL), "{{class}}"),
+                    colours={
+                        "valid": "green",
+                        "schema_mismatch": "orange",
+                        "invalid_json": "red",
+                        "unknown_name": "red",
+                    },
+                    no_value=NONE_YET,
+                ),
+                panel(
+                    "series",
+                    "What became of misfits",
+                    "Structured calls per second that did not fit: mended, supplied by the text beside, asked again, "
+                    "untouched, or found out when they had gone out.",
+                    "ops",
+                    (per_second("toolgate_structured_outcomes_total", by="outcome", of=ALL), "{{outcome}}"),
+                    colours={"mended": "green", "supplied": "green", "untouched": "orange", "late": "red"},
+                    no_value=NONE_YET,
+                ),
+            ],
+        ),
         Row(
             title="Outcomes",
             panels=[

@@ -130,6 +130,13 @@ class _Worker:
         labels = {"strategy": strategy, "dialect": shown, "arm": arm, "outcome": outcome}
         count("toolgate_transforms_total", labels)
         count("toolgate_transforms_by_model_total", {"model": model, "arm": arm, "outcome": outcome})
+        if strategy == "native":
+            fits = self.chance.random() < 0.94
+            kind = "valid" if fits else self.chance.choice(("schema_mismatch", "schema_mismatch", "invalid_json"))
+            count("toolgate_structured_calls_total", {"upstream": "default", "model": model, "class": kind})
+            if not fits:
+                became = {"upstream": "default", "outcome": self.chance.choice(("mended", "mended", "untouched"))}
+                count("toolgate_structured_outcomes_total", became)
         if has_call:
             count("toolgate_transforms_by_tool_total", {"tool": tool, "arm": arm, "outcome": outcome})
             score = 0.97 - (0.0 if not broken else self.chance.choice((0.02, 0.08, 0.12, 0.27)))

@@ -140,6 +140,7 @@ def test_nginx_accepts_its_site_in_the_composition(tmp_path: Path) -> None:
     path = configure(tmp_path, ["127.0.0.1:8080"], ports=free_ports(3))
     certificate(tmp_path)
     site = replace_once((FOLDER / "nginx-site.conf").read_text(), "toolgate:8080", "127.0.0.1:8080")
+    site = replace_once(site, "nginx-exporter:5140", "127.0.0.1:5140")
     (tmp_path / "site.conf").write_text(site.replace("/etc/nginx/tls/toolgate", f"{tmp_path}/tls"))
     tested = subprocess.run([NGINX, "-t", "-c", str(path)], capture_output=True, text=True, timeout=30)
     assert tested.returncode == 0, tested.stderr

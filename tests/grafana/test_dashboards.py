@@ -14,6 +14,7 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from gateway.core.call_class import CallClass
 from tests.grafana.queries import DASHBOARDS, FOREIGN, METRICS, ROOT, SHIPPED, filled, panels, selectors, targets
 from tests.grafana.strictness import mistyped
 
@@ -31,6 +32,8 @@ UNITS = {
     "short",
 }
 WORDS = {
+    "class": {each.value for each in CallClass},
+    "result": {"read", "asked"},
     "route": {"chat"},
     "phase": {"prepare", "read", "total"},
     "kind": {"target", "effective"},
@@ -162,6 +165,10 @@ def test_variables_choose_source_job_instance_and_arm(name: str):
     assert list(variables)[:4] == ["datasource", "job", "instance", "arm"]
     assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
     for variable in list(variables.values())[1:]:
+        if variable["type"] == "textbox":
+            assert variable["query"].startswith("http")
+            assert variable["label"]
+            continue
         assert variable["type"] == "query"
         assert variable["datasource"] == SOURCE
         assert variable["multi"]
@@ -173,6 +180,8 @@ def test_variables_choose_source_job_instance_and_arm(name: str):
 @each_dashboard
 def test_variables_ask_for_labels_that_exist(name: str):
     for variable in DASHBOARDS[name]["templating"]["list"][1:]:
+        if variable["type"] == "textbox":
+            continue
         found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
         assert found is not None
         (selector,) = selectors(filled(found[1]))
@@ -281,7 +290,7 @@ def test_rates_follow_the_scrape_interval_and_the_resolution(name: str):
     for panel, target in targets(DASHBOARDS[name]):
         assert not re.search(r"rate\([^[]*\[(?!\$__rate_interval\])", target["expr"]), panel["title"]
         windows = set(re.findall(r"\[([^]]+)\]", target["expr"]))
-        assert windows <= {"$__rate_interval", "$__range", "10m"}, panel["title"]
+        assert windows <= {"$__rate_interval", "$__range", "10m", "24h"}, panel["title"]
 
 
 @each_dashboard
@@ -289,6 +298,44 @@ def test_a_share_without_traffic_is_nothing_rather_than_not_a_number(name: str):
     for panel, target in targets(DASHBOARDS[name]):
         if " / " in target["expr"] and "process_max_fds" not in target["expr"]:
             assert re.search(r" / (on \(\) group_left \(\) )?\(.*> 0\)", target["expr"], re.DOTALL), panel["title"]
+
+
+@each_dashboard
+def test_what_counts_says_zero_where_nothing_was_counted(name: str):
+    for panel, target in targets(DASHBOARDS[name]):
+        if re.match(r"sum[^(]*\((rate|increase)\(", target["expr"]) and panel["type"] not in ("heatmap", "table"):
+            is_share = " / " in target["expr"] or "_bucket" in target["expr"]
+            assert is_share or "or on () " in target["expr"], panel["title"]
+
+
+def test_links_lead_from_a_value_to_the_answers_it_counts():
+    filters = {"model", "dialect"}
+    found = set()
+    for dashboard in DASHBOARDS.values():
+        for panel in panels(dashboard):
+            for link in panel["fieldConfig"]["defaults"].get("links", []):
+                assert link["targetBlank"]
+                assert link["url"].startswith(("${inspector}/?filter=", "${report}#"))
+                for label in re.findall(r"\$\{__field\.labels\.(\w+)\}", link["url"]):
+                    found.add(label)
+                    assert all(f"{{{{{label}}}}}" in target["legendFormat"] for target in panel["targets"]), panel[
+                        "title"
+                    ]
+    assert found == filters
+
+
+def test_faults_are_not_stacked_on_traffic_and_good_is_green():
+    shown = {panel["title"]: panel for panel in panels(DASHBOARDS["overview"])}
+    by_class = shown["Requests by status class"]
+    assert "stacking" not in by_class["fieldConfig"]["defaults"].get("custom", {})
+    colours = {
+        each["matcher"]["options"]: each["properties"][0]["value"] for each in by_class["fieldConfig"]["overrides"]
+    }
+    assert {name: colour["fixedColor"] for name, colour in colours.items()} == {
+        "2xx": "green",
+        "4xx": "orange",
+        "5xx": "red",
+    }
 
 
 @each_dashboard

@@ -87,6 +87,9 @@ AT_REST = WITHOUT_SERIES | {
     "Retries",
     "Slices switched off",
     "Store lag",
+    "Structured, mended",
+    "Swallowed turns, brought back",
+    "What became of misfits",
 }
 """Panels of what need not happen, or not all the time."""
 
