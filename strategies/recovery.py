@@ -38,6 +38,7 @@ class RecoveryStrategy:
             strategy=self.name,
             body=mended.body(request),
             make_reader=make_reader,
+            reads_reasoning=options.reasoning_calls,
             shape=Shape(
                 first_only=mode == "first" or request.parallel is False,
                 keep_trailing=options.trailing_text == "keep",

@@ -66,6 +66,7 @@ class XmlPromptStrategy:
             strategy=self.name,
             body=_encoded(request, messages),
             make_reader=self._reader(request, options, tools, writer),
+            reads_reasoning=options.reasoning_calls,
             ask_again=asking_again(request, messages=messages, tools=tools, demand=demand, renderer=writer),
             shape=Shape(first_only=first_only, keep_trailing=options.trailing_text == "keep"),
             warnings=(*warnings, *history.warnings),

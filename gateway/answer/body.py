@@ -160,13 +160,15 @@ class BodyExchange:
         finish = reason if isinstance(reason, str) and reason else "stop"
         self.facts.finish_reasons[index] = finish
         content = message.get("content")
+        choice.ended = reason if isinstance(reason, str) else None
+        choice.hear_message(message)
         if has_reasoning(message):
             choice.reasoned()
         if message.get("tool_calls") or choice.native.is_legacy(message.get("function_call")):
             return (yield from self._read_structured(choice, entry, message, finish))
         if not choice.listens or not isinstance(content, str | None):
             return False
-        if choice.is_all_text(content or "", finish):
+        if not choice.may_call_in_reasoning and choice.is_all_text(content or "", finish):
             return False
         events = yield from _events(choice, content or "", finish)
         if choice.broken_call is not None and isinstance(reason, str):

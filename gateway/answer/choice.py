@@ -13,12 +13,13 @@ from gateway.answer.facts import Facts, delivered
 from gateway.answer.queue import Pending
 from gateway.answer.quiet import Loud
 from gateway.answer.stages import GuardedReader, Hold, Repeats, Shaper, Stage
+from gateway.answer.stages.thoughts import ENDS, Thoughts
 from gateway.answer.stages.transcript import Transcript
 from gateway.answer.structured.holding import HeldCall
 from gateway.answer.structured.review import Review, Reviewed
 from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
-from gateway.wire.chat_chunks import Delta, any_in, args_template, call_start_chunk, is_given
+from gateway.wire.chat_chunks import Delta, any_in, args_template, call_start_chunk, has_reasoning, is_given
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
 from strategies.base.tries import Tries
@@ -42,6 +43,7 @@ class Choice:
         "_facts",
         "_hold",
         "_make_id",
+        "_make_reader",
         "_mapping",
         "_read_calls",
         "_reader",
@@ -51,6 +53,7 @@ class Choice:
         "_shaper",
         "_stages",
         "_texts",
+        "_thoughts",
         "_told_undelivered",
         "_told_unusable",
         "_tries",
@@ -58,6 +61,7 @@ class Choice:
         "awaits_end",
         "broken_structured",
         "call_id",
+        "ended",
         "finished",
         "heard",
         "held_calls",
@@ -85,6 +89,11 @@ class Choice:
         if transcript is not None:
             facts.transcripts[index] = transcript
         self._reader = GuardedReader(prepared.make_reader, transcript) if prepared.make_reader else None
+        self._make_reader = prepared.make_reader
+        self._thoughts = Thoughts() if prepared.make_reader and prepared.reads_reasoning else None
+        """Its reasoning, as long as nothing else has come."""
+        self.ended: str | None = None
+        """The finish reason that the model server gave."""
         self._early: list[Event] | None = None
         """What the end of the text came to so far, once it has been begun to be read."""
         self._shaper = Shaper(prepared.shape)
@@ -200,9 +209,45 @@ class Choice:
         """The choice's reasoning is over or has a field of its own: what was held for that."""
         return self._through(self._reader.reasoned()) if self._reader is not None else []
 
+    def hears(self, delta: Delta | None) -> bool:
+        """Whether a part of a stream holds reasoning: it is taken down while there is nothing else to be seen."""
+        if delta is None:
+            return False
+        reasons = delta.reasons
+        if self._thoughts is not None and (reasons or delta.says_otherwise):
+            self._thoughts.add(delta)
+            if delta.says_otherwise or delta.content or self._thoughts.is_full:
+                self._thoughts = None
+        return reasons
+
+    def hear_message(self, message: Mapping[str, Any]) -> None:
+        """The same of a whole message."""
+        if self._thoughts is None or message.get("refusal") or message.get("audio"):
+            self._thoughts = None
+        elif has_reasoning(message):
+            self._thoughts.take(message)
+
+    @property
+    def may_call_in_reasoning(self) -> bool:
+        """Nothing but reasoning has come, so that a call of it would be the answer."""
+        return self._thoughts is not None and self._thoughts.holds and not self.native.count
+
+    def read_reasoning(self) -> None:
+        """Begin to read its reasoning, as far as it has come; once it is not `busy` it has been read."""
+        thoughts = self._thoughts
+        if thoughts is not None and self.may_call_in_reasoning and self._make_reader is not None:
+            thoughts.begin(GuardedReader(self._make_reader))
+
+    @property
+    def has_called_in_reasoning(self) -> bool:
+        """The reasoning that has been read ends in a call."""
+        return self._thoughts is not None and bool(self._thoughts.calls)
+
     def feed(self, text: str) -> list[Event]:
         """What more of the text comes to, or as much of that as one turn allows."""
         self.heard += len(text)
+        if self._thoughts is not None and text and not text.isspace():
+            self._thoughts = None
         return self._through([Text(text)] if self._reader is None else self._reader.step(text))
 
     def is_all_text(self, text: str, reason: FinishReason) -> bool:
@@ -218,10 +263,15 @@ class Choice:
     @property
     def busy(self) -> bool:
         """More can be done with the text that was given: `go_on` does a piece of it."""
+        if self._thoughts is not None and self._thoughts.busy:
+            return True
         return self._review_work is not None or (self._reader is not None and self._reader.busy)
 
     def go_on(self) -> list[Event]:
         """What another piece of the work comes to; what comes of the end is kept for `finish` or `give_back`."""
+        if self._thoughts is not None and self._thoughts.busy:
+            self._thoughts.go_on()
+            return []
         if self._review_work is not None and not (self._reader is not None and self._reader.busy):
             self._review_work = self._review_work if next(self._review_work, _END) is not _END else None
             return []
@@ -236,6 +286,8 @@ class Choice:
         """Begin to read the end of the text: no more follows, and once it is not `busy` all has been read."""
         if self._reader is not None and self._early is None:
             self._early = self._reader.step(reason=reason)
+        if self.ended in ENDS:
+            self.read_reasoning()
         if not self.review.has_begun and self.native.size > LONG:
             self._review_work = self.review.work()
 
@@ -243,11 +295,20 @@ class Choice:
         """The last events; none of those that are held while there is a `broken_call`."""
         if self._reader is None:
             return []
-        events = self._last(self._reader, reason)
+        events = [*self._last(self._reader, reason), *self._calls_in_reasoning()]
         for stage in self._stages:
             events = [*stage.feed(events), *stage.finish(reason)]
         self._end_text()
         return events
+
+    def _calls_in_reasoning(self) -> list[Event]:
+        """What the reasoning comes to, where it is all that the answer holds."""
+        thoughts, self._thoughts = self._thoughts, None
+        if thoughts is None or self.ended not in ENDS or self.native.count:
+            return []
+        while thoughts.busy:
+            thoughts.go_on()
+        return thoughts.calls or []
 
     def give_back(self) -> list[Event]:
         """No call of this choice's text is wanted any more: what is held is text."""

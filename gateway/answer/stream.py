@@ -87,6 +87,13 @@ class StreamExchange:
         self._works: deque[Callable[[], None]] = deque()
         """What is to be done once no choice has, in order."""
 
+    def read_reasoning(self) -> bool:
+        """Read the reasoning of choices of which nothing else has come: once not `busy`, whether it ends in a call."""
+        for choice in self._choices.values():
+            choice.read_reasoning()
+        self._labors = any(choice.busy for choice in self._choices.values())
+        return any(choice.has_called_in_reasoning for choice in self._choices.values())
+
     @property
     def held(self) -> bool:
         """Text is held while it is undecided."""
@@ -409,15 +416,14 @@ class StreamExchange:
     def _read_choice(self, raw: bytes, data: bytes, chunk_choice: ChunkChoice) -> None:
         choice = self._choice(chunk_choice.index)
         delta = chunk_choice.delta
-        text = _content(delta)
+        text = (delta.content if delta is not None else None) or ""
         called = choice.is_called(delta)
         ends = bool(chunk_choice.finish_reason)  # some servers put an empty one into every chunk
         reads_on = choice.listens and not self._prepared.shape.wait_for_finish
         if reads_on and (called or choice.held_calls) and bool(text) + called + ends > 1:
             self._apart(data)
             return
-        if (delta is not None and delta.reasons) or (reads_on and called):
-            self._before(choice, called=called and reads_on)
+        self._before(choice, delta, called=called and reads_on)
         opens = delta is not None and delta.role is not None and not choice.spoken
         events = choice.feed(text) if text else []
         if text and not called and not ends and self._casts:
@@ -432,9 +438,10 @@ class StreamExchange:
         else:
             self._queue.out.append(raw)
 
-    def _before(self, choice: Choice, *, called: bool) -> None:
+    def _before(self, choice: Choice, delta: Delta | None, *, called: bool) -> None:
         """Reasoning in a field of its own, or a structured call, decides about text that is held for it."""
-        self._apply(choice, choice.reasoned())
+        if choice.hears(delta) or called:
+            self._apply(choice, choice.reasoned())
         if called:
             self._apply(choice, choice.release_hold())
 
@@ -487,8 +494,9 @@ class StreamExchange:
 
     def _ended(self, choice: Choice, pending: Pending, reason: str) -> None:
         """A choice says that it has ended; where it is held with a call, a structured one may come all the same."""
+        choice.ended = reason
         waits = choice.may_call and (self._prepared.shape.wait_for_finish or choice.native.count)
-        if (waits or choice.held_calls or choice.holds_events) and not choice.finished:
+        if not choice.finished and (waits or choice.held_calls or choice.holds_events or choice.may_call_in_reasoning):
             pending.waits = True
             self._endings.append((choice, pending, reason))
         else:
@@ -634,10 +642,6 @@ class StreamExchange:
             fault = broken_off(self._queue.broken)
             self.finished = True
             self._fail(fault.code, error_event(fault))
-
-
-def _content(delta: Delta | None) -> str:
-    return (delta.content if delta is not None else None) or ""
 
 
 def error_event(error: GatewayError) -> bytes:

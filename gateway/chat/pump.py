@@ -13,6 +13,7 @@ from time import monotonic
 import structlog
 from aiohttp import web
 
+from gateway.answer.rescue.faces import Swallowed
 from gateway.answer.rescue.lookout import Lookout
 from gateway.answer.same_wire import SameWireReading
 from gateway.answer.stream import StreamExchange
@@ -188,8 +189,10 @@ class _Stream:
 
     async def _rescue(self, lookout: Lookout, chance: Chance | None) -> None:
         await self._relay(lookout.finish())
-        out = None
-        if chance is not None and lookout.swallowed is not None:
+        out, swallowed = None, lookout.swallowed
+        if chance is not None and swallowed is not None and await self._is_in_reasoning(swallowed):
+            chance.note_read(swallowed)
+        elif chance is not None and swallowed is not None:
             self._reply.close()
             ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
             out = await chance.instead_of_stream(lookout, ask)
@@ -199,6 +202,17 @@ class _Stream:
             return
         self._is_replaced = True
         await self._send(out)
+
+    async def _is_in_reasoning(self, swallowed: Swallowed) -> bool:
+        """Whether the reasoning, of which the exchange has all, ends in a call: then it gives that at the end."""
+        exchange = self._exchange
+        if not swallowed.face.may_have_thought or not isinstance(exchange, StreamExchange):
+            return False
+        exchange.read_reasoning()
+        while exchange.busy:
+            await asyncio.sleep(0)
+            await self._send(self._feed(b""))
+        return exchange.read_reasoning()
 
     async def _relay(self, data: bytes) -> None:
         while data:

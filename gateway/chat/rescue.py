@@ -12,7 +12,7 @@ from attrs import define, field
 
 from gateway.answer.rescue.faces import Swallowed, of_body, of_refusal
 from gateway.answer.rescue.lookout import Lookout
-from gateway.answer.rescue.remedies import Remedy, from_answer, from_text, paid, streamed
+from gateway.answer.rescue.remedies import Remedy, from_answer, from_text, is_in_reasoning, paid, streamed
 from gateway.chat.accept import keep_answer
 from gateway.chat.lessons_learnt import fall_back, may_rescue, note_rescue
 from gateway.chat.opening import prompted
@@ -70,8 +70,24 @@ class Chance:
     async def instead_of_body(self, body: bytes) -> bytes | None:
         """A whole answer in the place of another."""
         swallowed = of_body(body)
-        remedy = await self._remedy(swallowed, self._ask) if swallowed is not None else None
+        if swallowed is None or self._is_in_reasoning(swallowed, body):
+            return None
+        remedy = await self._remedy(swallowed, self._ask)
         return paid(remedy, body) if remedy is not None else None
+
+    def _is_in_reasoning(self, swallowed: Swallowed, body: bytes) -> bool:
+        """Whether the call is one that is read in the reasoning, as every answer is."""
+        if not swallowed.face.may_have_thought:
+            return False
+        make_id, limits = self._state.make_call_id, self._state.configuration.limits
+        is_there = is_in_reasoning(body, self._prepared, make_id=make_id, limits=limits)
+        if is_there:
+            self.note_read(swallowed)
+        return is_there
+
+    def note_read(self, swallowed: Swallowed) -> None:
+        """Take down that the call stands in the reasoning of the answer, where it is read."""
+        note_rescue(self._state, swallowed, "read")
 
     async def instead_of_stream(self, lookout: Lookout, ask: Ask) -> bytes | None:
         """The rest of a stream, in the place of the end that is held."""

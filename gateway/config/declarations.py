@@ -83,6 +83,7 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
             trailing_text=self.trailing_text,
             duplicate_calls=self.duplicate_calls,
             undeclared_tools=self.undeclared_tools,
+            reasoning_calls=self.reasoning_calls,
             stream_arguments=self.stream_arguments,
             result_format=self.result_format,
             confidence_shell=self.confidence_shell,

@@ -8,7 +8,23 @@ from attrs import Factory, evolve, field, frozen
 
 from gateway.core.reasons import Reason
 
-__all__ = ["Args", "Broken", "Drop", "End", "Event", "Note", "Said", "Start", "Text", "Verdict", "refused"]
+__all__ = [
+    "IN_REASONING",
+    "Args",
+    "Broken",
+    "Drop",
+    "End",
+    "Event",
+    "Note",
+    "Said",
+    "Start",
+    "Text",
+    "Verdict",
+    "refused",
+]
+
+IN_REASONING = "in_reasoning"
+"""Among the reasons of a call: it stood in a field of reasoning, and was all of its answer."""
 
 
 @frozen

@@ -3,7 +3,7 @@
 from gateway.answer.facts import Facts
 from gateway.answer.structured.review import CallFacts
 from gateway.core.call_class import CallClass
-from gateway.core.events import Verdict
+from gateway.core.events import IN_REASONING, Verdict
 from gateway.core.reasons import Reason
 from gateway.core.sentences import reason_of
 from gateway.front.summary import Summary
@@ -151,6 +151,8 @@ def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str) 
         telemetry.observe(
             "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "apply"}, verdict.score / 100
         )
+        if IN_REASONING in verdict.reasons:
+            telemetry.count("toolgate_reasoning_calls_total", {**dialect, "arm": arm})
         if arm != "live":
             continue  # the client was given none of them
         telemetry.count("toolgate_recovered_calls_total", dialect)

@@ -179,6 +179,12 @@ CATALOGUE: tuple[Metric, ...] = (
         "dialect",
     ),
     _counter(
+        "toolgate_reasoning_calls_total",
+        "Calls read in a field of reasoning that was all of the answer, by dialect and arm; delivered in live alone.",
+        "dialect",
+        "arm",
+    ),
+    _counter(
         "toolgate_overheard_calls_total",
         "Calls of well-known tools in answers to requests that offered none; counted, not delivered.",
         "dialect",

@@ -12,6 +12,7 @@ import msgspec
 from gateway.wire.sse import encode
 
 __all__ = [
+    "REASONING_FIELDS",
     "BadChunk",
     "Chunk",
     "ChunkChoice",
@@ -35,6 +36,10 @@ __all__ = [
     "usage_chunk",
 ]
 
+# DeepSeek's field, OpenRouter's and Ollama's: https://api-docs.deepseek.com/guides/reasoning_model
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+"""The fields of a message that reasoning comes in, split from what is said."""
+
 
 class Delta(msgspec.Struct):
     """The part of a choice's delta that is read."""
@@ -43,16 +48,28 @@ class Delta(msgspec.Struct):
     role: str | None = None
     tool_calls: msgspec.Raw = msgspec.Raw()
     function_call: msgspec.Raw = msgspec.Raw()
-    # DeepSeek's field, OpenRouter's and Ollama's: https://api-docs.deepseek.com/guides/reasoning_model
     reasoning_content: msgspec.Raw = msgspec.Raw()
     reasoning: msgspec.Raw = msgspec.Raw()
     thinking: msgspec.Raw = msgspec.Raw()
+    refusal: msgspec.Raw = msgspec.Raw()
+    audio: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def thoughts(self) -> list[tuple[str, bytes]]:
+        """The fields with reasoning, and the JSON string of each."""
+        fields = zip(REASONING_FIELDS, map(bytes, (self.reasoning_content, self.reasoning, self.thinking)), strict=True)
+        return [(name, raw) for name, raw in fields if raw[:1] == b'"' and raw != b'""']
 
     @property
     def reasons(self) -> bool:
         """Whether it holds reasoning in a field of its own."""
         fields = (self.reasoning_content, self.reasoning, self.thinking)
         return any(raw[:1] == b'"' and raw != b'""' for raw in map(bytes, fields))
+
+    @property
+    def says_otherwise(self) -> bool:
+        """Whether it says what a client can see in no text and no call: a refusal, or sound."""
+        return any(is_given(raw) and bytes(raw) != b'""' for raw in (self.refusal, self.audio))
 
 
 class ChunkChoice(msgspec.Struct):
@@ -190,7 +207,7 @@ def has_more_than_content(event: dict[str, Any]) -> bool:
 
 def has_reasoning(message: Mapping[str, Any]) -> bool:
     """Whether a whole message holds reasoning in a field of its own, as `Delta.reasons` says of a part of one."""
-    told = (message.get(name) for name in ("reasoning_content", "reasoning", "thinking"))
+    told = (message.get(name) for name in REASONING_FIELDS)
     return any(isinstance(text, str) and text for text in told)
 
 

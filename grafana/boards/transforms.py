@@ -224,11 +224,12 @@ TRANSFORMS = Board(
                     "series",
                     "Calls outside the rules",
                     "Calls per second of tools that the request did not declare, calls behind the first that were not "
-                    "delivered, and calls in answers to requests without tools.",
+                    "delivered, calls in answers to requests without tools, and those that stood in reasoning.",
                     "ops",
                     (per_second("toolgate_undeclared_calls_total", of=ALL), "undeclared"),
                     (per_second("toolgate_undelivered_calls_total", of=ALL), "not delivered"),
                     (per_second("toolgate_overheard_calls_total", of=ALL), "overheard"),
+                    (per_second("toolgate_reasoning_calls_total", of=ALL), "in reasoning"),
                     no_value=NONE_YET,
                 ),
             ],

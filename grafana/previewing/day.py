@@ -160,6 +160,8 @@ class _Worker:
             self.metrics.observe("toolgate_call_bytes", {"dialect": dialect}, self.chance.lognormvariate(6.5, 1.3))
             if chance < 0.02:
                 count("toolgate_undeclared_calls_total", {"dialect": dialect})
+            if chance < 0.01:
+                count("toolgate_reasoning_calls_total", {"dialect": dialect, "arm": arm})
             if chance < 0.05:
                 count("toolgate_dropped_text_total", {"reason": "trailing"})
                 count("toolgate_native_faults_mended_total", {"fault": "missing_id"})

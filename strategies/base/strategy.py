@@ -51,6 +51,8 @@ class Options:
     trailing_text: Literal["drop", "keep"] = "drop"
     duplicate_calls: Literal["drop", "keep"] = "drop"
     undeclared_tools: Literal["pass", "text"] = "pass"
+    reasoning_calls: bool = True
+    """Reasoning that came in a field of its own is read where nothing else came."""
     stream_arguments: Literal["buffered", "incremental"] = "buffered"
     result_format: Literal["bracket", "plain"] = "bracket"
     recovery_json: bool = True
@@ -216,6 +218,8 @@ class Prepared:
     body: bytes
     make_reader: Callable[[], AnswerReader] | None = None
     """One reader per choice; `None` reads nothing and relays the upstream's bytes."""
+    reads_reasoning: bool = False
+    """Where neither text nor calls came, reasoning in a field of its own is read by such a reader, too."""
     shape: Shape = field(factory=Shape)
     mend_native: bool = True
     """Mend the certain wire faults of structured tool calls."""

@@ -21,7 +21,7 @@ from gateway.core.limits import Limits
 from strategies.base import Prepared, Shape
 from strategies.dialects.rows import TABLE
 from tests.bench.wire import hostile_stream
-from tests.support.chat import numbered_ids
+from tests.support.chat import event, numbered_ids
 from tests.support.golden import cases
 from tests.support.lateness import ways
 from tests.support.samples import SAMPLES
@@ -77,7 +77,7 @@ _NOISE = (
 
 
 def _hows() -> tuple[Prepared, ...]:
-    made = [each for each in ways().values() if each.make_reader is not None]
+    made = [evolve(each, reads_reasoning=True) for each in ways().values() if each.make_reader is not None]
     shapes = [
         Shape(first_only=first, keep_trailing=True, keep_space=keep, wait_for_finish=wait)
         for first in (True, False)
@@ -145,11 +145,26 @@ def _read(
     return out, repr((facts, texts, calls)), quiet
 
 
+def _thoughts(rng: random.Random) -> list[bytes]:
+    """Events with reasoning in a field of its own, which may end in a call."""
+    row = rng.choice([row for row in TABLE if row.example])
+    text = rng.choice(_prose())[:200] + "\n" + row.example + rng.choice(("", "", "\n", "</think>", " but no"))
+    size = rng.choice((3, 40, 1000))
+    field = rng.choice(("reasoning_content", "reasoning"))
+    return [event({field: text[at : at + size]}) for at in range(0, len(text), size)]
+
+
 def differs(seed: str) -> tuple[str | None, int, int]:
     """What differs for this answer, how many of its reads were quiet, and how many there were."""
     rng = random.Random(seed)
     how = rng.choice(HOWS)
-    data = hostile_stream(hostile_text(rng), rng, plain=rng.random() < 0.7, style=rng.randrange(4))
+    text, other = hostile_text(rng), random.Random(f"{seed} thoughts")
+    thinks, is_all = other.random() < 0.3, other.random() < 0.5
+    if thinks and is_all:
+        text = other.choice(("", " ", "\n\n"))
+    data = hostile_stream(text, rng, plain=rng.random() < 0.7, style=rng.randrange(4))
+    if thinks:
+        data = b"".join(_thoughts(other)) + data
     blocks = list(_blocks(data, rng))
     asks = rng.choice((0, 1))
     error = UpstreamDisconnected("gone") if rng.random() < 0.1 else None

@@ -492,3 +492,44 @@ async def test_a_required_call_is_asked_for_once_and_not_by_both(gateway, upstre
     running = await gateway(upstream.url)
     await ask(client, running.url, {**asked("whole"), "tool_choice": "required"})
     assert len(upstream.requests) == 2
+
+
+THOUGHT = {"reasoning_content": f"I should read it.\n{FUNCTION}\n"}
+
+
+def reasoned(shape: str, finish: str) -> Script:
+    if shape == "whole":
+        return Shown("no_call", finish=finish, message=THOUGHT).script(shape)
+    return stream(ROLE, event(THOUGHT), event(finish=finish), event(choices=[], usage=USED), DONE)
+
+
+@pytest.mark.parametrize("shape", ["whole", "streamed"])
+@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
+@pytest.mark.parametrize("model", [MODEL, "qwen3-8b"])
+async def test_a_call_in_the_reasoning_is_read_there_and_not_asked_for(
+    gateway, upstream, client, log, shape, finish, model
+):
+    upstream.script = reasoned(shape, finish)
+    running = await gateway(upstream.url, AUDIT_BODIES="none")
+    got = await ask(client, running.url, {**asked(shape), "model": model})
+    assert calls_of(got) == [CALL]
+    assert len(upstream.requests) == 1
+    exposition = await metrics_of(client, running)
+    assert 'toolgate_reasoning_calls_total{arm="live",dialect="qwen3_coder"} 1.0' in exposition
+    assert counted(exposition, "no_call", "read") is (finish == "tool_calls")
+    (call,) = (await log.record("request_ended"))["calls"]
+    assert "in_reasoning" in call["reasons"]
+
+
+@pytest.mark.parametrize("shape", ["whole", "streamed"])
+@pytest.mark.parametrize("mode", [{"TRANSFORM_MODE": "dry_run"}, {"REASONING_CALLS": "false", "RESCUE": "false"}])
+async def test_reasoning_that_is_not_to_be_read_goes_on_as_it_came(gateway, upstream, client, shape, mode):
+    upstream.script = reasoned(shape, "stop")
+    running = await gateway(upstream.url, **mode)
+    direct = await ask(client, upstream.url.removesuffix("/v1"), asked(shape))
+    got = await ask(client, running.url, asked(shape))
+    assert got.body == direct.body
+    exposition = await metrics_of(client, running)
+    told = 'toolgate_reasoning_calls_total{arm="dry_run",dialect="qwen3_coder"} 1.0' in exposition
+    assert told is ("TRANSFORM_MODE" in mode)
+    assert ('dialect="qwen3_coder",verdict="would_change"} 1.0' in exposition) is told

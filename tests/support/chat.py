@@ -126,6 +126,7 @@ def prepared(
     first_only: bool = False,
     keep_trailing: bool = False,
     wait: bool = False,
+    reasons: bool = False,
     **options: Any,
 ) -> Prepared:
     """A prepared request whose answer is read; with `tools=None` it is not."""
@@ -134,6 +135,7 @@ def prepared(
         strategy="test",
         body=b"{}",
         make_reader=made,
+        reads_reasoning=reasons,
         shape=Shape(first_only=first_only, keep_trailing=keep_trailing, wait_for_finish=wait),
     )
 

@@ -38,6 +38,8 @@ class Face:
     """Of an answer that is an error; within a stream it has none."""
     refuses_schema: bool = False
     """Nothing was generated: the server cannot make a grammar of the tools."""
+    may_have_thought: bool = False
+    """The call may stand in the answer's reasoning, which is read before anything is asked."""
     parses_prompted: bool = False
     """It parses the model's own form also where no tools were sent, so that only plain tags pass it."""
 
@@ -112,6 +114,7 @@ FACES: tuple[Face, ...] = (
         name="no_call",
         server="vLLM and several",
         shown_by="https://github.com/vllm-project/vllm/issues/53255",
+        may_have_thought=True,
     ),
 )
 """In the order in which they are tried."""

@@ -17,7 +17,7 @@ from gateway.wire.chat_reshape import body_to_stream
 from gateway.wire.usage import summed_usage
 from strategies.base import Prepared
 
-__all__ = ["SIMPLER", "Remedy", "from_answer", "from_text", "paid", "streamed", "with_usage"]
+__all__ = ["SIMPLER", "Remedy", "from_answer", "from_text", "is_in_reasoning", "paid", "streamed", "with_usage"]
 
 # What servers that make a grammar of a schema fail at: patterns and long bounds, references, conditions.
 # https://github.com/ggml-org/llama.cpp/issues/26596 https://github.com/ggml-org/llama.cpp/issues/25746
@@ -62,6 +62,14 @@ def from_answer(body: bytes, prepared: Prepared, *, make_id: MakeId, limits: Lim
     if of_body(body) is not None:
         return None
     return _read(body, prepared, make_id, limits)
+
+
+def is_in_reasoning(body: bytes, prepared: Prepared, *, make_id: MakeId, limits: Limits) -> bool:
+    """Whether the reasoning of an answer ends in the call that its server has not made of it."""
+    if not prepared.reads_reasoning:
+        return False
+    remedy = _read(body, prepared, make_id, limits)
+    return remedy is not None and remedy.has_call
 
 
 def paid(remedy: Remedy, swallowed: bytes) -> bytes:

@@ -165,6 +165,13 @@ class ToolCalls:
         "again; auto is mend but for the native strategy and for a model without a fault in its last 500 calls. One "
         "word, or glob=mode by model, comma-separated; the first match wins. STREAM_ARGUMENTS=incremental means count.",
     )
+    reasoning_calls: bool = _calls(
+        "REASONING_CALLS",
+        boolean,
+        True,
+        "Where an answer holds reasoning in a field of its own and nothing else, read a call in a family's own form "
+        "that the reasoning ends in; the field itself is relayed as it came. For recovery and xml_prompt.",
+    )
     stream_arguments: Literal["buffered", "incremental"] = _calls(
         "STREAM_ARGUMENTS",
         choice("buffered", "incremental"),

@@ -224,6 +224,8 @@ class Side:
     """Candidates that named a tool and could not be used."""
     left_alone: int
     """Those that could have been read and stayed text on purpose."""
+    in_reasoning: int
+    """Calls that stood in a field of reasoning."""
     overheard: int
     repaired: int
     success: Rate

@@ -144,6 +144,10 @@ def success(figures: Figures) -> Iterator[Block]:
             f"({share(side.success)}, {interval(side.success)}); "
             f"{number(side.left_alone)} more were left alone on purpose."
         )
+        if side.in_reasoning:
+            yield Words(
+                f"{number(side.in_reasoning)} of these calls stood in a field of reasoning that was all of the answer."
+            )
         if side.by_dialect:
             yield Chart(
                 title=f"Success by dialect, {name}, with 95 % intervals",

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from attrs import define, field
 
+from gateway.core.events import IN_REASONING
 from gateway.core.records import RequestRecord
 from gateway.report.facts.candidates import MAX_NAME, ON_PURPOSE, STAGES, Pair, is_meant, is_sent, tool_name
 from gateway.report.facts.intervals import rate
@@ -62,6 +63,7 @@ class SideTally:
     calls: int = 0
     refused: int = 0
     left_alone: int = 0
+    in_reasoning: int = 0
     by_dialect: "Counts[_Tries]" = field(factory=_by_name)
     by_tool: "Counts[_Tries]" = field(factory=_by_name)
     by_strategy: "Counts[_Tries]" = field(factory=_by_name)
@@ -87,6 +89,7 @@ class SideTally:
             self.repaired += 1
         elif is_sent(call):
             self.calls += 1
+            self.in_reasoning += IN_REASONING in call.reasons
             self._try(candidate, 1)
         elif is_meant(call):
             self._refuse(candidate)
@@ -122,6 +125,7 @@ class SideTally:
             calls=self.calls,
             refused=self.refused,
             left_alone=self.left_alone,
+            in_reasoning=self.in_reasoning,
             overheard=self.overheard,
             repaired=self.repaired,
             success=rate(self.calls, self.calls + self.refused),

@@ -1,6 +1,7 @@
-"""Where a live arm would ask a model differently than it was watched, and where its prompts are cut."""
+"""Where a live arm would ask a model otherwise than it was watched, where prompts are cut, where calls were thought."""
 
-from gateway.core.records import RequestRecord
+from gateway.core.events import IN_REASONING
+from gateway.core.records import CallRecord, RequestRecord
 from gateway.report.facts.tree import Figures, ReportRules
 from gateway.report.figures import Tally
 from gateway.report.shown.sections import sections
@@ -33,3 +34,20 @@ def test_prompts_that_were_cut_are_told() -> None:
     assert (row.model, row.answers, row.last) == ("qwen3", 3, "4096 tokens were read")
     assert any(each.ident == "asking" for each in sections(figures_of(cut)))
     assert not any(each.ident == "asking" for each in sections(figures_of([record(1, strategy="recovery")])))
+
+
+def test_calls_that_stood_in_reasoning_are_told() -> None:
+    call = CallRecord(number=0, dialect="hermes", tool="read", score=97, decision="would_deliver", stage="sent")
+    thought = CallRecord(
+        number=1,
+        dialect="hermes",
+        tool="read",
+        score=97,
+        decision="would_deliver",
+        stage="sent",
+        reasons=(IN_REASONING,),
+    )
+    figures = figures_of([record(1, strategy="recovery", calls=(call, thought), verdict="would_change")])
+    assert (figures.would.calls, figures.would.in_reasoning) == (2, 1)
+    (section,) = (each for each in sections(figures) if each.ident == "success")
+    assert any("1 of these calls stood in a field of reasoning" in str(block) for block in section.blocks)
