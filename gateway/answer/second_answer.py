@@ -7,6 +7,7 @@ import msgspec
 from attrs import evolve, field, frozen
 
 from gateway.answer.stages import GuardedReader
+from gateway.answer.stages.thoughts import ENDS, called_in_reasoning
 from gateway.core.events import End, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
 from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
@@ -233,6 +234,8 @@ def _text_calls(
     if has_reasoning(message):
         reader.reasoned()
     events = [*reader.feed(text), *reader.finish(reason)]
+    if prepared.reads_reasoning and not text.strip() and reason in ENDS:
+        events += called_in_reasoning(message, prepared.make_reader)
     starts = [event for event in events if isinstance(event, Start)]
     ends = [event for event in events if isinstance(event, End)]
     calls = [

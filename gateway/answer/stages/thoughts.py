@@ -6,7 +6,7 @@ behind was only thought.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from attrs import evolve
@@ -14,10 +14,11 @@ from attrs import evolve
 from gateway.answer.stages.guard import GuardedReader
 from gateway.core.events import IN_REASONING, Args, Broken, Drop, End, Event, Start, Text
 from gateway.wire.chat_chunks import REASONING_FIELDS, Delta
+from strategies.base import AnswerReader
 from strategies.dialects.rows import BY_ID
 from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
 
-__all__ = ["ENDS", "Thoughts"]
+__all__ = ["ENDS", "Thoughts", "called_in_reasoning"]
 
 ENDS = frozenset({"stop", "tool_calls", "function_call"})
 """How an answer has to end for what stands in its reasoning to be one of its calls."""
@@ -104,6 +105,16 @@ class Thoughts:
             return msgspec.json.decode(b'"%b"' % b"".join(piece[1:-1] for piece in pieces), type=str)
         except ValueError:
             return ""
+
+
+def called_in_reasoning(message: Mapping[str, object], make_reader: Callable[[], AnswerReader]) -> list[Event]:
+    """The calls that the reasoning of a whole message ends in."""
+    thoughts = Thoughts()
+    thoughts.take(message)
+    thoughts.begin(GuardedReader(make_reader))
+    while thoughts.busy:
+        thoughts.go_on()
+    return thoughts.calls or []
 
 
 def _calls_at_end(events: Sequence[Event]) -> list[Event]:

@@ -134,6 +134,23 @@ def test_when_it_fails_again_the_first_answer_goes_out_byte_for_byte(broken: str
     assert Whole(body, prepared(), [second]).out == body
 
 
+THOUGHT = 'I see.\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/a.py"}}\n</tool_call>'
+
+
+def test_a_second_answer_may_call_within_its_reasoning() -> None:
+    run = Streamed(answer_events([OPEN]), prepared(), [answer_body(None, reasoning_content=THOUGHT)])
+    assert told(run.heard) == CALL
+    for second in (f"{THOUGHT} But no.", THOUGHT[:-20]):
+        run = Streamed(answer_events([OPEN]), prepared(), [answer_body(None, reasoning_content=second)])
+        assert told(run.heard) == []
+    run = Streamed(answer_events([OPEN]), prepared(), [answer_body("I will not.", reasoning_content=THOUGHT)])
+    assert told(run.heard) == []
+    required = prepared(tool_choice="required")
+    events = [event({"role": "assistant"}), event({"reasoning": THOUGHT}), event({}, "stop"), DONE]
+    run = Streamed(events, required)
+    assert (told(run.heard), run.asked) == (CALL, []), "the call is there: nothing is asked"
+
+
 def test_no_attempts_left_no_question() -> None:
     parts = answer_events([OPEN])
     run = Streamed(parts, prepared(), asks=0)
