@@ -1,14 +1,14 @@
 """What the inside asks of the world. The edge implements these; tests pass fakes."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from attrs import frozen
 
-from gateway.core.records import Record, RequestRecord
+from gateway.core.records import Brief, Record, RequestRecord
 
-__all__ = ["BadRecord", "Block", "Meter", "Sink", "Store", "StoreError", "Taken", "Written"]
+__all__ = ["BadRecord", "Block", "Glance", "Meter", "Sink", "Store", "StoreError", "Taken", "Written"]
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
@@ -59,6 +59,11 @@ class Block:
     marks: frozenset[str]
 
 
+Glance = Callable[[Brief], Callable[[int, int], bool] | bool]
+"""What is made of a brief: whether it can be one of those that are looked for; or what says so, from the checksums of
+the request's id and of its conversation's key. It is asked once for all requests that have the same brief."""
+
+
 @frozen
 class Written(Generic[V]):
     """A record, or a view of it, and where it stands among all that was written."""
@@ -101,11 +106,14 @@ class Store(Protocol):
         """The cursor behind all records that there are."""
         ...
 
-    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
+    async def latest(
+        self, view: type[V], before: str, limit: int, holding: Collection[str] = (), glance: Glance | None = None
+    ) -> list[Written[V]]:
         """The requests that were written last, the last one first; each one's cursor goes on before it.
 
         `view` is `RequestRecord`, or a class with some of its fields: nothing else of a record is looked at. `before`
-        is such a cursor, or empty. `holding`: only those whose JSON text holds all of these.
+        is such a cursor, or empty. `holding`: only those whose JSON text holds all of these. `glance`: a store that
+        keeps briefs leaves out those that it says no to, and need not look at `holding` then; others do not ask it.
         """
         ...
 

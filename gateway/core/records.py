@@ -7,11 +7,14 @@ masked before they enter a record.
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from attrs import field, frozen
 
 __all__ = [
     "RECORDS",
     "Arm",
+    "Brief",
+    "BriefCall",
     "CallRecord",
     "Decision",
     "DecisionRecord",
@@ -157,6 +160,28 @@ class RequestRecord:
     """Why texts of its candidates were not kept: the setting, or the word `samples` where enough of a kind were."""
     request_body: str | None = None
     answer_text: str | None = None
+
+
+class BriefCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Of a candidate, what requests are looked for by."""
+
+    dialect: str
+    tool: str
+    score: int
+    decision: str
+    reason: str = ""
+    meant: bool | None = None
+
+
+class Brief(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Of a request's record, what it is looked for by, and no more: many requests have the same one."""
+
+    model: str
+    arm: Arm
+    is_healthy: bool = True
+    has_error: bool = False
+    has_native_calls: bool = False
+    calls: tuple[BriefCall, ...] = ()
 
 
 @frozen(kw_only=True)

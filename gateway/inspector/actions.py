@@ -8,6 +8,7 @@ from attrs import define, field
 from gateway.config.load import Settings
 from gateway.core.ports import Store
 from gateway.core.records import RequestRecord
+from gateway.inspector.glance import by_dialect
 from gateway.inspector.reader import Reader
 from gateway.report.cases import case_of, fixture
 from gateway.report.words import visible
@@ -73,7 +74,9 @@ class Actions:
         """What people said of this dialect so far, as far as the latest requests tell which was which."""
         labels = await self.reader.labels()
         right = wrong = 0
-        for written in await self.store.latest(RequestRecord, "", 2000, (f'"dialect":"{dialect}"',)):
+        for written in await self.store.latest(
+            RequestRecord, "", 2000, (f'"dialect":"{dialect}"',), by_dialect(dialect)
+        ):
             for call in written.record.calls:
                 said = labels.get(written.record.id, {}).get(call.number) if call.dialect == dialect else None
                 right += said is True

@@ -53,7 +53,8 @@ class _Term:
             return any(_COMPARES[self.sign](score, limit) for score in row.scores)
         if not self.key:
             value = self.value.lower()
-            return any(value in word.lower() for key in ("model", "tool", "id", "dialect") for word in row.words(key))
+            found = any(value in word.lower() for key in ("model", "tool", "dialect") for word in row.words(key))
+            return found or self.value in row.words("id")
         words = row.words(self.key)
         if self.value in ("none", '""'):
             return not any(words) or "none" in words
@@ -83,11 +84,33 @@ class Filter:
     @property
     def asks_for_label(self) -> bool:
         """Nothing matches that nobody has labelled."""
-        return any(term.key == "label" and not term.is_negated and term.value != "none" for term in self.terms)
+        return any(term.key == "label" and term.is_negated is (term.value == "none") for term in self.terms)
 
     def asks(self, *keys: str) -> bool:
         """Whether one of these keys is asked about."""
         return any(term.key in keys for term in self.terms)
+
+    def but(self, key: str) -> "Filter":
+        """The same without what it says under a key."""
+        return Filter(terms=tuple(term for term in self.terms if term.key != key))
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids that are asked for whole."""
+        return [term.value for term in self._said("id") if not _GLOB.search(term.value) and term.value != "none"]
+
+    @property
+    def asks_for_part_of_id(self) -> bool:
+        """Whether only the ids themselves can tell."""
+        return any(_GLOB.search(term.value) for term in self._said("id"))
+
+    @property
+    def bare(self) -> Sequence[str]:
+        """The words without a key."""
+        return [term.value for term in self._said("")]
+
+    def _said(self, key: str) -> Sequence[_Term]:
+        return [term for term in self.terms if term.key == key and not term.is_negated]
 
 
 def parsed(text: str) -> Filter:

@@ -3,29 +3,28 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
 
 from gateway.core.ports import Store, Written
 from gateway.core.reasons import Reason
-from gateway.core.records import LabelRecord, OutcomeRecord, RequestRecord
+from gateway.core.records import LabelRecord, RequestRecord
 from gateway.inspector.detail import detail_of
 from gateway.inspector.filters import Filter
-from gateway.inspector.rows import CallHead, Head, Next, Row, Seen, head_of, next_of, row_of, shown_call
+from gateway.inspector.glance import Looking, by_conversation, by_id, by_reason
+from gateway.inspector.outcomes import Outcomes
+from gateway.inspector.rows import CallHead, Head, Next, Row, Seen, Told, head_of, next_of, row_of, shown_call
 from gateway.report.facts.candidates import last_labels
+from gateway.state.sqlite_briefs import checksum
 
 __all__ = ["Page", "Reader"]
 
 _FIRST_CHUNK = 200
 _CHUNK = 4000
-_LATER_S = 3600.0
-"""How long after an answer its conversation is looked at for what became of it."""
-_MAX_OUTCOMES = 20_000
 _LABELS_FRESH_S = 1.0
 _TURNS = 20
-_UNKNOWN = Next()
 _UNLABELLED: Mapping[int, bool] = {}
 _AROUND_S = 86_400.0
 
@@ -44,30 +43,43 @@ class Reader:
     """Reads for one page after the other."""
 
     store: Store
+    outcomes: Outcomes = field(init=False)
     _labels: dict[str, dict[int, bool]] = field(init=False, factory=dict)
     _labels_at: float = field(init=False, default=float("-inf"))
+
+    def __attrs_post_init__(self) -> None:
+        self.outcomes = Outcomes(self.store)
 
     async def page(self, wanted: Filter, *, before: str, limit: int) -> Page:
         """The newest rows that match."""
         labels = await self.labels()
         if wanted.asks_for_label and not labels:
             return Page((), "")
+        glance = await self._looking(wanted, labels)
         found: list[Row] = []
         chunk = limit if not wanted.terms else _FIRST_CHUNK
         while True:
-            written = await self.store.latest(Head, before, chunk, wanted.holding)
-            heads = [(each.cursor, each.record) for each in written]
-            outcomes = await self._outcomes(heads) if wanted.asks("outcome") else {}
-            for cursor, head in heads:
-                next_, said = _next(head, outcomes) if outcomes else _UNKNOWN, labels.get(head.id, _UNLABELLED)
+            written = await self.store.latest(Head, before, chunk, wanted.holding, glance)
+            outcomes = await self.outcomes.of([each.record for each in written], are_close=not wanted.terms)
+            for each in written:
+                head, said = each.record, labels.get(each.record.id, _UNLABELLED)
+                next_ = _next(head, outcomes)
                 if wanted.matches(Seen(head, next_, said)):
-                    found.append(row_of(head, cursor=cursor, next_=next_, labels=said))
+                    found.append(row_of(head, cursor=each.cursor, next_=next_, labels=said))
                     if len(found) == limit:
-                        return Page(await self._with_next(found), cursor)
-            if len(heads) < chunk:
-                return Page(await self._with_next(found), "")
-            before, chunk = heads[-1][0], _CHUNK
+                        return Page(tuple(found), each.cursor)
+            if len(written) < chunk:
+                return Page(tuple(found), "")
+            before, chunk = written[-1].cursor, _CHUNK
             await asyncio.sleep(0)  # others have their turn between two chunks
+
+    async def _looking(self, wanted: Filter, labels: Mapping[str, Mapping[int, bool]]) -> Looking | None:
+        if not wanted.terms or wanted.asks_for_part_of_id:
+            return None
+        if wanted.asks("outcome"):
+            await self.outcomes.refresh()
+        said = {checksum(each): frozenset(found.values()) for each, found in labels.items()}
+        return Looking(wanted, said, self.outcomes.words() if wanted.asks("outcome") else {})
 
     async def row(self, cursor: str, record: RequestRecord) -> Row:
         """The row of a record that has just been written."""
@@ -81,19 +93,18 @@ class Reader:
         holding = (request_id,) if request_id.isascii() and not set(request_id) & set('"\\') else ()
         before = ""
         while True:
-            page = await self.store.latest(Head, before, _CHUNK, holding)
+            page = await self.store.latest(Head, before, _CHUNK, holding, by_id(request_id))
             for each in page:
                 if each.record.id == request_id:
-                    return await self._whole(each, holding)
+                    return await self._whole(each)
             if len(page) < _CHUNK:
                 return None
             before = page[-1].cursor
 
-    async def _whole(self, found: Written[Head], holding: Sequence[str]) -> tuple[str, RequestRecord] | None:
+    async def _whole(self, found: Written[Head]) -> tuple[str, RequestRecord] | None:
         """The record, whose head has been found."""
-        async for record in self.store.scan(
-            RequestRecord, since=found.record.at, until=found.record.at + 1e-3 + abs(found.record.at) * 1e-12
-        ):
+        until = found.record.at + 1e-3 + abs(found.record.at) * 1e-12
+        async for record in self.store.scan(RequestRecord, since=found.record.at, until=until):
             if record.id == found.record.id:
                 return found.cursor, record
         return None
@@ -105,7 +116,7 @@ class Reader:
             return None
         cursor, record = found
         head = head_of(record)
-        outcomes = await self._outcomes([(cursor, head)])
+        outcomes = await self.outcomes.of([head], are_close=True)
         row = row_of(head, cursor=cursor, next_=_next(head, outcomes), labels=(await self.labels()).get(record.id))
         shown = shown_call(head)
         would = next((call.setting for call in record.calls if shown is not None and call.number == shown.number), "")
@@ -118,7 +129,9 @@ class Reader:
             return None
         since = time.time() - period_s
         count = with_signs = 0
-        for written in await self.store.latest(Head, "", _CHUNK, (f'"reason":"{shown.reason}"',)):
+        for written in await self.store.latest(
+            Head, "", _CHUNK, (f'"reason":"{shown.reason}"',), by_reason(shown.reason)
+        ):
             if written.record.at < since or written.record.id == head.id:
                 continue
             for call in written.record.broken:
@@ -149,7 +162,7 @@ class Reader:
         since, until = head.at - _AROUND_S, head.at + _AROUND_S
         before, found = "", list[dict[str, Any]]()
         while len(found) < _TURNS:
-            page = await self.store.latest(Head, before, _CHUNK, (f'"key":"{head.key}"',))
+            page = await self.store.latest(Head, before, _CHUNK, (f'"key":"{head.key}"',), by_conversation(head.key))
             for each in page:
                 turn = each.record
                 if turn.key == head.key and since <= turn.at < until:
@@ -160,29 +173,6 @@ class Reader:
             before = page[-1].cursor
         return found[:_TURNS][::-1]
 
-    async def _with_next(self, rows: Sequence[Row]) -> tuple[Row, ...]:
-        """The rows with how each one's next turn fared, as far as that is known."""
-        outcomes = await self._outcomes([(row.cursor, row.head) for row in rows])
-        return tuple(
-            row_of(row.head, cursor=row.cursor, next_=_next(row.head, outcomes), labels=row.labels) for row in rows
-        )
 
-    async def _outcomes(self, heads: Iterable[tuple[str, Head]]) -> Mapping[str, Sequence[OutcomeRecord]]:
-        """What the conversations of these answers told later, by conversation."""
-        times = [head.at for _, head in heads]
-        keys = {head.key for _, head in heads}
-        if not times:
-            return {}
-        found: dict[str, list[OutcomeRecord]] = defaultdict(list)
-        count = 0
-        async for outcome in self.store.scan(OutcomeRecord, since=min(times), until=max(times) + _LATER_S):
-            if outcome.key in keys:
-                found[outcome.key].append(outcome)
-                count += 1
-                if count >= _MAX_OUTCOMES:
-                    break
-        return found
-
-
-def _next(head: Head, outcomes: Mapping[str, Sequence[OutcomeRecord]]) -> Next:
+def _next(head: Head, outcomes: Mapping[str, Sequence[Told]]) -> Next:
     return next_of(head.at, outcomes.get(head.key, ()))

@@ -1,16 +1,31 @@
 """One line for each answer: what became of it, as a sign and a word, and how the next turn fared."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from attrs import frozen
 
 from gateway.core.records import Arm, OutcomeRecord, RequestRecord
 
-__all__ = ["CallHead", "Head", "Next", "Row", "Seen", "head_of", "next_of", "row_of", "shown_call"]
+__all__ = [
+    "WORDS",
+    "CallHead",
+    "Head",
+    "Next",
+    "Row",
+    "Seen",
+    "Told",
+    "head_of",
+    "kind_of",
+    "next_of",
+    "row_of",
+    "shown_call",
+]
 
 Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
 _SENT = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
+WORDS = ("accepted", "rejected", "complained")
+"""What a next turn can say of an answer."""
 _ENDS = {"client_abort": "the client left"}
 
 
@@ -61,6 +76,15 @@ class Head:
         return [call for call in self.calls if call.decision == "refused" and call.is_meant]
 
 
+class Told(NamedTuple):
+    """Of an outcome's record what says how an answer fared; the turn that reported it as a checksum."""
+
+    at: float
+    outcome: str
+    reason: str
+    reported_by: int
+
+
 @frozen
 class Next:
     """How the next turn of the conversation took the answer."""
@@ -88,7 +112,7 @@ class Seen:
             case "id":
                 return (head.id,)
             case "outcome":
-                return (self.next.word or "unknown", _what(head)[0])
+                return (self.next.word or "unknown", kind_of(head))
             case "label":
                 return ["right" if is_right else "wrong" for is_right in self.labels.values()]
             case "tool":
@@ -181,6 +205,11 @@ def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] |
     )
 
 
+def kind_of(head: Head) -> Kind:
+    """What happened, in one word."""
+    return _what(head)[0]
+
+
 def _what(head: Head) -> tuple[Kind, str, str]:
     if head.sent:
         return _of_sent(head.sent)
@@ -215,7 +244,7 @@ def _of_broken(head: Head) -> tuple[Kind, str, str]:
     return "text", "✗", f"stayed text: {name}"
 
 
-def next_of(at: float, outcomes: Iterable[OutcomeRecord]) -> Next:
+def next_of(at: float, outcomes: Iterable[OutcomeRecord | Told]) -> Next:
     """How an answer of that time fared, from what its conversation told later: the first turn behind it speaks."""
     later = sorted((each for each in outcomes if each.at > at), key=lambda each: each.at)
     turn = [each for each in later if each.reported_by == later[0].reported_by] if later else []

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from attrs import define, field, frozen
 
-from gateway.core.ports import Block, Written
+from gateway.core.ports import Block, Glance, Written
 from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.record_codec import KINDS, Packed, kind_of, pack, unpack, view_of
@@ -95,7 +95,9 @@ class MemoryStore:
         """The cursor behind all records that there are."""
         return str(self._appended)
 
-    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
+    async def latest(
+        self, view: type[V], before: str, limit: int, holding: Collection[str] = (), glance: Glance | None = None
+    ) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         until = int(before) if before.isascii() and before.isdecimal() else self._appended + 1
         texts = [text.encode("utf-8", "replace") for text in holding]

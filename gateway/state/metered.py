@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar
 import structlog
 from attrs import define, field
 
-from gateway.core.ports import BadRecord, Block, Meter, Store, StoreError, Written
+from gateway.core.ports import BadRecord, Block, Glance, Meter, Store, StoreError, Written
 from gateway.core.records import Record, RequestRecord
 
 __all__ = ["StoreTelemetry", "WatchedStore"]
@@ -73,10 +73,12 @@ class WatchedStore:
         with self._watch("read"):
             return await self._store.end()
 
-    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
+    async def latest(
+        self, view: type[V], before: str, limit: int, holding: Collection[str] = (), glance: Glance | None = None
+    ) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         with self._watch("read"):
-            return await self._store.latest(view, before, limit, holding)
+            return await self._store.latest(view, before, limit, holding, glance)
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

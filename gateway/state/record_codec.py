@@ -36,6 +36,7 @@ class Packed:
     at: float
     completion_id: str | None
     body: bytes
+    record: Record
 
 
 def kind_of(kind: type[Any]) -> str:
@@ -85,7 +86,7 @@ def _encoded(record: Record) -> Packed:
         record = msgspec.convert(_sayable(msgspec.to_builtins(record)), type(record))
         body = _ENCODER.encode(record)
     completion_id = record.completion_id if isinstance(record, RequestRecord) else None
-    return Packed(kind=_NAMES[type(record)], at=record.at, completion_id=completion_id, body=body)
+    return Packed(kind=_NAMES[type(record)], at=record.at, completion_id=completion_id, body=body, record=record)
 
 
 def _finite(numbers: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.core.ports import Block, StoreError, Written
+from gateway.core.ports import Block, Glance, StoreError, Written
 from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state import redis_scripts
 from gateway.state.backoff import Pause
@@ -156,7 +156,9 @@ class RedisStore:
         }
         return told({kind: found[0][0].decode() if found else "" for kind, found in last.items()})
 
-    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
+    async def latest(
+        self, view: type[V], before: str, limit: int, holding: Collection[str] = (), glance: Glance | None = None
+    ) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         log, texts, last = (
             f"{self._prefix}log:requests",

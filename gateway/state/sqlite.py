@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from gateway.core.ports import Block, Written
+from gateway.core.ports import Block, Glance, Written
 from gateway.core.records import RECORDS, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.cursors import places, told
 from gateway.state.record_codec import KINDS, kind_of, pack, unpack, view_of
+from gateway.state.sqlite_briefs import bodies, brief_row, glanced, has_briefs, keep_briefs
 from gateway.state.sqlite_connection import Line
 from gateway.state.trimming import trimmed
 
@@ -74,14 +75,20 @@ class SqliteStore:
     async def append(self, records: Sequence[Record]) -> None:
         """Keep all of these, or none."""
         rows: dict[str, list[tuple[float, str | None, str]]] = {}
+        briefs: list[tuple[int, int, str]] = []
         for packed in pack(records):
             rows.setdefault(packed.kind, []).append((packed.at, packed.completion_id, packed.body.decode()))
+            if isinstance(packed.record, RequestRecord):
+                briefs.append(brief_row(packed.record))
         if not rows:
             return
         async with self._journal.transaction(self._large_s) as connection:
+            last = await self._last(connection, "requests")
             for kind, values in rows.items():
                 sql = f"INSERT INTO {kind} (at, completion_id, body) VALUES (?, ?, ?)"  # noqa: S608 - our names
                 await connection.executemany(sql, values)
+            if briefs:
+                await keep_briefs(connection, last, briefs)
 
     async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
         """The records of a kind with `since <= at < until`, oldest first."""
@@ -134,15 +141,25 @@ class SqliteStore:
         async with self._reads.use(self._large_s) as connection:
             return told({kind: str(await self._last(connection, kind) or "") for kind in KINDS})
 
-    async def latest(self, view: type[V], before: str, limit: int, holding: Collection[str] = ()) -> list[Written[V]]:
+    async def latest(
+        self, view: type[V], before: str, limit: int, holding: Collection[str] = (), glance: Glance | None = None
+    ) -> list[Written[V]]:
         """The requests that were written last, the last one first."""
         place = places(before)["requests"]
+        until = int(place.partition("-")[0]) if place else _LAST_ID
+        async with self._reads.use(self._large_s) as connection:
+            if glance is not None and await has_briefs(connection):
+                rows = await bodies(connection, await glanced(connection, until, limit, glance))
+            else:
+                rows = await self._holding(connection, until, limit, holding)
+        return [Written(str(number), each) for number, body in rows if (each := view_of(view, body)) is not None]
+
+    async def _holding(
+        self, connection: aiosqlite.Connection, until: int, limit: int, holding: Collection[str]
+    ) -> list[Any]:
         clauses = "".join(" AND instr(body, ?)" for _ in holding)
         sql = f"SELECT id, body FROM requests WHERE id < ?{clauses} ORDER BY id DESC LIMIT ?"  # noqa: S608
-        bounds = (int(place.partition("-")[0]) if place else _LAST_ID, *map(_bindable, holding), limit)
-        async with self._reads.use(self._large_s) as connection:
-            rows = list(await connection.execute_fetchall(sql, bounds))
-        return [Written(str(number), each) for number, body in rows if (each := view_of(view, body)) is not None]
+        return list(await connection.execute_fetchall(sql, (until, *map(_bindable, holding), limit)))
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -21,7 +21,7 @@ from gateway.core.ports import BadRecord, StoreError
 from gateway.state.backoff import Pause
 from gateway.state.record_codec import KINDS
 
-__all__ = ["Line"]
+__all__ = ["BRIEFS", "Line"]
 
 _LOOK_AGAIN_S = 0.5
 _MIGRATION_S = 5.0
@@ -35,6 +35,15 @@ _PRAGMAS = ("synchronous=NORMAL", "journal_size_limit=4194304")
 """Of each connection; the second keeps the journal from staying at its largest."""
 _FILE_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
 """Of a new file, the first before anything is in it. Both write: they must not be needed to open a locked file."""
+
+BRIEFS = (
+    "CREATE TABLE IF NOT EXISTS briefs (id INTEGER PRIMARY KEY, request INTEGER NOT NULL, key INTEGER NOT NULL,"
+    " brief TEXT NOT NULL)",
+    "CREATE TRIGGER IF NOT EXISTS requests_deleted AFTER DELETE ON requests"
+    " BEGIN DELETE FROM briefs WHERE id = old.id; END",
+)
+"""Beside the schema and not in its version, as whoever does not know them reads and writes the rest all the same:
+requests that an older version wrote have none, and those that it deletes leave none."""
 
 _FIRST_SCHEMA = (
     *(
@@ -50,6 +59,7 @@ _FIRST_SCHEMA = (
     "CREATE INDEX kept_until ON kept (until)",
     "CREATE TABLE counts (number INTEGER, name TEXT, value INTEGER NOT NULL, PRIMARY KEY (number, name)) WITHOUT ROWID",
     "CREATE TABLE marks (number INTEGER, name TEXT, PRIMARY KEY (number, name)) WITHOUT ROWID",
+    *BRIEFS,
 )
 _MIGRATIONS = (_FIRST_SCHEMA,)
 """What leads from each version of the schema to the next; the file's version is `PRAGMA user_version`."""
