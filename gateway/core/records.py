@@ -144,6 +144,8 @@ class RequestRecord:
     overhead_s: float = 0.0
     held_bytes: int = 0
     native_calls: int = 0
+    native_tools: tuple[str, ...] = ()
+    """The tools of some of the model server's own calls, in their order."""
     structured: Mapping[str, int] = field(factory=dict)
     """The model server's own calls by their classes, as they came."""
     structured_outcomes: Mapping[str, int] = field(factory=dict)
@@ -180,7 +182,8 @@ class Brief(msgspec.Struct, frozen=True, array_like=True, gc=False):
     arm: Arm
     is_healthy: bool = True
     has_error: bool = False
-    has_native_calls: bool = False
+    native: tuple[str, ...] = ()
+    """The tools of the model server's own calls, as far as they are known."""
     calls: tuple[BriefCall, ...] = ()
 
 

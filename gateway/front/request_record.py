@@ -1,5 +1,6 @@
 """The record of a request of the main job: put together when it has ended, and handed to the store."""
 
+import re
 from collections.abc import Callable
 
 from gateway.answer.candidates import Audit, call_records
@@ -13,6 +14,8 @@ from gateway.wire.chat_request import ChatRequest
 __all__ = ["keep"]
 
 MAX_NAME_CHARS = 256
+_TOOL = re.compile(r"[\w.:/-]+")
+"""What a model server names otherwise is no name of a tool."""
 MAX_NOTES = 16
 MAX_KEPT_CHARS = 1 << 18
 """Of a whole request or answer, where records keep them."""
@@ -87,6 +90,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         overhead_s=round(summary.overhead_s, 6),
         held_bytes=facts.held_bytes_max,
         native_calls=facts.native_calls,
+        native_tools=tuple(mask(name) if _TOOL.fullmatch(name) else "" for name in facts.structured.names),
         structured={each.value: number for each, number in facts.structured.classes.items()},
         structured_outcomes=dict(facts.structured.outcomes),
         verdict=summary.verdict,

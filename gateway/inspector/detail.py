@@ -46,8 +46,10 @@ def _without_candidate(record: RequestRecord) -> str:
     if record.error:
         return f"there is no answer to read: {record.error}"
     if record.native_calls:
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(record.native_tools) if name)
         count = "one call" if record.native_calls == 1 else f"{record.native_calls} calls"
-        return f"the model server itself gave {count}, which went out as they came"
+        went = "it went out as it came" if record.native_calls == 1 else "they went out as they came"
+        return f"the model server itself gave {count}{names and ' of '}{names}; {went}"
     if record.finish_reason == "length":
         return "the answer was cut by its length limit, and holds no call"
     if not record.tools:

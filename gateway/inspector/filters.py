@@ -17,7 +17,7 @@ _MAX_TERMS = 20
 _TERM = re.compile(r'(-?)(?:([a-z]+)(:|<=|>=|<|>))?("[^"]*"|\S+)')
 _GLOB = re.compile(r"[*?\[]")
 _IN_RECORDS = {"model": "model", "tool": "tool", "dialect": "dialect", "arm": "arm", "reason": "reason", "id": "id"}
-"""Keys whose values stand in a record's JSON text under this name."""
+"""Keys whose values stand in a record's JSON text under this name; those of tools in lists of names too."""
 
 
 class BadFilter(ValueError):
@@ -146,8 +146,7 @@ def _piece(term: _Term) -> str:
     if any(sign in term.value for sign in '"\\'):
         return ""
     literal = _GLOB.split(term.value, maxsplit=1)[0]
-    return _spelt(name, literal, is_whole=literal == term.value) if literal else ""
-
-
-def _spelt(name: str, literal: str, *, is_whole: bool) -> str:
-    return f'"{name}":{json.dumps(literal)[: None if is_whole else -1]}'
+    if not literal:
+        return ""
+    spelt = json.dumps(literal)[: None if literal == term.value else -1]
+    return spelt if name == "tool" else f'"{name}":{spelt}'

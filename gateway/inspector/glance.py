@@ -127,7 +127,7 @@ class _Glimpse:
             case "arm":
                 return (brief.arm,)
             case "tool":
-                return [call.tool for call in brief.calls]
+                return [*filter(None, brief.native), *(call.tool for call in brief.calls)]
             case "dialect":
                 return [call.dialect for call in brief.calls]
             case "outcome":
@@ -160,6 +160,7 @@ def _head(brief: Brief) -> Head:
         arm=brief.arm,
         healthy=brief.is_healthy,
         error="error" if brief.has_error else None,
-        native_calls=int(brief.has_native_calls),
+        native_calls=len(brief.native),
+        native_tools=tuple(filter(None, brief.native)),
         calls=calls,
     )

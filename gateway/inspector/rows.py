@@ -64,6 +64,7 @@ class Head:
     error: str | None = None
     finish_reason: str | None = None
     native_calls: int = 0
+    native_tools: tuple[str, ...] = ()
     duration_s: float = 0.0
     calls: tuple[CallHead, ...] = ()
 
@@ -116,7 +117,7 @@ class Seen:
             case "label":
                 return ["right" if is_right else "wrong" for is_right in self.labels.values()]
             case "tool":
-                return [call.tool for call in head.calls]
+                return [*head.native_tools, *(call.tool for call in head.calls)]
             case "dialect":
                 return [call.dialect for call in head.calls]
             case "reason":
@@ -197,7 +198,7 @@ def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] |
         kind=kind,
         sign=sign,
         what=what,
-        tool=shown.tool if shown else "",
+        tool=shown.tool if shown else next(iter(head.native_tools), ""),
         dialect=shown.dialect if shown else "",
         score=shown.score if shown and shown.score else None,
         next=next_,
@@ -218,11 +219,16 @@ def _what(head: Head) -> tuple[Kind, str, str]:
     if head.broken:
         return _of_broken(head)
     if head.native_calls:
-        return "native", "=", "native call" if head.native_calls == 1 else f"native calls, {head.native_calls}"
+        return "native", "=", _of_native(head)
     shown = shown_call(head)
     if shown is not None:
         return "overheard", "◇", f"overheard: {shown.tool}"
     return "prose", "·", "prose"
+
+
+def _of_native(head: Head) -> str:
+    name = next(iter(head.native_tools), "") or "call"
+    return f"native {name}" + (f" +{head.native_calls - 1}" if head.native_calls > 1 else "")
 
 
 def _of_sent(sent: Sequence[CallHead]) -> tuple[Kind, str, str]:
@@ -272,6 +278,7 @@ def head_of(record: RequestRecord) -> Head:
         error=record.error,
         finish_reason=record.finish_reason,
         native_calls=record.native_calls,
+        native_tools=record.native_tools,
         duration_s=record.duration_s,
         calls=tuple(
             CallHead(

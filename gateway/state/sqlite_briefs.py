@@ -35,7 +35,8 @@ def brief_row(record: RequestRecord) -> tuple[int, int, str]:
     calls = tuple(
         BriefCall(call.dialect, call.tool, call.score, call.decision, call.reason, call.meant) for call in record.calls
     )
-    brief = Brief(record.model, record.arm, record.healthy, bool(record.error), record.native_calls > 0, calls)
+    native = record.native_tools or ("",) * (record.native_calls > 0)
+    brief = Brief(record.model, record.arm, record.healthy, bool(record.error), native, calls)
     return checksum(record.id), checksum(record.key), _ENCODER.encode(brief).decode()
 
 

@@ -36,6 +36,8 @@ class CallFacts:
     """What became of those that did not fit: mended, supplied, asked, untouched, late."""
     steps: Counter[str] = field(factory=Counter)
     """By which steps they were mended."""
+    names: list[str] = field(factory=list)
+    """Of some of them the tool, as the model server named it."""
     faults: list[tuple[str, str]] = field(factory=list)
     """Tool and fault of some of them."""
     copies: int = 0
@@ -150,6 +152,8 @@ class Review:
 
     def _count(self, name: str, judged: Judged) -> None:
         self._facts.classes[judged.call_class] += 1
+        if len(self._facts.names) < _MAX_TOLD:
+            self._facts.names.append(name[:_MAX_WORDS])
         if not judged.is_valid and len(self._facts.faults) < _MAX_TOLD:
             self._facts.faults.append((name[:_MAX_WORDS], judged.fault[:_MAX_WORDS]))
 
