@@ -1,12 +1,14 @@
 """Run on a host of its own: `serve ADDRESS PORT` is a model server; `load URL KEY TIMES AT_ONCE` asks a gateway.
 
-`load` prints JSON: how often each status came, and the arm that each conversation was in.
+`load` prints JSON: how often each status came, the arm that each conversation was in, and of each request that was let
+through when it began and ended, by the clock that all processes of a machine share.
 """
 
 import asyncio
 import json
 import ssl
 import sys
+import time
 from collections import Counter
 
 import aiohttp
@@ -41,17 +43,20 @@ async def load(url: str, key: str, times: int, at_once: int) -> None:
     trusted.verify_mode = ssl.CERT_NONE  # of a certificate that the test has made
     statuses: Counter[str] = Counter()
     arms: dict[int, str] = {}
+    admitted: list[tuple[float, float]] = []
     left = iter(range(times))
 
     async def ask(session: aiohttp.ClientSession) -> None:
         for number in left:
             body = {"model": "m", "messages": [{"role": "user", "content": f"conversation {number % 40}"}]}
+            began = time.monotonic()
             try:
                 async with session.post(f"{url}/v1/chat/completions", json=body) as response:
                     await response.read()
                     statuses[str(response.status)] += 1
                     if response.status == 200:
                         arms[number % 40] = response.headers["X-Toolgate-Arm"]
+                        admitted.append((began, time.monotonic()))
             except (aiohttp.ClientError, TimeoutError) as error:
                 statuses[type(error).__name__] += 1
 
@@ -61,7 +66,7 @@ async def load(url: str, key: str, times: int, at_once: int) -> None:
         timeout=aiohttp.ClientTimeout(total=30),
     ) as session:
         await asyncio.gather(*(ask(session) for _ in range(at_once)))
-    print(json.dumps({"statuses": statuses, "arms": arms}))
+    print(json.dumps({"statuses": statuses, "arms": arms, "admitted": admitted}))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ pytestmark = [
 ]
 
 LIMIT = 300
+WINDOW_S = 60.0
 KEYS = f"few requests/min={LIMIT}\nmany requests/min=100000\n"
 MODELS, GATEWAY, REDIS_PORT, WEB = 9000, 8080, 6379, 8443
 
@@ -50,6 +51,7 @@ class Site:
             *("--upstream", f"http://{HUB}:{MODELS}/v1", "--keys-file", str(keys), "--mode", "canary"),
             log=self.folder / f"{address}.log",
             STORE_URL=f"redis://{HUB}:{REDIS_PORT}/0",
+            STORE_TIMEOUT_MS="2000",  # who waits for a processor would else decide alone
             CANARY_PERCENT="50",
             METRICS_PORT="0",
         )
@@ -88,6 +90,11 @@ def open_all_the_way(configuration: Path) -> None:
     configuration.write_text(text)
 
 
+def most_within_a_window(admitted: list[tuple[float, float]]) -> int:
+    """How many at most were let through within a minute, for sure: however slowly the machine asks for them."""
+    return max(sum(began <= each and end <= began + WINDOW_S for each, end in admitted) for began, _ in admitted)
+
+
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     with Hosts(3) as hosts:
@@ -117,14 +124,17 @@ async def test_many_hosts_are_one_gateway(site: Site) -> None:
     # One limit over all of them, asked for ten times as much within a minute; the third host has not joined yet.
     found = await site.load("few", 10 * LIMIT)
     assert set(found["statuses"]) == {"200", "429"}, found["statuses"]
-    assert abs(found["statuses"]["200"] - LIMIT) <= 0.02 * LIMIT
+    admitted = found["admitted"]
+    assert len(admitted) >= 0.98 * LIMIT
+    assert most_within_a_window(admitted) <= 1.02 * LIMIT
 
     # Who joins serves the same arms at once, and holds the same limit.
     await site.start_gateway(third)
     arms = [(await site.load("many", 80, url=f"http://{each}:{GATEWAY}"))["arms"] for each in (one, other, third)]
     assert arms[0] == arms[1] == arms[2]
     assert set(arms[0].values()) == {"live", "dry_run"} or set(arms[0].values()) == {"live", "control"}
-    assert (await site.load("few", 20, url=f"http://{third}:{GATEWAY}"))["statuses"] == {"429": 20}
+    admitted += (await site.load("few", 20, url=f"http://{third}:{GATEWAY}"))["admitted"]
+    assert most_within_a_window(admitted) <= 1.02 * LIMIT
 
     # Redis is frozen, then killed: no request is lost, and the counter says who decided.
     assert await site.unshared(one) == 0
