@@ -41,9 +41,18 @@ FEW_CUTS = 40
 """At how many places answers are cut in two, in place of some four hundred."""
 FEW_EXAMPLES = 25
 """How many examples Hypothesis makes, at most."""
+EXAMPLES = 100
+"""How many it makes by default, at most: each run makes others, and `--many` makes ten times what a test asks for."""
 EVERY_FEW = 3
 """Of so many golden cases one goes through untouched."""
-SAME_LINES_AGAIN = frozenset({"test_damage.py", "test_fuzz_reader.py", "test_lateness.py", "test_one_call_once.py"})
+SAME_LINES_AGAIN = frozenset(
+    {
+        *("test_damage.py", "test_drafts.py", "test_form.py", "test_fuzz_reader.py", "test_hostile.py"),
+        *("test_lateness.py", "test_left_out.py", "test_markerless.py", "test_namespaces.py", "test_one_call_once.py"),
+        *("test_past_calls.py", "test_pattern_costs.py", "test_quiet.py", "test_reader_properties.py"),
+        *("test_renderer.py", "test_round_trip.py", "test_same_files.py", "test_special_tokens.py"),
+    }
+)
 """They and the tests of cost go over lines that others reach too, so often that counting them doubles their time."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 """The modules of tests that are near the change; None for all."""
@@ -52,6 +61,7 @@ _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts and examples")
     parser.addoption("--few", action="store_true", help="fewer cuts and examples")
+    parser.addoption("--many", action="store_true", help="ten times as many examples as each test asks for")
     parser.addoption("--answers", type=Path, metavar="PATH", help="labelled answers in place of the golden cases")
 
 
@@ -99,12 +109,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("system")
         if item.get_closest_marker("cost") or item.path.name in SAME_LINES_AGAIN:
             item.add_marker("no_cover")
-        if config.getoption("--near") or config.getoption("--few"):
-            _give_fewer_examples(item)
+        _give_examples(item, config)
     items.sort(key=lambda item: item.get_closest_marker("system") is None)
 
 
-def _give_fewer_examples(item: pytest.Item) -> None:
+def _give_examples(item: pytest.Item, config: pytest.Config) -> None:
     function: Any = getattr(item, "obj", None)
     function = getattr(function, "__func__", function)
     if not is_hypothesis_test(function):
@@ -113,7 +122,12 @@ def _give_fewer_examples(item: pytest.Item) -> None:
     if not hasattr(owner, name):  # a machine of states has its settings on its class
         owner, name = getattr(item, "cls", None), "settings"
     given = getattr(owner, name) or settings()
-    setattr(owner, name, settings(given, max_examples=min(FEW_EXAMPLES, given.max_examples)))
+    if config.getoption("--many"):
+        number = 10 * given.max_examples
+    else:
+        is_few = config.getoption("--near") or config.getoption("--few")
+        number = min(FEW_EXAMPLES if is_few else EXAMPLES, given.max_examples)
+    setattr(owner, name, settings(given, max_examples=number))
 
 
 @pytest.fixture(scope="session")

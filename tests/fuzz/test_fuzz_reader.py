@@ -6,7 +6,7 @@ from gateway.core.events import End
 from tests.fuzz.fuzz_reader import inputs
 from tests.support.fragments import check
 
-INPUTS = 20_000
+INPUTS = 10_000
 SHARES = 4
 
 
