@@ -24,7 +24,7 @@ class RecoveryStrategy:
         mode = options.calls_per_message
         mended = mend(request, options)
         make_reader, warnings = None, mended.notes
-        if len(request.tools) <= options.limits.max_read_tools:
+        if len(request.tools.names) <= options.limits.max_read_tools:
             make_reader = reader_factory(
                 tools=request.tools,
                 options=options,

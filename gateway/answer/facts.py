@@ -1,6 +1,7 @@
 """What one answer leaves behind for the log and the metrics."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from attrs import define, field, frozen
@@ -45,8 +46,8 @@ class Facts:
     intents: list[Verdict] = field(factory=list)
     """Calls that were read beside the answer and are not given to the client."""
     broken: list[str] = field(factory=list)
-    dropped: Counter[str] = field(factory=Counter)
-    mended: Counter[str] = field(factory=Counter)
+    dropped: Counter[str] = field(factory=partial(Counter.__new__, Counter))  # what `Counter()` does beside, costs
+    mended: Counter[str] = field(factory=partial(Counter.__new__, Counter))
     native_calls: int = 0
     unusable_calls: int = 0
     """Structured calls whose arguments are no JSON object."""

@@ -58,7 +58,7 @@ async def chat(state: RequestState) -> web.StreamResponse:
         await state.count_stream()
     route = state.configuration.router.route(request.model)
     assignment, key = enrol(state, asked)
-    state.found.assignment, state.found.key = assignment, key
+    state.found.assignment, state.found.arm, state.found.key = assignment, assignment.arm, key
     first, *others = route.upstreams
     state.upstream = state.configuration.upstreams[first].timed(route.rule)
     for name in others:

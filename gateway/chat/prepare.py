@@ -54,11 +54,11 @@ def with_tools(
     is_single = request.body.get("n") in (None, 1)
     work = mapping.of(request) if mapping is not None and request.wants_tools and is_single else None
     if work is None:
-        prepared = _pinning(state, strategy.prepare(request, options))
-        return _held(state, _renaming(state, prepared, request), request)
+        prepared = strategy.prepare(request, options)
+        return _held(state, prepared, request, **_pinning(state, prepared))
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
     prepared = evolve(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
-    prepared = _renaming(state, mapped(prepared, work, one_at_a_time=request.parallel is False), work.request)
+    prepared = mapped(prepared, work, one_at_a_time=request.parallel is False)
     return _held(state, prepared, work.request)
 
 
@@ -67,27 +67,35 @@ def mends_calls(state: RequestState, model: str, strategy: str) -> bool:
     settings = state.configuration.settings
     if settings.stream_arguments == "incremental":
         return False
-    mode = next((mode for pattern, mode in settings.structured_calls if covers_model(pattern, model)), "auto")
-    if mode != "auto":
-        return mode == "mend"
+    for pattern, mode in settings.structured_calls:
+        if covers_model(pattern, model):
+            if mode == "auto":
+                break
+            return mode == "mend"
     return strategy not in TRUSTED and not state.shared.valid_calls.is_clean(state.upstream.name, state.model or "")
 
 
-def _pinning(state: RequestState, prepared: Prepared) -> Prepared:
-    """The same, its second question held to the tool that was meant, by what the server is known to obey."""
-    ask, shared = prepared.ask_again, state.shared
+def _pinning(state: RequestState, prepared: Prepared) -> dict[str, AskAgain]:
+    """Its second question held to the tool that was meant, by what the server is known to obey."""
+    ask, abilities = prepared.ask_again, state.shared.abilities
     if not isinstance(ask, AskAgain) or ask.renderer is not None:
-        return prepared
+        return {}
     upstream, model = state.upstream.name, state.model or ""
-    pins, strict = (shared.abilities.has(upstream, model, each) for each in ("named", "strict"))
-    return evolve(prepared, ask_again=evolve(ask, pins=pins, strict=strict)) if pins or strict else prepared
+    pins, strict = abilities.has(upstream, model, "named"), abilities.has(upstream, model, "strict")
+    return {"ask_again": evolve(ask, pins=pins, strict=strict)} if pins or strict else {}
 
 
-def _held(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepared:
-    """The same, its structured calls held to the tools that the model was shown."""
-    if not shown.tools or not prepared.mend_native:
-        return evolve(prepared, calls=CallTerms(tools=shown.tools)) if shown.tools else prepared
-    keeps = state.configuration.settings.duplicate_calls == "keep"
+def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes: Any) -> Prepared:
+    """The same with these changes, its structured calls held to the tools that the model was shown.
+
+    Their names are repaired where they certainly mean a declared tool.
+    """
+    if not shown.tools.names:
+        return evolve(prepared, **changes) if changes else prepared
+    if not prepared.mend_native:
+        return evolve(prepared, calls=CallTerms(tools=shown.tools), **changes)
+    settings = state.configuration.settings
+    keeps = settings.duplicate_calls == "keep"
     ids = known_ids(shown.model, _messages(prepared, shown))
     terms = CallTerms(
         tools=shown.tools,
@@ -97,7 +105,8 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepar
         one_only=shown.parallel is False,
         drops_copies=None if keeps else partial(_is_harmful_twice, tools=shown.tools),
     )
-    return evolve(prepared, calls=terms)
+    rename = partial(repair_name, declared=shown.tools, aliases=dict(settings.tool_aliases))
+    return evolve(prepared, calls=terms, rename=rename, **changes)
 
 
 def _messages(prepared: Prepared, shown: ChatRequest) -> Sequence[Mapping[str, Any]]:
@@ -109,14 +118,6 @@ def _is_harmful_twice(name: str, tools: ToolSet) -> bool:
     """Whether a tool may change something, so that a copy of its call is not meant."""
     tool = tools.get(name)
     return not (only_reads(name) or (tool is not None and tool.only_reads))
-
-
-def _renaming(state: RequestState, prepared: Prepared, shown: ChatRequest) -> Prepared:
-    """The same, with the names of structured calls repaired where they certainly mean a declared tool."""
-    if not prepared.mend_native or not shown.tools:
-        return prepared
-    aliases = dict(state.configuration.settings.tool_aliases)
-    return evolve(prepared, rename=partial(repair_name, declared=shown.tools, aliases=aliases))
 
 
 def note_prepared(found: Findings, request: ChatRequest, prepared: Prepared) -> None:

@@ -27,6 +27,7 @@ from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.kinds.shared.port import Dialogue, Situation
 from gateway.request.headers import response_headers
+from gateway.request.responses import Whole
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import ChatTelling
 from gateway.surfaces.port import Asked, Carrier, Telling
@@ -235,7 +236,7 @@ async def _read_whole(
     while (wanted := exchange.ask_again) is not None:
         answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     told = body if answer == chat else carrier.whole(body, answer)
-    return await state.send(web.Response(body=told, headers=_headers(reply)))
+    return await state.send(Whole(told, headers=_headers(reply)))
 
 
 async def _whole(
@@ -245,7 +246,7 @@ async def _whole(
     state.upstream_first = state.deadline.now()
     exchange = WatchedBody(terms)
     state.found.facts = exchange.facts
-    response = await state.send(web.Response(body=body, headers=_headers(reply)))
+    response = await state.send(Whole(body, headers=_headers(reply)))
     await in_turns(exchange.steps(heard_whole(dialogue, reply.headers, body)))
     if terms.prepared is not None:
         finish_watch(state, exchange)

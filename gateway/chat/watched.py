@@ -20,6 +20,7 @@ from gateway.chat.pump import pump
 from gateway.core.client import Client
 from gateway.core.errors import UpstreamRejected
 from gateway.request.headers import response_headers
+from gateway.request.responses import Whole
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamReply
 from gateway.upstream.reply_shape import stream_opening, whole_body
@@ -125,7 +126,7 @@ async def _whole(state: RequestState, reply: ChatReply, terms: WatchTerms, *, lo
         headers["Content-Type"] = "application/json"
     told = state.telling.whole(body)
     await keep_answer(state)
-    response = await state.send(web.Response(body=told, headers=headers))
+    response = await state.send(Whole(told, headers=headers))
     started = time.perf_counter()
     await in_turns(exchange.steps(body))
     state.found.read_s += time.perf_counter() - started

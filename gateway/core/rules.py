@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Literal
 
 from attrs import frozen
@@ -27,9 +28,17 @@ WINDOW_S = 60.0
 LEASE_S = 60.0
 """A stream whose process has not said for so long that it goes on has ended."""
 
+_KEPT_CHARS = 256
+
 
 def covers_model(pattern: str, model: str) -> bool:
     """Whether a case-insensitive glob names a model, by its whole name or by the part behind the last slash."""
+    # Asked of every request: only names of a usual length are remembered.
+    return (_covers if len(model) <= _KEPT_CHARS else _covers.__wrapped__)(pattern, model)
+
+
+@lru_cache(maxsize=1024)
+def _covers(pattern: str, model: str) -> bool:
     glob, name = pattern.lower(), model.lower()
     return fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob)
 

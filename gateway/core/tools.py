@@ -26,10 +26,11 @@ class Tool:
 class ToolSet:
     """The declared tools by name, in the request's order."""
 
-    __slots__ = ("_by_name",)
+    __slots__ = ("_by_name", "names")
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._by_name: dict[str, Tool] = {tool.name: tool for tool in tools}
+        self.names = tuple(self._by_name)
 
     def get(self, name: str) -> Tool | None:
         return self._by_name.get(name)
@@ -42,7 +43,3 @@ class ToolSet:
 
     def __len__(self) -> int:
         return len(self._by_name)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._by_name)

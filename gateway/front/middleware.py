@@ -21,7 +21,7 @@ from gateway.front.measures import measure
 from gateway.front.request_record import keep
 from gateway.front.summary import ABANDONED_STATUS, Summary
 from gateway.request.headers import add_told
-from gateway.request.responses import json_response
+from gateway.request.responses import Whole, json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME, ClientGone, RequestState
 from gateway.surfaces.chat import CHAT
@@ -128,7 +128,7 @@ async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse
         state.shared.admission.leave()
 
 
-def error_response(error: GatewayError, state: RequestState) -> web.Response:
+def error_response(error: GatewayError, state: RequestState) -> Whole:
     """The error as a client sees it, in the words of its own wire."""
     status = _status(error, client_key=state.upstream.forwards_credentials)
     if isinstance(error, UpstreamError) and state.configuration.is_own:

@@ -13,7 +13,7 @@ from gateway.core.version import __version__
 from gateway.front.middleware import enter, preflight, run
 from gateway.front.routes import row_of
 from gateway.request.headers import add_told, request_id
-from gateway.request.responses import json_response
+from gateway.request.responses import Whole, json_response
 from gateway.request.shared import Shared
 from gateway.request.state import SERVER_NAME
 from gateway.traffic.door import Verdict
@@ -98,7 +98,7 @@ class Server:
                     return await _exposition(http, self._shared)
         return _refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
 
-    def _readiness(self) -> web.Response:
+    def _readiness(self) -> web.StreamResponse:
         if self._shared.draining:
             response = json_response(b'{"status":"draining"}', status=503)
             response.force_close()
@@ -248,7 +248,7 @@ async def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-def _refusal(error: GatewayError, http: web.BaseRequest) -> web.Response:
+def _refusal(error: GatewayError, http: web.BaseRequest) -> Whole:
     response = json_response(msgspec.json.encode(error.body()), status=error.status)
     response.headers["X-Request-Id"] = request_id(http.headers)
     response.headers["Server"] = SERVER_NAME

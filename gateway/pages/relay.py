@@ -10,6 +10,7 @@ from yarl import URL
 
 from gateway.core.errors import NotFound, UpstreamTimeout
 from gateway.request.headers import response_headers
+from gateway.request.responses import Whole
 from gateway.request.state import RequestState
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.upstream.attempts import open_reply, upstream_headers
@@ -110,9 +111,9 @@ def _climbs(path: str) -> bool:
 async def _fault(state: RequestState, reply: UpstreamReply) -> web.StreamResponse:
     """The upstream's error as it is, the gateway's own secrets masked."""
     body = await error_body(reply, state.deadline)
-    response = web.Response(
+    response = Whole(
+        state.upstream.masked(body),
         status=reply.status,
-        body=state.upstream.masked(body),
         headers=response_headers(reply.headers, also_dropped=frozenset({"content-length"})),
     )
     return await state.send(response)

@@ -16,6 +16,8 @@ class Findings:
 
     request: ChatRequest | None = None
     assignment: Assignment | None = None
+    arm: Arm | None = None
+    """Of the rollout, once the request is in one."""
     key: str = ""
     """The conversation."""
     follows: Follows | None = None
@@ -51,8 +53,3 @@ class Findings:
         """Nobody has asked the model server what a stream took."""
         options = None if self.request is None else self.request.body.get("stream_options")
         return not self.asks_usage and not (isinstance(options, dict) and options.get("include_usage"))
-
-    @property
-    def arm(self) -> Arm | None:
-        """Of the rollout, once the request is in one."""
-        return None if self.assignment is None else self.assignment.arm

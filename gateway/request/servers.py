@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from yarl import URL
 
 from gateway.config.load import Settings, UpstreamSettings
@@ -45,11 +45,8 @@ class Upstream:
     max_output_tokens: int | None = None
     tokenize: bool = False
     cache_control: Literal["drop", "keep"] = "drop"
-
-    @property
-    def row(self) -> KindRow:
-        """What is known of every server of its kind."""
-        return KINDS[self.kind.name]
+    row: KindRow = field(init=False, default=Factory(lambda self: KINDS[self.kind.name], takes_self=True))
+    """What is known of every server of its kind."""
 
     def speaks(self, wire: str) -> bool:
         """Whether it may have this wire beside chat: its settings or its kind say so, or it has to be found out."""

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 import structlog
 from aiohttp import web
 from attrs import define, evolve, field
+from multidict import CIMultiDict
 
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, RateLimited, UnknownEncoding
 from gateway.core.limits import Limits
@@ -15,6 +16,7 @@ from gateway.core.rules import Quota, told
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
 from gateway.request.headers import add_told, bearer_token, request_id, trace_id
+from gateway.request.responses import Whole
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
 from gateway.surfaces.chat import CHAT, telling
@@ -191,18 +193,19 @@ class RequestState:
 
     async def read_body(self) -> bytes:
         """The request's whole body."""
-        return b"".join([piece async for piece in self.body()])
+        content = self.http.content
+        if not content.is_eof():
+            return b"".join([piece async for piece in self.body()])
+        cap = await self._permit_body()  # all of it is here: no need to watch the time
+        try:
+            data = content.read_nowait(-1)
+        except web.RequestPayloadError as error:
+            raise InvalidRequest("the body cannot be read") from error
+        return self._counted(data, cap)
 
     async def body(self) -> AsyncIterator[bytes]:
         """The request's body as it comes; raises `BodyTooLarge` before more than the cap is held."""
-        cap = self.configuration.settings.max_body_bytes
-        length = self.http.content_length
-        if length is not None and length > cap:
-            raise BodyTooLarge(f"the body is larger than {cap} bytes")
-        coding = self.http.headers.get("Content-Encoding", "identity").strip().lower()
-        if coding not in READ_CODINGS:
-            raise UnknownEncoding(f"the body's Content-Encoding {coding[:32]!r} is not read here: gzip is")
-        await self._permit_body()
+        cap = await self._permit_body()
         waited_s, window_bytes = 0.0, 0
         content = self.http.content
         due = self.started + self.configuration.settings.body_timeout_s
@@ -220,40 +223,60 @@ class RequestState:
                 raise InvalidRequest("the body cannot be read") from error
             if not data:
                 return
-            self.bytes_in += len(data)
-            if self.bytes_in > cap:
-                raise BodyTooLarge(f"the body is larger than {cap} bytes")
+            self._counted(data, cap)
             waited_s += self.deadline.now() - asked
             window_bytes += len(data)
             if window_bytes >= BODY_WINDOW_BYTES:
                 waited_s, window_bytes = 0.0, 0
             yield data
 
-    async def _permit_body(self) -> None:
-        """Tell a client that waits for it (`Expect: 100-continue`) to send its body."""
+    def _counted(self, data: bytes, cap: int) -> bytes:
+        self.bytes_in += len(data)
+        if self.bytes_in > cap:
+            raise BodyTooLarge(f"the body is larger than {cap} bytes")
+        return data
+
+    async def _permit_body(self) -> int:
+        """How many bytes the body may have; a client that waits for it (`Expect: 100-continue`) is told to send it."""
+        cap = self.configuration.settings.max_body_bytes
+        length = self.http.content_length
+        if length is not None and length > cap:
+            raise BodyTooLarge(f"the body is larger than {cap} bytes")
+        coding = self.http.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in READ_CODINGS:
+            raise UnknownEncoding(f"the body's Content-Encoding {coding[:32]!r} is not read here: gzip is")
         if self.http.headers.get("Expect", "").lower() == "100-continue":
             writer = self.http.writer
             await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             writer.output_size = 0  # aiohttp takes anything written for the beginning of the answer
+        return cap
 
     async def start(self, response: web.StreamResponse) -> None:
         """Send the answer's head."""
+        headers = self._dress(response)
+        await self._to_client(response.prepare(self.http))
+        self.is_chunked = headers.get("Transfer-Encoding") == "chunked"
+
+    def _dress(self, response: web.StreamResponse) -> CIMultiDict[str]:
+        """Add what every answer says of itself."""
         if self.shared.draining:
             response.force_close()
-        response.headers["Server"] = SERVER_NAME
-        response.headers["X-Request-Id"] = self.id
+        headers = response.headers
+        headers["Server"] = SERVER_NAME
+        headers["X-Request-Id"] = self.id
         strategy, arm = self.found.strategy, self.found.arm
         if strategy is not None:
-            response.headers["X-Toolgate-Strategy"] = strategy
+            headers["X-Toolgate-Strategy"] = strategy
         if arm is not None:
-            response.headers["X-Toolgate-Arm"] = arm
+            headers["X-Toolgate-Arm"] = arm
         if self.told:
-            response.headers.update(self.told)
-        add_told(response.headers, self.entry.headers)
-        response.headers.update(self.key_headers)
+            headers.update(self.told)
+        if self.entry.headers:
+            add_told(headers, self.entry.headers)
+        if self.key_headers:
+            headers.update(self.key_headers)
         self.status = response.status
-        await self._to_client(response.prepare(self.http))
-        self.is_chunked = response.headers.get("Transfer-Encoding") == "chunked"
+        return headers
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         """Send a piece of the answer; returns when there is room for the next one."""
@@ -283,13 +306,17 @@ class RequestState:
         await self._to_client(response.write_eof())
         self.is_told = True
 
-    async def send(self, response: web.Response) -> web.Response:
+    async def send(self, answer: Whole) -> Whole:
         """Send a whole answer."""
-        await self.start(response)
-        if isinstance(response.body, bytes):
-            self.bytes_out += len(response.body)
-        await self.end(response)
-        return response
+        self._dress(answer)
+        try:
+            answer.write_to(self.http)
+        except ConnectionError as error:
+            raise ClientGone("has closed") from error
+        self.bytes_out += len(answer.body)
+        await self.room()
+        self.is_told = True
+        return answer
 
     def cut(self) -> None:
         """Close the client's connection at once, whatever is still in its buffers."""

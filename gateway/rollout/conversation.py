@@ -4,7 +4,7 @@ A conversation is known by what does not change while it goes on: who speaks, th
 and how the system prompt begins. The work is bounded whatever is sent: of every text only a head is looked at.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -64,22 +64,20 @@ def _digest(secret: bytes, purpose: bytes, fields: Sequence[str]) -> str:
 
 def _head(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...], limit: int) -> str:
     """How the first message of these roles begins."""
-    first = next((message for message in messages if message.get("role") in roles), None)
-    if first is None:
-        return ""
-    told: list[str] = []
-    for text in _texts(first.get("content")):
-        told.append(text[:limit])
-        limit -= len(told[-1])
-        if limit <= 0:
+    for message in messages:
+        if message.get("role") in roles:
             break
-    return "".join(told)
-
-
-def _texts(content: object) -> Iterator[str]:
+    else:
+        return ""
+    content = message.get("content")
     if isinstance(content, str):
-        yield content
-    elif isinstance(content, list):
-        for part in content[:_PARTS]:
-            if isinstance(part, dict) and isinstance(part.get("text"), str):
-                yield part["text"]
+        return content[:limit]
+    told: list[str] = []
+    for part in content[:_PARTS] if isinstance(content, list) else ():
+        text = part.get("text") if isinstance(part, dict) else None
+        if isinstance(text, str):
+            told.append(text[:limit])
+            limit -= len(told[-1])
+            if limit <= 0:
+                break
+    return "".join(told)

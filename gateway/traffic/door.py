@@ -91,6 +91,8 @@ class Knock:
         A link to the front page may be followed from anywhere: there is nothing to be had at `/`. Another port of the
         same host is the same site; a link from there may be followed, a picture or a frame is a page's own asking.
         """
+        if "Sec-Fetch-Site" not in self.headers:
+            return False
         sites = self.words("Sec-Fetch-Site")
         if "cross-site" in sites:
             is_front_page = self.method in ("GET", "HEAD") and self.target.partition("?")[0] == "/"

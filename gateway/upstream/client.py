@@ -174,6 +174,9 @@ class UpstreamReply:
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole body; raises `UpstreamTimeout` when it stops coming."""
+        content = self._content
+        if content.is_eof() and content.exception() is None and not self._left and self._fault is None:
+            return self._counted(content.read_nowait(-1))  # all of it is here
         return await gathered(self.read, self._deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     def close(self) -> None:

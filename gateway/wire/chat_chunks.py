@@ -207,8 +207,11 @@ def has_more_than_content(event: dict[str, Any]) -> bool:
 
 def has_reasoning(message: Mapping[str, Any]) -> bool:
     """Whether a whole message holds reasoning in a field of its own, as `Delta.reasons` says of a part of one."""
-    told = (message.get(name) for name in REASONING_FIELDS)
-    return any(isinstance(text, str) and text for text in told)
+    for name in REASONING_FIELDS:
+        text = message.get(name)
+        if text and isinstance(text, str):
+            return True
+    return False
 
 
 def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: str, name: str, *, role: bool) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import Factory, evolve, field, frozen
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
@@ -52,11 +52,11 @@ class ChatRequest:
     tools: ToolSet
     tool_choice: Any = None
     parallel: bool | None = None
+    wants_tools: bool = field(init=False, default=Factory(lambda self: self._wants_tools(), takes_self=True))
+    """Tools are declared and not switched off by `tool_choice`."""
 
-    @property
-    def wants_tools(self) -> bool:
-        """Tools are declared and not switched off by `tool_choice`."""
-        return len(self.tools) > 0 and self.tool_choice != "none"
+    def _wants_tools(self) -> bool:
+        return bool(self.tools.names) and self.tool_choice != "none"
 
     @property
     def choices(self) -> int:

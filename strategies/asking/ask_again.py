@@ -7,10 +7,11 @@ a mend) never asks: the second answer would be the action that the first one was
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from json import dumps
 from typing import Any
 
-from attrs import Factory, field, frozen
+from attrs import frozen
 
 from gateway.core.events import Note
 from gateway.core.reasons import Reason
@@ -86,9 +87,10 @@ class AskAgain:
     """It is known to hold calls to the schemas of tools that are marked as strict."""
     translated_name: str | None = None
     """What the demanded call is for the client, where the model was shown another tool in the place of its own."""
-    _provenance: Provenance = field(
-        init=False, eq=False, default=Factory(lambda self: Provenance(self.request.messages), takes_self=True)
-    )
+
+    @cached_property
+    def _provenance(self) -> Provenance:
+        return Provenance(self.request.messages)
 
     @property
     def required(self) -> bool:
@@ -284,7 +286,7 @@ def asking_again(
 ) -> AskAgain | None:
     """How this request is asked again, as it came or as a `renderer` wrote it; never for several choices."""
     offered = request.tools if tools is None else tools
-    if not offered or request.body.get("n") not in (None, 1):
+    if not offered.names or request.body.get("n") not in (None, 1):
         return None
     return AskAgain(
         request=request,

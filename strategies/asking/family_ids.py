@@ -9,7 +9,7 @@ which that call is going to have upwards.
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,15 @@ from attrs import frozen
 
 __all__ = ["KnownIds", "family_id", "known_ids", "short_id"]
 
-_KIMI = ("kimi-k2*", "moonshot*")
-_MISTRAL = ("mistral*", "ministral*", "magistral*", "devstral*", "codestral*", "open-mistral*", "pixtral*")
+_KIMI = re.compile("|".join(map(translate, ("kimi-k2*", "moonshot*"))))
+_MISTRAL = re.compile(
+    "|".join(
+        map(
+            translate,
+            ("mistral*", "ministral*", "magistral*", "devstral*", "codestral*", "open-mistral*", "pixtral*"),
+        )
+    )
+)
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 
@@ -34,12 +41,13 @@ class KnownIds:
 
 def family_id(model: str, given: str, name: str, count: int) -> str | None:
     """The id in the form that the model's family asks for; None where any form will do."""
-    if _is_family(model, _KIMI):
+    family = model.lower().rpartition("/")[2]
+    if _KIMI.match(family):
         # Counted over the whole conversation. With any other id in its history the model stops calling, or damages ids
         # of its own: https://github.com/getkimchi/kimchi/issues/1063
         # https://github.com/vybestack/llxprt-code/issues/713
         return f"functions.{name}:{count}"
-    if _is_family(model, _MISTRAL):
+    if _MISTRAL.match(family):
         # Nine letters or digits, or Mistral's API and templates answer 400:
         # https://github.com/anomalyco/opencode/issues/1680
         return given if _MISTRAL_ID.fullmatch(given) else short_id(given)
@@ -48,7 +56,8 @@ def family_id(model: str, given: str, name: str, count: int) -> str | None:
 
 def known_ids(model: str, messages: Iterable[Mapping[str, Any]]) -> KnownIds | None:
     """What there is to know of a conversation's ids; `None` where the model's family asks for no form."""
-    if not _is_family(model, (*_KIMI, *_MISTRAL)):
+    family = model.lower().rpartition("/")[2]
+    if not _KIMI.match(family) and not _MISTRAL.match(family):
         return None
     calls = [call for message in messages for call in _calls(message)]
     taken = frozenset(call["id"] for call in calls if isinstance(call.get("id"), str))
@@ -72,8 +81,3 @@ def _next_id(model: str, before: int, given: str, name: str, number: int) -> str
 def _calls(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     calls = message.get("tool_calls") if message.get("role") == "assistant" else None
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-
-
-def _is_family(model: str, globs: tuple[str, ...]) -> bool:
-    name = model.lower().rpartition("/")[2]
-    return any(fnmatchcase(name, glob) for glob in globs)

@@ -36,6 +36,8 @@ _CERTAIN = 97
 _MAX_READ = 1 << 18
 """Characters of one message that are read for calls, and twice as many of a conversation, from its beginning on."""
 _MAX_NOTES = 8
+_OF_OTHERS = frozenset({"system", "developer", "user"})
+"""Roles in whose messages no call stands."""
 _MARKERS = re.compile(
     r"<(?:tool_call|function=|function_calls|invoke |minimax:tool_call|seed:tool_call|\|tool_call|\|python_tag\||｜)"
     r"|\[TOOL_CALLS\]"
@@ -65,7 +67,10 @@ class Mended:
 
 def mend(request: ChatRequest, options: Options) -> Mended:
     """The conversation as it should have been said."""
-    if not any(_concerns(message) for message in request.messages):
+    for message in request.messages:
+        if message["role"] not in _OF_OTHERS and _concerns(message):
+            break
+    else:
         return Mended(request.messages)
     mending = _Mending(tools=request.tools, options=options, model=request.model)
     for index, message in enumerate(request.messages):

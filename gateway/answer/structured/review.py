@@ -5,6 +5,7 @@ Each call is judged once. What the model server wrote is counted as it came, wha
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,11 +31,13 @@ _MAX_WORDS = 200
 class CallFacts:
     """What the structured calls of one answer leave behind for the log and the metrics."""
 
-    classes: Counter[CallClass] = field(factory=Counter)
+    classes: Counter[CallClass] = field(
+        factory=partial(Counter.__new__, Counter)
+    )  # what `Counter()` does beside, costs
     """How many are of each class, as the model server sent them."""
-    outcomes: Counter[str] = field(factory=Counter)
+    outcomes: Counter[str] = field(factory=partial(Counter.__new__, Counter))
     """What became of those that did not fit: mended, supplied, asked, untouched, late."""
-    steps: Counter[str] = field(factory=Counter)
+    steps: Counter[str] = field(factory=partial(Counter.__new__, Counter))
     """By which steps they were mended."""
     names: list[str] = field(factory=list)
     """Of some of them the tool, as the model server named it."""
