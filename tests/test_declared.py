@@ -17,7 +17,7 @@ from strategies.base import Options
 ROOT = Path(__file__).parents[1]
 READ_BY_NAME = {"env_file": 'process.get("GATEWAY_ENV_FILE")'}
 """What is wanted before there are settings."""
-FEEDS = {"count", "observe", "observe_traced", "set", "add", "inform"}
+FEEDS = {"count", "observe", "observe_traced", "set", "add", "inform", "Fed"}
 
 
 @cache
@@ -84,7 +84,7 @@ def fed() -> set[Any]:
         constant.value
         for tree in trees().values()
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in FEEDS
+        if isinstance(call, ast.Call) and name_of(call.func) in FEEDS
         for argument in call.args[:1]
         for constant in ast.walk(argument)
         if isinstance(constant, ast.Constant)

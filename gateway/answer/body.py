@@ -7,6 +7,7 @@ from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
 from gateway.answer.second_answer import SecondAnswer, SecondCall, SecondRequest, unusable_calls
 from gateway.answer.second_round import SecondRound
+from gateway.answer.stages.transcript import Transcript
 from gateway.core.errors import UpstreamBadReply
 from gateway.core.events import Drop, End, Event, Said, Start, Text
 from gateway.core.limits import Limits
@@ -21,6 +22,7 @@ from gateway.wire.chat_chunks import (
 from gateway.wire.structured_calls import CallKey, key_of
 from gateway.wire.usage import summed_usage
 from strategies.base import BrokenCall, Prepared
+from strategies.reading.factory import Readers
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
 from strategies.text.turns import LONG
@@ -153,12 +155,14 @@ class BodyExchange:
         return self._round.may_ask and len(self._answer["choices"]) == 1
 
     def _read_choice(self, index: int, entry: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
-        choice = Choice(
-            index, self._prepared, self._make_id, self.facts, may_ask=self._may_ask, keep_text=self._keep_text
-        )
         reason = entry.get("finish_reason")
         finish = reason if isinstance(reason, str) and reason else "stop"
         self.facts.finish_reasons[index] = finish
+        if self._is_all_text(index, message, finish):
+            return False
+        choice = Choice(
+            index, self._prepared, self._make_id, self.facts, may_ask=self._may_ask, keep_text=self._keep_text
+        )
         content = message.get("content")
         choice.ended = reason if isinstance(reason, str) else None
         choice.hear_message(message)
@@ -168,12 +172,27 @@ class BodyExchange:
             return (yield from self._read_structured(choice, entry, message, finish))
         if not choice.listens or not isinstance(content, str | None):
             return False
-        if not choice.may_call_in_reasoning and choice.is_all_text(content or "", finish):
-            return False
         events = yield from _events(choice, content or "", finish)
         if choice.broken_call is not None and isinstance(reason, str):
             return self._wait(choice, choice.broken_call, events)
         return self._deliver(choice, entry, message, [*events, *choice.give_back()])
+
+    def _is_all_text(self, index: int, message: dict[str, Any], finish: str) -> bool:
+        """Whether a choice is nothing but text, told without reading it; if so, it has been read."""
+        content, prepared = message.get("content"), self._prepared
+        readers, ask = prepared.make_reader, prepared.ask_again
+        if message.get("tool_calls") or message.get("function_call") or not isinstance(content, str | None):
+            return False
+        if has_reasoning(message):  # it may end in a call
+            return False
+        if not isinstance(readers, Readers) or not readers.is_all_text(content or ""):
+            return False
+        if ask is not None and ask.required and self._may_ask:
+            return False
+        if self._keep_text:
+            self.facts.transcripts[index] = transcript = Transcript()
+            transcript.add(content or "", finish)
+        return True
 
     def _read_structured(
         self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], finish: str

@@ -56,7 +56,7 @@ _STAGES: dict[Reason, Stage] = {
 
 def broken_calls(facts: Facts) -> list[Verdict]:
     """The candidates that stayed text though they were meant as calls; the others were prose with a marker in it."""
-    return [verdict for verdict in facts.refused if verdict.meant]
+    return [verdict for verdict in facts.refused if verdict.meant] if facts.refused else []
 
 
 def dialect_of(facts: Facts) -> str:

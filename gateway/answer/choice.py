@@ -250,16 +250,6 @@ class Choice:
             self._thoughts = None
         return self._through([Text(text)] if self._reader is None else self._reader.step(text))
 
-    def is_all_text(self, text: str, reason: FinishReason) -> bool:
-        """Whether a whole answer is nothing but text, told without reading it; if so, it has been read."""
-        if self._reader is None or not all(stage.passes for stage in self._stages):
-            return False
-        if not self._reader.is_all_text(text, reason):
-            return False
-        self._reader = None
-        self._end_text()
-        return True
-
     @property
     def busy(self) -> bool:
         """More can be done with the text that was given: `go_on` does a piece of it."""

@@ -258,5 +258,6 @@ def _chars(record: Record) -> int:
     if not isinstance(record, RequestRecord):
         return 0
     texts = len(record.request_body or "") + len(record.answer_text or "")
-    calls = sum(len(call.before) + len(call.after) + sum(map(len, call.reasons)) for call in record.calls)
-    return texts + calls
+    for call in record.calls:
+        texts += len(call.before) + len(call.after) + sum(map(len, call.reasons))
+    return texts

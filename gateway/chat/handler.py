@@ -170,7 +170,8 @@ async def _converted(
             return await watched(state, request, selection, client)
         finally:
             _afterwards(learn_from, state)
-            _afterwards(count_unsaid, state)
+            if state.telling.dropped:
+                _afterwards(count_unsaid, state)
     request = steered(state, request)
     prepared = _prepare(state, request, selection, client, route)
     try:
@@ -191,8 +192,10 @@ async def _converted(
             return response
     finally:
         _afterwards(learn_from, state)
-        _afterwards(count_unsaid, state)
-        _afterwards(_audit, found.facts)
+        if state.telling.dropped:
+            _afterwards(count_unsaid, state)
+        if found.facts is not None and found.facts.calls:
+            _afterwards(_audit, found.facts)
 
 
 def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -203,9 +206,9 @@ def _afterwards(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> N
         log.exception("afterwork_failed")
 
 
-def _audit(facts: Facts | None) -> None:
+def _audit(facts: Facts) -> None:
     """Write down every command that was recovered from a shell block; what it says, for the debug log alone."""
-    for call in facts.calls if facts is not None else ():
+    for call in facts.calls:
         if call.command:
             verdict = call.verdict
             log.info("shell_call_recovered", tool=verdict.name, score=verdict.score / 100, reasons=verdict.reasons)

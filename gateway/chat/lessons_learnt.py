@@ -142,7 +142,8 @@ def learn_from(state: RequestState) -> None:
     facts, strategy, arm = found.facts, found.strategy, found.arm
     if facts is None:
         return
-    _note_calls(state, facts.structured)
+    if facts.structured.classes or facts.structured.faults:
+        _note_calls(state, facts.structured)
     if facts.completion_id is not None:
         shown = found.answer_id or facts.completion_id
         state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm)

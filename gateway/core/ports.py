@@ -8,7 +8,7 @@ from attrs import frozen
 
 from gateway.core.records import Brief, Record, RequestRecord
 
-__all__ = ["BadRecord", "Block", "Glance", "Meter", "Sink", "Store", "StoreError", "Taken", "Written"]
+__all__ = ["BadRecord", "Block", "Fed", "Glance", "Meter", "Sink", "Store", "StoreError", "Taken", "Written"]
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
@@ -20,6 +20,14 @@ class Meter(Protocol):
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1) -> None: ...
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+
+@frozen
+class Fed:
+    """One metric, and the labels under which it is fed."""
+
+    name: str
+    labels: Mapping[str, str]
 
 
 class Taken(Enum):

@@ -1,15 +1,19 @@
 """The line of the log that a request leaves behind."""
 
+from itertools import filterfalse
+
 import structlog
 
 from gateway.core.events import Verdict
 from gateway.core.sentences import why
-from gateway.front.summary import MAX_ID_CHARS, Summary, rounded
+from gateway.front.summary import MAX_ID_CHARS, Summary
 
 __all__ = ["write_line"]
 
 MAX_SHOWN = 16
 """An answer may hold thousands of candidates; a line of the log need not."""
+
+_NOTHING: dict[str, object] = {}
 
 log = structlog.get_logger("toolgate")
 
@@ -42,29 +46,33 @@ def _fields(summary: Summary) -> dict[str, object]:
         "bytes_in": summary.bytes_in,
         "bytes_out": summary.bytes_out,
         "duration_s": round(summary.duration_s, 4),
-        "upstream_first_s": rounded(summary.upstream_first_s, 4),
-        "first_sent_s": rounded(summary.first_sent_s, 4),
+        "upstream_first_s": None if summary.upstream_first_s is None else round(summary.upstream_first_s, 4),
+        "first_sent_s": None if summary.first_sent_s is None else round(summary.first_sent_s, 4),
         "overhead_s": round(summary.overhead_s, 6),
         "verdict": summary.verdict,
         "follows": summary.follows if summary.follows != "nothing" else None,
         "notes": summary.notes or None,
         "failure": summary.failure,
-        **(_answer_fields(summary) if summary.has_answer else {}),
+        **(_answer_fields(summary) if summary.has_answer else _NOTHING),
     }
-    return {name: value for name, value in fields.items() if value is not None}
+    for name in [*filterfalse(fields.get, fields)]:
+        if fields[name] is None:
+            del fields[name]
+    return fields
 
 
 def _answer_fields(summary: Summary) -> dict[str, object]:
-    facts = summary.facts
+    facts, classes = summary.facts, summary.facts.structured.classes
     fields: dict[str, object] = {
-        "calls" if summary.arm == "live" else "would_call": [_shown(call.verdict) for call in facts.calls[:MAX_SHOWN]],
-        "refused": [_refused(verdict, summary) for verdict in summary.attempted[:MAX_SHOWN]],
-        "overheard": [_shown(verdict) for verdict in facts.intents[:MAX_SHOWN]],
+        "calls" if summary.arm == "live" else "would_call": facts.calls
+        and [_shown(each.verdict) for each in facts.calls[:MAX_SHOWN]],
+        "refused": summary.attempted and [_refused(verdict, summary) for verdict in summary.attempted[:MAX_SHOWN]],
+        "overheard": facts.intents and [_shown(verdict) for verdict in facts.intents[:MAX_SHOWN]],
         "undelivered": facts.undelivered,
         "broken": facts.broken[:MAX_SHOWN],
         "native_calls": facts.native_calls,
         "unusable_calls": facts.unusable_calls,
-        "structured": {each.value: number for each, number in facts.structured.classes.items()},
+        "structured": classes and {each.value: number for each, number in classes.items()},
         "repaired": facts.has_second_answer,
         "completion_id": (summary.answer_id or "")[:MAX_ID_CHARS],
         "mended": dict(facts.mended),
@@ -73,7 +81,9 @@ def _answer_fields(summary: Summary) -> dict[str, object]:
         "finish_reasons": sorted(set(facts.finish_reasons.values())),
         "usage": facts.usage,
     }
-    return {name: value for name, value in fields.items() if value}
+    for name in [*filterfalse(fields.get, fields)]:
+        del fields[name]
+    return fields
 
 
 def _refused(verdict: Verdict, summary: Summary) -> dict[str, object]:

@@ -1,9 +1,12 @@
 """What a request adds to the metrics."""
 
+from functools import partial
+
 from gateway.answer.facts import Facts
 from gateway.answer.structured.review import CallFacts
 from gateway.core.call_class import CallClass
 from gateway.core.events import IN_REASONING, Verdict
+from gateway.core.ports import Fed
 from gateway.core.reasons import Reason
 from gateway.core.sentences import reason_of
 from gateway.front.summary import Summary
@@ -15,66 +18,109 @@ __all__ = ["measure"]
 SKIPPED = frozenset({Reason.NOT_LISTED, Reason.LOW_CONFIDENCE, Reason.PROVENANCE, Reason.SLICE_OFF, Reason.UNSAYABLE})
 """Why a candidate that could be read was left alone on purpose."""
 
+_LONGEST_NAME = 128
+
 
 def measure(summary: Summary, telemetry: Telemetry) -> None:
     """Count what the request came to."""
     arm = summary.arm or "off"  # only requests of the main job have one; the others are relayed in any case
-    _measure_request(summary, telemetry, arm)
-    if summary.upstream_s is not None:
-        _measure_upstream(summary, telemetry, summary.upstream_s)
-    if summary.stream and summary.first_sent_s is not None:
-        _measure_stream(summary, telemetry, arm, summary.first_sent_s)
+    facts, trace = summary.facts, summary.trace
+    outcome = _outcome(summary) if facts.read else ""
+    key = (
+        *(summary.route, summary.stream, summary.status // 100, arm, summary.is_healthy, summary.upstream),
+        *(summary.upstream_code, summary.strategy, summary.dialect, outcome, summary.end),
+        # A client may call its model anything, at any length; what is longer than a label is read anew each time.
+        (summary.model or "")[:_LONGEST_NAME],
+    )
+    read = 1.0 if facts.read else None
+    begun = 1.0 if summary.stream and summary.first_sent_s is not None else None
+    asked = None if summary.upstream_s is None else 1.0
+    telemetry.feed(
+        key,
+        partial(_rows, summary, telemetry, arm, outcome),
+        (
+            1.0,
+            summary.duration_s if trace is None else None,
+            summary.upstream_s,
+            asked and summary.upstream_first_s,
+            begun,
+            begun and summary.longest_gap_s,
+            begun and summary.first_sent_s if trace is None else None,
+            facts.usage.get("input"),
+            facts.usage.get("output"),
+            read,
+            read,
+            read and summary.prepare_s,
+            read and summary.read_s,
+            read and summary.overhead_s,
+            facts.held_bytes_max if read and summary.stream else None,
+            summary.longest_hold_s if read and summary.stream else None,
+        ),
+    )
+    if trace is not None:
+        _measure_traced(summary, telemetry, arm, trace, is_begun=begun is not None)
     if summary.has_answer:
-        _measure_answer(summary.facts, telemetry, summary.upstream)
-        _measure_structured(summary, summary.facts.structured, telemetry)
-    if summary.facts.read:
+        _measure_answer(facts, telemetry)
+        if facts.structured.classes or facts.structured.copies or facts.undelivered:
+            _measure_structured(summary, facts.structured, telemetry)
+    if facts.read:
         _measure_reading(summary, telemetry, arm)
 
 
-def _measure_request(summary: Summary, telemetry: Telemetry, arm: str) -> None:
-    stream = "true" if summary.stream else "false"
-    telemetry.count(
-        "toolgate_requests_total",
-        {
-            "route": summary.route,
-            "stream": stream,
-            "code": f"{summary.status // 100}xx",
-            "arm": arm,
-            "health": "ok" if summary.is_healthy else "unhealthy",
-        },
-    )
-    telemetry.observe_traced(
-        "toolgate_request_duration_seconds",
-        {"route": summary.route, "stream": stream, "arm": arm},
-        summary.duration_s,
-        summary.trace,
-    )
-
-
-def _measure_upstream(summary: Summary, telemetry: Telemetry, seconds: float) -> None:
-    upstream = summary.upstream
-    telemetry.observe(
-        "toolgate_upstream_request_duration_seconds", {"upstream": upstream, "code": summary.upstream_code}, seconds
-    )
-    if summary.upstream_first_s is not None:
-        telemetry.observe("toolgate_upstream_first_token_seconds", {"upstream": upstream}, summary.upstream_first_s)
-
-
-def _measure_stream(summary: Summary, telemetry: Telemetry, arm: str, first_sent_s: float) -> None:
-    telemetry.count("toolgate_stream_ends_total", {"reason": summary.end, "arm": arm})
-    telemetry.observe("toolgate_stream_gap_seconds", {"arm": arm}, summary.longest_gap_s)
-    telemetry.observe_traced(
-        "toolgate_time_to_first_token_seconds", {"upstream": summary.upstream, "arm": arm}, first_sent_s, summary.trace
+def _rows(summary: Summary, telemetry: Telemetry, arm: str, outcome: str) -> tuple[Fed, ...]:
+    """What the values of `measure` go under, in their order."""
+    upstream, model, strategy = summary.upstream, summary.model or "", summary.strategy or "none"
+    if summary.facts.read and summary.end == "completed":
+        telemetry.admit("model", model)
+    way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
+    ended = {**way, "code": f"{summary.status // 100}xx", "health": "ok" if summary.is_healthy else "unhealthy"}
+    transform = {"strategy": strategy, "dialect": summary.dialect, "arm": arm, "outcome": outcome}
+    return (
+        Fed("toolgate_requests_total", ended),
+        Fed("toolgate_request_duration_seconds", way),
+        Fed("toolgate_upstream_request_duration_seconds", {"upstream": upstream, "code": summary.upstream_code}),
+        Fed("toolgate_upstream_first_token_seconds", {"upstream": upstream}),
+        Fed("toolgate_stream_ends_total", {"reason": summary.end, "arm": arm}),
+        Fed("toolgate_stream_gap_seconds", {"arm": arm}),
+        Fed("toolgate_time_to_first_token_seconds", {"upstream": upstream, "arm": arm}),
+        Fed("toolgate_tokens_total", {"type": "input", "upstream": upstream}),
+        Fed("toolgate_tokens_total", {"type": "output", "upstream": upstream}),
+        Fed("toolgate_transforms_total", transform),
+        Fed("toolgate_transforms_by_model_total", {"model": model, "arm": arm, "outcome": outcome}),
+        Fed("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": "prepare"}),
+        Fed("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": "read"}),
+        Fed("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": "total"}),
+        Fed("toolgate_stream_held_bytes", {"family": strategy}),
+        Fed("toolgate_hold_seconds", {}),
     )
 
 
-def _measure_answer(facts: Facts, telemetry: Telemetry, upstream: str) -> None:
+def _told(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+def _outcome(summary: Summary) -> str:
+    """What reading the answer came to."""
+    facts = summary.facts
+    if facts.calls or facts.has_second_answer:
+        return "success"
+    return "error" if facts.broken or summary.attempted else "noop"
+
+
+def _measure_traced(summary: Summary, telemetry: Telemetry, arm: str, trace: str, *, is_begun: bool) -> None:
+    """The times that are told with the trace they belong to."""
+    way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
+    telemetry.observe_traced("toolgate_request_duration_seconds", way, summary.duration_s, trace)
+    if is_begun and summary.first_sent_s is not None:
+        to = {"upstream": summary.upstream, "arm": arm}
+        telemetry.observe_traced("toolgate_time_to_first_token_seconds", to, summary.first_sent_s, trace)
+
+
+def _measure_answer(facts: Facts, telemetry: Telemetry) -> None:
     for fault, times in facts.mended.items():
         telemetry.count("toolgate_native_faults_mended_total", {"fault": fault}, times)
     for reason, times in facts.dropped.items():
         telemetry.count("toolgate_dropped_text_total", {"reason": reason}, times)
-    for kind, tokens in facts.usage.items():
-        telemetry.count("toolgate_tokens_total", {"type": kind, "upstream": upstream}, max(0, tokens))
     for result, number in (("translated", facts.translated), ("refused", facts.untranslated)):
         if number:
             telemetry.count("toolgate_mapped_calls_total", {"result": result}, number)
@@ -102,32 +148,19 @@ def _measure_structured(summary: Summary, found: CallFacts, telemetry: Telemetry
 
 
 def _measure_reading(summary: Summary, telemetry: Telemetry, arm: str) -> None:
-    strategy, dialect, facts = summary.strategy or "none", summary.dialect, summary.facts
-    is_error = facts.broken or summary.attempted
-    outcome = "success" if facts.calls or facts.has_second_answer else "error" if is_error else "noop"
-    telemetry.count(
-        "toolgate_transforms_total", {"strategy": strategy, "dialect": dialect, "arm": arm, "outcome": outcome}
-    )
-    model = summary.model or ""
-    if summary.end == "completed":
-        telemetry.admit("model", model)
-    telemetry.count("toolgate_transforms_by_model_total", {"model": model, "arm": arm, "outcome": outcome})
+    strategy, facts = summary.strategy or "none", summary.facts
     if summary.verdict is not None:
         _measure_verdict(summary, telemetry, summary.verdict)
-    for phase, seconds in (("prepare", summary.prepare_s), ("read", summary.read_s), ("total", summary.overhead_s)):
-        telemetry.observe("toolgate_transform_overhead_seconds", {"strategy": strategy, "phase": phase}, seconds)
-    if summary.stream:
-        telemetry.observe("toolgate_stream_held_bytes", {"family": strategy}, facts.held_bytes_max)
-        telemetry.observe("toolgate_hold_seconds", {}, summary.longest_hold_s)
     if facts.late_events:
         telemetry.count("toolgate_stream_late_events_total", {"strategy": strategy}, facts.late_events)
     for verdict in facts.intents:
         telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
-    if copies := facts.dropped["duplicate"]:
+    if copies := facts.dropped.get("duplicate"):
         telemetry.count("toolgate_duplicate_calls_total", {"strategy": strategy}, copies)
     if facts.undelivered:
         telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
-    _measure_calls(facts, telemetry, strategy, arm)
+    if facts.calls:
+        _measure_calls(facts, telemetry, strategy, arm)
     for verdict in summary.attempted:
         _measure_refusal(verdict, telemetry, strategy, arm)
 

@@ -1,12 +1,12 @@
 """The record of a request of the main job: put together when it has ended, and handed to the store."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gateway.answer.candidates import Audit, call_records
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.core.version import __version__
-from gateway.front.summary import MAX_ID_CHARS, Summary, rounded
+from gateway.front.summary import MAX_ID_CHARS, Summary
 from gateway.request.shared import Shared
 from gateway.rollout.assignment import Assignment
 from gateway.wire.chat_request import ChatRequest
@@ -48,8 +48,9 @@ def keep(summary: Summary, shared: Shared) -> None:
 
 def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shared: Shared) -> RequestRecord:
     facts, mask = summary.facts, _mask(summary, shared)
-    calls, audit = _calls(summary, request, shared, mask)
+    classes = facts.structured.classes
     kept = _audit(summary)
+    calls, audit = _calls(summary, request, shared, mask, kept)
     keeps_all = audit == "full"
     return RequestRecord(
         id=summary.id,
@@ -65,14 +66,14 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         arm=assignment.arm,
         epoch=assignment.epoch,
         selected=summary.selected or "",
-        notes=tuple(shared.mask(note[:MAX_NAME_CHARS]) for note in summary.notes[:MAX_NOTES]),
+        notes=_notes(summary.notes, shared) if summary.notes else (),
         rewritten=summary.is_rewritten,
         prompted_tools=summary.prompted_tools,
         retries=summary.retries,
         upstream_status=summary.upstream_status,
         asked_again=summary.asked_again,
         follows=summary.follows,
-        tools=len(request.tools),
+        tools=len(request.tools.names),
         forced=_is_forced(request),
         status=summary.status,
         end=summary.end,
@@ -85,13 +86,13 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         bytes_out=summary.bytes_out,
         usage=facts.usage,
         duration_s=round(summary.duration_s, 6),
-        upstream_first_s=rounded(summary.upstream_first_s, 6),
-        first_sent_s=rounded(summary.first_sent_s, 6),
+        upstream_first_s=None if summary.upstream_first_s is None else round(summary.upstream_first_s, 6),
+        first_sent_s=None if summary.first_sent_s is None else round(summary.first_sent_s, 6),
         overhead_s=round(summary.overhead_s, 6),
         held_bytes=facts.held_bytes_max,
         native_calls=facts.native_calls,
-        native_tools=tuple(mask(name) if _TOOL.fullmatch(name) else "" for name in facts.structured.names),
-        structured={each.value: number for each, number in facts.structured.classes.items()},
+        native_tools=_names(facts.structured.names, mask) if facts.structured.names else (),
+        structured={each.value: number for each, number in classes.items()} if classes else {},
         structured_outcomes=dict(facts.structured.outcomes),
         verdict=summary.verdict,
         noise=summary.noise,
@@ -106,10 +107,19 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
     )
 
 
-def _calls(summary: Summary, request: ChatRequest, shared: Shared, mask: Mask) -> tuple[tuple[CallRecord, ...], Audit]:
+def _names(names: Sequence[str], mask: Mask) -> tuple[str, ...]:
+    return tuple(mask(name) if _TOOL.fullmatch(name) else "" for name in names)
+
+
+def _notes(notes: Sequence[str], shared: Shared) -> tuple[str, ...]:
+    return tuple(shared.mask(note[:MAX_NAME_CHARS]) for note in notes[:MAX_NOTES])
+
+
+def _calls(
+    summary: Summary, request: ChatRequest, shared: Shared, mask: Mask, audit: Audit
+) -> tuple[tuple[CallRecord, ...], Audit]:
     """The records of the candidates, with as much text as the settings and the room for samples allow."""
     settings, facts = summary.configuration.settings, summary.facts
-    audit = _audit(summary)
     if not (facts.calls or facts.refused or facts.intents):
         return (), audit
     if audit == "redacted":

@@ -21,7 +21,7 @@ from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment
 from gateway.wire.chat_request import ChatRequest
 
-__all__ = ["ABANDONED_STATUS", "MAX_ID_CHARS", "Summary", "rounded"]
+__all__ = ["ABANDONED_STATUS", "MAX_ID_CHARS", "Summary"]
 
 UNHEALTHY_ENDS = frozenset({"upstream_error", "upstream_timeout", "gateway_error"})
 ABANDONED_STATUS = 499
@@ -166,13 +166,9 @@ class Summary:
             answer_id=found.answer_id or facts.completion_id,
             attempted=tuple(broken_calls(facts)) if facts.refused else (),
             dialect=dialect_of(facts) if facts.calls or facts.refused else "none",
-            is_reader_broken=any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused),
+            is_reader_broken=bool(facts.refused)
+            and any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused),
         )
-
-
-def rounded(seconds: float | None, digits: int) -> float | None:
-    """As many digits of a time as are told."""
-    return None if seconds is None else round(seconds, digits)
 
 
 def _end(state: RequestState, facts: Facts) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -17,7 +17,7 @@ from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
 from gateway.core.origins import is_loopback
-from gateway.core.ports import Meter
+from gateway.core.ports import Fed, Meter
 from gateway.core.records import Arm, Record, RequestRecord
 from gateway.core.rules import ModelRule, Quota, Standing
 from gateway.request.deadline import Deadline
@@ -46,6 +46,8 @@ __all__ = ["Configuration", "Keeps", "Rollout", "Shared", "Telemetry"]
 
 class Telemetry(Meter, Protocol):
     """What the edge asks of the metrics beside counting: gauges, earned label values, the exposition."""
+
+    def feed(self, key: Hashable, rows: Callable[[], Sequence[Fed]], values: Sequence[float | None]) -> None: ...
 
     def observe_traced(self, name: str, labels: Mapping[str, str], value: float, trace: str | None) -> None: ...
 

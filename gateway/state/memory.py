@@ -167,7 +167,11 @@ class MemoryStore:
     def _add(self, packed: Packed) -> None:
         self._appended += 1
         kept = _Kept(packed.at, self._appended, packed.body, packed.completion_id)
-        insort(self._records[packed.kind], kept, key=lambda one: one.at)
+        records = self._records[packed.kind]
+        if not records or records[-1].at <= kept.at:  # nearly always
+            records.append(kept)
+        else:
+            insort(records, kept, key=lambda one: one.at)
         if packed.completion_id is not None:
             self._answers[packed.completion_id] = kept
         self._bytes += kept.size

@@ -3,7 +3,7 @@
 import platform
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from attrs import frozen
@@ -13,8 +13,9 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 
+from gateway.core.ports import Fed
 from gateway.telemetry.labels import LabelGuard
-from gateway.telemetry.series import Families, Family, HistogramFamily
+from gateway.telemetry.series import Families, Family, HistogramFamily, Series
 
 __all__ = ["CATALOGUE", "Metric", "Metrics", "metrics_table_markdown"]
 
@@ -381,6 +382,11 @@ CATALOGUE: tuple[Metric, ...] = (
 )
 
 
+Bound = tuple[Series, tuple[float, ...] | None]
+"""A series, and the edges of its buckets if it is a histogram's."""
+_MOST_BOUND = 1024
+
+
 class Metrics:
     """The registry of one process; counts and observes by metric name with bounded labels."""
 
@@ -393,6 +399,7 @@ class Metrics:
         thresholds: Iterable[float] = (),
     ) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
+        self._bound: dict[Hashable, list[Bound | None]] = {}
         self._counters: dict[str, Family] = {}
         self._gauges: dict[str, Family] = {}
         self._histograms: dict[str, HistogramFamily] = {}
@@ -415,6 +422,39 @@ class Metrics:
             series = family.series(labels)
         series[0] += value
         series[1 + bisect_left(family.edges, value)] += 1
+
+    def feed(self, key: Hashable, rows: Callable[[], Sequence[Fed]], values: Sequence[float | None]) -> None:
+        """Count and observe several at once: each value under the row in its place, `None` under none.
+
+        The key stands for all that the rows' labels are made of. They are asked for where it is new, or where a label
+        may not stand as it is; what they lead to is kept.
+        """
+        bound = self._bound.get(key)
+        if bound is None:
+            if len(self._bound) >= _MOST_BOUND:
+                self._bound.clear()
+            bound = self._bound[key] = [None] * len(values)
+        made: Sequence[Fed] = ()
+        for at, value in enumerate(values):
+            if value is None:
+                continue
+            feeds = bound[at]
+            if feeds is None:
+                made = made or rows()
+                feeds = self._found(made[at], bound, at)
+            series, edges = feeds
+            series[0] += value
+            if edges is not None:
+                series[1 + bisect_left(edges, value)] += 1
+
+    def _found(self, row: Fed, bound: list[Bound | None], at: int) -> Bound:
+        histogram = self._histograms.get(row.name)
+        family = self._counters[row.name] if histogram is None else histogram
+        series = family.series(row.labels)
+        feeds = series, None if histogram is None else histogram.edges
+        if family.key(row.labels) in family.known:
+            bound[at] = feeds
+        return feeds
 
     def observe_traced(self, name: str, labels: Mapping[str, str], value: float, trace: str | None) -> None:
         """Put a value into a histogram, and the trace it belongs to, if there is one, beside it."""

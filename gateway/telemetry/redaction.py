@@ -38,12 +38,12 @@ _PRIVATE_KEY = re.compile(
 )
 _SIGNS = ("AKIA", "ASIA", "AIza", "eyJ")
 """How keys begin whose first letters are too frequent to be searched for one by one."""
-_SUSPECT = re.compile(
-    r"[btkpsghx](?:earer|asic|ey|oken|assw|ecret|[kf][-_]|h[oprsu][-_]|ithub_pat|lpat|ox[abeoprs][-_]|ai[-_]|sk[-_])",
-    re.IGNORECASE,
+_SUSPECT_WORDS = (
+    r"[btkpsghx](?:earer|asic|ey|oken|assw|ecret|[kf][-_]|h[oprsu][-_]|ithub_pat|lpat|ox[abeoprs][-_]|ai[-_]|sk[-_])"
 )
+_SUSPECT = re.compile(_SUSPECT_WORDS, re.IGNORECASE).search
 """What any of the other patterns needs, told by its first letters; most texts have nothing of it."""
-_SUSPECT_SMALL = re.compile(_SUSPECT.pattern)
+_SUSPECT_SMALL = re.compile(_SUSPECT_WORDS).search
 """The same for small letters, five times as fast."""
 _PAIR = re.compile(rf"((?:api[-_]?key|token|password|secret){_QUOTE}[=:] ?{_QUOTE}){_VALUE}", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ class Redactor:
         self._keys: dict[str, tuple[str, bool]] = {}
         """Names of fields: how each is written, and whether it names a secret."""
         self._secrets = sorted({word for word in secrets if len(word) >= _SHORTEST_SECRET}, key=len, reverse=True)
-        self._signs = (*self._secrets, *_SIGNS)
+        self._signs = re.compile("|".join(map(re.escape, (*self._secrets, *_SIGNS)))).search
 
     def text(self, raw: str) -> str:
         """The text with every secret in it replaced, and not too long for a line."""
@@ -69,12 +69,13 @@ class Redactor:
         if clean is None:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            clean = self._known[raw] = self._read(raw)
+            suspect = self._signs(raw) or (_SUSPECT_SMALL(raw.lower()) if raw.isascii() else _SUSPECT(raw))
+            clean = self._known[raw] = self._read(raw) if suspect else raw
         return clean
 
     def mask(self, raw: str) -> str:
         """The text with every secret in it replaced, however long it is."""
-        if not self._is_suspect(raw):
+        if not (self._signs(raw) or (_SUSPECT_SMALL(raw.lower()) if raw.isascii() else _SUSPECT(raw))):
             return raw
         for word in self._secrets:
             raw = raw.replace(word, REDACTED)
@@ -82,13 +83,6 @@ class Redactor:
         raw = _PAIR.sub(rf"\1{REDACTED}", raw)
         raw = _PRIVATE_KEY.sub(rf"\1{REDACTED}", raw)
         return _VENDOR_KEY.sub(REDACTED, raw)
-
-    def _is_suspect(self, raw: str) -> bool:
-        for sign in self._signs:
-            if sign in raw:
-                return True
-        found = _SUSPECT_SMALL.search(raw.lower()) if raw.isascii() else _SUSPECT.search(raw)
-        return found is not None
 
     def _read(self, raw: str) -> str:
         clean = self.mask(raw[:_MAX_READ_CHARS])
@@ -112,8 +106,19 @@ class Redactor:
                 clean[name] = value
             elif kind is float and math.isfinite(value):
                 clean[name] = value
+            elif kind is dict and depth < _MAX_DEPTH:
+                clean[name] = self._mapped(islice(value.items(), _MAX_ITEMS), depth + 1)
+            elif kind is list and depth < _MAX_DEPTH:
+                clean[name] = self._listed(value, depth)
             else:
                 clean[name] = self._value(value, depth)
+        return clean
+
+    def _listed(self, items: Iterable[Any], depth: int) -> list[Any]:
+        clean = []
+        for item in islice(items, _MAX_ITEMS):
+            known = self._known.get(item) if type(item) is str else None
+            clean.append(self._value(item, depth + 1) if known is None else known)
         return clean
 
     def _key(self, key: object) -> tuple[str, bool]:
@@ -140,7 +145,7 @@ class Redactor:
             case dict() | Mapping() if depth < _MAX_DEPTH:
                 return self._mapped(islice(value.items(), _MAX_ITEMS), depth + 1)
             case list() | tuple() | Sequence() | set() | frozenset() if depth < _MAX_DEPTH:
-                return [self._value(item, depth + 1) for item in list(value)[:_MAX_ITEMS]]
+                return self._listed(value, depth)
             case Mapping() | Sequence() | set() | frozenset():
                 return "(nested too deeply)"
             case _:

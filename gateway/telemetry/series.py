@@ -17,7 +17,7 @@ from prometheus_client.utils import floatToGoString
 
 from gateway.telemetry.labels import LabelGuard
 
-__all__ = ["Families", "Family", "HistogramFamily"]
+__all__ = ["Families", "Family", "HistogramFamily", "Series"]
 
 Series = list[float]
 Kind = Literal["counter", "gauge", "histogram"]

@@ -105,12 +105,14 @@ class ContextCuts:
         """An answer says that a request of so many bytes took so many tokens; the cut, if it was one."""
         if tokens <= 0 or size <= 0:
             return None
-        seen = self._seen.setdefault((upstream, model), _Seen())
+        seen = self._seen.get((upstream, model))
+        if seen is None:
+            seen = self._seen[upstream, model] = _Seen()
         self._seen.move_to_end((upstream, model))
         if len(self._seen) > MAX_PAIRS:
             self._seen.popitem(last=False)
         seen.figures.append(tokens)
-        cut = _below(seen, size, tokens) or _round(seen, size, tokens)
+        cut = None if tokens < _LEAST else _below(seen, size, tokens) or _round(seen, size, tokens)
         if cut is None:
             seen.ratios.append(size / tokens)
         else:
@@ -125,7 +127,7 @@ class ContextCuts:
 
 def _below(seen: _Seen, size: int, tokens: int) -> ContextCut | None:
     """Far fewer tokens than the bytes can mean."""
-    if len(seen.ratios) < NEEDED or tokens < _LEAST:
+    if len(seen.ratios) < NEEDED:
         return None
     meant = int(size / median(seen.ratios))
     # A cache may be left out of the figure, but a tokenizer is not twice as good from one request to the next.
@@ -135,7 +137,7 @@ def _below(seen: _Seen, size: int, tokens: int) -> ContextCut | None:
 
 def _round(seen: _Seen, size: int, tokens: int) -> ContextCut | None:
     """The same round figure again and again, for requests of different sizes."""
-    if tokens < _LEAST or -tokens % _ROUND > _SLACK:
+    if -tokens % _ROUND > _SLACK:
         return None
     same = seen.figures.count(tokens)
     meant = int(size / median(seen.ratios)) if len(seen.ratios) >= NEEDED else 0

@@ -107,10 +107,6 @@ class PassesText(Protocol):
         """
         ...
 
-    def is_all_text(self, whole: str) -> bool:
-        """Whether an answer that holds this and no more is certainly nothing but text; asked before all else."""
-        ...
-
 
 class AnswerReader(Protocol):
     """Turns one choice's text into events, whatever the cuts; joined, their raw text is the input."""

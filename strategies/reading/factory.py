@@ -1,16 +1,36 @@
 """Which dialects read an answer, and how a reader for it is made."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from attrs import frozen
 
 from gateway.core.tools import ToolSet
 from strategies.base import Options
 from strategies.grammar.dialect import Context
 from strategies.grammar.provenance import Provenance
-from strategies.reading.active import family_of, grammar_for
+from strategies.reading.active import Grammar, family_of, grammar_for
 from strategies.reading.reader import Reader
 
-__all__ = ["reader_factory"]
+__all__ = ["Readers", "reader_factory"]
+
+
+@frozen
+class Readers:
+    """Readers for one request, one per choice."""
+
+    _context: Context
+    _grammar: Grammar
+
+    def __call__(self) -> Reader:
+        return Reader(self._context, self._grammar)
+
+    def is_all_text(self, whole: str) -> bool:
+        """Whether an answer that holds this and no more has no marker and no fence in it: nothing then opens."""
+        for start in self._grammar.starts:
+            if start in whole:
+                return False
+        return not self._context.options.recovery_shell
 
 
 def reader_factory(
@@ -22,7 +42,7 @@ def reader_factory(
     restricted: bool = False,
     messages: Sequence[Mapping[str, Any]] = (),
     flowing: frozenset[str] | None = None,
-) -> Callable[[], Reader]:
+) -> Readers:
     """Readers for one request, one per choice.
 
     `prompted` is the dialect the model was asked to use; a call that stands verbatim in one of the client's `messages`
@@ -39,9 +59,4 @@ def reader_factory(
         provenance=Provenance(messages),
         flowing=flowing,
     )
-    grammar = grammar_for(context)
-
-    def make_reader() -> Reader:
-        return Reader(context, grammar)
-
-    return make_reader
+    return Readers(context, grammar_for(context))

@@ -58,13 +58,6 @@ class Reader:
         """What finds all that may begin something; None while something is open."""
         return self._window.grammar.lexicon.loud if self._is_clear else None
 
-    def is_all_text(self, whole: str) -> bool:
-        """Whether an answer that holds this and no more has no marker and no fence in it: nothing then opens."""
-        for start in self._window.grammar.starts:
-            if start in whole:
-                return False
-        return not self._window.context.options.recovery_shell
-
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
         out = self._window.out

@@ -86,15 +86,6 @@ class GuardedReader:
             return None
         return self._passing.loud if self._passing is not None else None
 
-    def is_all_text(self, text: str, reason: FinishReason) -> bool:
-        """Whether this is text, where the answer holds it and no more; if so, it has been read."""
-        if self._passing is None or not self._passing.is_all_text(text):
-            return False
-        self._reader = None
-        if self._transcript is not None:
-            self._transcript.add(text, reason)
-        return True
-
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""
         if self._transcript is not None:
