@@ -107,7 +107,8 @@ async def _first(
             if not _refuses_usage(error):
                 raise
             state.shared.rescues.refused_usage(state.upstream.name)
-    reply = await open_within(state, body, stream=request.stream, original=request)
+    opening = open_chat if state.surface.is_identity else open_within
+    reply = await opening(state, body, stream=request.stream, original=request)
     return Opened(reply=reply, prepared=prepared, told_less=told_less)
 
 

@@ -32,10 +32,10 @@ TRUSTED = frozenset({"native", "passthrough"})
 def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
     """What the selected strategy may look at for this request."""
     options = state.configuration.options(selection.dialect)
-    name = selection.strategy.name
-    off = [dialect for strategy, _, dialect in map(_parted, state.shared.rollout.slices_off) if strategy == name]
-    if off:
-        options = evolve(options, dialects_off=frozenset(off))
+    name, slices_off = selection.strategy.name, state.shared.rollout.slices_off
+    if slices_off:
+        off = frozenset(dialect for strategy, _, dialect in map(_parted, slices_off) if strategy == name)
+        options = evolve(options, dialects_off=off) if off else options
     return evolve(options, client=client) if selection.reason == "client" else options
 
 

@@ -98,8 +98,19 @@ def account(state: RequestState) -> None:
 
 
 async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
+    admission = state.shared.admission
     try:
-        return await _admitted(handler, state)
+        if state.entry.refusal is not None:
+            raise state.entry.refusal
+        key = state.configuration.authenticate(state.credential)
+        state.key_name = key.name if key is not None else ""
+        admission.enter()
+        try:
+            if key is not None and key.quota is not None:
+                await state.count_key(key.name, key.quota)
+            return await handler(state)
+        finally:
+            admission.leave()
     except GatewayError as error:
         state.error = error
         if isinstance(error, RateLimited):
@@ -112,20 +123,6 @@ async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
     if state.status:
         return _nothing_more(state)
     return await state.send(error_response(state.error, state))
-
-
-async def _admitted(handler: Handler, state: RequestState) -> web.StreamResponse:
-    if state.entry.refusal is not None:
-        raise state.entry.refusal
-    key = state.configuration.authenticate(state.credential)
-    state.key_name = key.name if key is not None else ""
-    state.shared.admission.enter()
-    try:
-        if key is not None and key.quota is not None:
-            await state.count_key(key.name, key.quota)
-        return await handler(state)
-    finally:
-        state.shared.admission.leave()
 
 
 def error_response(error: GatewayError, state: RequestState) -> Whole:

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -257,12 +258,12 @@ class Configuration:
 class UnderWay:
     """The requests that are being answered, by their waits."""
 
-    __slots__ = ("_empty", "_waits")
+    __slots__ = ("_ended", "_waits")
 
     def __init__(self) -> None:
         self._waits: set[Deadline] = set()
-        self._empty = asyncio.Event()
-        self._empty.set()
+        self._ended: asyncio.Event | None = None
+        """Somebody waits for the last one."""
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -270,13 +271,12 @@ class UnderWay:
     def add(self, deadline: Deadline) -> None:
         """A request begins."""
         self._waits.add(deadline)
-        self._empty.clear()
 
     def discard(self, deadline: Deadline) -> None:
         """A request has ended."""
         self._waits.discard(deadline)
-        if not self._waits:
-            self._empty.set()
+        if self._ended is not None and not self._waits:
+            self._ended.set()
 
     def interrupt(self, make_error: Callable[[], GatewayError]) -> None:
         """End the wait of every request with an error of its own."""
@@ -285,12 +285,13 @@ class UnderWay:
 
     async def ended(self, seconds: float) -> bool:
         """Whether all have ended within the time."""
-        try:
+        self._ended = asyncio.Event()
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._empty.wait()
-        except TimeoutError:
-            return False
-        return True
+                while self._waits:
+                    await self._ended.wait()
+                    self._ended.clear()
+        return not self._waits
 
 
 @define(kw_only=True)

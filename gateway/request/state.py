@@ -32,6 +32,7 @@ READ_CODINGS = frozenset({"identity", "gzip", "deflate", ""})
 _WHO_CHARS = 12
 MAX_CHOICES = 1024
 """Of one answer, whatever was asked for."""
+_UNKNOWN = Capability()
 BODY_WINDOW_S = 15.0
 BODY_WINDOW_BYTES = 16 << 10
 """A body must bring this much for each window of waiting, or be complete."""
@@ -154,7 +155,7 @@ class RequestState:
         """What is known of the model."""
         lesson = self.lesson(model)
         if lesson is None:
-            return Capability()
+            return _UNKNOWN
         if lesson.reason == PROBED:
             return Capability(native_tools=lesson.is_native, strategy=lesson.strategy, dialect=lesson.dialect)
         return Capability(native_tools=lesson.is_native)

@@ -465,11 +465,15 @@ class Metrics:
 
     def set(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Set a gauge."""
-        self._gauges[name].set(labels, value)
+        family = self._gauges[name]
+        series = family.known.get(family.key(labels))
+        (family.series(labels) if series is None else series)[0] = value
 
     def add(self, name: str, labels: Mapping[str, str], amount: float) -> None:
         """Move a gauge up or down."""
-        self._gauges[name].add(labels, amount)
+        family = self._gauges[name]
+        series = family.known.get(family.key(labels))
+        (family.series(labels) if series is None else series)[0] += amount
 
     def inform(self, name: str, labels: Mapping[str, str]) -> None:
         """Make this the one fact that an `_info` gauge states."""

@@ -111,8 +111,12 @@ async def _attempt(
     probe = breaker.admit(deadline.now())
     healthy: bool | None = None
     state.upstream_started = deadline.now()
+    state.upstream_status = None
     try:
-        reply = await _sent(state, call, keep_errors=keep_errors, refused=refused)
+        reply: UpstreamReply = await state.shared.client.send(call, deadline)
+        state.upstream_status = reply.status
+        if not 200 <= reply.status < 300:
+            await _refuse(state, reply, keep_errors=keep_errors, refused=refused)
         healthy = reply.status not in GATEWAY_STATUSES
         return reply
     except UpstreamError as error:
@@ -131,17 +135,11 @@ def _measure(state: RequestState) -> None:
     telemetry.set("toolgate_upstream_breaker_open", {"upstream": upstream}, float(is_open))
 
 
-async def _sent(
-    state: RequestState, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None
-) -> UpstreamReply:
+async def _refuse(state: RequestState, reply: UpstreamReply, *, keep_errors: bool, refused: Refused | None) -> None:
+    """Raise what an answer other than 2xx stands for, unless the client is to see it."""
     key_is_ours = not state.upstream.forwards_credentials
-    state.upstream_status = None
-    reply: UpstreamReply = await state.shared.client.send(call, state.deadline)
-    state.upstream_status = reply.status
-    if 200 <= reply.status < 300:
-        return reply
     if keep_errors and reply.status >= 400 and not (key_is_ours and reply.status in (401, 403)):
-        return reply
+        return
     with reply:
         if refused is not None and reply.status >= 400:
             raise await refused(reply)

@@ -235,12 +235,23 @@ class UpstreamClient:
 
     async def send(self, call: UpstreamCall, deadline: Deadline) -> UpstreamReply:
         """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
-        if self.plain is not None and _is_plain(call):
-            asking = _plain(self.plain, call, deadline)
-        else:
-            asking = _full(self.session, call, deadline)
+        due = deadline.now() + call.first_byte_timeout_s
         try:
-            return await deadline.within(deadline.now() + call.first_byte_timeout_s, asking)
+            if self.plain is None or not _is_plain(call):
+                return await deadline.within(due, _full(self.session, call, deadline))
+            asking = self.plain.post(
+                call.url, call.headers.items(), call.body, connect_timeout_s=call.connect_timeout_s, decode=call.decode
+            )
+            opened = await deadline.within(due, asking)
+            return UpstreamReply(
+                opened.message.code,
+                opened.message.headers,
+                opened.body,
+                let_go=opened.close,
+                deadline=deadline,
+                max_bytes=call.max_reply_bytes,
+                tap=opened.tap,
+            )
         except aiohttp.ConnectionTimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error
         except TimeoutError as error:
@@ -271,21 +282,6 @@ async def rejection(
         status=status,
         payload=mask(payload) if payload is not None else None,
         retry_after_s=waiting_time(reply.headers, time.time()),
-    )
-
-
-async def _plain(connections: Connections, call: UpstreamCall, deadline: Deadline) -> UpstreamReply:
-    opened = await connections.post(
-        call.url, call.headers.items(), call.body, connect_timeout_s=call.connect_timeout_s, decode=call.decode
-    )
-    return UpstreamReply(
-        opened.message.code,
-        opened.message.headers,
-        opened.body,
-        let_go=opened.close,
-        deadline=deadline,
-        max_bytes=call.max_reply_bytes,
-        tap=opened.tap,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, cast
 
 import msgspec
@@ -52,11 +53,10 @@ class ChatRequest:
     tools: ToolSet
     tool_choice: Any = None
     parallel: bool | None = None
-    wants_tools: bool = field(init=False, default=Factory(lambda self: self._wants_tools(), takes_self=True))
+    wants_tools: bool = field(
+        init=False, default=Factory(lambda self: bool(self.tools.names) and self.tool_choice != "none", takes_self=True)
+    )
     """Tools are declared and not switched off by `tool_choice`."""
-
-    def _wants_tools(self) -> bool:
-        return bool(self.tools.names) and self.tool_choice != "none"
 
     @property
     def choices(self) -> int:
@@ -84,7 +84,9 @@ class ChatRequest:
 
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
-    return _checked(raw, decoded_body(raw))
+    body = _decode(raw)
+    members = _refuse_doubled(raw, READ_FIELDS)
+    return _checked(raw, body, members.get("tools"))
 
 
 def request_of(body: dict[str, Any]) -> ChatRequest:
@@ -100,7 +102,7 @@ def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str,
     return body
 
 
-def _checked(raw: bytes, body: dict[str, Any]) -> ChatRequest:
+def _checked(raw: bytes, body: dict[str, Any], tools: msgspec.Raw | None = None) -> ChatRequest:
     model = _model(body.get("model"))
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -120,7 +122,7 @@ def _checked(raw: bytes, body: dict[str, Any]) -> ChatRequest:
         model=model,
         stream=bool(stream),
         messages=cast("list[dict[str, Any]]", messages),
-        tools=ToolSet(_tools(body.get("tools"))),
+        tools=ToolSet(_tools(body.get("tools"))) if tools is None else _tool_set(tools, body["tools"]),
         tool_choice=_tool_choice(body.get("tool_choice")),
         parallel=parallel,
     )
@@ -140,10 +142,14 @@ def _decode(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _refuse_doubled(raw: bytes, once: frozenset[str]) -> None:
-    """A model server may go by the first of two fields with one name, where we go by the last."""
-    if _has_each_once(raw):
-        return
+def _refuse_doubled(raw: bytes, once: frozenset[str]) -> Mapping[str, msgspec.Raw]:
+    """A model server may go by the first of two fields with one name, where we go by the last.
+
+    Gives each field as it was written, where that is certain.
+    """
+    members = _each_once(raw)
+    if members is not None:
+        return members
     outermost: list[tuple[str, Any]] = []
 
     def ended(pairs: list[tuple[str, Any]]) -> None:
@@ -159,21 +165,22 @@ def _refuse_doubled(raw: bytes, once: frozenset[str]) -> None:
     for name in once.intersection(names):
         if names.count(name) > 1:
             raise InvalidRequest(f"{name} is there more than once", param=name)
+    return {}
 
 
-def _has_each_once(raw: bytes) -> bool:
-    """The text is made of the members that were decoded from it and of nothing else; names with escapes apart."""
+def _each_once(raw: bytes) -> dict[str, msgspec.Raw] | None:
+    """The members of which, and of nothing else, the text is made; None too where a name has escapes."""
     try:
         members = _MEMBERS.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
+        return None
     place = 0
     for name, value in members.items():
         before = _NAME.match(raw, place)
         if before is None or before[1] != name.encode() or not raw.startswith(bytes(value), before.end()):
-            return False
+            return None
         place = before.end() + len(bytes(value))
-    return not members or _END.fullmatch(raw, place) is not None
+    return members if not members or _END.fullmatch(raw, place) is not None else None
 
 
 def _decode_halves(raw: bytes) -> Any:
@@ -193,6 +200,25 @@ def _model(value: object) -> str:
     if _CONTROL.search(value):
         raise InvalidRequest("model must not hold control characters", param="model")
     return value
+
+
+_MOST_KEPT, _LARGEST_KEPT = 64, 128 << 10
+"""Sets of tools that are remembered, and bytes of one."""
+_kept: dict[bytes, ToolSet] = {}
+"""By the digest of how they were written. An agent sends the same tools with each request, and a tool that is the same
+object as before is one whose schema is known."""
+
+
+def _tool_set(written: msgspec.Raw, value: Any) -> ToolSet:
+    digest = blake2b(written, digest_size=16).digest()
+    tools = _kept.get(digest)
+    if tools is None:
+        tools = ToolSet(_tools(value))
+        if len(memoryview(written)) <= _LARGEST_KEPT:
+            while len(_kept) >= _MOST_KEPT:
+                _kept.pop(next(iter(_kept)), None)
+            _kept[digest] = tools
+    return tools
 
 
 def _tools(value: Any) -> list[Tool]:
