@@ -236,7 +236,7 @@ class Choice:
         """Begin to read its reasoning, as far as it has come; once it is not `busy` it has been read."""
         thoughts = self._thoughts
         if thoughts is not None and self.may_call_in_reasoning and self._make_reader is not None:
-            thoughts.begin(GuardedReader(self._make_reader))
+            thoughts.begin(self._make_reader)
 
     @property
     def has_called_in_reasoning(self) -> bool:

@@ -17,6 +17,7 @@ from gateway.wire.chat_chunks import REASONING_FIELDS, Delta
 from strategies.base import AnswerReader
 from strategies.dialects.rows import BY_ID
 from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
+from strategies.reading.factory import Readers
 
 __all__ = ["ENDS", "Thoughts", "called_in_reasoning"]
 
@@ -75,15 +76,15 @@ class Thoughts:
         """It is being read."""
         return self._reader is not None and self.calls is None
 
-    def begin(self, reader: GuardedReader) -> None:
+    def begin(self, make_reader: Callable[[], AnswerReader]) -> None:
         """Begin to read it; `go_on` does a piece of the work."""
-        if self._reader is not None:
+        if self._reader is not None or self.calls is not None:
             return
         text = self._text()
-        self._reader = reader
-        if not text.strip() or reader.is_all_text(text, "stop"):
+        if not text.strip() or (isinstance(make_reader, Readers) and make_reader.is_all_text(text)):
             self.calls = []
         else:
+            self._reader = reader = GuardedReader(make_reader)
             self._events, self._is_ended = reader.step(text), False
 
     def go_on(self) -> None:
@@ -111,7 +112,7 @@ def called_in_reasoning(message: Mapping[str, object], make_reader: Callable[[],
     """The calls that the reasoning of a whole message ends in."""
     thoughts = Thoughts()
     thoughts.take(message)
-    thoughts.begin(GuardedReader(make_reader))
+    thoughts.begin(make_reader)
     while thoughts.busy:
         thoughts.go_on()
     return thoughts.calls or []
