@@ -32,39 +32,46 @@ def measure(summary: Summary, telemetry: Telemetry) -> None:
         # A client may call its model anything, at any length; what is longer than a label is read anew each time.
         (summary.model or "")[:_LONGEST_NAME],
     )
-    read = 1.0 if facts.read else None
-    begun = 1.0 if summary.stream and summary.first_sent_s is not None else None
-    asked = None if summary.upstream_s is None else 1.0
-    telemetry.feed(
-        key,
-        partial(_rows, summary, telemetry, arm, outcome),
-        (
-            1.0,
-            summary.duration_s if trace is None else None,
-            summary.upstream_s,
-            asked and summary.upstream_first_s,
-            begun,
-            begun and summary.longest_gap_s,
-            begun and summary.first_sent_s if trace is None else None,
-            facts.usage.get("input"),
-            facts.usage.get("output"),
-            read,
-            read,
-            read and summary.prepare_s,
-            read and summary.read_s,
-            read and summary.overhead_s,
-            facts.held_bytes_max if read and summary.stream else None,
-            summary.longest_hold_s if read and summary.stream else None,
-        ),
-    )
+    telemetry.feed(key, partial(_rows, summary, telemetry, arm, outcome), _values(summary))
     if trace is not None:
-        _measure_traced(summary, telemetry, arm, trace, is_begun=begun is not None)
+        _measure_traced(summary, telemetry, arm, trace)
     if summary.has_answer:
         _measure_answer(facts, telemetry)
         if facts.structured.classes or facts.structured.copies or facts.undelivered:
             _measure_structured(summary, facts.structured, telemetry)
     if facts.read:
         _measure_reading(summary, telemetry, arm)
+
+
+def _values(summary: Summary) -> tuple[float | None, ...]:
+    """What is told of every request, in the order of `_rows`; times with a trace are told by themselves."""
+    facts, trace = summary.facts, summary.trace
+    read = 1.0 if facts.read else None
+    streamed = read if summary.stream else None
+    begun = 1.0 if _has_begun(summary) else None
+    return (
+        1.0,
+        summary.duration_s if trace is None else None,
+        summary.upstream_s,
+        None if summary.upstream_s is None else summary.upstream_first_s,
+        begun,
+        begun and summary.longest_gap_s,
+        begun and summary.first_sent_s if trace is None else None,
+        facts.usage.get("input"),
+        facts.usage.get("output"),
+        read,
+        read,
+        read and summary.prepare_s,
+        read and summary.read_s,
+        read and summary.overhead_s,
+        streamed and facts.held_bytes_max,
+        streamed and summary.longest_hold_s,
+    )
+
+
+def _has_begun(summary: Summary) -> bool:
+    """It is a stream of which the client has got something."""
+    return summary.stream and summary.first_sent_s is not None
 
 
 def _rows(summary: Summary, telemetry: Telemetry, arm: str, outcome: str) -> tuple[Fed, ...]:
@@ -107,11 +114,11 @@ def _outcome(summary: Summary) -> str:
     return "error" if facts.broken or summary.attempted else "noop"
 
 
-def _measure_traced(summary: Summary, telemetry: Telemetry, arm: str, trace: str, *, is_begun: bool) -> None:
+def _measure_traced(summary: Summary, telemetry: Telemetry, arm: str, trace: str) -> None:
     """The times that are told with the trace they belong to."""
     way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
     telemetry.observe_traced("toolgate_request_duration_seconds", way, summary.duration_s, trace)
-    if is_begun and summary.first_sent_s is not None:
+    if _has_begun(summary) and summary.first_sent_s is not None:
         to = {"upstream": summary.upstream, "arm": arm}
         telemetry.observe_traced("toolgate_time_to_first_token_seconds", to, summary.first_sent_s, trace)
 
