@@ -139,7 +139,9 @@ def _draft(
     opened = schema.open_container(raw)
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
-    named, rename_mends = renamed(opened.arguments, schema)
+    beside = _beside(value, (key, container), opened.arguments, schema)
+    named, rename_mends = renamed({**opened.arguments, **beside}, schema)
+    steps = (*steps, "argument_beside") if beside else steps
     if code is not None:
         named = {**named, "code": code}
     adapted = schema.from_json(named)
@@ -150,6 +152,16 @@ def _draft(
         form=form,
         mends=(*steps, *mends, *opened.mends, *rename_mends, *adapted.mends),
     )
+
+
+def _beside(
+    value: dict[str, Any], own: tuple[str | None, ...], given: dict[str, Any], schema: ToolSchema
+) -> dict[str, Any]:
+    """Arguments that fell out of their container: a brace too many ended it before them."""
+    if own[1] is None:
+        return {}
+    taken = {*own, *EXTRAS, *NAME_KEYS, *CONTAINER_KEYS, *given}
+    return {key: held for key, held in value.items() if key in schema.properties and key not in taken}
 
 
 def _undeclared(

@@ -47,6 +47,8 @@ _BRACES = re.compile(r"[}\]]*")
 _SURPLUS = re.compile(r"[}\] \t\r\n]*")
 _BEHIND_STRING = ("", "<", "[", "`")
 """The first characters of the markers behind a string; before a colon it is the first key of a broken object."""
+_MEMBER = re.compile(r"[ \t,]*+[\"'“]?[\w-]++[\"'”]?[ \t]*+:[ \t]*+[\"'“\[{\d]|[\"',:]")
+"""What stands behind an object when a brace too many ended it."""
 _LINE_END = re.compile(r"\n|<\||\[TOOL_CALLS\]|</s>")
 _LONGEST_END = len("[TOOL_CALLS]")
 _FENCE = "```"
@@ -152,8 +154,17 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip(" \t\r\n`"):
         raise Reject("text after the object", attempted=True)
+    if ended and "missing_braces" in parsed.steps and (yield from _goes_on_behind(cur, stops)):
+        raise Reject("the closing token may be inside a string", attempted=True)
     steps = parsed.steps if ended else tuple(FRAME.get(step, step) for step in parsed.steps)
     return Payload(value=parsed.value, steps=steps)
+
+
+def _goes_on_behind(cur: Cursor, stops: tuple[str, ...]) -> Steps:
+    """Whether what stands behind the closing token looks like the rest of what it seemed to close."""
+    head: str = yield from cur.peek(max(map(len, stops)) + 1)
+    stop = next(filter(head.startswith, stops), "")
+    return head[len(stop) : len(stop) + 1] in tuple("\"'},:]")
 
 
 def _parsing(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Turns[Parsed]:
@@ -226,7 +237,8 @@ def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:
 def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     """Ask for another pass where the line goes on behind an object and ends with a brace.
 
-    An unescaped quote inside a value, with a brace behind it, looks like the end: the value would lose the rest.
+    An unescaped quote inside a value, with a brace behind it, looks like the end: the value would lose the rest. So
+    does a brace before a member.
     """
     if opening.hint == _MENDING:
         return
@@ -235,8 +247,9 @@ def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     yield from cur.until_match(_LINE_END, _LONGEST_END - 1, pieces.append)
     cur.back(start)
     cur.anchor = None
-    rest = "".join(pieces).strip(" \t\r}]")
-    if rest and pieces[-1].rstrip(" \t\r]").endswith("}"):
+    behind = "".join(pieces)
+    rest = behind.strip(" \t\r}]")
+    if rest and (pieces[-1].rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind)):
         raise Reject("text after the object", again=True, hint=_MENDING, attempted=True)
 
 

@@ -22,7 +22,7 @@ _MAX_NAME = 256
 # `functions.` is harmony's, `default_api.` is Gemini's, `multi_tool_use.` ChatGPT's of old:
 # https://github.com/openai/harmony/blob/main/docs/format.md https://github.com/lbjlaq/Antigravity-Manager/issues/938
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
-_LITTER = " \t\r\n\"'`“”‘’"
+_LITTER = " \t\r\n\"'`“”‘’,;"
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
 # Hosts of MCP write the server's name in front: https://github.com/jundot/omlx/issues/1854
 _SEPARATOR = re.compile(r"[.:/]")

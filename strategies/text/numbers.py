@@ -1,6 +1,9 @@
 """Numbers that remember how they were written."""
 
-__all__ = ["number_text", "written"]
+import math
+from typing import Any
+
+__all__ = ["number_text", "sayable", "written"]
 
 _MAX_COMPARED = 400
 """Digits of a number that are compared with what would be written: more may be too many to write."""
@@ -31,3 +34,16 @@ def written(value: int | float, digits: str) -> int | float:
 def number_text(value: int | float) -> str:
     """The number as it was written."""
     return value.digits if isinstance(value, _WrittenInt | _WrittenFloat) else repr(value)
+
+
+def sayable(value: Any) -> Any:
+    """The value with a text in place of each number that JSON cannot say."""
+    if isinstance(value, dict):
+        return {key: sayable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [sayable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and value.bit_length() > 14_283:
+        return hex(value)
+    return value

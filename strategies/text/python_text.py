@@ -19,6 +19,7 @@ from attrs import evolve, field, frozen
 
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
+from strategies.text.loose_quotes import may_be_torn
 from strategies.text.numbers import written
 from strategies.text.turns import TURN, Turns, whole
 
@@ -42,6 +43,8 @@ _GOES_ON = re.compile(r"[\w\\/$]")
 _LOOSE_ENDS = re.compile(
     r"\s*+(?:,\s*+[^\W\d]\w*+\s*+=(?!=)|\)\s*+\]?\s*+[\"'`]?\s*+\Z|\)\s*+[,;\n]\s*+[^\W\d][\w.]*+\()"
 )
+_KEYWORD_INSIDE = re.compile(r",\s*+[^\W\d]\w*+\s*+=\s*+[\"']")
+"""What looks like the next argument may be it: a quote was lost before."""
 _TO_DOUBLE_QUOTE = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TO_SINGLE_QUOTE = re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL)
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
@@ -392,6 +395,8 @@ class _Reader:
             self._mends.append("inner_quotes")
             if f"\\{quotes}" in self._text[start.end() : end]:
                 raise PythonFault("quotes are escaped and not escaped")
+            if (yield from _is_doubtful(self._text[start.end() : end], quotes)):
+                raise PythonFault("inner quotes can be read in several ways")
         body = self._text[start.end() : end]
         self._at = end + len(quotes)
         if len(quotes) == 1 and "\n" in body.replace("\\\n", "").replace("\\\r\n", ""):
@@ -424,6 +429,13 @@ class _Reader:
         if found < 0:
             raise PythonFault("string never closed")
         return found
+
+
+def _is_doubtful(body: str, quote: str) -> Turns[bool]:
+    """Whether the string may have ended before; code inside it has both its quotes."""
+    if (yield from may_be_torn(body, quote)):
+        return True
+    return body.count(quote) % 2 == 1 and _KEYWORD_INSIDE.search(body) is not None
 
 
 def _paired(text: str) -> str:

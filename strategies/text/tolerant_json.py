@@ -16,7 +16,8 @@ from attrs import frozen
 
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
-from strategies.text.numbers import written
+from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
+from strategies.text.numbers import sayable, written
 from strategies.text.turns import LONG, TURN, Turns, scanning, whole
 
 __all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse", "parsing"]
@@ -38,6 +39,7 @@ _APOSTROPHE = re.compile(r"'(?<=\w')(?=\w)")  # the quote first: it is found wit
 # https://github.com/minpeter/ai-sdk-tool-call-middleware/issues/298
 _CONTROLS = tuple(map(chr, range(32)))
 """Each is looked for by itself: that is ten times as fast in a long text as a class of them."""
+_BRACE_IN_STRING = re.compile(r"[}\]]\s*+[\"'”][\s}\]]*+\Z")
 _NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
 _PLAIN_DECODER = json.JSONDecoder()
 _TO_QUOTE = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -148,21 +150,9 @@ def dumps(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        value = _sayable(value)
+        value = sayable(value)
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return json.dumps(value, separators=(",", ":")) if has_surrogates(text) else text
-
-
-def _sayable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sayable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_sayable(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, int) and value.bit_length() > 14_283:
-        return hex(value)
-    return value
 
 
 def _may_hold_surrogates(text: str, start: int, end: int) -> bool:
@@ -306,7 +296,7 @@ class _Reader:
 
     __slots__ = (
         *("_at", "_backslashes", "_closed", "_decoder", "_left", "_loose_end", "_loose_key", "_max_depth"),
-        *("_notes", "_open", "_text", "has_apostrophes"),
+        *("_loose_names", "_notes", "_open", "_text", "has_apostrophes"),
     )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
@@ -324,10 +314,12 @@ class _Reader:
         self.has_apostrophes = False
         self._loose_key: str | None = None
         self._loose_end: re.Pattern[str] | None = None
+        self._loose_names: Collection[str] = ()
 
     def quote_loosely(self, body_key: str, known_keys: Collection[str]) -> None:
         """Let the value of `body_key` hold unescaped quotes, if it can be delimited in exactly one way."""
         ends = [r"\s*+[}\]][\s}\]]*+\Z"] if self._closed else [r"\s*+\}[\s}\]]*+\Z"]
+        self._loose_names = known_keys
         others = "|".join(re.escape(key) for key in known_keys if key != body_key)
         if others:
             ends.append(rf'\s*+,\s*+"(?:{others})"\s*+:')
@@ -496,7 +488,11 @@ class _Reader:
         raise JsonFault("missing comma or closing brace")
 
     def _ends_unclosed(self) -> bool:
-        if not self._closed or "surplus_braces" in self._notes:
+        if (
+            not self._closed
+            or "surplus_braces" in self._notes
+            or _BRACE_IN_STRING.search(self._text, max(0, self._at - 99))
+        ):
             raise JsonFault("never closed")
         _note(self._notes, "missing_braces")
         return False
@@ -548,14 +544,22 @@ class _Reader:
         body = self._text[self._at + 1 : end]
         self._at = end + 1
         _note(self._notes, "smart_quotes")
-        return (yield from self._json_text(_escape_quotes(body)))
+        return (yield from self._json_text(self._escaped(body)))
+
+    def _escaped(self, body: str) -> str:
+        text = with_escaped_quotes(body)
+        if text is None:
+            raise JsonFault("quotes are escaped and not escaped")
+        return text
 
     def _loose_string(self) -> Turns[str]:
         end = yield from self._loose_quote(self._at + 1)
         body = self._text[self._at + 1 : end]
+        if (yield from may_be_torn(body, '"', self._loose_names)):
+            raise JsonFault("inner quotes can be read in several ways")
         self._at = end + 1
         _note(self._notes, "inner_quotes")
-        return (yield from self._json_text(_escape_quotes(body)))
+        return (yield from self._json_text(self._escaped(body)))
 
     def _loose_quote(self, position: int) -> Turns[int]:
         """The one quote from `position` on that can be the end of the value."""
@@ -636,13 +640,3 @@ class _Reader:
             _note(self._notes, "python_literal")
             return _PYTHON_WORDS[word]
         raise JsonFault("not a value" if self._at < len(self._text) or word else "value missing")
-
-
-def _escape_quotes(body: str) -> str:
-    """The body of a string with the quotes in it escaped: either all of them are, or none."""
-    plain = body.replace("\\\\", "")
-    if '\\"' not in plain:
-        return body.replace('"', '\\"')
-    if '"' in plain.replace('\\"', ""):
-        raise JsonFault("quotes are escaped and not escaped")
-    return body

@@ -1,13 +1,19 @@
-"""A damaged closer never changes a value: the call that was meant, text, or a call to be asked for again."""
+"""Damaged markup never changes a value: the call that was meant, text, or a call to be asked for again."""
 
 import random
 from collections import Counter
 
 import pytest
 
-from tests.support.damage import FORMS, Outcome, damaged_calls, outcome_of, read_in_pieces, read_whole
+from strategies.dialects.rows import TABLE
+from tests.support.damage import Outcome, damaged_calls, outcome_of, read_in_pieces, read_whole
+from tests.support.damage_forms import DATA_FORMS, TAG_FORMS
 
 SEEDS = 5
+ELSEWHERE = {
+    *("apply_patch", "shell"),  # a command or a patch has no markup of its own within
+    *("prefixed_xml", "named_function"),  # damaged already; the undamaged form is in the list
+}
 
 
 def tally(seed: int, count: int) -> Counter[Outcome]:
@@ -29,19 +35,19 @@ def tally(seed: int, count: int) -> Counter[Outcome]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_damaged_closer_changes_no_value(seed: int) -> None:
+def test_damaged_markup_changes_no_value(seed: int) -> None:
     outcomes = tally(seed, 1000)
-    assert outcomes["right"] > 600, "most of them are read all the same"
-    assert outcomes["text"] == 0, "what is not read is asked for again"
+    assert outcomes["right"] > 400, "many of them are read all the same"
 
 
-def test_every_dialect_of_tags_is_damaged() -> None:
-    forms = Counter(case.form.id for case in damaged_calls(1, 1000))
-    assert forms.keys() == {form.id for form in FORMS}
+def test_every_dialect_is_damaged() -> None:
+    forms = {form.id for form in (*TAG_FORMS, *DATA_FORMS)}
+    assert forms | ELSEWHERE == {dialect.id for dialect in TABLE}
+    assert {case.form.id for case in damaged_calls(1, 1000)} == forms
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(100, 200))
-def test_a_damaged_closer_changes_no_value_in_a_hundred_thousand(seed: int) -> None:
+def test_damaged_markup_changes_no_value_in_a_hundred_thousand(seed: int) -> None:
     print(dict(tally(seed, 1000)))

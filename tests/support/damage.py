@@ -1,80 +1,34 @@
-"""Calls whose closers are damaged: random calls in every dialect of tags, and what a reading of them came to.
+"""Calls with damaged markup: random calls in every dialect, and what a reading of them came to.
 
-A call is written by its dialect's own renderer, once with a placeholder for each text, so that its closers are known,
-and once as it is. Each closer is then doubled, dropped, exchanged, spelled as another or set beside another one.
+A call is written by its dialect's own renderer, once with a placeholder for each text, so that its markup is known, and
+once as it is. In dialects of tags each closer is then doubled, dropped, exchanged, spelled as another or set beside
+another one; in all others each quotation mark, bracket, separator and token, and the escapes inside texts are left out.
+The name may stand behind namespaces.
 """
 
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from attrs import frozen
 
 from gateway.core.events import Note
 from gateway.core.tools import Tool, ToolSet
-from strategies.asking.renderers import RENDERERS
 from strategies.writing.renderer import CannotExpress
+from tests.support.damage_forms import DATA_FORMS, TAG_FORMS, Form
 from tests.support.reading import BOOLEAN, INTEGER, STRING, Reading, pieces, read, tool
 
-__all__ = ["FORMS", "Damaged", "Outcome", "damaged_calls", "outcome_of"]
+__all__ = ["Damaged", "Outcome", "damaged_calls", "outcome_of", "read_in_pieces", "read_whole"]
 
 Span = tuple[int, int, str]
-"""Where a closer stands, and the parameter it belongs to."""
+"""Where markup or a text stands, and the parameter it belongs to."""
 Outcome = Literal["right", "text", "asked", "wrong"]
 """`asked`: no call, but the reading says that one was meant."""
 
 
-@frozen(kw_only=True)
-class Form:
-    """One dialect and how its calls are written."""
-
-    id: str
-    renderer: str
-    rewrite: Callable[[str], str] = str
-    """What makes the renderer's text this dialect's."""
-
-
-def _without(*parts: str) -> Callable[[str], str]:
-    def write(text: str) -> str:
-        for part in parts:
-            text = text.replace(part, "")
-        return text
-
-    return write
-
-
-def _as_muse(text: str) -> str:
-    name = re.search(r'name="([^"]+)"', text)
-    inner = re.sub(r"<(/?)(function_calls|invoke|parameter)\b", r"<\1atem:\2", text)
-    return f"<|start|>assistant to={name[1] if name else ''}<|message|>{inner}"
-
-
-FORMS = (
-    Form(id="qwen3_coder", renderer="qwen3_coder"),
-    Form(id="bare_function", renderer="qwen3_coder", rewrite=_without("<tool_call>\n", "\n</tool_call>")),
-    Form(id="seed_oss", renderer="seed_oss"),
-    Form(id="glm", renderer="glm"),
-    Form(id="hy3", renderer="hy3"),
-    Form(id="claude_invoke", renderer="claude_invoke"),
-    Form(id="bare_invoke", renderer="claude_invoke", rewrite=_without("<function_calls>\n", "\n</function_calls>")),
-    Form(
-        id="dots",
-        renderer="claude_invoke",
-        rewrite=lambda text: text.replace("function_calls>", "dots_function_call>"),
-    ),
-    Form(id="minimax_m2", renderer="minimax_m2"),
-    Form(id="minimax_m3", renderer="minimax_m3"),
-    Form(id="dsml", renderer="dsml"),
-    Form(id="step3", renderer="step3"),
-    Form(id="muse_glimmer", renderer="claude_invoke", rewrite=_as_muse),
-    Form(id="kimi_k3", renderer="kimi_k3"),
-    Form(id="generic_xml", renderer="generic_xml"),
-    Form(id="wrapped_xml", renderer="generic_xml", rewrite=lambda text: f"<tool_use>\n{text}\n</tool_use>"),
-)
 _M3 = "]<]minimax[>["
-_CLOSER = re.compile(r"(?:\]<\]minimax\[>\[)?</[^<>\n]+>|<\|close\|>\w+<\|sep\|>|<｜tool_calls?_end｜>")
 _WORDS = (
     *("parameter", "function", "tool_call", "invoke", "arg_value", "arg_key", "tool_calls", "param", "function_calls"),
     *("｜DSML｜parameter", "｜DSML｜invoke", "｜｜DSML｜｜parameter", "｜｜DSML｜｜invoke", "steptml:parameter"),
@@ -106,6 +60,51 @@ _CALLS = (
     "<read_file>\n<path>a</path>\n</read_file>",
     "<parameter>\n<b>x</b>\n</parameter>",
 )
+_QUOTED = (
+    *(
+        'say "hi"',
+        "it's",
+        '"',
+        "'",
+        "''",
+        "C:\\Users\\bob\\new",
+        "\\d+\\.\\w*",
+        "a\\tb",
+        '{"a": [1, 2], "b": "c"}',
+        "}",
+        "]",
+    ),
+    *(
+        "a, b: c",
+        "New York, NY",
+        "f(x=1)",
+        "[1]",
+        "path: x",
+        'limit=5, path="b"',
+        "x\\",
+        '"path": "b"',
+        "'a', 'b'",
+        "{",
+        ")",
+    ),
+    *(
+        '"quoted"',
+        "`code`",
+        "“so”",
+        'He said: "no", then left',
+        "END_ARG",
+        "[/TOOL_CALL]",
+        "<|tool_call|>",
+        "<|call|>",
+        "```",
+    ),
+)
+_SIGNS = (*"\"'`“”{}[](),:=;", '\\"', '""', '<|"|>', "<escape>")
+_TOKENS = (
+    *("</tool_call>", "<tool_call>", "<|tool_call|>", "<tool_call|>", "<|call|>", "<|end|>", "<｜tool▁call▁end｜>"),
+    *("<|tool_call_end|>", "[/TOOL_CALLS]", "</function>", "<|im_end|>", "```", "<|END_ACTION|>", "</TOOLCALL>"),
+)
+_NAMESPACES = ("functions.", "default_api:", "default_api.", "google:mcp:files:", "mcp/files/", "tools.", "api.v1.")
 
 
 def _tools(seed: int) -> ToolSet:
@@ -123,8 +122,11 @@ def _tools(seed: int) -> ToolSet:
     return ToolSet(made)
 
 
-def _value(rng: random.Random) -> str:
+def _value(rng: random.Random, *, is_tags: bool) -> str:
     kind = rng.random()
+    if not is_tags and kind > 0.4:
+        parts = [rng.choice((*_PLAIN, *_QUOTED, *_QUOTED)) for _ in range(rng.randint(1, 3))]
+        return rng.choice((" ", "\n", "")).join(parts)
     if kind < 0.35:
         return rng.choice(_PLAIN)
     if kind < 0.6:
@@ -135,7 +137,7 @@ def _value(rng: random.Random) -> str:
     return rng.choice(("", "See:\n", "x ")) + rng.choice(_CALLS) + rng.choice(("", "\nor so.", " y"))
 
 
-def _arguments(rng: random.Random, made: Tool) -> dict[str, Any]:
+def _arguments(rng: random.Random, made: Tool, *, is_tags: bool) -> dict[str, Any]:
     schema: Any = made.parameters
     found: dict[str, Any] = {}
     for key, prop in schema["properties"].items():
@@ -146,13 +148,13 @@ def _arguments(rng: random.Random, made: Tool) -> dict[str, Any]:
         elif prop == BOOLEAN:
             found[key] = rng.random() < 0.5
         else:
-            found[key] = _value(rng)
+            found[key] = _value(rng, is_tags=is_tags)
     return found
 
 
 @frozen(kw_only=True)
 class Damaged:
-    """A call with one damaged closer."""
+    """A call with one fault in its markup."""
 
     form: Form
     tools: ToolSet
@@ -169,45 +171,56 @@ class Damaged:
         return [(self.name, arguments) for arguments in (self.arguments, *self.behind)]
 
 
-def _rendered(form: Form, made: Tool, arguments: dict[str, Any]) -> tuple[str, list[Span]] | None:
-    """The call's text and where its closers stand; None where the dialect cannot carry it."""
+@frozen(kw_only=True)
+class _Written:
+    """A call's text, where its markup stands, and where its texts do."""
+
+    text: str
+    marks: list[Span]
+    values: list[Span]
+
+
+def _rendered(form: Form, made: Tool, arguments: dict[str, Any]) -> _Written | None:
+    """The call as its dialect writes it; None where the dialect cannot carry it."""
     try:
-        whole = form.rewrite(RENDERERS[form.renderer].call(made.name, arguments, made))
+        whole = form.call(made, arguments)
     except CannotExpress:
         return None
     found = _written(form, made, arguments)
-    return found if found[0] == whole else None
+    return found if found.text == whole else None
 
 
-def _written(form: Form, made: Tool, arguments: dict[str, Any]) -> tuple[str, list[Span]]:
-    """The call's text, whatever its values hold, and where its closers stand."""
+def _written(form: Form, made: Tool, arguments: dict[str, Any], *, space: str = "") -> _Written:
+    """The call, whatever its values hold, with its name in this namespace."""
     places = enumerate(arguments.items())
     holders = {key: f"zq{at}zq" if isinstance(value, str) else value for at, (key, value) in places}
-    frame = form.rewrite(RENDERERS[form.renderer].call(made.name, holders, made))
+    frame = form.call(made, holders).replace(made.name, space + made.name)
     text, at = "", 0
-    spans: list[Span] = []
+    marks: list[Span] = []
+    values: list[Span] = []
     texts = {f"zq{place}zq": value for place, value in enumerate(arguments.values())}
-    for match in re.finditer(rf"zq\d+zq|{_CLOSER.pattern}", frame):
+    for match in re.finditer(rf"zq\d+zq|{form.marks.pattern}", frame):
         text += frame[at : match.start()]
         found = texts.get(match.group())
-        if found is None:
-            owner = max(arguments, key=lambda key: frame.rfind(key, 0, match.start()), default="")
-            spans.append((len(text), len(text) + len(match.group()), owner))
-        text += match.group() if found is None else found
+        owner = max(arguments, key=lambda key: frame.rfind(key, 0, match.start()), default="")
+        part = match.group() if found is None else form.escaped(found)
+        (marks if found is None else values).append((len(text), len(text) + len(part), owner))
+        text += part
         at = match.end()
-    return text + frame[at:], spans
+    return _Written(text=text + frame[at:], marks=marks, values=values)
 
 
-def _damages(rng: random.Random, text: str, spans: list[Span], keys: list[str]) -> Iterator[tuple[str, str]]:
+def _closer_damages(rng: random.Random, call: _Written, keys: list[str]) -> Iterator[tuple[str, str]]:
     """Each closer damaged in every way; of the spellings a few."""
-    closers = [text[start:end] for start, end, _ in spans]
-    for at, (start, end, owner) in enumerate(spans):
+    text = call.text
+    closers = [text[start:end] for start, end, _ in call.marks]
+    for at, (start, end, owner) in enumerate(call.marks):
         closer = closers[at]
         for gap in ("", "\n"):
             yield f"double {closer}", text[:end] + gap + closer + text[end:]
         yield f"drop {closer}", text[:start] + text[end:]
-        for other in range(at + 1, len(spans)):
-            first, last, _ = spans[other]
+        for other in range(at + 1, len(closers)):
+            first, last, _ = call.marks[other]
             if closers[other] != closer:
                 swapped = text[:start] + closers[other] + text[end:first] + closer + text[last:]
                 yield f"swap {closer} {closers[other]}", swapped
@@ -227,45 +240,97 @@ def _damages(rng: random.Random, text: str, spans: list[Span], keys: list[str]) 
             yield f"behind {closer} {spelling}", text[:end] + gap + spelling + text[end:]
 
 
+def _mark_damages(rng: random.Random, call: _Written) -> Iterator[tuple[str, str]]:
+    """Each mark of a dialect of data damaged in every way; of the spellings a few. Texts without their escapes."""
+    text = call.text
+    for at, (start, end, _) in enumerate(call.marks):
+        mark = text[start:end]
+        for gap in ("", "\n"):
+            yield f"double {mark}", text[:end] + gap + mark + text[end:]
+        yield f"drop {mark}", text[:start] + text[end:]
+        for first, last, _ in call.marks[at + 1 : at + 3]:
+            other = text[first:last]
+            if other != mark:
+                yield f"swap {mark} {other}", text[:start] + other + text[end:first] + mark + text[last:]
+        is_sign = len(mark) == 1
+        for spelling in rng.sample(_SIGNS if is_sign else _TOKENS, 3):
+            if spelling != mark:
+                yield f"respell {mark} {spelling}", text[:start] + spelling + text[end:]
+                yield f"before {mark} {spelling}", text[:start] + spelling + text[start:]
+                yield f"behind {mark} {spelling}", text[:end] + spelling + text[end:]
+        if not is_sign:
+            yield f"begun {mark}", text[: end - 1] + text[end:]
+            yield f"begun {mark}", text[:start] + text[start + 1 :]
+            yield f"bars {mark}", text[:start] + mark.replace("|", "｜") + text[end:]
+    for start, end, _ in call.values:
+        value = text[start:end]
+        places = [found.start() for found in re.finditer(r"\\.", value)]
+        if places:
+            yield "no escapes", text[:start] + re.sub(r"\\([\\\"])", r"\1", value) + text[end:]
+            place = start + rng.choice(places)
+            yield "an escape less", text[:place] + text[place + 1 :]
+        if r"\n" in value:
+            lines = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[0], value)
+            yield "lines as they are", text[:start] + lines + text[end:]
+
+
+def _damages(
+    rng: random.Random, form: Form, made: Tool, arguments: dict[str, Any], call: _Written
+) -> Iterator[tuple[str, str]]:
+    yield from _closer_damages(rng, call, list(arguments)) if form.is_tags else _mark_damages(rng, call)
+    for space in rng.sample(_NAMESPACES, 3):
+        yield f"namespace {space}", _written(form, made, arguments, space=space).text
+
+
 def damaged_calls(seed: int, count: int, *, per_call: int = 6) -> Iterator[Damaged]:
-    """So many damaged calls: all dialects in turn, a few damages of each call."""
+    """So many damaged calls: dialects of tags and all others in turn, a few damages of each call."""
     rng = random.Random(seed)
     sets = [_tools(seed * 100 + at) for at in range(6)]
+    tags, others = list(TAG_FORMS), list(DATA_FORMS)
     made = 0
     while made < count:
-        for form in FORMS:
-            tools = rng.choice(sets)
-            declared = rng.choice(list(tools))
-            arguments = _arguments(rng, declared)
-            found = _rendered(form, declared, arguments)
-            if found is None:
-                continue
-            text, spans = found
-            tail = rng.choice(("", "", "\n", "\nDone."))
-            other = _arguments(rng, declared)
-            second = _rendered(form, declared, other) if rng.random() < 0.2 else None
-            behind = (other,) if second and other != arguments else ()
-            tail = f"\n{second[0]}" if second and behind else tail
-            everyone = list(_damages(rng, text, spans, list(arguments)))
-            for damage, broken in rng.sample(everyone, min(per_call, len(everyone))):
-                yield Damaged(
-                    form=form,
-                    tools=tools,
-                    name=declared.name,
-                    arguments=arguments,
-                    text=f"Now.\n{broken}{tail}" if form.id != "muse_glimmer" else broken + tail,
-                    undamaged=f"Now.\n{text}{tail}" if form.id != "muse_glimmer" else text + tail,
-                    damage=damage,
-                    behind=behind,
-                )
-                made += 1
-                if made == count:
-                    return
+        if not tags or not others:
+            tags, others = tags or list(TAG_FORMS), others or list(DATA_FORMS)
+        forms = (tags.pop(rng.randrange(len(tags))), others.pop(rng.randrange(len(others))))
+        for case in (each for form in forms for each in _damaged(rng, form, rng.choice(sets), per_call)):
+            yield case
+            made += 1
+            if made == count:
+                return
+
+
+def _damaged(rng: random.Random, form: Form, tools: ToolSet, per_call: int) -> Iterator[Damaged]:
+    """A few damages of one call of this form."""
+    declared = rng.choice(list(tools))
+    arguments = _arguments(rng, declared, is_tags=form.is_tags)
+    found = _rendered(form, declared, arguments)
+    if found is None:
+        return
+    tail = rng.choice(("", "", "\n", "\nDone.")) if form.is_tags else ""
+    other = _arguments(rng, declared, is_tags=form.is_tags)
+    second = _rendered(form, declared, other) if rng.random() < 0.2 else None
+    behind = (other,) if second and other != arguments else ()
+    tail = f"\n{second.text}" if second and behind else tail
+    head = "" if form.id == "muse_glimmer" else "Now.\n"
+    everyone = list(_damages(rng, form, declared, arguments, found))
+    for damage, broken in rng.sample(everyone, min(per_call, len(everyone))):
+        yield Damaged(
+            form=form,
+            tools=tools,
+            name=declared.name,
+            arguments=arguments,
+            text=f"{head}{broken}{tail}",
+            undamaged=f"{head}{found.text}{tail}",
+            damage=damage,
+            behind=behind,
+        )
 
 
 def outcome_of(case: Damaged, found: Reading) -> Outcome:
     """What the reading came to: calls that are not those that were meant, in their order, are wrong."""
     calls = [(name, json.loads(arguments)) for name, arguments in found.calls]
+    if any(name not in case.tools for name, _ in calls):
+        return "asked"  # behind special tokens a name that nobody declared is asked about
     if _as_json(calls) != _as_json(case.expected[: len(calls)]):
         return "right" if _is_written(case, calls) else "wrong"
     if calls:
@@ -283,7 +348,7 @@ def _is_written(case: Damaged, calls: list[tuple[str, dict[str, Any]]]) -> bool:
     found = _rendered(case.form, made, arguments)
     if found is None and all(_is_whole(value) for value in arguments.values()):
         found = _written(case.form, made, arguments)
-    return found is not None and "".join(found[0].split()) in "".join(case.text.split())
+    return found is not None and "".join(found.text.split()) in "".join(case.text.split())
 
 
 def _is_whole(value: object) -> bool:

@@ -102,6 +102,7 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
     values: dict[str, Any] = {}
     mends: list[str] = []
     fault: str | None = None
+    text = ""
     while (yield from _argument_begins(cur)):
         key: str = (yield from cur.match(_REST, 256)).strip()
         text = yield from _argument(cur)
@@ -117,7 +118,19 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
         fault = fault or read.fault
     if not (yield from _call_ends(cur)):
         raise Reject("call not closed", attempted=True)
+    if text.endswith("\n```") and text.count("\n```") % 2 and not (yield from _starts_after_space(cur, "```")):
+        raise Reject("the fence may be the call's", attempted=True)
     return values, mends, fault
+
+
+def _starts_after_space(cur: Cursor, marker: str) -> Steps:
+    """Whether the marker comes next; nothing is consumed."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    found = yield from cur.starts(marker)
+    cur.back(start)
+    cur.anchor = None
+    return found
 
 
 def _keyed(text: str, schema: ToolSchema) -> tuple[str, str]:

@@ -244,6 +244,9 @@ PYTHONIC = Dialect(
 
 # Behind the markers of Llama 4
 
+_GOES_ON = re.compile(r"[\w\"')\]}]")
+"""What is glued to the bracket that seemed to be the last."""
+
 
 def _parse_tagged(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
@@ -262,6 +265,8 @@ def _parse_tagged(
     yield from cur.ws()
     if not (yield from cur.lit(_END)):
         cur.back(end)
+        if _GOES_ON.match((yield from cur.peek(1))):
+            raise Reject("text behind a call", attempted=True)
     cur.anchor = None
     yield from drafts
 

@@ -24,8 +24,10 @@ from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import is_announced_example
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.loose_quotes import may_be_torn
 from strategies.text.python_text import PythonFault, bracketed, read_calls, reading_calls
 from strategies.text.tolerant_json import JsonFault, parsing
+from strategies.text.turns import whole
 from strategies.writing.block_renderer import BlockRenderer
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.token_renderer import json_text
@@ -200,6 +202,8 @@ def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:
         text = text[1:-1]
     if not text:
         raise Reject("no input", attempted=True)
+    if text.endswith("}") and whole(may_be_torn(text, '"', schema.properties)):
+        raise Reject("the object is damaged", attempted=True)
     return {_sole(schema): text}
 
 

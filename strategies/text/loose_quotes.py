@@ -1,0 +1,63 @@
+r"""Text with quotes in it that nothing escaped: whether it is all that stood between its two quotes.
+
+Somebody who does not escape writes quotes in pairs around words, or a sign for inches. A quote too many at an edge,
+a pair around nothing, one glued to the wrong side of a word, and the name of a parameter beside a quote say that
+the value's own quotes were damaged: what seems to be inside may be outside, so there is no telling.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from strategies.text.turns import LONG, Turns
+
+__all__ = ["may_be_torn", "with_escaped_quotes"]
+
+_BLANK = re.compile(r"\\[nrt]")
+_LONGEST_NAME = 80
+_FOREIGN = '<|"|>'
+"""Gemma's quotes are no part of a text."""
+
+
+def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]:
+    """Whether the quotes inside `body` may be those around it; `names` are the parameters."""
+    if len(body) > LONG:
+        yield
+    plain = _BLANK.sub(" ", body).strip()
+    if _FOREIGN in body or _is_torn_at_edge(plain, quote) or _is_torn_at_edge(plain[::-1], quote):
+        return True
+    pattern = _beside_quotes(tuple(names))
+    if pattern is None:
+        return False
+    for start in range(0, len(plain), LONG):
+        if start:
+            yield
+        if pattern.search(plain, start, start + LONG + _LONGEST_NAME):
+            return True
+    return False
+
+
+def _is_torn_at_edge(body: str, quote: str) -> bool:
+    """Whether a quote that begins the text opens nothing."""
+    if not body.startswith(quote):
+        return False
+    end = body.find(quote, 1)
+    is_odd = body.count(quote) % 2 == 1
+    return is_odd or not body[1:end].strip() or body[end + 1 : end + 2].isalnum()
+
+
+@lru_cache(maxsize=256)
+def _beside_quotes(names: tuple[str, ...]) -> re.Pattern[str] | None:
+    """Any of the names with a quote before or behind it."""
+    if not names:
+        return None
+    either = "|".join(map(re.escape, sorted(names)))
+    return re.compile(rf"""["“”](?:{either})\b|\b(?:{either})["“”]""")
+
+
+def with_escaped_quotes(body: str) -> str | None:
+    """The body of a string with the quotes in it escaped: either all of them are, or none; else there is no telling."""
+    plain = body.replace("\\\\", "")
+    if '\\"' not in plain:
+        return body.replace('"', '\\"')
+    return None if '"' in plain.replace('\\"', "") else body
