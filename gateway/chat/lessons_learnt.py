@@ -146,7 +146,7 @@ def learn_from(state: RequestState) -> None:
         _note_calls(state, facts.structured)
     if facts.completion_id is not None:
         shown = found.answer_id or facts.completion_id
-        state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm)
+        state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm, who=state.who)
     if state.stream and found.is_usage_unasked and facts.finish_reasons and facts.failure is None:
         state.shared.rescues.saw_usage(state.upstream.name, is_told=bool(facts.usage))
     _weigh_native(state, facts)

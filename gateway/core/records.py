@@ -104,6 +104,8 @@ class RequestRecord:
     route: str = "chat"
     surface: str = "chat"
     """The wire that the client speaks."""
+    who: str = ""
+    """Whose request it was, in a short word; empty where nobody looks at what clients show."""
     stream: bool = False
     strategy: str = "none"
     dialect: str = "none"

@@ -78,7 +78,7 @@ def _rows(summary: Summary, telemetry: Telemetry, arm: str, outcome: str) -> tup
     """What the values of `measure` go under, in their order."""
     upstream, model, strategy = summary.upstream, summary.model or "", summary.strategy or "none"
     if summary.facts.read and summary.end == "completed":
-        telemetry.admit("model", model)
+        telemetry.admit("model", model, summary.who)
     way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
     ended = {**way, "code": f"{summary.status // 100}xx", "health": "ok" if summary.is_healthy else "unhealthy"}
     transform = {"strategy": strategy, "dialect": summary.dialect, "arm": arm, "outcome": outcome}
@@ -137,7 +137,7 @@ def _measure_structured(summary: Summary, found: CallFacts, telemetry: Telemetry
     """The calls that the model server made itself, in every arm."""
     if found.classes:
         upstream, model = summary.upstream, summary.model or ""
-        telemetry.admit("model", model)
+        telemetry.admit("model", model, summary.who)
         for call_class, number in found.classes.items():
             labels = {"upstream": upstream, "model": model, "class": call_class.value}
             telemetry.count("toolgate_structured_calls_total", labels, number)
@@ -167,7 +167,7 @@ def _measure_reading(summary: Summary, telemetry: Telemetry, arm: str) -> None:
     if facts.undelivered:
         telemetry.count("toolgate_undelivered_calls_total", {"strategy": strategy}, facts.undelivered)
     if facts.calls:
-        _measure_calls(facts, telemetry, strategy, arm)
+        _measure_calls(facts, telemetry, strategy, arm, summary.who)
     for verdict in summary.attempted:
         _measure_refusal(verdict, telemetry, strategy, arm)
 
@@ -182,11 +182,11 @@ def _measure_verdict(summary: Summary, telemetry: Telemetry, verdict: str) -> No
         telemetry.count("toolgate_dryrun_noise_total", {"dialect": summary.dialect})
 
 
-def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str) -> None:
+def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str, who: str) -> None:
     for call in facts.calls:
         verdict = call.verdict
         dialect = {"dialect": verdict.dialect}
-        telemetry.admit("tool", verdict.name)
+        telemetry.admit("tool", verdict.name, who)
         telemetry.count("toolgate_transforms_by_tool_total", {"tool": verdict.name, "arm": arm, "outcome": "success"})
         telemetry.observe(
             "toolgate_transform_confidence_ratio", {"strategy": strategy, "decision": "apply"}, verdict.score / 100

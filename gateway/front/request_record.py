@@ -60,6 +60,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         upstream=summary.upstream,
         route=summary.route,
         surface=summary.surface,
+        who=summary.who,
         stream=summary.stream,
         strategy=summary.strategy or "none",
         dialect=summary.dialect,

@@ -48,7 +48,8 @@ async def feedback(state: RequestState) -> web.StreamResponse:
 async def _record(state: RequestState, completion_id: str, rating: Rating, comment: str | None) -> FeedbackRecord:
     """The rating with what is known of its answer: in this process, or in the store."""
     known = state.shared.answers.find(completion_id) or await _stored(state, completion_id)
-    if known is None:
+    # Ids are the model server's, which many clients know or guess: the answers of others are none that there are.
+    if known is None or known.who != state.who:
         raise NotFound("no answer with this id is remembered", param="completion_id")
     return FeedbackRecord(
         at=state.shared.wall(),
@@ -66,7 +67,9 @@ async def _stored(state: RequestState, completion_id: str) -> Answered | None:
         found = await state.shared.answered.find_answer(completion_id)
     except StoreError:
         return None
-    return None if found is None else Answered(request_id=found.id, strategy=found.strategy, arm=found.arm)
+    return (
+        None if found is None else Answered(request_id=found.id, strategy=found.strategy, arm=found.arm, who=found.who)
+    )
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:

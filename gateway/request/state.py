@@ -163,12 +163,11 @@ class RequestState:
     @property
     def who(self) -> str:
         """Whose request it is, in a short word; empty where nobody looks at what clients show."""
-        if self.key_name:
-            return self.key_name[:_WHO_CHARS]
-        if not self.upstream.forwards_credentials or not self.credential:
+        shown = self.key_name or (self.credential if self.upstream.forwards_credentials else "")
+        if not shown:
             return ""
         key = self.shared.secret[: blake2b.MAX_KEY_SIZE]
-        return blake2b(self.credential.encode("utf-8", "surrogatepass"), key=key).hexdigest()[:_WHO_CHARS]
+        return blake2b(shown.encode("utf-8", "surrogatepass"), key=key, person=b"who").hexdigest()[:_WHO_CHARS]
 
     def make_call_id(self, dialect: str) -> str:
         """The id of the next call that this request's answer is given."""

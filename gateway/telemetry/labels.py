@@ -27,7 +27,7 @@ class LabelGuard:
     may widen: first come, first served, up to a fixed number.
     """
 
-    __slots__ = ("_cap", "_configured", "_known", "_on_overflow")
+    __slots__ = ("_cap", "_configured", "_known", "_on_overflow", "_owned")
 
     def __init__(
         self,
@@ -38,6 +38,8 @@ class LabelGuard:
     ) -> None:
         self._configured = {label: frozenset(map(cleaned, values)) for label, values in configured.items()}
         self._known: dict[str, set[str]] = {}
+        self._owned: dict[tuple[str, str], int] = {}
+        """How many values of a label a client has brought."""
         self._cap = cap
         self._on_overflow = on_overflow
 
@@ -53,11 +55,14 @@ class LabelGuard:
         self._on_overflow(label if label in _EARNED else "own")
         return OTHER
 
-    def admit(self, label: str, raw: str) -> str:
-        """Like `bounded`, for a value that has earned a series of its own."""
+    def admit(self, label: str, raw: str, who: str = "") -> str:
+        """Like `bounded`, for a value that has earned a series of its own; of one client `who` half of them at most."""
         value = cleaned(raw)
-        if value and value != OTHER and value not in self._configured.get(label, ()):
-            self._learn(label, value, self._cap)
+        known = self._known.get(label, ())
+        if value and value != OTHER and value not in self._configured.get(label, ()) and value not in known:
+            mine = self._owned.get((label, who), 0)
+            if not (who and 2 * (mine + 1) > self._cap) and self._learn(label, value, self._cap):
+                self._owned[label, who] = mine + 1
         return self.bounded(label, raw)
 
     def _learn(self, label: str, value: str, cap: int) -> bool:

@@ -489,9 +489,9 @@ class Metrics:
         """The value of a label that may stand in a series: itself, or `other`."""
         return self._guard.bounded(label, raw)
 
-    def admit(self, label: str, raw: str) -> str:
+    def admit(self, label: str, raw: str, who: str = "") -> str:
         """Let a model or tool name have a series of its own, now that the model server answered it well."""
-        return self._guard.admit(label, raw)
+        return self._guard.admit(label, raw, who)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition in the format that the scraper accepts, and its content type."""

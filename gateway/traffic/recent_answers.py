@@ -18,6 +18,8 @@ class Answered:
     request_id: str
     strategy: str | None
     arm: str | None
+    who: str = ""
+    """Whose request it was; nobody else rates it."""
 
 
 def is_completion_id(text: str) -> bool:
@@ -34,11 +36,13 @@ class RecentAnswers:
     def __len__(self) -> int:
         return len(self._answers)
 
-    def remember(self, completion_id: str, *, request_id: str, strategy: str | None, arm: str | None) -> None:
+    def remember(
+        self, completion_id: str, *, request_id: str, strategy: str | None, arm: str | None, who: str = ""
+    ) -> None:
         """A client has been given this answer; one with an id that nobody could name is not kept."""
         if not is_completion_id(completion_id):
             return
-        self._answers[completion_id] = Answered(request_id=request_id, strategy=strategy, arm=arm)
+        self._answers[completion_id] = Answered(request_id=request_id, strategy=strategy, arm=arm, who=who)
         self._answers.move_to_end(completion_id)
         if len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)

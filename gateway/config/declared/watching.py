@@ -39,7 +39,7 @@ class Watching:
         "METRICS_LABEL_CAP",
         whole(0, 1000),
         40,
-        "How many further values a label may take before the rest is other.",
+        "How many further values a label may take before the rest is other; one key brings half of them at most.",
         reach="restart",
     )
     metrics_sd_file: str | None = _watch(
