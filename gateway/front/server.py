@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import structlog
-from aiohttp import http_exceptions, web
+from aiohttp import HttpVersion10, http_exceptions, web
 
 from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound, UnknownEncoding
 from gateway.core.origins import is_loopback, parse_authority
@@ -75,6 +75,11 @@ class Server:
         await self._runner.cleanup()
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        if http.version < HttpVersion10:
+            # A line without a version, which the library answers as if it had one: no browser or agent sends it.
+            response = _refusal(InvalidRequest("the request is not valid HTTP"), http)
+            response.force_close()
+            return response
         entry = enter(http, self._shared, is_local=self._is_local)
         if entry.is_preflight:
             return preflight(entry)

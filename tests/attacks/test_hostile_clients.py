@@ -1,0 +1,191 @@
+"""Clients that mean it ill: what they send reaches no model server and costs nobody else anything."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+
+from tests.attacks.arena import Arena, all_of
+from tests.support.client import chat, open_connection, post_bytes
+from tests.support.faulty_upstream import STREAM_HEAD, answer_json, completion, text
+
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+SECOND = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+NO_HTTP = {
+    "two lengths": POST + b"Content-Length: 4\r\nContent-Length: 40\r\n\r\n{}{}" + SECOND,
+    "a length and chunks": POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SECOND,
+    "chunks twice": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" + SECOND,
+    "a size that is none": POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n" + SECOND,
+    "a negative length": POST + b"Content-Length: -1\r\n\r\n" + SECOND,
+    "a length in words": POST + b"Content-Length: 1_0\r\n\r\n0123456789" + SECOND,
+    "a folded header": POST + b"X-A: b\r\n c\r\nContent-Length: 0\r\n\r\n" + SECOND,
+    "a nul in a header": POST + b"X-A: b\0c\r\nContent-Length: 0\r\n\r\n" + SECOND,
+    "a lone return": POST + b"X-A: b\rContent-Length: 0\r\n\r\n" + SECOND,
+    "a blank before the colon": POST + b"Content-Length : 2\r\n\r\n{}" + SECOND,
+    "a long header": POST + b"X-A: " + b"a" * 20_000 + b"\r\n\r\n" + SECOND,
+    "many headers": POST + b"".join(b"X-%d: a\r\n" % number for number in range(400)) + b"\r\n" + SECOND,
+    "no http": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 20 + b"\r\n\r\n",
+    "no version": b"GET /v1/models\r\n\r\n",
+    "another version": b"GET /v1/models HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    "the preface of http/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+ELSEWHERE = {
+    "another host": (b"GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n", b"421"),
+    "another host in the target": (b"GET http://evil.example/v1/models HTTP/1.1\r\nHost: localhost\r\n", b"421"),
+    "no host": (b"GET /v1/models HTTP/1.1\r\n", b"4"),
+    "a page of another site": (
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\n",
+        b"403",
+    ),
+    "a path that climbs": (b"GET /v1/../admin HTTP/1.1\r\nHost: localhost\r\n", b"40"),
+    "a path that climbs by halves": (b"GET /v1/..;/admin HTTP/1.1\r\nHost: localhost\r\n", b"40"),
+    "a path that climbs escaped": (b"GET /v1/..%5cadmin HTTP/1.1\r\nHost: localhost\r\n", b"40"),
+    "a proxy asked for": (b"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n", b"4"),
+}
+
+
+async def test_what_is_no_http_is_refused_and_reaches_nobody(arena: Arena) -> None:
+    await arena.begin()
+    answers = await all_of(*(arena.send(data) for data in NO_HTTP.values()))
+    for name, got in zip(NO_HTTP, answers, strict=True):
+        assert got.startswith((b"HTTP/0.9 400", b"HTTP/1.0 400", b"HTTP/1.1 400")), (name, got)
+        assert len(got.split(b"HTTP/")) == 2, (name, "a second request was answered")
+    assert arena.upstream.requests == []
+
+
+async def test_who_asks_for_another_place_is_refused(arena: Arena) -> None:
+    await arena.begin()
+    answers = await all_of(*(arena.send(data + b"Connection: close\r\n\r\n") for data, _ in ELSEWHERE.values()))
+    for (name, (_, status)), got in zip(ELSEWHERE.items(), answers, strict=True):
+        assert got.split(b" ")[1].startswith(status), (name, got[:200])
+    assert arena.upstream.requests == []
+
+
+GOOD = chat(stream=False)
+NO_REQUEST = {
+    "nothing": b"",
+    "a list": b"[]",
+    "half": json.dumps(GOOD).encode()[:-9],
+    "deep lists": b'{"model": ' + b"[" * 100_000,
+    "deep objects": b'{"model":' * 50_000,
+    "no utf-8": b'{"model": "\xff\xfe", "messages": []}',
+    "utf-16": json.dumps(GOOD).encode("utf-16"),
+    "no model": json.dumps({**GOOD, "model": None}).encode(),
+    "a model that is a list": json.dumps({**GOOD, "model": ["m"]}).encode(),
+    "a model with a line break": json.dumps({**GOOD, "model": "m\r\nX-Evil: 1"}).encode(),
+    "a model twice": json.dumps(GOOD).encode()[:-1] + b', "model": "other"}',
+    "messages twice": json.dumps(GOOD).encode()[:-1] + b', "m\\u0065ssages": [{"role": "user"}]}',
+    "no messages": json.dumps({**GOOD, "messages": []}).encode(),
+    "messages of numbers": json.dumps({**GOOD, "messages": [1, 2]}).encode(),
+    "a role that is none": json.dumps({**GOOD, "messages": [{"role": 5}]}).encode(),
+    "stream in words": json.dumps({**GOOD, "stream": "yes"}).encode(),
+    "tools in words": json.dumps({**GOOD, "tools": "all"}).encode(),
+}
+
+
+async def test_what_is_no_request_is_a_400_and_reaches_nobody(arena: Arena) -> None:
+    await arena.begin()
+    answers = await all_of(*(arena.post(data) for data in NO_REQUEST.values()))
+    for name, (status, body) in zip(NO_REQUEST, answers, strict=True):
+        assert status == 400, (name, status, body)
+        assert json.loads(body)["error"]["code"] == "invalid_request", name
+    assert arena.upstream.requests == []
+
+
+async def test_bodies_above_their_bound_are_refused_whatever_they_are_packed_in(arena: Arena) -> None:
+    await arena.begin(GATEWAY_MAX_BODY_BYTES="64KiB")
+    large = json.dumps({**GOOD, "pad": "x" * 4_000_000}).encode()
+    plain, packed = await all_of(
+        arena.post(large[:200_000]), arena.post(gzip.compress(large), **{"Content-Encoding": "gzip"})
+    )
+    assert (plain[0], packed[0]) == (413, 413)
+    assert arena.upstream.requests == []
+
+
+async def test_who_drips_holds_nothing_up(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads, first and second ones, and bodies that bring just enough: all are ended, and others are served."""
+    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.4)
+    await arena.begin(GATEWAY_BODY_TIMEOUT_S="0.6", GATEWAY_MAX_CONCURRENCY="20")
+    arena.upstream.script = answer_json(completion("hello"))
+
+    async def drips(*begun: bytes, piece: bytes) -> None:
+        reader, writer = await open_connection(arena.url)
+        for part in begun:
+            writer.write(part)
+        ended = asyncio.ensure_future(_to_the_end(reader))
+        while not ended.done():
+            writer.write(piece)
+            await asyncio.sleep(0.02)
+        writer.transport.abort()
+
+    heads = [drips(b"GET /v1/models HT", piece=b"x") for _ in range(15)]
+    seconds = [drips(post_bytes(GOOD), b"POST /v1/ch", piece=b"x") for _ in range(5)]
+    bodies = [drips(POST + b"Content-Length: 33000000\r\n\r\n", piece=b" " * 20_000) for _ in range(5)]
+    await all_of(*heads, *seconds, *bodies)
+
+
+async def _to_the_end(reader: asyncio.StreamReader) -> None:
+    try:
+        while await reader.read(65536):
+            pass
+    except ConnectionError:
+        return
+
+
+async def test_who_leaves_takes_the_model_servers_work_along(arena: Arena) -> None:
+    await arena.begin()
+
+    async def quiet(connection, received):
+        await connection.send(STREAM_HEAD, text("hello"))
+        await connection.until_gone()
+
+    arena.upstream.script = quiet
+
+    async def leaves(number: int) -> None:
+        reader, writer = await open_connection(arena.url)
+        writer.write(post_bytes(chat()))
+        if number % 2:
+            await reader.readuntil(b"hello")
+        else:
+            await arena.upstream.asked.wait()
+        writer.transport.abort()
+
+    await all_of(*(leaves(number) for number in range(20)))
+    await arena.upstream.until_all_gone(20)
+
+
+async def test_who_does_not_read_is_dropped_and_the_model_server_not_read_either(arena: Arena) -> None:
+    await arena.begin(CLIENT_WRITE_TIMEOUT_S="0.3")
+    sent = 0
+
+    async def floods(connection, received):
+        nonlocal sent
+        await connection.send(STREAM_HEAD)
+        while not connection.gone.is_set():
+            await connection.send(text("x" * 60_000))
+            sent += 60_000
+
+    arena.upstream.script = floods
+    _, writer = await open_connection(arena.url)
+    writer.write(post_bytes(chat()))
+    await arena.upstream.asked.wait()
+    await arena.upstream.until_all_gone(20)
+    writer.transport.abort()
+    assert sent < 60_000_000
+
+
+async def test_without_a_right_key_nothing_is_asked_and_no_key_goes_up(arena: Arena) -> None:
+    await arena.begin(GATEWAY_API_KEYS="sk-right-0001", UPSTREAM_API_KEY="sk-ours-0002")
+    wrong = ("sk-wrong", "sk-right-0002", "", " sk-right-0001x", "ſk-right-0001")
+    for key in wrong:
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/feedback"):
+            status, body = await arena.post(json.dumps(GOOD).encode(), path, Authorization=f"Bearer {key}")
+            assert status == 401, (key, path)
+            assert b"sk-" not in body
+    assert arena.upstream.requests == []
+    await arena.ask()
+    assert "sk-right-0001" not in str(arena.upstream.last)
+    written = await arena.log.until('"event":"request_ended"')
+    assert "sk-right-0001" not in written
+    assert "sk-ours-0002" not in written

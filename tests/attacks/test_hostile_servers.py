@@ -1,0 +1,195 @@
+"""Model servers that break, lie or flood: the client gets their own words or an error that it understands, in time."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from tests.attacks.arena import CALL, Arena, calls_of
+from tests.support.client import chat
+from tests.support.faulty_upstream import (
+    DONE,
+    STREAM_HEAD,
+    FaultyUpstream,
+    Script,
+    answer,
+    answer_json,
+    completion,
+    event,
+    stream,
+    text,
+)
+
+FINISH = event(finish="stop")
+ARGUMENTS = '{"path":"a.py"}'
+
+
+def native(index: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "index": index,
+        "id": f"call_{index}",
+        "type": "function",
+        "function": {"name": "read_file", "arguments": ARGUMENTS},
+        **more,
+    }
+
+
+def reset_after(*pieces: bytes) -> Script:
+    async def script(connection, received):
+        await connection.send(STREAM_HEAD, *pieces)
+        connection.reset()
+
+    return script
+
+
+async def floods(connection, received):
+    await connection.send(STREAM_HEAD, b"data: ")
+    while not connection.gone.is_set():
+        await connection.send(b"x" * 65536)
+
+
+BOMB = gzip.compress(b"data: " + b"0" * 30_000_000)
+ENDS: dict[str, tuple[Script, str | None]] = {
+    "cut within a call": (reset_after(text("I look.\n"), text(CALL[:30])), "upstream_truncated"),
+    "closed within a call": (stream(text("I look.\n"), text(CALL[:30])), "upstream_truncated"),
+    "closed behind a text": (stream(text("I look.")), "upstream_truncated"),
+    "no json": (stream(text("I look."), b"data: {nonsense}\n\n", FINISH, DONE), "upstream_bad_reply"),
+    "no utf-8": (stream(text("I look."), b'data: {"a": "\xff"}\n\n', FINISH, DONE), "upstream_bad_reply"),
+    "a line without end": (floods, "upstream_bad_reply"),
+    "little that is much": (
+        answer(BOMB, headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}),
+        "upstream_bad_reply",
+    ),
+    "a choice that nobody asked for": (
+        stream(text("I look."), event(choices=[{"index": 7, "delta": {"content": CALL}}]), FINISH, DONE),
+        "upstream_bad_reply",
+    ),
+    "thousands of choices": (
+        stream(event(choices=[{"index": number, "delta": {"content": "x"}} for number in range(8000)]), FINISH, DONE),
+        "upstream_bad_reply",
+    ),
+    "an error in the stream": (
+        stream(text("I look."), b'data: {"error": {"message": "no", "code": "overloaded"}}\n\n'),
+        "overloaded",
+    ),
+    "cut by the number of tokens": (stream(text("I look.\n"), text(CALL[:40]), event(finish="length"), DONE), None),
+    "a filter": (stream(text("I look.\n"), text(CALL[:40]), event(finish="content_filter"), DONE), None),
+}
+
+
+@pytest.mark.parametrize("model", ["some-model", "qwen3-coder"])
+async def test_an_answer_that_ends_badly_ends_in_an_error_and_in_no_call(arena: Arena, model: str) -> None:
+    await arena.begin(UPSTREAM_MAX_EVENT_BYTES="128KiB", UPSTREAM_MAX_REPLY_BYTES="4MiB", REPAIR_ATTEMPTS="0")
+    for name, (script, code) in ENDS.items():
+        arena.upstream.script = script
+        got = await arena.ask(model)
+        if got.status == 200:
+            assert (got.error, got.is_done) == (code, code is None), name
+            assert calls_of(got) == [], name
+            assert "tool_calls" not in {
+                choice.get("finish_reason") for chunk in got.chunks for choice in _choices(chunk)
+            }
+        else:
+            assert (got.status, got.error) == (502, code), name
+
+
+def _choices(chunk: Any) -> Any:
+    return chunk.get("choices", [])
+
+
+WHOLE: dict[str, Script] = {
+    "a page": answer(b"<html>sign in</html>", headers={"Content-Type": "text/html"}),
+    "nothing": answer(b""),
+    "a list": answer_json([1]),
+    "deep": answer(b'{"choices": ' + b"[" * 20_000),
+    "thousands of choices": answer_json({**completion("x"), "choices": completion("x")["choices"] * 8000}),
+    "another host": answer(b"", status="302 Found", headers={"Location": "http://127.0.0.1:1/v1"}),
+    "two lengths": stream(b"{}", head=b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 9\r\n\r\n"),
+    "a head that is too long": stream(b"{}", head=b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 90_000 + b"\r\n\r\n"),
+    "no http": stream(b"hello", head=b""),
+}
+
+
+async def test_what_is_no_answer_is_a_502_and_not_a_word_of_it(arena: Arena) -> None:
+    await arena.begin(REPAIR_ATTEMPTS="0")
+    for name, script in WHOLE.items():
+        arena.upstream.script = script
+        got = await arena.ask(stream=False)
+        assert (got.status, got.json["error"]["code"][:9]) == (502, "upstream_"), (name, got.body[:200])
+        assert b"sign in" not in got.body
+
+
+async def test_no_key_leaves_for_where_a_server_points(arena: Arena) -> None:
+    elsewhere = await FaultyUpstream().start()
+    await arena.begin(UPSTREAM_API_KEY="sk-ours-0001")
+    arena.upstream.script = answer(b"", status="307 Temporary Redirect", headers={"Location": f"{elsewhere.url}/x"})
+    for path in ("/v1/chat/completions", "/v1/embeddings"):
+        status, body = await arena.post(json.dumps(chat(stream=False)).encode(), path)
+        assert status in (307, 502)
+        assert b"sk-ours" not in body
+    assert elsewhere.requests == []
+    await elsewhere.close()
+
+
+async def test_a_server_cannot_tell_our_key_or_write_a_head(arena: Arena) -> None:
+    await arena.begin(UPSTREAM_API_KEY="sk-ours-0001", GATEWAY_API_KEYS="sk-theirs-0002")
+    error = {"error": {"message": "bad key sk-ours-0001\r\nSet-Cookie: a=b", "code": "x\r\nX-Evil: 1", "param": None}}
+    for status in ("400 X", "401 X", "404 X", "429 X", "500 X"):
+        arena.upstream.script = answer_json(error, status=status, headers={"X-A": "b\tc", "Retry-After": "3600"})
+        got = await arena.ask(stream=False)
+        assert b"sk-ours-0001" not in got.body
+        assert "X-Evil" not in got.headers
+        assert int(got.headers.get("Retry-After", "0")) <= 600
+    assert "sk-ours-0001" not in await arena.log.until('"event":"request_ended"')
+
+
+REPEATED: dict[str, list[bytes]] = {
+    "text, then native": [text(CALL), event({"tool_calls": [native()]})],
+    "native, then text": [event({"tool_calls": [native()]}), text(f"\n{CALL}")],
+    "native, then the older form": [
+        event({"tool_calls": [native()]}),
+        event({"function_call": {"name": "read_file", "arguments": ARGUMENTS}}),
+    ],
+    "text, then the older form": [
+        text(CALL),
+        event({"function_call": {"name": "read_file", "arguments": ARGUMENTS}}),
+    ],
+    "the end, then native": [text(CALL), FINISH, event({"tool_calls": [native()]})],
+    "native again": [event({"tool_calls": [native()]}), event({"tool_calls": [native()]})],
+    "an id in every piece": [
+        event({"tool_calls": [{**native(), "function": {"name": "read_file", "arguments": piece}}]})
+        for piece in ARGUMENTS
+    ],
+}
+
+
+@pytest.mark.parametrize("model", ["some-model", "qwen3-coder"])
+async def test_one_call_in_several_forms_is_one_call(arena: Arena, model: str) -> None:
+    await arena.begin(REPAIR_ATTEMPTS="0")
+    for name, pieces in REPEATED.items():
+        end = [] if FINISH in pieces else [FINISH]
+        arena.upstream.script = stream(*pieces, *end, DONE)
+        told = calls_of(await arena.ask(model))
+        assert told == [("read_file", {"path": "a.py"})], name
+
+
+async def test_thousands_of_calls_are_many_and_no_hour(arena: Arena) -> None:
+    await arena.begin(REPAIR_ATTEMPTS="0")
+    calls = [
+        {**native(number), "function": {"name": "read_file", "arguments": f'{{"path":"{number}"}}'}}
+        for number in range(3000)
+    ]
+    arena.upstream.script = stream(
+        *(event({"tool_calls": calls[at : at + 100]}) for at in range(0, 3000, 100)), FINISH, DONE
+    )
+    assert len(calls_of(await arena.ask(parallel_tool_calls=True))) == 3000
+    assert len(calls_of(await arena.ask(parallel_tool_calls=False))) == 1
+
+
+async def test_a_server_that_asks_for_an_hour_holds_nobody_for_it(arena: Arena) -> None:
+    await arena.begin()
+    arena.upstream.script = answer_json({"error": {}}, status="429 X", headers={"Retry-After": "3600"})
+    got = await arena.ask()
+    assert got.status == 429
+    assert len(arena.upstream.requests) <= 2
