@@ -217,7 +217,7 @@ class StreamExchange:
     def _read_all(self, error: GatewayError | None, work: Callable[[], None]) -> None:
         """Do it once the text of all choices has been read, of which none follows."""
         ended = {choice.index: reason for choice, _, reason in self._endings}
-        last = "stop" if error is None else "cut"
+        last = "stop" if error is None and self.finished else "cut"  # an end that nobody told is none
         open_ones = [choice for choice in self._choices.values() if not choice.finished or choice.index in ended]
         self._once_read([(choice, ended.get(choice.index, last)) for choice in open_ones], work)
 

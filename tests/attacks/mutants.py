@@ -2,8 +2,8 @@
 
     python -m tests.attacks.mutants [--only NAME] [--jobs 2]
 
-Each fault is a line that holds a defence, replaced by one that does not. Says for each which attack saw it; a fault that
-none sees is a hole in the suite, and the exit code is 1.
+Each fault is a line that holds a defence, replaced by one that does not. Says for each which attack saw it; a fault
+that none sees is a hole in the suite, and the exit code is 1.
 """
 
 import argparse

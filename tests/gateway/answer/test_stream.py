@@ -530,3 +530,13 @@ def test_sums_over_choices_and_calls_are_not_made_anew_for_each_event(how):
         return steps(lambda: [exchange.feed(part) for part in [*parts, DONE]], most=10_000_000)
 
     assert cost(400) < 2.6 * cost(200)
+
+
+@pytest.mark.parametrize("cut", range(1, len("\n</read>")))
+def test_a_call_whose_end_an_untold_end_took_is_no_call(cut):
+    """All its values are there: had the model stopped here, it would be one."""
+    cut_off = CALL[:-cut]
+    for end, failure in (([], "upstream_truncated"), ([event({}, "length"), DONE], None)):
+        out, exchange = stream([event({"content": cut_off}), *end], prepared())
+        assert exchange.facts.failure == failure
+        assert (hear_stream(out).content, hear_stream(out).calls) == (cut_off, [])
