@@ -87,10 +87,12 @@ async def test_forged_rejections_of_one_key_take_nothing_back(town: Town) -> Non
         await town.second()
     assert town.state == ("canary", ())
     assert max(town.conductor.snapshot().statistics.values()) < town.conductor.rules.judge().limit
-    for number in range(24):
+    for number in range(60):
         await town.turn(ADA, number, FAULT)
         await town.turn(ADA, 1000 + number, FAULT)
         await town.second()
+        if town.state != ("canary", ()):
+            break
     assert town.state != ("canary", ()), "a fault that both see is one"
 
 
