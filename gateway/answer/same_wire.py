@@ -23,6 +23,11 @@ __all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard
 HEARD_WIRES = frozenset(row.wire for row in KINDS.values())
 """Wires whose answers can be heard as chat: some kind of servers speaks them."""
 TellError = Callable[[GatewayError], bytes]
+_WORDS = {
+    "messages": (b"event: content_block_delta\ndata: ", b'"text_delta"'),
+    "responses": (b"event: response.output_text.delta\ndata: ", b'"response.output_text.delta"'),
+}
+"""By wire: how an event of text begins, and what stands in it once."""
 
 
 def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dialogue:
@@ -46,8 +51,21 @@ def heard_whole(dialogue: Dialogue, headers: Mapping[str, str], body: bytes) -> 
 class SameWireStream(WatchedStream):
     """A streamed answer whose bytes are not changed."""
 
-    def __init__(self, terms: WatchTerms, dialogue: Dialogue, tell_error: TellError) -> None:
+    def __init__(
+        self,
+        terms: WatchTerms,
+        dialogue: Dialogue,
+        tell_error: TellError,
+        *,
+        wire: str = "",
+        overhear: Callable[[bytes], None] | None = None,
+    ) -> None:
         super().__init__(terms)
+        self._overhear = overhear
+        """Has to be told of what goes on unseen."""
+        self._words = _WORDS.get(wire) if terms.prepared is None else None
+        """How events of text begin, of which nothing has to be known but that there are any."""
+        self._has_words = False
         self._dialogue = dialogue
         self._tell_error = tell_error
         self._relayed = Boundary()
@@ -56,7 +74,19 @@ class SameWireStream(WatchedStream):
     def at_boundary(self) -> bool:
         return self._relayed.is_here
 
+    def passes(self, data: bytes) -> bool:
+        """Whether these bytes may go on unseen; they are then taken down, and may not be given to `step`."""
+        if not (self._has_words and self._words and self._relayed.is_here and _are_words(data, self._words)):
+            return False
+        if self._overhear is not None:
+            self._overhear(data)
+        return True
+
     def step(self, data: bytes = b"") -> bytes:
+        if self._words is not None and self._relayed.is_here and _are_words(data, self._words):
+            if self._has_words:
+                return data
+            self._has_words = True
         super().step(self._dialogue.feed(data) if data else b"")
         self._relayed.feed(data)
         return data
@@ -68,6 +98,15 @@ class SameWireStream(WatchedStream):
         if error is None or not is_told:
             return b""
         return (b"" if self.at_boundary else b"\n\n") + self._tell_error(error)
+
+
+def _are_words(data: bytes, how: tuple[bytes, bytes]) -> bool:
+    """Whether it is whole events of text and nothing else; no text holds the end of a line, or a quote by itself."""
+    begin, mark = how
+    if not data.startswith(begin) or not data.endswith(b"\n\n"):
+        return False
+    count = data.count(begin)
+    return data.count(b"\n") == 3 * count and data.count(mark) == count
 
 
 class Carrier(Protocol):

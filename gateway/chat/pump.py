@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gateway.answer.rescue.faces import Swallowed
 from gateway.answer.rescue.lookout import Lookout
-from gateway.answer.same_wire import SameWireReading
+from gateway.answer.same_wire import SameWireReading, SameWireStream
 from gateway.answer.stream import StreamExchange
 from gateway.answer.watch import WatchedStream
 from gateway.chat.accept import keep_answer
@@ -328,6 +328,8 @@ class _Stream:
     def _passing(self) -> Callable[[bytes], bool] | None:
         """What says of events that they go out as they are, while nothing but the exchange has a say in it."""
         state, lookout, exchange = self._state, self._lookout, self._exchange
+        if isinstance(exchange, SameWireStream):  # it says itself between which events it stands
+            return exchange.passes
         if isinstance(exchange, WatchedStream | SameWireReading) or self._framer is None or not self._framer.is_between:
             return None
         if state.delivered is not None or not self._telling.is_identity or (lookout and not lookout.is_still):

@@ -120,7 +120,7 @@ class _AsItIs(ChatTelling):
     inner: Telling | None = None
 
     def feed(self, data: bytes) -> bytes:
-        if self.inner is not None:
+        if self.inner is not None and self.inner.overhears:
             self.inner.overhear(data)
         return data
 
@@ -205,7 +205,9 @@ async def _stream(
     def tell_error(error: GatewayError) -> bytes:
         return telling.feed(error_event(error))
 
-    exchange = SameWireStream(terms, dialogue, tell_error)
+    wire = state.surface.name
+    overhear = telling.overhear if telling.overhears else None
+    exchange = SameWireStream(terms, dialogue, tell_error, wire=wire, overhear=overhear)
     state.found.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
     try:

@@ -35,6 +35,10 @@ class ChatTelling:
     def whole(self, body: bytes) -> bytes:
         return body
 
+    @property
+    def overhears(self) -> bool:
+        return False
+
     def overhear(self, data: bytes) -> None:
         """Comments say nothing of the answer."""
 

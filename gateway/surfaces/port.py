@@ -109,6 +109,11 @@ class Telling(Protocol):
         """The client's answer for a whole chat answer; raises `UpstreamBadReply` for what is none."""
         ...
 
+    @property
+    def overhears(self) -> bool:
+        """What it says in an answer that goes on in its server's own words depends on those."""
+        ...
+
     def overhear(self, data: bytes) -> None:
         """These bytes of an answer in its server's own words go to the client: what is said in it goes by them."""
         ...

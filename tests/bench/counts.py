@@ -9,6 +9,7 @@ some end in what may begin a marker; `quiet` one of which nobody has to be told 
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from collections import Counter
@@ -23,9 +24,10 @@ from attrs import frozen
 from gateway.app import build
 from gateway.config import load as config
 from gateway.telemetry.logs import configure_logging
-from tests.bench.requests import HEAD_END, LAST_CHUNK, PROSE, _body, _event, _Peer, _post
+from tests.bench.requests import HEAD_END, LAST_CHUNK, PROSE, _Peer
+from tests.bench.routes import ROUTES, Route
 
-__all__ = ["Counts", "counts"]
+__all__ = ["Counts", "counts", "post"]
 
 EVENT_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 REQUESTS = 200
@@ -68,17 +70,24 @@ class _Counter:
             self.calls[frame.f_code] += 1
 
 
-def counts(strategy: str = "recovery") -> Counts:
-    """What a request and an event cost with this strategy."""
+def counts(strategy: str = "recovery", route: str = "chat") -> Counts:
+    """What a request and an event cost with this strategy, between a client and a server of these wires."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(asyncio.wait_for(_counted(strategy), LONGEST_S))
+        return runner.run(asyncio.wait_for(_counted(strategy, ROUTES[route]), LONGEST_S))
+
+
+def post(port: int, path: str, asked: dict[str, Any]) -> bytes:
+    """A request."""
+    body = json.dumps(asked).encode()
+    lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Content-Type: application/json"]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
 class _Server:
     """A model server: whole answers at once, events one at a time, each when it is asked for."""
 
-    def __init__(self) -> None:
-        self.whole = _body(False)
+    def __init__(self, route: Route) -> None:
+        self.route = route
         self.stream: _Peer | None = None
         self.left = 0
         self.words = PROSE.split()
@@ -87,18 +96,21 @@ class _Server:
         if b'"stream": true' in message or b'"stream":true' in message:
             self.stream, self.left = peer, EVENTS + WARM
             peer.transport.write(EVENT_HEAD)
+            if self.route.begin:
+                self._write(self.route.begin, b"")
             self.go_on()
             return
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(self.whole)}\r\n\r\n"
-        peer.transport.write(head.encode() + self.whole)
+        whole = self.route.whole
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(whole)}\r\n\r\n"
+        peer.transport.write(head.encode() + whole)
 
     def go_on(self) -> None:
         assert self.stream is not None
         self.left -= 1
         if self.left < 0:
-            self._write(_event({}, "stop") + b"data: [DONE]\n\n", LAST_CHUNK)
+            self._write(self.route.end(EVENTS + WARM), LAST_CHUNK)
             return
-        self._write(_event({"content": f" {self.words[self.left % len(self.words)]}"}), b"")
+        self._write(self.route.word(EVENTS + WARM - self.left, f" {self.words[self.left % len(self.words)]}"), b"")
 
     def _write(self, data: bytes, end: bytes) -> None:
         assert self.stream is not None
@@ -106,10 +118,10 @@ class _Server:
 
 
 class _Reader(asyncio.Protocol):
-    """A client of a stream: tells of each read that brings events."""
+    """A client of a stream: tells of each read that brings a word."""
 
-    def __init__(self, on_read: Callable[[], None], done: "asyncio.Future[None]") -> None:
-        self._on_read, self._done = on_read, done
+    def __init__(self, mark: bytes, on_read: Callable[[], None], done: "asyncio.Future[None]") -> None:
+        self._mark, self._on_read, self._done = mark, on_read, done
         self._held = b""
         self._begun = False
         self.transport: asyncio.Transport
@@ -126,31 +138,31 @@ class _Reader(asyncio.Protocol):
             self._begun, data = True, self._held.partition(HEAD_END)[2]
         if data.endswith(LAST_CHUNK):
             self._done.set_result(None)
-        elif data:
+        elif self._mark in data:
             self._on_read()
 
 
-async def _requests(port: int, count: int) -> None:
+async def _requests(port: int, route: Route, count: int) -> None:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
-    post = _post(port, False)
+    asked = post(port, route.path, route.ask(False))
 
     def answered(peer: _Peer, message: bytes) -> None:
         nonlocal count
         assert message.startswith(b"HTTP/1.1 200"), message[:500]
         count -= 1
         if count > 0:
-            peer.transport.write(post)
+            peer.transport.write(asked)
         else:
             done.set_result(None)
 
     transport, _ = await loop.create_connection(lambda: _Peer(answered), "127.0.0.1", port)
-    transport.write(post)
+    transport.write(asked)
     await done
     transport.close()
 
 
-async def _events(port: int, server: _Server, counter: _Counter) -> float:
+async def _events(port: int, server: _Server, counter: _Counter, *, is_gateway: bool) -> float:
     """Calls for one event: of all that say the same word the fewest, as timers of others run between them."""
     fewest: dict[int, int] = {}
     before = 0
@@ -169,16 +181,18 @@ async def _events(port: int, server: _Server, counter: _Counter) -> float:
             counter.__exit__()
         server.go_on()
 
-    transport, _ = await loop.create_connection(lambda: _Reader(read, done), "127.0.0.1", port)
-    transport.write(_post(port, True))
+    route = server.route
+    mark = route.mark if is_gateway else route.server_mark
+    transport, _ = await loop.create_connection(lambda: _Reader(mark, read, done), "127.0.0.1", port)
+    transport.write(post(port, route.path, route.ask(True)))
     await done
     transport.close()
     return sum(fewest.values()) / len(fewest)
 
 
-async def _counted(strategy: str) -> Counts:
+async def _counted(strategy: str, route: Route) -> Counts:
     loop = asyncio.get_running_loop()
-    server = _Server()
+    server = _Server(route)
     upstream = await loop.create_server(lambda: _Peer(server.asked), "127.0.0.1", 0)
     upstream_port = upstream.sockets[0].getsockname()[1]
     settings = config.load(
@@ -188,6 +202,7 @@ async def _counted(strategy: str) -> Counts:
             "METRICS_PORT": "0",
             "STORE_URL": "memory://",
             "STRATEGY_RULES": f"bench={strategy}",
+            **route.environ,
         }
     )
     gateway = await build(settings)
@@ -195,19 +210,19 @@ async def _counted(strategy: str) -> Counts:
     found: dict[str, Counter[CodeType]] = {}
     costs: dict[str, float] = {}
     for at, each in enumerate((port, upstream_port)):
-        await _requests(each, WARM)
+        await _requests(each, route, WARM)
         counted = {"request": _Counter(), "event": _Counter(), "quiet": _Counter()}
         batches = []
         for _ in range(BATCHES):
             before = counted["request"].calls.total()
             with counted["request"]:
-                await _requests(each, REQUESTS // BATCHES)
+                await _requests(each, route, REQUESTS // BATCHES)
             batches.append(counted["request"].calls.total() - before)
         cost = min(batches) * BATCHES / REQUESTS
         costs["request"] = cost if at == 0 else costs["request"] - cost
         for kind, words in (("event", PROSE.split()), ("quiet", ["mild"])):
             server.words = words
-            cost = await _events(each, server, counted[kind])
+            cost = await _events(each, server, counted[kind], is_gateway=at == 0)
             costs[kind] = cost if at == 0 else costs[kind] - cost
         for kind, counter in counted.items():
             if at == 0:
@@ -235,12 +250,13 @@ def _where(code: CodeType) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strategy", default="recovery")
+    parser.add_argument("--route", default="chat", choices=ROUTES)
     parser.add_argument("--rooms", action="store_true", help="where the calls are, by module")
     parser.add_argument("--names", type=int, default=0, metavar="N", help="the N functions that are called most")
     asked = parser.parse_args()
     with open(os.devnull, "wb") as nowhere:
         writer = configure_logging(fd=nowhere.fileno())
-        found = counts(asked.strategy)
+        found = counts(asked.strategy, asked.route)
         writer.close()
     structlog.reset_defaults()
     print(f"request {found.request:8.1f}\nevent   {found.event:8.2f}\nquiet   {found.quiet:8.2f}")

@@ -248,7 +248,7 @@ class MessagesTelling:
 
     __slots__ = ("_blocks", "_heard", "_terms")
 
-    is_identity = False
+    is_identity = overhears = False
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

@@ -106,6 +106,7 @@ class ResponsesTelling:
     """One answer."""
 
     is_identity = False
+    overhears = True
 
     def __init__(self, terms: Terms, *, max_event_bytes: int = 4 << 20) -> None:
         self._terms = terms
