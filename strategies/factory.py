@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from gateway.core.rules import Rule, covers_model
 from gateway.kinds.rows import KINDS
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
+from strategies.asking.forbidden import CallsForbidden, forbids_calls
 from strategies.asking.intent import IntentWatch, asks_for_tools
 from strategies.base import Options, Prepared, ToolExecutionStrategy
 from strategies.xml_text import XmlTextStrategy
@@ -180,6 +181,8 @@ class ToolExecutionFactory:
             return chosen
         if chosen.strategy.name == PROMPTED and (len(request.tools) > 0 or _has_tool_history(request)):
             return chosen
+        if forbids_calls(request):
+            return Selection(strategy=CallsForbidden(), dialect=None, reason="calls_forbidden")
         if self.auto_detect and not request.tools and asks_for_tools(request):
             return Selection(strategy=IntentWatch(), dialect=None, reason="intent")
         return Selection(strategy=Passthrough(), dialect=None, reason="no_tools")

@@ -8,6 +8,7 @@ from gateway.core.errors import InvalidRequest, TooManyTools
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
 from strategies.asking.ask_again import Demand, asking_again, demanded
+from strategies.asking.forbidden import forbidding_reader, forbids_calls
 from strategies.asking.history import render_history
 from strategies.asking.past_calls import mend
 from strategies.asking.renderers import RENDERERS, renderer
@@ -77,7 +78,7 @@ class XmlPromptStrategy:
         self, request: ChatRequest, options: Options, tools: ToolSet, writer: Renderer
     ) -> Callable[[], AnswerReader] | None:
         if not tools:
-            return None
+            return forbidding_reader(request, options, writer.id) if forbids_calls(request) else None
         return self._make_readers(
             tools=tools, options=options, model=request.model, prompted=writer.id, messages=request.messages
         )

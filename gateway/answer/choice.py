@@ -97,7 +97,8 @@ class Choice:
         self._early: list[Event] | None = None
         """What the end of the text came to so far, once it has been begun to be read."""
         self._shaper = Shaper(prepared.shape)
-        self._hold = Hold(prepared.ask_again) if may_ask and self._reader and prepared.ask_again else None
+        may_hold = may_ask and self._reader is not None and prepared.asks_for_text
+        self._hold = Hold(prepared.ask_again) if may_hold and prepared.ask_again else None
         self._repeats: Repeats | None = None
         self._stages: list[Stage] = []
         """What comes behind the reader, in this order; what has nothing to do is not in it."""

@@ -25,6 +25,7 @@ __all__ = ["mends_calls", "note_prepared", "options_for", "with_tools"]
 
 UNMAPPED = frozenset({"passthrough", "xml_text"})
 """Strategies that show the model no tools of the request."""
+LOOKED_THROUGH = "native"
 TRUSTED = frozenset({"native", "passthrough"})
 """Strategies whose models' calls are counted alone, unless the settings say otherwise."""
 
@@ -36,6 +37,8 @@ def options_for(state: RequestState, selection: Selection, client: Client) -> Op
     if slices_off:
         off = frozenset(dialect for strategy, _, dialect in map(_parted, slices_off) if strategy == name)
         options = evolve(options, dialects_off=off) if off else options
+    if name == LOOKED_THROUGH and state.upstream.row.strategy == name:  # their wires keep calls and text apart
+        options = evolve(options, native_leaks=False)
     return evolve(options, client=client) if selection.reason == "client" else options
 
 

@@ -31,6 +31,7 @@ from strategies.factory import NATIVE_STRATEGIES
 __all__ = ["Chance", "chance_of"]
 
 Ask = Callable[[bytes], Awaitable[bytes]]
+NATIVE = "native"
 
 log = structlog.get_logger("toolgate")
 
@@ -160,8 +161,8 @@ class Chance:
             return None
 
     def _reading(self) -> Prepared:
-        """How the text of an answer to this request is read; native strategies read none."""
-        if self._prepared.make_reader is not None:
+        """How the text of an answer to this request is read; native ones are looked through for little alone."""
+        if self._prepared.make_reader is not None and self._prepared.strategy != NATIVE:
             return self._prepared
         state = self._state
         selection = state.configuration.factory.reading("parser_failed")

@@ -83,6 +83,8 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
             trailing_text=self.trailing_text,
             duplicate_calls=self.duplicate_calls,
             undeclared_tools=self.undeclared_tools,
+            native_leaks=self.native_leaks,
+            none_markup=self.none_markup,
             reasoning_calls=self.reasoning_calls,
             stream_arguments=self.stream_arguments,
             result_format=self.result_format,

@@ -10,6 +10,7 @@ from gateway.core.reasons import Reason
 
 __all__ = [
     "IN_REASONING",
+    "NONE_MARKUP",
     "Args",
     "Broken",
     "Drop",
@@ -25,6 +26,8 @@ __all__ = [
 
 IN_REASONING = "in_reasoning"
 """Among the reasons of a call: it stood in a field of reasoning, and was all of its answer."""
+NONE_MARKUP = "none_markup"
+"""The same of one in an answer to a request that forbids calls; and why its markup is left out."""
 
 
 @frozen

@@ -5,7 +5,7 @@ from functools import partial
 from gateway.answer.facts import Facts
 from gateway.answer.structured.review import CallFacts
 from gateway.core.call_class import CallClass
-from gateway.core.events import IN_REASONING, Verdict
+from gateway.core.events import IN_REASONING, NONE_MARKUP, Verdict
 from gateway.core.ports import Fed
 from gateway.core.reasons import Reason
 from gateway.core.sentences import reason_of
@@ -161,7 +161,11 @@ def _measure_reading(summary: Summary, telemetry: Telemetry, arm: str) -> None:
     if facts.late_events:
         telemetry.count("toolgate_stream_late_events_total", {"strategy": strategy}, facts.late_events)
     for verdict in facts.intents:
-        telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
+        if NONE_MARKUP in verdict.reasons:
+            result = "dropped" if arm == "live" and facts.dropped.get(NONE_MARKUP) else "kept"
+            telemetry.count("toolgate_none_markup_total", {"dialect": verdict.dialect, "result": result})
+        else:
+            telemetry.count("toolgate_overheard_calls_total", {"dialect": verdict.dialect})
     if copies := facts.dropped.get("duplicate"):
         telemetry.count("toolgate_duplicate_calls_total", {"strategy": strategy}, copies)
     if facts.undelivered:

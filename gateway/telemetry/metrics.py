@@ -186,6 +186,13 @@ CATALOGUE: tuple[Metric, ...] = (
         "arm",
     ),
     _counter(
+        "toolgate_none_markup_total",
+        "Calls written in answers to requests whose tool_choice is none, by dialect and what became of them (kept, "
+        "dropped).",
+        "dialect",
+        "result",
+    ),
+    _counter(
         "toolgate_overheard_calls_total",
         "Calls of well-known tools in answers to requests that offered none; counted, not delivered.",
         "dialect",

@@ -162,6 +162,7 @@ class _Worker:
                 count("toolgate_undeclared_calls_total", {"dialect": dialect})
             if chance < 0.01:
                 count("toolgate_reasoning_calls_total", {"dialect": dialect, "arm": arm})
+                count("toolgate_none_markup_total", {"dialect": dialect, "result": "kept"})
             if chance < 0.05:
                 count("toolgate_dropped_text_total", {"reason": "trailing"})
                 count("toolgate_native_faults_mended_total", {"fault": "missing_id"})

@@ -51,6 +51,10 @@ class Options:
     trailing_text: Literal["drop", "keep"] = "drop"
     duplicate_calls: Literal["drop", "keep"] = "drop"
     undeclared_tools: Literal["pass", "text"] = "pass"
+    native_leaks: bool = True
+    """Answers of models that call natively are looked through for what their servers leak."""
+    none_markup: Literal["keep", "drop"] = "keep"
+    """What becomes of a call's markup in answers to requests that forbid calls."""
     reasoning_calls: bool = True
     """Reasoning that came in a field of its own is read where nothing else came."""
     stream_arguments: Literal["buffered", "incremental"] = "buffered"
@@ -221,6 +225,8 @@ class Prepared:
     """Mend the certain wire faults of structured tool calls."""
     ask_again: AsksAgain | None = None
     """How a broken call is asked for again; `None` never asks."""
+    asks_for_text: bool = True
+    """Also one that was written as text; else structured ones alone, and no text ever waits for that."""
     calls: CallTerms = field(factory=CallTerms)
     """What its structured calls are held to."""
     rename: Callable[[str], str | None] | None = None

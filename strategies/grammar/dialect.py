@@ -220,8 +220,8 @@ class Context:
         return (found.tool, found.mends) if found else None
 
     def known(self, name: str) -> tuple[Tool, ...]:
-        """Well-known tools of this name that the request did not declare."""
-        return () if name in self.tools else known(name)
+        """Well-known tools of this name that the request did not declare, where those may be called."""
+        return () if name in self.tools or self.options.undeclared_tools == "text" else known(name)
 
     def schema(self, tool: Tool) -> ToolSchema:
         if tool.known:

@@ -78,9 +78,12 @@ def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tu
     return rows
 
 
-def grammar_for(context: Context) -> Grammar:
-    """The grammar of a request; the prompted dialect is tried first, then those of the model's family."""
-    return _grammar(context.tools.names, context.prompted, context.options, context.restricted, context.model)
+def grammar_for(context: Context, only: frozenset[str] | None = None) -> Grammar:
+    """The grammar of a request; the prompted dialect is tried first, then those of the model's family.
+
+    Where `only` some dialects are to be read, there are no others.
+    """
+    return _grammar(context.tools.names, context.prompted, context.options, context.restricted, context.model, only)
 
 
 @lru_cache(maxsize=512)
@@ -91,8 +94,16 @@ def family_of(model: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=128)
-def _grammar(names: tuple[str, ...], prompted: str | None, options: Options, restricted: bool, model: str) -> Grammar:
+def _grammar(
+    names: tuple[str, ...],
+    prompted: str | None,
+    options: Options,
+    restricted: bool,
+    model: str,
+    only: frozenset[str] | None,
+) -> Grammar:
     tools = ToolSet(Tool(name=name) for name in names)
     context = Context(tools=tools, options=options, model=model, prompted=prompted, restricted=restricted)
     family = family_of(model)
-    return Grammar.of(context, sorted(TABLE, key=lambda row: (row.id != prompted, row.id not in family)))
+    rows = [row for row in TABLE if only is None or row.id in only]
+    return Grammar.of(context, sorted(rows, key=lambda row: (row.id != prompted, row.id not in family)))

@@ -42,12 +42,13 @@ def reader_factory(
     restricted: bool = False,
     messages: Sequence[Mapping[str, Any]] = (),
     flowing: frozenset[str] | None = None,
+    only: frozenset[str] | None = None,
 ) -> Readers:
     """Readers for one request, one per choice.
 
     `prompted` is the dialect the model was asked to use; a call that stands verbatim in one of the client's `messages`
     is a quotation. With `incremental` arguments, `flowing` names the only tools whose calls are shown while they are
-    written, and only in tags.
+    written, and only in tags. Of the dialects `only` these are looked for.
     """
     context = Context(
         tools=tools,
@@ -59,4 +60,4 @@ def reader_factory(
         provenance=Provenance(messages),
         flowing=flowing,
     )
-    return Readers(context, grammar_for(context))
+    return Readers(context, grammar_for(context, only))

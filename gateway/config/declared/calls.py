@@ -154,8 +154,9 @@ class ToolCalls:
         "UNDECLARED_TOOLS",
         choice("pass", "text"),
         "pass",
-        "What becomes of a call in a family's special tokens whose tool was not offered: it is asked for again and, in "
-        "vain, passes under the name that was written; or it stays text.",
+        "What becomes of a call whose tool was not offered. In a family's special tokens it is asked for again and, in "
+        "vain, passes under the name that was written; in tags that of a well-known tool passes, as the client's own "
+        "answer is the better one. text: both stay text, and nothing is asked.",
     )
     structured_calls: tuple[tuple[str, str], ...] = _calls(
         "STRUCTURED_CALLS",
@@ -164,6 +165,21 @@ class ToolCalls:
         "What becomes of structured calls that do not fit their tool: count leaves them, mend holds, mends and asks "
         "again; auto is mend but for the native strategy and for a model without a fault in its last 500 calls. One "
         "word, or glob=mode by model, comma-separated; the first match wins. STREAM_ARGUMENTS=incremental means count.",
+    )
+    native_leaks: bool = _calls(
+        "NATIVE_LEAKS",
+        boolean,
+        True,
+        "Where an answer of a native model holds no structured call, look for its own family's markup in the text: "
+        "Claude's, gpt-oss's, Gemini's, Mistral's, Command's, and tags of declared tools. Never for servers of the "
+        "kinds anthropic and gemini.",
+    )
+    none_markup: Literal["keep", "drop"] = _calls(
+        "NONE_MARKUP",
+        choice("keep", "drop"),
+        "keep",
+        "What becomes of a call's markup in an answer to a request whose tool_choice is none: it stays in the text, or "
+        "it is left out. It is counted either way.",
     )
     reasoning_calls: bool = _calls(
         "REASONING_CALLS",
