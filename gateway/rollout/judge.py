@@ -234,20 +234,23 @@ def _added(
         )
         for who in (*parts, *(who for who in bad if who not in parts))
     }
-    held = {who: tuple(min(each, most) for each in part) for who, part in wanted.items()}
+    held = {who: _at_most(part, most) for who, part in wanted.items()}
     before = [sum(column) for column in zip(*parts.values(), strict=True)] if parts else [0.0] * len(gain)
     after = [sum(column) for column in zip(*held.values(), strict=True)] if held else [0.0] * len(gain)
-    summed = tuple(
-        _bounded(score + now - then - loss)
-        for score, now, then, loss in zip(scores, after, before, losses, strict=True)
-    )
-    # What is nil, or less than somebody's part, has forgotten that part.
-    held = {
-        who: tuple(min(each, score) for each, score in zip(part, summed, strict=True)) for who, part in held.items()
-    }
+    gained = [score + now - then for score, now, then in zip(scores, after, before, strict=True)]
+    summed = tuple(_bounded(each - loss) for each, loss in zip(gained, losses, strict=True))
+    # What speaks against a fault takes from everybody's part alike.
+    left = [each / had if had > 0 else 0.0 for each, had in zip(summed, gained, strict=True)]
+    held = {who: tuple(each * share for each, share in zip(part, left, strict=True)) for who, part in held.items()}
     if len(held) > MAX_WHO:
         held = dict(nlargest(MAX_WHO, held.items(), key=lambda item: max(item[1])))
     return summed, {who: part for who, part in held.items() if any(part)}
+
+
+def _at_most(part: tuple[float, ...], most: float) -> tuple[float, ...]:
+    """One credential's part of the scores, by as much less as its evidence, taken alone, is above `most`."""
+    excess = _evidence(part) - most
+    return part if excess <= 0 else tuple(max(0.0, each - excess) for each in part)
 
 
 def _recent(spans: tuple[Span, ...], span: Span) -> tuple[Span, ...]:

@@ -1,6 +1,7 @@
 """The judge: what it finds, what it leaves alone, and how it cannot be misled."""
 
 import math
+import random
 
 import msgspec
 import pytest
@@ -243,7 +244,7 @@ def test_one_credential_alone_is_no_fault_for_all(credentials: int) -> None:
     rules = JudgeRules(credentials=credentials)
     state, found = run(*(sick("eve", second=second) for second in range(300)), rules=rules)
     assert found is None
-    assert max(state.evidence.values()) <= rules.limit / min(credentials, 3) + 0.01
+    assert max(state.evidence.values()) <= rules.limit / min(credentials, 3) + 0.1
 
 
 @pytest.mark.parametrize("whose", [("ada", "bob"), ("ada", "bob", "eve"), ("", "ada", "bob")])
@@ -266,7 +267,7 @@ def test_what_waits_for_the_other_arm_is_still_whose_it_was() -> None:
     alone = [Counts(live=20, live_bad=of("eve", f"{second}a", f"{second}b")) for second in range(100)]
     state, found = run(*alone, Counts(control=2000), rules=rules)
     assert found is None
-    assert 0 < state.evidence["arms"] <= rules.limit / 3 + 0.01
+    assert 0 < state.evidence["arms"] <= rules.limit / 3 + 0.1
 
 
 def test_parts_are_bounded() -> None:
@@ -276,3 +277,17 @@ def test_parts_are_bounded() -> None:
     )
     assert len(state.arms.parts) <= MAX_WHO
     assert len(msgspec.json.encode(state)) < 40_000
+
+
+@pytest.mark.parametrize("credentials", [2, 3, 9])
+def test_a_moderate_fault_that_all_see_is_found_beside_a_base_of_bad_requests(credentials: int) -> None:
+    """5 % in place of 1 %, for whoever asks."""
+    rng, state = random.Random(7), JudgeState()
+    rules = JudgeRules(credentials=credentials)
+    for second in range(2_000):
+        bad = frozenset(f"w{rng.randrange(credentials)}.k{second}x{each}" for each in range(10) if rng.random() < 0.05)
+        control = frozenset(f"w0.c{second}x{each}" for each in range(10) if rng.random() < 0.01)
+        state = step(state, Counts(live=10, control=10, live_bad=bad, control_bad=control), rules)
+        if finding(state, rules) is not None:
+            return
+    raise AssertionError("not found")
