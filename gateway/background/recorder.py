@@ -79,6 +79,8 @@ class Recorder:
         self._queue.append(_Waiting(time.monotonic(), chars, record))
         self._chars += chars
         self._accepted += 1
+        if self._failures:  # nobody writes, who would tell it otherwise
+            self._tell_waiting()
         self._some.set()
         if len(self._queue) >= MAX_BATCH:
             self._enough.set()
@@ -127,14 +129,19 @@ class Recorder:
             await self._gather()
             batch = self._again or self._batch()
             self._again = []
+            self._tell_waiting()  # before as well: a store that is locked takes seconds to say so
             try:
                 is_written = await self._write_batch(batch)
             except Exception as error:  # noqa: BLE001 - nobody else would write the records that follow
                 log.error("recorder_failed", fault=type(error).__name__)
                 is_written = False
             self.telemetry.set("toolgate_store_lag_seconds", {}, self.lag_s)
+            self._tell_waiting()
             if not is_written:
                 await self._failed(batch)
+
+    def _tell_waiting(self) -> None:
+        self.telemetry.set("toolgate_store_records_waiting", {}, len(self._queue))
 
     async def _gather(self) -> None:
         """Give more records the time to come."""

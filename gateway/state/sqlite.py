@@ -1,7 +1,8 @@
 """The store in a file, which all processes of one machine share.
 
-Three connections, so that neither a long transaction of the journal nor a writer that waits for another one holds up
-those who read: SQLite lets readers read while one writes, and writers wait for each other as long as `timeout_s`.
+Four connections, so that neither a long transaction of the journal nor a writer that waits for another one holds up
+those who read: SQLite lets readers read while one writes, and writers wait for each other as long as `timeout_s`. The
+journal and the blocks wait longer: no request waits for them, and a disk with other work takes its time.
 Times are those of the machine's clock; a block is closed once its second is over and nobody is writing, which the
 writer's lock proves.
 """
@@ -32,6 +33,8 @@ _FOR_EVER = 1e18
 _LAST_ID = (1 << 63) - 1
 _LARGE_OPERATION_S = 5.0
 """Least time for batches, pages and trimming: none of them is waited for by a request."""
+_PATIENT_S = 1.0
+"""How long a batch, or the counts of a tick, wait for other writers: no request waits for them."""
 _WORK_S = 0.1
 """What a small operation may take beside waiting for the lock."""
 _PAGE = 200
@@ -56,20 +59,23 @@ class SqliteStore:
     ) -> None:
         self._large_s = max(_LARGE_OPERATION_S, 2 * timeout_s)
         self._small_s = timeout_s + _WORK_S
+        self._tick_s = timeout_s + _PATIENT_S + _WORK_S
         self._wall = wall
         self._journal = Line(path=path, timeout_s=timeout_s, read_only=read_only)
         self._values = Line(path=path, timeout_s=timeout_s, read_only=read_only)
+        self._blocks = Line(path=path, timeout_s=timeout_s, read_only=read_only)
         self._reads = Line(path=path, timeout_s=timeout_s, read_only=read_only)
+        self._lines = (self._journal, self._values, self._blocks, self._reads)
 
     async def open(self) -> None:
         """Make or migrate the file."""
-        for line in (self._journal, self._values, self._reads):
+        for line in self._lines:
             async with line.use(2 * self._large_s):
                 pass
 
     async def close(self) -> None:
         """Close the file; a later operation opens it again."""
-        for line in (self._journal, self._values, self._reads):
+        for line in self._lines:
             await line.close()
 
     async def append(self, records: Sequence[Record]) -> None:
@@ -82,7 +88,7 @@ class SqliteStore:
                 briefs.append(brief_row(packed.record))
         if not rows:
             return
-        async with self._journal.transaction(self._large_s) as connection:
+        async with self._journal.transaction(self._large_s, patience_s=_PATIENT_S) as connection:
             last = await self._last(connection, "requests")
             for kind, values in rows.items():
                 sql = f"INSERT INTO {kind} (at, completion_id, body) VALUES (?, ?, ?)"  # noqa: S608 - our names
@@ -211,7 +217,7 @@ class SqliteStore:
         """Add counts and marks to the block of this second."""
         add = "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value"
         mark = "INSERT OR IGNORE INTO marks VALUES (?, ?)"
-        async with self._values.transaction(self._small_s) as connection:
+        async with self._blocks.transaction(self._tick_s, patience_s=_PATIENT_S) as connection:
             number = await self._number(connection)
             await connection.executemany(add, [(number, _bindable(name), count) for name, count in counts.items()])
             await connection.executemany(mark, [(number, _bindable(name)) for name in marks])
@@ -223,7 +229,7 @@ class SqliteStore:
             " UNION SELECT number FROM marks WHERE number > :after AND number < :now ORDER BY number LIMIT :most"
         )
         rows = "SELECT number, name{} FROM {} WHERE number BETWEEN ? AND ? ORDER BY number"
-        async with self._values.transaction(self._small_s) as connection:
+        async with self._blocks.transaction(self._tick_s, patience_s=_PATIENT_S) as connection:
             now = int(self._wall())
             bounds = {"after": behind(after, now), "now": now, "most": MAX_BLOCKS}
             found = list(await connection.execute_fetchall(numbers, bounds))
@@ -289,7 +295,10 @@ class SqliteStore:
                 if left >= free:  # a file that was made without it
                     break
         async with self._journal.use(self._large_s) as connection:
-            await connection.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+            # Every other kind holds the writers' lock while the disk writes, for longer than a tally waits. This one
+            # gives the file's end back too, once nobody reads from the journal, and `journal_size_limit` bounds that:
+            # https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
+            await connection.execute_fetchall("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _bindable(text: str) -> str:

@@ -117,13 +117,23 @@ class Line:
         self._pause.succeeded()
 
     @asynccontextmanager
-    async def transaction(self, limit_s: float) -> AsyncIterator[aiosqlite.Connection]:
-        """The same, with the right to write; all that the block does stays, or nothing of it."""
+    async def transaction(self, limit_s: float, *, patience_s: float = 0.0) -> AsyncIterator[aiosqlite.Connection]:
+        """The same, with the right to write; all that the block does stays, or nothing of it.
+
+        Who is patient asks again for the right for so long: in pieces, since the thread that waits cannot be stopped.
+        """
         self._write_pause.check()
         async with self.use(limit_s) as connection:
             # A reader that becomes a writer later is refused at once, whatever the timeout:
             # https://www.sqlite.org/lang_transaction.html
-            await connection.execute("BEGIN IMMEDIATE")
+            due = time.monotonic() + patience_s
+            while True:
+                try:
+                    await connection.execute("BEGIN IMMEDIATE")
+                    break
+                except sqlite3.OperationalError as error:
+                    if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= due:
+                        raise
             yield connection
             await connection.execute("COMMIT")
         self._write_pause.succeeded()

@@ -310,6 +310,7 @@ CATALOGUE: tuple[Metric, ...] = (
         zero=tuple((op,) for op in _SHARED),
     ),
     _gauge("toolgate_store_lag_seconds", "Age of the oldest record that waits to be written."),
+    _gauge("toolgate_store_records_waiting", "Records that wait to be written; those that stand nowhere else yet."),
     _counter(
         "toolgate_store_records_lost_total",
         "Records that could not be kept, by reason.",

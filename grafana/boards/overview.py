@@ -317,6 +317,16 @@ _PROCESS = Row(
             "s",
             (gauge("max by (instance)", "toolgate_store_lag_seconds"), "{{instance}}"),
             no_value="No worker",
+            width=4,
+        ),
+        panel(
+            "series",
+            "Records waiting",
+            "Records that wait to be written. 10,000 find room in each worker; what comes then is lost.",
+            "short",
+            (gauge("sum by (instance)", "toolgate_store_records_waiting"), "{{instance}}"),
+            no_value="No worker",
+            width=4,
         ),
         panel(
             "series",

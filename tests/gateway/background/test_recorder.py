@@ -189,6 +189,22 @@ async def test_a_store_with_a_fault_of_its_own_does_not_end_the_recorder(store, 
     assert await kept(store) == [1.0]
 
 
+async def test_while_the_store_is_locked_the_metrics_say_what_waits_and_what_is_lost(store, gauges, start):
+    """Of a store that another process holds: every record stands somewhere, or is told as lost."""
+    recorder = await start(max_queue=50)
+    store.is_away = True
+    for number in range(70):
+        recorder.put(rating(float(number)))
+    async with asyncio.timeout(20):
+        while gauges.gauges.get("toolgate_store_records_waiting") != 50:  # noqa: ASYNC110 - its own time must pass
+            await asyncio.sleep(0.001)
+    assert gauges.lost == {"queue_full": 20}
+    store.is_away = False
+    assert await recorder.flush(20)
+    assert await kept(store) == [float(number) for number in range(50)]
+    assert gauges.gauges["toolgate_store_records_waiting"] == 0
+
+
 async def test_the_lag_is_the_age_of_the_oldest_record_that_waits(store, gauges, start, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(recorder_module, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: 0.0))
@@ -201,7 +217,12 @@ async def test_the_lag_is_the_age_of_the_oldest_record_that_waits(store, gauges,
     monkeypatch.setattr(recorder_module, "MAX_BATCH", 1)
     recorder._most = 1
     told: list[float] = []
-    monkeypatch.setattr(type(gauges), "set", lambda _self, _name, _labels, value: told.append(value))
+
+    def tell(_self: object, name: str, _labels: object, value: float) -> None:
+        if name == "toolgate_store_lag_seconds":
+            told.append(value)
+
+    monkeypatch.setattr(type(gauges), "set", tell)
     await start(recorder)
     async with asyncio.timeout(20):
         while len(told) < 3:  # noqa: ASYNC110 - the recorder's own time must pass

@@ -273,3 +273,28 @@ async def test_a_reader_of_another_process_leaves_the_journal_to_those_who_use_i
     assert journal.stat().st_ino == before
     await store.append([rating(2.0)])
     assert run(path, "SELECT count(*) FROM feedback") == [(2,)]
+
+
+async def test_a_batch_waits_for_another_writer_and_trimming_holds_none_up(path: Path) -> None:
+    """Two workers on one disk: the one that trims must not cost the other its batch."""
+    one, two = SqliteStore(path, timeout_s=0.05), SqliteStore(path, timeout_s=0.05)
+    await one.open()
+    await two.open()
+    held = sqlite3.connect(path, isolation_level=None)
+    try:
+        held.execute("BEGIN IMMEDIATE")
+        waiting = [asyncio.ensure_future(each) for each in (two.append([rating(1.0)]), two.tally({"n": 1}, ()))]
+        # Longer than the lock is waited for at once.
+        assert not (await asyncio.wait(waiting, timeout=0.2))[0]
+        held.execute("COMMIT")
+        await asyncio.gather(*waiting)
+        seen: list[str] = []
+        await one.append([rating(float(number)) for number in range(2000)])
+        async with one._journal.use(5.0) as connection:
+            await connection.set_trace_callback(seen.append)
+        await one.trim(before=1000.0, max_bytes=1 << 40)
+        assert [line for line in seen if "wal_checkpoint" in line] == ["PRAGMA wal_checkpoint(PASSIVE)"]
+    finally:
+        held.close()
+        await one.close()
+        await two.close()
