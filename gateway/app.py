@@ -18,10 +18,12 @@ from gateway.config import load as config
 from gateway.config.load import Settings
 from gateway.config.urls import in_url, listening_url
 from gateway.core.errors import ConfigError
+from gateway.core.ports import Tracing
 from gateway.core.version import __version__
 from gateway.demo.server import DemoServer, start_demo
 from gateway.front.listening import cannot_listen
 from gateway.front.server import MetricsServer, Server
+from gateway.request.deadline import Deadline
 from gateway.request.shared import Configuration, Shared, Telemetry
 from gateway.telemetry.logs import LineWriter, configure_logging
 from gateway.telemetry.metrics import Metrics
@@ -31,9 +33,13 @@ from strategies.base import ToolExecutionStrategy
 from strategies.dialects.rows import TABLE
 from strategies.factory import load_strategies
 
-__all__ = ["Gateway", "Orders", "Post", "build", "run"]
+__all__ = ["Gateway", "Orders", "Post", "build", "run", "tell_lasting"]
 
 LAG_PERIOD_S = 0.5
+LASTING_S = 5.0
+"""A request that is older has a line in the log while it still goes on."""
+LASTING_AGAIN = 6.0
+"""And another one whenever it is so many times as old as at the last: 5 s, 30 s, 3 min, 18 min."""
 GC_THRESHOLDS = (50_000, 20, 100)
 """A request makes few cycles: looking for them at each 700 objects costs more than what they hold."""
 DIALECTS = frozenset(row.id for row in TABLE)
@@ -95,12 +101,16 @@ async def build(
         )
         client = UpstreamClient.create()
         closing.push_async_callback(client.close)
+        tracing = _tracing() if settings.traces == "otel" else None
+        if tracing is not None:
+            closing.push_async_callback(asyncio.to_thread, tracing.close)
         upkeep = await Upkeep.begin(settings, telemetry, names=frozenset(loaded.strategies) | DIALECTS)
         closing.push_async_callback(upkeep.close)
         shared = Shared(
             configuration=configuration,
             client=client,
             telemetry=telemetry,
+            tracing=tracing,
             admission=Admission(limit=settings.max_concurrency),
             rollout=upkeep.conductor,
             keeps=upkeep.recorder,
@@ -120,7 +130,7 @@ async def build(
         listening = server(shared)
         closing.push_async_callback(listening.close)
         port = await listening.start(settings.host, settings.port)
-        lag = asyncio.get_running_loop().create_task(_observe_lag(telemetry), name="loop-lag")
+        lag = asyncio.get_running_loop().create_task(_observe_lag(telemetry, shared), name="loop-lag")
         closing.push_async_callback(_ended, lag)
         return Gateway(
             url=listening_url(settings, port),
@@ -307,6 +317,12 @@ def _metrics(settings: Settings) -> Metrics:
     return metrics
 
 
+def _tracing() -> Tracing:
+    from gateway.telemetry.tracing import opened  # here: it needs the extra, and nobody else waits for its import
+
+    return opened()
+
+
 async def _start_metrics(settings: Settings, shared: Shared, closing: AsyncExitStack) -> str | None:
     server = MetricsServer(shared)
     closing.push_async_callback(server.close)
@@ -327,12 +343,21 @@ async def _ended(task: asyncio.Task[None]) -> None:
         await task
 
 
-async def _observe_lag(metrics: Metrics) -> None:
+def tell_lasting(shared: Shared, now: float) -> None:
+    """Have those requests told of that go on for long."""
+    for request in shared.under_way.lasting(now - LASTING_S):
+        age_s = now - request.started
+        if age_s >= LASTING_AGAIN * request.told_at_s:
+            request.lasts(age_s)
+
+
+async def _observe_lag(metrics: Metrics, shared: Shared) -> None:
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + LAG_PERIOD_S
         await asyncio.sleep(LAG_PERIOD_S)
         metrics.observe("toolgate_event_loop_lag_seconds", {}, max(0.0, loop.time() - due))
+        tell_lasting(shared, Deadline.now())
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -266,6 +266,11 @@ class BreakerOpen(Overloaded):
 
     code = "breaker_open"
 
+    def __init__(self, message: str, *, retry_after_s: float | None = None, cause: Cause | None = None) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.cause = cause
+        """Of the last failure."""
+
 
 class Draining(Overloaded):
     """The gateway is being stopped."""

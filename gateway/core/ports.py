@@ -8,7 +8,22 @@ from attrs import frozen
 
 from gateway.core.records import Brief, Record, RequestRecord
 
-__all__ = ["BadRecord", "Block", "Fed", "Glance", "Meter", "Sink", "Store", "StoreError", "Taken", "Written"]
+__all__ = [
+    "Attributes",
+    "BadRecord",
+    "Block",
+    "Fed",
+    "Glance",
+    "Happening",
+    "Meter",
+    "RequestSpan",
+    "Sink",
+    "Store",
+    "StoreError",
+    "Taken",
+    "Tracing",
+    "Written",
+]
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
@@ -28,6 +43,42 @@ class Fed:
 
     name: str
     labels: Mapping[str, str]
+
+
+Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
+Happening = tuple[str, Attributes]
+"""Something that happened within a span, and its facts."""
+
+
+class RequestSpan(Protocol):
+    """The span of one request; `ask` begins another one within it, which ends with the next, or with the request."""
+
+    @property
+    def trace(self) -> str:
+        """The id of its trace."""
+        ...
+
+    def ask(self, name: str, attributes: Attributes) -> Mapping[str, str]:
+        """A model server is asked: with these headers it can go on with the trace."""
+        ...
+
+    def answered(self, status: int) -> None: ...
+
+    def failed(self, error: str) -> None: ...
+
+    def end(
+        self, attributes: Attributes, asked: Attributes, happenings: tuple[Happening, ...], error: str | None
+    ) -> None:
+        """What the request came to, and what was asked last."""
+        ...
+
+
+class Tracing(Protocol):
+    """Where spans are begun."""
+
+    def begin(self, headers: Mapping[str, str], name: str, attributes: Attributes) -> RequestSpan: ...
+
+    def close(self) -> None: ...
 
 
 class Taken(Enum):

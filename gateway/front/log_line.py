@@ -39,7 +39,7 @@ def _fields(summary: Summary) -> dict[str, object]:
         "status": summary.status,
         "end": summary.end,
         "error": summary.error,
-        "upstream": summary.upstream if (summary.error or "").startswith("upstream_") else None,
+        "upstream": summary.upstream if summary.cause or (summary.error or "").startswith("upstream_") else None,
         "cause": summary.cause,
         "upstream_status": summary.upstream_status,
         "retries": summary.retries or None,

@@ -8,6 +8,7 @@ import structlog
 from aiohttp import HttpVersion11, web
 
 from gateway.core.errors import (
+    BreakerOpen,
     Draining,
     GatewayError,
     InternalError,
@@ -19,6 +20,7 @@ from gateway.core.errors import (
 from gateway.front.log_line import write_line
 from gateway.front.measures import measure
 from gateway.front.request_record import keep
+from gateway.front.spans import end_span
 from gateway.front.summary import ABANDONED_STATUS, Summary
 from gateway.request.headers import add_told
 from gateway.request.responses import Whole, json_response
@@ -92,6 +94,8 @@ def account(state: RequestState) -> None:
             state.shared.quotas.spend(state.key, usage.get("input", 0) + usage.get("output", 0))
         measure(summary, state.shared.telemetry)
         write_line(summary)
+        if state.span is not None:
+            end_span(state.span, summary, state.shared.mask)
         keep(summary, state.shared)
     except Exception:
         log.exception("accounting_failed", route=state.route)
@@ -128,7 +132,7 @@ async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
 def error_response(error: GatewayError, state: RequestState) -> Whole:
     """The error as a client sees it, in the words of its own wire."""
     status = _status(error, client_key=state.upstream.forwards_credentials)
-    if isinstance(error, UpstreamError) and state.configuration.is_own:
+    if isinstance(error, UpstreamError | BreakerOpen) and state.configuration.is_own:
         error.message = with_hint(error, state.upstream)
     status, body = state.surface.error(error, status=status, request_id=state.id)
     response = json_response(body, status=status)

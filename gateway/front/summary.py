@@ -146,7 +146,7 @@ class Summary:
             end=end,
             is_healthy=end not in UNHEALTHY_ENDS,
             error=state.error.code if state.error is not None else None,
-            cause=state.error.cause if isinstance(state.error, UpstreamError) else None,
+            cause=state.error.cause if isinstance(state.error, UpstreamError | BreakerOpen) else None,
             failure=None if state.client_gone else facts.failure,
             verdict=found.verdict,
             noise=found.noise,

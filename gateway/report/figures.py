@@ -30,10 +30,9 @@ from gateway.report.facts.tree import (
     Volume,
 )
 from gateway.report.readiness import hours_until_seen, judge, recommend
-from gateway.report.tallies.arms import ArmTally
 from gateway.report.tallies.leaks import AskingTally, LeakTally
 from gateway.report.tallies.review import DiffTally, ReviewTally, SuspectTally
-from gateway.report.tallies.sides import ConfidenceTally, SideTally
+from gateway.report.tallies.sides import ArmTally, ConfidenceTally, SideTally
 from gateway.report.tallies.traffic import CostTally, HourTally, NoiseTally, VolumeTally
 from gateway.report.tallies.turns import MissTally, TurnTally
 from gateway.report.words import moment

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
 from gateway.core.origins import is_loopback
-from gateway.core.ports import Fed, Meter
+from gateway.core.ports import Fed, Meter, Tracing
 from gateway.core.records import Arm, Record, RequestRecord
 from gateway.core.rules import ModelRule, Quota, Standing
 from gateway.request.deadline import Deadline
@@ -255,28 +255,47 @@ class Configuration:
         return key
 
 
+class Lasting(Protocol):
+    """A request that is still going on, as far as it is told of."""
+
+    started: float
+    told_at_s: float
+    """How old it was when it was last told of."""
+
+    def lasts(self, age_s: float) -> None: ...
+
+
 class UnderWay:
     """The requests that are being answered, by their waits."""
 
     __slots__ = ("_ended", "_waits")
 
     def __init__(self) -> None:
-        self._waits: set[Deadline] = set()
+        self._waits: dict[Deadline, Lasting | None] = {}
         self._ended: asyncio.Event | None = None
         """Somebody waits for the last one."""
 
     def __len__(self) -> int:
         return len(self._waits)
 
-    def add(self, deadline: Deadline) -> None:
+    def add(self, deadline: Deadline, request: "Lasting | None" = None) -> None:
         """A request begins."""
-        self._waits.add(deadline)
+        self._waits[deadline] = request
 
     def discard(self, deadline: Deadline) -> None:
         """A request has ended."""
-        self._waits.discard(deadline)
+        self._waits.pop(deadline, None)
         if self._ended is not None and not self._waits:
             self._ended.set()
+
+    def lasting(self, since: float) -> "Iterator[Lasting]":
+        """Those that began before then, the oldest first."""
+        for request in self._waits.values():
+            if request is None:
+                continue
+            if request.started >= since:
+                return  # they came one after the other
+            yield request
 
     def interrupt(self, make_error: Callable[[], GatewayError]) -> None:
         """End the wait of every request with an error of its own."""
@@ -312,6 +331,8 @@ class Shared:
     rescues: Rescues = field(factory=Rescues)
     rollout: Rollout
     keeps: Keeps
+    tracing: Tracing | None = None
+    """Where spans are begun; None where nobody wants any."""
     answered: Remembers
     sessions: KeepsSessions
     quotas: CountsKeys

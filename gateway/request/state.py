@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, RateLimited, UnknownEncoding
 from gateway.core.limits import Limits
+from gateway.core.ports import RequestSpan
 from gateway.core.rules import Quota, told
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
@@ -28,6 +29,8 @@ from strategies.factory import Capability
 __all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
 
 SERVER_NAME = "toolgate"
+log = structlog.get_logger("toolgate")
+
 READ_CODINGS = frozenset({"identity", "gzip", "deflate", ""})
 _WHO_CHARS = 12
 MAX_CHOICES = 1024
@@ -104,6 +107,10 @@ class RequestState:
     quota: Quota | None = None
     key_headers: Mapping[str, str] = field(factory=dict)
     """What the answer says of how the key stands."""
+    told_at_s: float = 0.0
+    """How old it was when the log was last told that it is still going on."""
+    span: RequestSpan | None = None
+    """Where spans are kept."""
     found: Findings = field(factory=Findings)
     """What is found out about it by those who answer it."""
 
@@ -130,7 +137,11 @@ class RequestState:
         )
         if not surface.is_identity:
             state.told.update(surface.head(state.id))
-        shared.under_way.add(deadline)
+        if shared.tracing is not None:
+            asked = {"http.request.method": http.method, "http.route": route, "toolgate.request_id": state.id}
+            state.span = shared.tracing.begin(http.headers, f"{http.method} {route}", asked)
+            state.trace = state.span.trace
+        shared.under_way.add(deadline, state)
         shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
         structlog.contextvars.bind_contextvars(request_id=state.id)
         if state.trace is not None:
@@ -331,6 +342,21 @@ class RequestState:
             self.shared.quotas.release(self.id)
         self.shared.under_way.discard(self.deadline)
         self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
+
+    def lasts(self, age_s: float) -> None:
+        """Say that it is still going on, and what it waits for."""
+        self.told_at_s = age_s
+        waits_for = "model_server" if self.upstream_started and self.upstream_status is None else "first_bytes"
+        log.info(
+            "request_lasts",
+            request_id=self.id,
+            route=self.route,
+            model=self.model,
+            upstream=self.upstream.name,
+            age_s=round(age_s, 1),
+            waits_for="" if self.bytes_out else waits_for,
+            bytes_out=self.bytes_out,
+        )
 
     @property
     def deadlines(self) -> Deadlines:

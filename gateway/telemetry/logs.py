@@ -18,7 +18,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.telemetry.redaction import Redactor
-from gateway.telemetry.request_line import Paint, request_line
+from gateway.telemetry.request_line import Paint, lasting_line, request_line
 
 __all__ = ["LineWriter", "configure_logging"]
 
@@ -257,6 +257,8 @@ class _ConsoleLine:
         if event.get("event") == "request_ended":
             line, paint = request_line(event)
             return f"{time} {self._coloured(_escaped(line), _PAINTS[paint])}"
+        if event.get("event") == "request_lasts":
+            return f"{time} {self._coloured(_escaped(lasting_line(event)), _COLOURS['warning'])}"
         level = _level(method)
         name = _escaped(event.pop("event", ""))
         trace = event.pop("exception", None)

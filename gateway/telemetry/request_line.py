@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-__all__ = ["Paint", "request_line"]
+__all__ = ["Paint", "lasting_line", "request_line"]
 
 Paint = Literal["good", "bad", "plain"]
 _SHOWN = 3
@@ -18,6 +18,14 @@ def request_line(fields: Mapping[str, Any]) -> tuple[str, Paint]:
     arm = f" [{fields['arm']}]" if fields.get("arm") not in (None, "live") else ""
     words = "; ".join(parts) or f"· {fields.get('status', '')}"
     return f"{who}{arm} {words} {_time(fields.get('duration_s', 0.0))}", _PAINTS.get(sign, "plain")
+
+
+def lasting_line(fields: Mapping[str, Any]) -> str:
+    """The line of a `request_lasts` event."""
+    who = fields.get("model") or fields.get("route", "")
+    waits = {"model_server": "the model server has not begun to answer", "first_bytes": "nothing could be sent yet"}
+    said = waits.get(str(fields.get("waits_for") or "")) or f"{fields.get('bytes_out', 0):,} bytes sent so far"
+    return f"{who} … still going on after {_time(fields.get('age_s', 0.0))}: {said}"
 
 
 def _parts(fields: Mapping[str, Any]) -> Iterator[str]:

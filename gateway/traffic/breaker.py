@@ -11,7 +11,7 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
-from gateway.core.errors import BreakerOpen
+from gateway.core.errors import BreakerOpen, Cause
 
 __all__ = ["Breaker", "BreakerPolicy"]
 
@@ -35,6 +35,8 @@ class Breaker:
 
     policy: BreakerPolicy = field(factory=BreakerPolicy)
     state: Literal["closed", "open", "half_open"] = "closed"
+    cause: Cause | None = None
+    """Of the last failure, as far as its connection told."""
     _in_row: int = 0
     _openings: int = 0
     _open_until: float = 0.0
@@ -49,7 +51,8 @@ class Breaker:
             return False
         if now < self._open_until or self._probing:
             wait_s = max(1.0, self._open_until - now)
-            raise BreakerOpen("the upstream keeps failing; try again shortly", retry_after_s=wait_s)
+            said = "the model server has failed again and again and is left alone for a moment"
+            raise BreakerOpen(said, retry_after_s=wait_s, cause=self.cause)
         self.state = "half_open"
         self._probing = True
         return True

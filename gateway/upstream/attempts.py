@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import structlog
+from attrs import evolve
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -22,6 +23,7 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from gateway.core.ports import RequestSpan
 from gateway.request.headers import request_headers, without_client_wire
 from gateway.request.state import RequestState
 from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
@@ -36,6 +38,7 @@ UNANSWERED = GATEWAY_STATUSES | {429}
 
 Refused = Callable[[UpstreamReply], Awaitable[UpstreamError]]
 
+MAX_NAME_CHARS = 128
 log = structlog.get_logger("toolgate")
 
 
@@ -107,24 +110,52 @@ async def _attempt(
     state: RequestState, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None
 ) -> UpstreamReply:
     breaker = state.shared.breaker(state.upstream.name)
-    deadline = state.deadline
+    deadline, span = state.deadline, state.span
     probe = breaker.admit(deadline.now())
     healthy: bool | None = None
     state.upstream_started = deadline.now()
+    if span is not None:
+        call = _within(span, state, call)
     state.upstream_status = None
     try:
         reply: UpstreamReply = await state.shared.client.send(call, deadline)
         state.upstream_status = reply.status
         if not 200 <= reply.status < 300:
             await _refuse(state, reply, keep_errors=keep_errors, refused=refused)
+        if span is not None:
+            span.answered(reply.status)
         healthy = reply.status not in GATEWAY_STATUSES
         return reply
     except UpstreamError as error:
         healthy = not _speaks_of_server(error)
+        if not healthy:
+            breaker.cause = error.cause
+        if span is not None:
+            span.failed(error.code)
         raise
     finally:
         breaker.report(deadline.now(), probe=probe, healthy=healthy)
         _measure(state)
+
+
+def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> UpstreamCall:
+    """The call as a part of the request's trace; its body is the client's, and not looked at."""
+    upstream, model = state.upstream, state.shared.mask((state.model or "")[:MAX_NAME_CHARS])
+    headers = call.headers.copy()
+    for name in ("traceparent", "tracestate"):
+        headers.popall(name, None)
+    asked: dict[str, str | int] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": upstream.kind.name,
+        "gen_ai.request.model": model,
+        "http.request.method": call.method,
+        "server.address": call.url.host or "",
+        "server.port": call.url.port or 0,
+        "toolgate.upstream": upstream.name,
+        "http.request.resend_count": state.retries,
+    }
+    headers.update(span.ask(f"chat {model}".strip(), asked))
+    return evolve(call, headers=headers)
 
 
 def _measure(state: RequestState) -> None:

@@ -1,7 +1,7 @@
 """Why a model server could not answer, in one word for log and record, and what to look at, for whoever runs it."""
 
 from gateway.config.declared.values import shown_url
-from gateway.core.errors import UpstreamError
+from gateway.core.errors import BreakerOpen, UpstreamError
 from gateway.request.servers import Upstream
 from gateway.upstream.look import setting_of
 
@@ -17,7 +17,7 @@ _HINTS = {
 }
 
 
-def with_hint(error: UpstreamError, upstream: Upstream) -> str:
+def with_hint(error: UpstreamError | BreakerOpen, upstream: Upstream) -> str:
     """The error's message with the server's address and what to look at: for nobody but its own operator."""
     hint = _HINTS.get(error.cause or "")
     if hint is None:

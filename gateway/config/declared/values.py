@@ -6,8 +6,10 @@ No message repeats the value: that is for the caller, who knows whether it is a 
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -92,6 +94,21 @@ def header_name(raw: str) -> str:
     if not _HEADER.fullmatch(raw):
         raise ValueError("must be the name of a header alone, such as X-Session-Id")
     return raw
+
+
+def with_package(read_choice: Callable[[str], str], module: str, extra: str) -> Callable[[str], str]:
+    """A choice between off and what needs packages of an extra; without them it stays off."""
+
+    def read(raw: str) -> str:
+        chosen = read_choice(raw)
+        if chosen == "off":
+            return chosen
+        with suppress(ImportError):
+            if find_spec(module) is not None:
+                return chosen
+        raise ValueError(f"needs the extra: pip install '{extra}'")
+
+    return read
 
 
 def boolean(raw: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Literal
 from attrs import frozen
 
 from gateway.config.declared.setting import setting
-from gateway.config.declared.values import choice, host_name, names, text, whole
+from gateway.config.declared.values import choice, host_name, names, text, whole, with_package
 
 __all__ = ["Watching"]
 
@@ -48,6 +48,14 @@ class Watching:
         None,
         "File in which the metrics addresses of all workers are kept, as Prometheus reads them (file_sd, http_sd).",
         reach="start",
+    )
+    traces: Literal["off", "otel"] = _watch(
+        "GATEWAY_TRACES",
+        with_package(choice("off", "otel"), "opentelemetry.exporter.otlp.proto.http", "toolgate[otel]"),
+        "off",
+        "otel: send spans of requests, and of tries at model servers, to OpenTelemetry. Needs toolgate[otel]; where "
+        "to, and how many, say OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER).",
+        reach="restart",
     )
     log_level: Literal["debug", "info", "warning", "error"] = _watch(
         "LOG_LEVEL", choice("debug", "info", "warning", "error"), "info", "Least severe event that is logged."

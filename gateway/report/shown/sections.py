@@ -8,10 +8,19 @@ from collections.abc import Iterator
 
 from gateway.report.facts.tree import Figures, GateFigure
 from gateway.report.readiness import NOT_READY
-from gateway.report.shown.background import arms, asking, cost, period, projection, volume
+from gateway.report.shown.background import (
+    arms,
+    asking,
+    cost,
+    leak_tile,
+    models,
+    period,
+    projection,
+    valid_tile,
+    volume,
+)
 from gateway.report.shown.blocks import Block, Command, Heading, Mark, Section, Table, Tile, Words
 from gateway.report.shown.found import confidence, diffs, failures, funnel, missed, noise, review, success, wrong
-from gateway.report.shown.models import leak_tile, models, valid_tile
 from gateway.report.words import (
     milliseconds,
     moment,

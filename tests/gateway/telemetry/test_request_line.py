@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.telemetry.request_line import request_line
+from gateway.telemetry.request_line import lasting_line, request_line
 
 HERMES = {"tool": "get_weather", "dialect": "hermes", "score": 0.97, "reasons": ["tag 97"]}
 UNCLOSED = {**HERMES, "reason": "not_closed", "sentence": "`city` was not closed", "setting": ""}
@@ -52,6 +52,27 @@ QWEN = {"model": "qwen2.5-coder:7b", "route": "chat", "method": "POST", "arm": "
 )
 def test_a_request_is_told_in_a_line(fields: dict[str, Any], line: str, paint: str) -> None:
     assert request_line(fields) == (line, paint)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        (
+            {"model": "qwen2.5-coder:7b", "age_s": 5.2, "waits_for": "model_server", "bytes_out": 0},
+            "qwen2.5-coder:7b … still going on after 5.2 s: the model server has not begun to answer",
+        ),
+        (
+            {"model": None, "route": "chat", "age_s": 30.0, "waits_for": "first_bytes", "bytes_out": 0},
+            "chat … still going on after 30.0 s: nothing could be sent yet",
+        ),
+        (
+            {"model": "m", "age_s": 5.0, "waits_for": "", "bytes_out": 12_345},
+            "m … still going on after 5.0 s: 12,345 bytes sent so far",
+        ),
+    ],
+)
+def test_a_request_that_lasts_is_told_of(fields: dict[str, Any], line: str) -> None:
+    assert lasting_line(fields) == line
 
 
 def test_an_answer_of_a_thousand_calls_is_still_a_line() -> None:

@@ -12,7 +12,7 @@ from gateway.config.load import DECLARED, Settings, settled
 
 DEPLOY = (Path(__file__).parents[4] / "deploy" / "README.md").read_text()
 BY_NEW_PROCESSES = {
-    *("CANARY_SALT", "LOG_FORMAT"),
+    *("CANARY_SALT", "GATEWAY_TRACES", "LOG_FORMAT"),
     *("METRICS_HOST", "METRICS_LABEL_CAP", "METRICS_MODELS", "METRICS_PORT", "METRICS_TOOLS"),
     *("STORE_PREFIX", "STORE_TIMEOUT_MS", "STORE_URL"),
 }

@@ -1,0 +1,115 @@
+"""OpenTelemetry spans of requests and of what was asked of model servers, where the extra `toolgate[otel]` is there.
+
+Nothing here is imported unless GATEWAY_TRACES says so. Where spans go, how many are kept and what the service is called
+say the variables that every SDK of OpenTelemetry reads (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER,
+OTEL_SERVICE_NAME ...). They are handed over by a thread with a bounded queue: a collector that is away costs spans,
+never a request. Names are those of the conventions for HTTP and for GenAI
+(https://github.com/open-telemetry/semantic-conventions-genai); no span has a text of a prompt or of an answer, nor
+arguments of a call.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, field
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from gateway.core.ports import Attributes, Happening, RequestSpan
+from gateway.core.version import __version__
+
+__all__ = ["OpenTelemetry", "opened"]
+
+_W3C = TraceContextTextMapPropagator()
+_CLOSE_MS = 2000
+
+
+def opened() -> "OpenTelemetry":
+    """Spans as the environment of OpenTelemetry says."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OpenTelemetry.to(OTLPSpanExporter())
+
+
+@define(eq=False)
+class OpenTelemetry:
+    """The tracer of this process; `close` hands over what is left."""
+
+    _provider: Any
+    _tracer: Any
+
+    @classmethod
+    def to(cls, exporter: SpanExporter) -> "OpenTelemetry":
+        """Spans that this exporter is handed."""
+        own = {"service.version": __version__}
+        if not os.environ.get("OTEL_SERVICE_NAME"):
+            own["service.name"] = "toolgate"
+        provider = TracerProvider(resource=Resource.create(own))
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+        return cls(provider, provider.get_tracer("toolgate", __version__))
+
+    def begin(self, headers: Mapping[str, str], name: str, attributes: Attributes) -> RequestSpan:
+        """The span of a request that has just come, within the trace that its client names."""
+        parent = _W3C.extract(headers)
+        span = self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, attributes=dict(attributes))
+        return _Request(self._tracer, span)
+
+    def close(self) -> None:
+        """Hand over what is left, as far as a moment allows."""
+        self._provider.force_flush(_CLOSE_MS)
+        self._provider.shutdown()
+
+
+@define(eq=False)
+class _Request:
+    """One request, and the one thing at a time that is asked of a model server for it."""
+
+    _tracer: Any
+    _span: Any
+    _try: Any = field(default=None, init=False)
+
+    @property
+    def trace(self) -> str:
+        return str(trace.format_trace_id(self._span.get_span_context().trace_id))
+
+    def ask(self, name: str, attributes: Attributes) -> Mapping[str, str]:
+        self._end_try()
+        within = trace.set_span_in_context(self._span)
+        self._try = self._tracer.start_span(name, context=within, kind=SpanKind.CLIENT, attributes=dict(attributes))
+        headers: dict[str, str] = {}
+        _W3C.inject(headers, context=trace.set_span_in_context(self._try))
+        return headers
+
+    def answered(self, status: int) -> None:
+        if self._try is not None:
+            self._try.set_attribute("http.response.status_code", status)
+
+    def failed(self, error: str) -> None:
+        if self._try is not None:
+            self._try.set_attribute("error.type", error)
+            self._try.set_status(StatusCode.ERROR, error)
+        self._end_try()
+
+    def end(
+        self, attributes: Attributes, asked: Attributes, happenings: tuple[Happening, ...], error: str | None
+    ) -> None:
+        if self._try is not None:
+            self._try.set_attributes(dict(asked))
+        self._end_try()
+        for name, facts in happenings:
+            self._span.add_event(name, dict(facts))
+        self._span.set_attributes(dict(attributes))
+        if error is not None:
+            self._span.set_attribute("error.type", error)
+            self._span.set_status(StatusCode.ERROR, error)
+        self._span.end()
+
+    def _end_try(self) -> None:
+        if self._try is not None:
+            self._try.end()
+            self._try = None
