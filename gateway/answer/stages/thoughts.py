@@ -26,6 +26,8 @@ ENDS = frozenset({"stop", "tool_calls", "function_call"})
 _MOST = 4 << 20
 """Bytes of reasoning that are kept: nobody who thinks longer than that ends in a call."""
 _LEVELS = "AB"
+INVENTED = "invented_result"
+"""Why a tool's result is left out that the model has made up: it goes on thinking there."""
 _SILENT = re.compile("|".join(map(re.escape, sorted((*LEFTOVERS, *REASONING_ENDS), key=len, reverse=True))))
 
 
@@ -128,7 +130,7 @@ def _calls_at_end(events: Sequence[Event]) -> list[Event]:
     said: list[str] = []
     is_fenced = False
     for event in events:
-        if isinstance(event, Text):
+        if isinstance(event, Text) or (isinstance(event, Drop) and event.reason == INVENTED):
             said.append(event.raw)
         elif isinstance(event, Start | Broken) or (isinstance(event, Drop) and event.reason == "carrier"):
             if _says(said):

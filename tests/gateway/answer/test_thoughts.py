@@ -3,6 +3,7 @@
 import json
 import random
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from gateway.core.events import IN_REASONING
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import REASONING_FIELDS, Delta
 from tests.support.chat import DONE, answer_body, event, hear_body, hear_stream, numbered_ids, prepared, stream, whole
+from tests.support.golden import cases
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"filePath": "a.py"}}\n</tool_call>'
 CODER = "<tool_call>\n<function=read>\n<parameter=filePath>\na.py\n</parameter>\n</function>\n</tool_call>"
@@ -252,3 +254,29 @@ def test_a_long_thought_is_read_in_turns_and_one_too_long_not_at_all():
     assert thoughts.is_full
     events = answer(*thought("x" * (5 << 20), 1 << 20), event({"reasoning": f"\n{HERMES}"}))
     assert stream(events, WAYS["recovery"])[0] == b"".join(events)
+
+
+def read_as(text: str, **fields: Any) -> list[tuple[str, Any]]:
+    """The calls of a whole answer that holds this and no more."""
+    return calls_of(hear_body(whole(answer_body(**{"content": None, **fields}), WAYS["recovery"])[0])) if text else []
+
+
+def test_texts_that_are_no_calls_are_none_in_reasoning_either():
+    negatives = Path(__file__).parents[2] / "data" / "negatives.jsonl"
+    texts = [json.loads(line)["text"] for line in negatives.read_text(encoding="utf-8").split("\n") if line]
+    assert len(texts) > 500
+    for text in texts:
+        assert whole(said(text), WAYS["recovery"])[0] == said(text)
+
+
+def test_what_models_wrote_is_in_reasoning_what_it_is_in_an_answer_or_nothing():
+    found = 0
+    for case in cases():
+        calls = read_as(case.text, reasoning=case.text)
+        if calls:
+            found += 1
+            wanted = read_as(case.text, content=case.text)
+            assert [call for call in wanted if call in calls][-len(calls) :] == calls, case.id
+        thought = f"{case.text}\n\nBut wait, I know that already."
+        assert read_as(thought, reasoning=thought) == [], case.id
+    assert found > 200, "too few to show anything"
