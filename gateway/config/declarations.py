@@ -22,7 +22,7 @@ from gateway.config.declared.values import path_keys
 from gateway.config.declared.watching import Watching
 from gateway.config.routes import Routes
 from gateway.core.limits import Limits
-from gateway.core.rules import ModelRule, Rule
+from gateway.core.rules import ModelRule, Rule, covers_model
 from gateway.rollout.stages import RolloutRules
 from strategies.base import Options
 
@@ -58,6 +58,12 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
         """Which strategy a model gets: the rules of the environment, then those of the tables."""
         named = tuple(_rule_of(rule) for rule in self.routes.models if rule.strategy is not None)
         return (*self.strategy_rules, *named)
+
+    def rule_for(self, model: str) -> str | None:
+        """The operator's rule that a model falls under, as it would be written; None where there is none."""
+        rule = next((rule for rule in self.all_rules() if covers_model(rule.pattern, model)), None)
+        dialect = f":{rule.dialect}" if rule is not None and rule.dialect else ""
+        return None if rule is None else f"{rule.pattern}={rule.strategy}{dialect}"
 
     def is_set(self, name: str) -> bool:
         """The operator chose this value; it is not the default."""

@@ -561,7 +561,8 @@ def probe(
         _show(card)
     if card.rule and applies:
         on_store(settings, lambda store: _apply(store, card))
-        click.echo(f"kept as a lesson for {WEEK_S / 86_400:.0f} days; STRATEGY_RULES win over it", err=True)
+        wins = f"the rule {settings.rule_for(card.model) or 'of an operator'}"
+        click.echo(f"kept as a lesson for {WEEK_S / 86_400:.0f} days; {wins} wins over it", err=True)
     context.exit(0 if card.rule else EXIT_FINDINGS)
 
 

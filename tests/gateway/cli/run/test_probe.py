@@ -291,8 +291,9 @@ def test_an_applied_rule_is_a_lesson_of_a_week(serve, tmp_path) -> None:
         await opened.close()
 
     asyncio.run(make())
-    result = probed(serve(refuses), "--apply", "--samples", "1", STORE_URL=store)
+    result = probed(serve(refuses), "--apply", "--samples", "1", STORE_URL=store, STRATEGY_RULES=f"{MODEL[:4]}*=native")
     assert result.exit_code == 0, result.output
+    assert f"the rule {MODEL[:4]}*=native wins over it" in result.stderr, "it would have no effect"
 
     async def read() -> Any:
         opened = open_store(store, prefix="toolgate:", timeout_ms=2000)
