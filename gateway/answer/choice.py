@@ -30,6 +30,8 @@ __all__ = ["Choice", "MakeId", "broken_off"]
 
 MakeId = Callable[[str], str]
 _END = object()
+_SEEN = ("tool_calls", "function_call", "refusal", "audio")
+"""What of a whole message can be seen or acted on, besides its text."""
 _NOTHING_LOUD = Loud(re.compile(rb"(?!)"), is_space_loud=False)
 """Of an answer that is not read."""
 
@@ -223,7 +225,7 @@ class Choice:
 
     def hear_message(self, message: Mapping[str, Any]) -> None:
         """The same of a whole message."""
-        if self._thoughts is None or message.get("refusal") or message.get("audio"):
+        if self._thoughts is None or any(message.get(name) for name in _SEEN):
             self._thoughts = None
         elif has_reasoning(message):
             self._thoughts.take(message)
