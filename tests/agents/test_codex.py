@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from gateway.app import Gateway
+from gateway.surfaces.responses.compaction import INSTRUCTION
 from tests.support.agents import said_by
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
@@ -17,6 +19,7 @@ from tests.support.openai_server import OpenAiServer
 from tests.support.qwen_web_server import QwenWebServer
 from tests.support.responses_server import ResponsesServer
 from tests.support.scripted_model import DONE, READ_TEXT, RUN_TEXT, WRITTEN_TEXT, Script, Step
+from tests.support.turns import Turn
 from tests.support.wire_server import listening
 
 HERE = Path(__file__).parent / "codex"
@@ -78,10 +81,12 @@ def prepared(home: Path, config: str) -> None:
 
 
 async def codex(
-    folder: Path, home: Path, url: str, prompt: str, *, model: str = "gpt-5.5", more: str = ""
+    folder: Path, home: Path, url: str, prompt: str, *, model: str = "gpt-5.5", more: str = "", config: str = ""
 ) -> list[dict[str, Any]]:
     """What the program says, event by event."""
-    config = f"""\
+    config = (
+        config
+        or f"""\
 model = "{model}"
 model_provider = "toolgate"
 
@@ -93,6 +98,7 @@ env_key = "TOOLGATE_KEY"
 stream_max_retries = 0
 request_max_retries = 0
 {more}"""
+    )
     await asyncio.to_thread(prepared, home, config)
     command = (
         str(CODEX),
@@ -102,7 +108,7 @@ request_max_retries = 0
         "--dangerously-bypass-approvals-and-sandbox",
         prompt,
     )
-    return await said_by(command, folder, home, CODEX_HOME=str(home), TOOLGATE_KEY=KEY)
+    return await said_by(command, folder, home, CODEX_HOME=str(home), TOOLGATE_KEY=KEY, CODEX_API_KEY=KEY)
 
 
 def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -138,6 +144,39 @@ async def test_it_runs_and_patches(
     asked = b"".join(body for _, _, body in script.seen)
     for complaint in (b"unsupported call", b"failed to parse function arguments", b"incompatible payload", b"aborted"):
         assert complaint not in asked
+
+
+class Shortened(Script):
+    """The conversation grows too long with its first answer: the client has it made shorter."""
+
+    def _turn(self, text: str) -> Turn:
+        if INSTRUCTION.splitlines()[0] in text:
+            return Turn(text=f"To do: {TASK}. Read: {READ_TEXT}.")
+        turn = super()._turn(text)
+        return evolve(turn, fresh=200_000) if turn.text.startswith("Step 1.") else turn
+
+
+async def test_with_its_own_provider_it_goes_on_without_a_socket_and_with_a_shorter_conversation(
+    gateway: Callable[..., Awaitable[Gateway]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "notes.txt").write_text(f'first <line> & "more"\n{READ_TEXT}\n')
+    script = Shortened(OpenAiServer(), STEPS, TASK)
+    async with listening(script) as url:
+        running = await gateway(f"{url}/v1", GATEWAY_API_KEYS=KEY, **OPENAI, STRATEGY_RULES="*=recovery")
+        config = f"""\
+model = "gpt-5.5"
+openai_base_url = "{running.url}/v1"
+model_auto_compact_token_limit = 100000
+"""
+        said = await codex(folder, tmp_path / "home", running.url, f"Please {TASK}.", config=config)
+    assert items(said, "agent_message")[-1]["text"] == DONE
+    assert (folder / "run.txt").read_text() == f"{RUN_TEXT}\n"
+    assert not items(said, "error")
+    asked = [body.decode() for _, _, body in script.seen]
+    [shortened] = [number for number, text in enumerate(asked) if INSTRUCTION.splitlines()[0] in text]
+    assert f"To do: {TASK}" in asked[shortened + 1]
 
 
 TOOL_SERVER = f"""

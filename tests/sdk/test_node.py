@@ -60,6 +60,47 @@ async def test_a_tool_round_trip_in_messages_is_completed(
     assert "sunny, 21 degrees" in seen["answer"]
 
 
+async def test_a_tool_round_trip_in_responses_is_completed(
+    demo_gateway: Callable[..., Awaitable[Gateway]], route: Route
+) -> None:
+    running = await demo_gateway(STRATEGY_RULES=route.rules)
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", route.model, "streamed"))
+    assert seen["calls"] == [{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}]
+    assert seen["finishes"] == ["completed", "completed"]
+    assert "sunny, 21 degrees" in seen["answer"]
+
+
+@pytest.mark.parametrize("way", ["whole", "chained"])
+async def test_a_conversation_in_responses_goes_on_whole_and_by_the_id_of_an_answer(
+    demo_gateway: Callable[..., Awaitable[Gateway]], way: str
+) -> None:
+    running = await demo_gateway()
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "demo-hermes", way))
+    assert "sunny, 21 degrees" in seen["answer"]
+    assert seen["kept"] == (seen["answer"] if way == "chained" else None)
+
+
+async def test_faults_and_cancellation_in_responses_are_the_sdks_own(
+    gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
+) -> None:
+    upstream.script = answer_json({"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, status="429 Slow")
+    running = await gateway(upstream.url)
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "m", "errors"))
+    assert seen == {"error": "RateLimitError", "status": 429, "code": "rate_limit_exceeded"}
+    upstream.script = stream(event({"content": "Let me"}), b'data: {"error": {"message": "gone"}}\n\n')
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "m", "errors"))
+    assert seen == {"error": "response.failed", "code": "server_error"}
+    upstream.script = endless
+    seen = json.loads(await run("openai_responses.mjs", f"{running.url}/v1", "m", "cancelled"))
+    assert seen == {"pieces": 1}
+    await upstream.until_all_gone(5)
+
+
+async def endless(connection: Connection, received: Received) -> None:
+    await connection.send(STREAM_HEAD, event({"content": "Words."}))
+    await connection.until_gone()
+
+
 async def test_faults_and_cancellation_in_messages_are_the_sdks_own(
     gateway: Callable[..., Awaitable[Gateway]], upstream: FaultyUpstream
 ) -> None:
@@ -70,11 +111,6 @@ async def test_faults_and_cancellation_in_messages_are_the_sdks_own(
     upstream.script = stream(event({"content": "Let me"}), b'data: {"error": {"message": "gone"}}\n\n')
     seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "errors"))
     assert seen["error"] in ("APIError", "AnthropicError")
-
-    async def endless(connection: Connection, received: Received) -> None:
-        await connection.send(STREAM_HEAD, event({"content": "Words."}))
-        await connection.until_gone()
-
     upstream.script = endless
     seen = json.loads(await run("anthropic_sdk.mjs", running.url, "m", "cancelled"))
     assert seen == {"pieces": 1}
