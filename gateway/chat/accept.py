@@ -77,9 +77,10 @@ def begin_answer(state: RequestState, asked: Asked) -> None:
 
 def count_unsaid(state: RequestState) -> None:
     """Take down what of the answer the client was not told."""
-    for what, times in state.telling.dropped.items():
-        labels = {"surface": state.surface.name, "what": what}
-        state.shared.telemetry.count("toolgate_surface_dropped_total", labels, times)
+    for metric, told in (("dropped", state.telling.dropped), ("mended", state.telling.mended)):
+        for what, times in told.items():
+            labels = {"surface": state.surface.name, "what": what}
+            state.shared.telemetry.count(f"toolgate_surface_{metric}_total", labels, times)
 
 
 async def keep_answer(state: RequestState) -> None:

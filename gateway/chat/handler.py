@@ -170,7 +170,7 @@ async def _converted(
             return await watched(state, request, selection, client)
         finally:
             _afterwards(learn_from, state)
-            if state.telling.dropped:
+            if state.telling.dropped or state.telling.mended:
                 _afterwards(count_unsaid, state)
     request = steered(state, request)
     prepared = _prepare(state, request, selection, client, route)
@@ -192,7 +192,7 @@ async def _converted(
             return response
     finally:
         _afterwards(learn_from, state)
-        if state.telling.dropped:
+        if state.telling.dropped or state.telling.mended:
             _afterwards(count_unsaid, state)
         if found.facts is not None and found.facts.calls:
             _afterwards(_audit, found.facts)

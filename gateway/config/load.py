@@ -356,7 +356,13 @@ def _unwritable_dialects(settings: Settings) -> Iterator[str]:
 
 
 def _warnings(settings: Settings) -> tuple[str, ...]:
-    return (*_address_warnings(settings), *_kill_warnings(settings))
+    return (*_address_warnings(settings), *_kill_warnings(settings), *_store_warnings(settings))
+
+
+def _store_warnings(settings: Settings) -> tuple[str, ...]:
+    if settings.store_url != "memory://":
+        return ()
+    return ("STORE_URL is memory://: records, stored responses and what was learned end with this process",)
 
 
 def _kill_warnings(settings: Settings) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ class ChatTelling:
     is_identity: bool = True
     answer_id: str | None = None
     dropped: Mapping[str, int] = field(factory=dict)
+    mended: Mapping[str, int] = field(factory=dict)
 
     def begin(self, input_tokens: int | None = None) -> bytes:
         del input_tokens

@@ -93,6 +93,11 @@ class Telling(Protocol):
         """What the answer held that the client is not told, each by one word of a fixed list."""
         ...
 
+    @property
+    def mended(self) -> Mapping[str, int]:
+        """What was put right as it was told, likewise."""
+        ...
+
     def begin(self, input_tokens: int | None = None) -> bytes:
         """What can be said once the model server has accepted; with an estimate of what the request takes."""
         ...

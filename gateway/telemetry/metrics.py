@@ -273,7 +273,9 @@ CATALOGUE: tuple[Metric, ...] = (
         "surface",
         "what",
     ),
-    _counter("toolgate_surface_mended_total", "What was put right in such requests.", "surface", "what"),
+    _counter(
+        "toolgate_surface_mended_total", "What was put right in such requests and in their answers.", "surface", "what"
+    ),
     _counter(
         "toolgate_token_counts_total",
         "Requests for a count of tokens, by who counted (upstream, learned, estimate).",

@@ -249,6 +249,7 @@ class MessagesTelling:
     __slots__ = ("_blocks", "_heard", "_terms")
 
     is_identity = overhears = False
+    mended: Mapping[str, int] = {}
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

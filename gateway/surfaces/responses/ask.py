@@ -141,7 +141,7 @@ def _text_fields(body: Mapping[str, Any], server: Server) -> dict[str, Any]:
     return fields
 
 
-def shared_members(body: Mapping[str, Any], *, stores: bool) -> bytes:
+def shared_members(body: Mapping[str, Any]) -> bytes:
     """What all objects of the answer say of the request, as the end of a JSON object without its brace."""
     reasoning, text = body.get("reasoning"), body.get("text")
     told = {
@@ -160,7 +160,6 @@ def shared_members(body: Mapping[str, Any], *, stores: bool) -> bytes:
         },
         "safety_identifier": body.get("safety_identifier"),
         "service_tier": body.get("service_tier"),
-        "store": stores,
         "temperature": body.get("temperature"),
         "text": text if isinstance(text, dict) and text else {"format": {"type": "text"}},
         "tool_choice": body.get("tool_choice") or "auto",

@@ -13,7 +13,7 @@ import msgspec
 from gateway.surfaces.bridges import CUSTOM_INPUT, is_cut_patch, read_input
 from gateway.surfaces.toolnames import ToolName, ToolNames
 
-__all__ = ["CALLS", "call_item", "cut_text", "history_call"]
+__all__ = ["CALLS", "call_item", "cut_text", "history_call", "is_mended"]
 
 CALLS = frozenset(
     {
@@ -40,6 +40,12 @@ def call_item(names: ToolNames, flat: str, call_id: str, arguments: str) -> dict
             return _placed({"call_id": call_id, **item}, tool)
     item = {"type": "function_call", "call_id": call_id, "name": flat if tool is None else tool.own}
     return _placed({**item, "arguments": arguments}, tool)
+
+
+def is_mended(item: Mapping[str, Any], arguments: str) -> bool:
+    """Whether the text of a free-form tool did not stand where the model was asked for it."""
+    found = read_input(arguments) if item["type"] == "custom_tool_call" else None
+    return found is not None and found.is_mended
 
 
 def cut_text(names: ToolNames, flat: str, arguments: str) -> str | None:

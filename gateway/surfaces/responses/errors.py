@@ -31,6 +31,8 @@ _BY_CODE = {
     "invalid_request": "invalid_prompt",
 }
 _WAIT = re.compile(r"try again in\s*[0-9.]+\s*(?:m?s|seconds?)", re.IGNORECASE)
+_WAIT_S = 5
+"""How long to wait where the server does not say: without a number Codex goes by a backoff of fractions of a second."""
 _MAX_MESSAGE = 4096
 
 
@@ -42,8 +44,9 @@ def told_fault(error: Mapping[str, Any], *, retry_after_s: float | None = None) 
     code = next((_BY_CODE.get(name, name) for name in named if name in _KEPT or name in _BY_CODE), "server_error")
     if code in ("server_error", "invalid_prompt") and overflow_in(msgspec.json.encode({"error": {"message": message}})):
         code = _TOO_LONG
-    if code == "rate_limit_exceeded" and not _WAIT.search(message) and retry_after_s is not None:
-        message = f"{message} Please try again in {math.ceil(retry_after_s)}s."
+    if code == "rate_limit_exceeded" and not _WAIT.search(message):
+        wait_s = _WAIT_S if retry_after_s is None else math.ceil(retry_after_s)
+        message = f"{message} Please try again in {wait_s}s."
     return {"code": code, "message": message}
 
 

@@ -90,7 +90,7 @@ class ResponsesSurface:
         terms = Terms(
             unique=situation.unique,
             created=int(situation.now),
-            shared=shared_members(body, stores=False),
+            shared=shared_members(body),
             names=declared.names,
         )
         return Asked(
@@ -124,7 +124,7 @@ class ResponsesSurface:
         terms = Terms(
             unique=situation.unique,
             created=int(situation.now),
-            shared=shared_members(body, stores=stores),
+            shared=shared_members(body),
             names=declared.names,
             seals=seals if seals_thoughts else None,
             keep=keep,

@@ -15,7 +15,7 @@ from gateway.core.errors import UpstreamBadReply, UpstreamTruncated
 from gateway.surfaces.carrier import named_event
 from gateway.surfaces.heard import Heard, hear_whole
 from gateway.surfaces.port import Memory
-from gateway.surfaces.responses.calls import call_item, cut_text
+from gateway.surfaces.responses.calls import call_item, cut_text, is_mended
 from gateway.surfaces.responses.errors import told_fault
 from gateway.surfaces.responses.frames import Frames, encoded, object_of, quoted
 from gateway.surfaces.responses.relayed import Relayed
@@ -84,7 +84,7 @@ class Terms:
     seals: Seals | None = None
     """Seals the thoughts, where the client asked for it."""
     keep: "Callable[[ResponsesTelling], tuple[Memory, ...]] | None" = None
-    """What is kept of a complete answer."""
+    """What is kept of a complete answer; of one that is too large nothing, and it says so."""
 
 
 @define(kw_only=True)
@@ -121,11 +121,14 @@ class ResponsesTelling:
         self._reason: str | None = None
         self._is_begun = False
         self._is_over = False
-        self._kept = False
+        self._stores = terms.keep is not None
+        self._memories: tuple[Memory, ...] = ()
+        """What is to be kept of it."""
         self.status: Status = "in_progress"
         self.fault: dict[str, str] = {}
         """What it failed by."""
         self.dropped: dict[str, int] = {}
+        self.mended: dict[str, int] = {}
         self.final = b""
         """The response object, once it is complete."""
 
@@ -184,10 +187,8 @@ class ResponsesTelling:
         return self._frames.take(), self._frames.count
 
     def remember(self) -> tuple[Memory, ...]:
-        if self._kept or not self.final or self._terms.keep is None:
-            return ()
-        self._kept = True
-        return self._terms.keep(self)
+        memories, self._memories = self._memories, ()
+        return memories
 
     def text(self, body: bytes) -> None:
         """More text: the body of a JSON string."""
@@ -209,6 +210,8 @@ class ResponsesTelling:
             return
         own = self._new_id("call")
         item = call_item(self._terms.names, name, call_id or own, arguments)
+        if is_mended(item, arguments):
+            self.mended["custom_input"] = self.mended.get("custom_input", 0) + 1
         self._tell_item({"id": own.replace("call", _PREFIXES[item["type"]], 1), **item})
 
     def finish_reason(self, reason: str) -> None:
@@ -252,6 +255,11 @@ class ResponsesTelling:
         self.status = "completed" if reason is None else "incomplete"
         details = _NULL if reason is None else object_of({"reason": quoted(reason)})
         self.final = self._object(details=details)
+        if self._terms.keep is not None:
+            self._memories = self._terms.keep(self)
+            if not self._memories:
+                self._stores = False
+                self.final = self._object(details=details)
         self._frames.say(f"response.{self.status}", response=self.final)
 
     def _piece(self, kind: Literal["message", "reasoning"], part: str, body: bytes) -> None:
@@ -370,7 +378,7 @@ class ResponsesTelling:
         done = b"%d" % self._terms.created if self.status == "completed" else _NULL
         return (
             b'{"id":"resp_%b","object":"response","created_at":%d,"status":"%b","completed_at":%b,"error":%b,'
-            b'"incomplete_details":%b,"output":[%b],"usage":%b%b}'
+            b'"incomplete_details":%b,"output":[%b],"usage":%b,"store":%b%b}'
         ) % (
             self._terms.unique.encode(),
             self._terms.created,
@@ -380,6 +388,7 @@ class ResponsesTelling:
             details,
             b",".join(self._items),
             self._usage if self.status != "in_progress" else _NULL,
+            b"true" if self._stores else b"false",
             self._terms.shared,
         )
 

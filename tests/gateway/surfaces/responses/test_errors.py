@@ -63,5 +63,6 @@ def test_a_fault_in_the_stream_has_a_code_of_the_api(error: dict[str, Any], code
 def test_a_limit_says_how_long_to_wait() -> None:
     error = {"message": "slow down", "code": "rate_limit_exceeded"}
     assert told_fault(error, retry_after_s=2.2)["message"] == "slow down Please try again in 3s."
+    assert told_fault(error)["message"] == "slow down Please try again in 5s.", "which Codex reads the time in"
     told = {**error, "message": "Please try again in 20ms."}
     assert told_fault(told, retry_after_s=9)["message"] == "Please try again in 20ms."

@@ -413,7 +413,9 @@ def test_an_answer_is_kept_once() -> None:
 
 def test_a_large_answer_is_not_kept() -> None:
     situation = evolve(SITUATION, options={**KEPT, "responses_max_bytes": 100})
-    assert answered(accept(situation, input="x"))[1] == {}
+    told, kept = answered(accept(situation, input="x"))
+    assert (told["store"], kept) == (False, {})
+    assert answered(accept(input="x"))[0]["store"] is True
 
 
 @pytest.mark.parametrize(

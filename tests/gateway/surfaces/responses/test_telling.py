@@ -34,7 +34,7 @@ def names() -> ToolNames:
 
 def telling(**more: Any) -> ResponsesTelling:
     body = {"model": "m", "tools": [{"type": "web_search"}], "instructions": "Be brief.\n", "metadata": {"a": "b"}}
-    terms = Terms(unique=UNIQUE, created=7, shared=shared_members(body, stores=False), names=names(), **more)
+    terms = Terms(unique=UNIQUE, created=7, shared=shared_members(body), names=names(), **more)
     return ResponsesTelling(terms)
 
 
@@ -222,6 +222,16 @@ def test_a_thought_is_sealed_for_who_asked() -> None:
 def test_a_call_comes_back_as_what_was_declared(name: str, arguments: str, item: dict[str, Any]) -> None:
     found = final_of(told(call(0, "c", name, arguments), chunk("tool_calls")))["output"][0]
     assert found | item == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mended"),
+    [('{"input": "x"}', {}), ("x y", {"custom_input": 1}), ('{"patch": "x"}', {"custom_input": 1})],
+)
+def test_a_text_that_stood_elsewhere_than_it_was_asked_for_is_counted(arguments: str, mended: dict[str, int]) -> None:
+    answer = telling()
+    answer.feed(sse(call(0, "c", "apply_patch", arguments), chunk("tool_calls"), b"[DONE]"))
+    assert answer.mended == mended
 
 
 def test_shells_come_back_in_their_own_shape() -> None:
