@@ -355,12 +355,15 @@ async def test_a_stream_that_does_not_end_after_its_error_is_not_waited_for(gate
 
 async def test_the_usage_of_a_stream_is_asked_for_where_no_client_would_see_it(gateway, upstream, client):
     """The first stream tells that the server does not tell it unasked."""
+    thought = event({"reasoning_content": "I have nothing to say."})
 
     async def script(connection: Any, received: Any) -> None:
         wants = (received.json.get("stream_options") or {}).get("include_usage")
         usage = [event(choices=[], usage=USED)] if wants else []
         if "tools" not in received.json:
             await answer_json(completion(TAGS))(connection, received)
+        elif "thinking" in json.dumps(received.json["messages"]):
+            await stream(ROLE, thought, FINISH, *usage, DONE)(connection, received)
         elif "silence" in json.dumps(received.json["messages"]):
             await stream(ROLE, FINISH, *usage, DONE)(connection, received)
         else:
@@ -375,6 +378,9 @@ async def test_the_usage_of_a_stream_is_asked_for_where_no_client_would_see_it(g
     assert upstream.last.json["stream_options"] == {"include_usage": True}
     wanted = await ask(client, running.url, asked("streamed", stream_options={"include_usage": True}))
     assert wanted.body == b"".join((ROLE, text("Hello."), FINISH, event(choices=[], usage=USED), DONE))
+    request = {**asked("streamed"), "messages": [{"role": "user", "content": "thinking"}]}
+    assert (await ask(client, running.url, request)).body == b"".join((ROLE, thought, FINISH, DONE))
+    assert upstream.last.json["stream_options"] == {"include_usage": True}
     request = {**asked("streamed"), "messages": [{"role": "user", "content": "silence"}]}
     assert calls_of(await ask(client, running.url, request)) == [CALL]
 

@@ -44,7 +44,7 @@ class Lookout:
         self._decoder = SseDecoder(max_event_bytes)
         self._drops_usage = drops_usage
         """The client has not asked for usage: the event with it alone is ours."""
-        self._held: list[bytes] = []
+        self._held: list[SseEvent] = []
         self._is_open = False
         self._reasoned = False
         self._finish: str | None = None
@@ -86,9 +86,9 @@ class Lookout:
 
     def release(self) -> bytes:
         """What was held: the stream goes on as it came."""
-        held, self._held = b"".join(self._held), []
+        held, self._held = self._held, []
         self._is_open = True
-        return held
+        return b"".join(raw for raw, data in held if not self._is_own_usage(data))
 
     @property
     def swallowed(self) -> Swallowed | None:
@@ -109,12 +109,11 @@ class Lookout:
                 if not self._is_own_usage(data):
                     out.append(raw)
             elif self._is_last(raw, data):
-                self._held.append(raw)
+                self._held.append((raw, data))
             elif self._is_open:  # by this very event
-                out += [*self._held, raw]
-                self._held = []
+                out += [self.release(), raw]
             elif self._held:
-                self._held.append(raw)
+                self._held.append((raw, data))
             else:
                 out.append(raw)
         return b"".join(out)
