@@ -7,6 +7,7 @@ Times are those of the machine's clock; a block is closed once its second is ove
 writer's lock proves.
 """
 
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from itertools import groupby
@@ -38,6 +39,7 @@ _PATIENT_S = 1.0
 _WORK_S = 0.1
 """What a small operation may take beside waiting for the lock."""
 _PAGE = 200
+_LAST = "SELECT coalesce(max(id), 0) FROM {kind}"
 _TRIM_ROWS = 1000
 _VACUUM_PAGES = 1000
 _OLDEST = " UNION ALL ".join(f"SELECT '{kind}' AS kind, id, at FROM {kind}" for kind in KINDS)  # noqa: S608 - our names
@@ -88,13 +90,16 @@ class SqliteStore:
                 briefs.append(brief_row(packed.record))
         if not rows:
             return
-        async with self._journal.transaction(self._large_s, patience_s=_PATIENT_S) as connection:
-            last = await self._last(connection, "requests")
+
+        def work(connection: sqlite3.Connection) -> None:
+            [[last]] = connection.execute(_LAST.format(kind="requests"))
             for kind, values in rows.items():
                 sql = f"INSERT INTO {kind} (at, completion_id, body) VALUES (?, ?, ?)"  # noqa: S608 - our names
-                await connection.executemany(sql, values)
+                connection.executemany(sql, values)
             if briefs:
-                await keep_briefs(connection, last, briefs)
+                keep_briefs(connection, int(last), briefs)
+
+        await self._journal.write(self._large_s, work, patience_s=_PATIENT_S)
 
     async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
         """The records of a kind with `since <= at < until`, oldest first."""
@@ -138,8 +143,7 @@ class SqliteStore:
         return rows
 
     async def _last(self, connection: aiosqlite.Connection, kind: str) -> int:
-        sql = f"SELECT coalesce(max(id), 0) FROM {kind}"  # noqa: S608 - our names
-        [[last]] = await connection.execute_fetchall(sql)
+        [[last]] = await connection.execute_fetchall(_LAST.format(kind=kind))
         return int(last)
 
     async def end(self) -> str:
@@ -177,10 +181,13 @@ class SqliteStore:
     async def trim(self, *, before: float, max_bytes: int) -> int:
         """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
         now = self._wall()
-        async with self._journal.transaction(self._large_s) as connection:
-            await connection.execute("DELETE FROM kept WHERE until <= ?", (now,))
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM kept WHERE until <= ?", (now,))
             for table in ("counts", "marks"):
-                await connection.execute(f"DELETE FROM {table} WHERE number < ?", (now - BLOCK_SECONDS,))  # noqa: S608
+                connection.execute(f"DELETE FROM {table} WHERE number < ?", (now - BLOCK_SECONDS,))  # noqa: S608
+
+        await self._journal.write(self._large_s, work)
         forgotten = await trimmed(
             self._forget, before=before, max_bytes=max_bytes, step=_TRIM_ROWS, size=self._size, count=self._count
         )
@@ -200,27 +207,33 @@ class SqliteStore:
 
     async def put(self, key: str, value: bytes, *, ttl_s: float | None = None) -> None:
         """Keep a value, for ever or for a while."""
-        async with self._values.transaction(self._small_s) as connection:
-            await self._put(connection, key, value, _FOR_EVER if ttl_s is None else self._wall() + ttl_s)
+        until = _FOR_EVER if ttl_s is None else self._wall() + ttl_s
+        await self._values.write(self._small_s, lambda connection: _put(connection, key, value, until))
 
     async def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         """Put `new` if the value is still `old`."""
         sql = "SELECT value FROM kept WHERE key = ? AND until > ?"
-        async with self._values.transaction(self._small_s) as connection:
-            rows = list(await connection.execute_fetchall(sql, (_bindable(key), self._wall())))
-            is_same = (bytes(rows[0][0]) if rows else None) == old
+
+        def work(connection: sqlite3.Connection) -> bool:
+            row = connection.execute(sql, (_bindable(key), self._wall())).fetchone()
+            is_same = (bytes(row[0]) if row else None) == old
             if is_same:
-                await self._put(connection, key, new, _FOR_EVER)
-        return is_same
+                _put(connection, key, new, _FOR_EVER)
+            return is_same
+
+        return await self._values.write(self._small_s, work)
 
     async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
         """Add counts and marks to the block of this second."""
         add = "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value"
         mark = "INSERT OR IGNORE INTO marks VALUES (?, ?)"
-        async with self._blocks.transaction(self._tick_s, patience_s=_PATIENT_S) as connection:
-            number = await self._number(connection)
-            await connection.executemany(add, [(number, _bindable(name), count) for name, count in counts.items()])
-            await connection.executemany(mark, [(number, _bindable(name)) for name in marks])
+
+        def work(connection: sqlite3.Connection) -> None:
+            number = self._number(connection)
+            connection.executemany(add, [(number, _bindable(name), count) for name, count in counts.items()])
+            connection.executemany(mark, [(number, _bindable(name)) for name in marks])
+
+        await self._blocks.write(self._tick_s, work, patience_s=_PATIENT_S)
 
     async def blocks(self, after: int) -> list[Block]:
         """The blocks behind number `after` that nobody adds to any more, oldest first."""
@@ -229,13 +242,16 @@ class SqliteStore:
             " UNION SELECT number FROM marks WHERE number > :after AND number < :now ORDER BY number LIMIT :most"
         )
         rows = "SELECT number, name{} FROM {} WHERE number BETWEEN ? AND ? ORDER BY number"
-        async with self._blocks.transaction(self._tick_s, patience_s=_PATIENT_S) as connection:
+
+        def work(connection: sqlite3.Connection) -> tuple[list[Any], list[Any], list[Any]]:
             now = int(self._wall())
             bounds = {"after": behind(after, now), "now": now, "most": MAX_BLOCKS}
-            found = list(await connection.execute_fetchall(numbers, bounds))
+            found = connection.execute(numbers, bounds).fetchall()
             ends = (found[0][0], found[-1][0]) if found else (0, -1)
-            counts = await connection.execute_fetchall(rows.format(", value", "counts"), ends)
-            marks = await connection.execute_fetchall(rows.format("", "marks"), ends)
+            of_counts = connection.execute(rows.format(", value", "counts"), ends).fetchall()
+            return found, of_counts, connection.execute(rows.format("", "marks"), ends).fetchall()
+
+        found, counts, marks = await self._blocks.write(self._tick_s, work, patience_s=_PATIENT_S)
         counted = {number: {row[1]: row[2] for row in group} for number, group in groupby(counts, lambda row: row[0])}
         marked = {number: frozenset(row[1] for row in group) for number, group in groupby(marks, lambda row: row[0])}
         return [
@@ -243,30 +259,27 @@ class SqliteStore:
             for (number,) in found
         ]
 
-    async def _put(self, connection: aiosqlite.Connection, key: str, value: bytes, until: float) -> None:
-        sql = (
-            "INSERT INTO kept VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value, until = excluded.until"
-        )
-        await connection.execute(sql, (_bindable(key), value, until))
-
-    async def _number(self, connection: aiosqlite.Connection) -> int:
+    def _number(self, connection: sqlite3.Connection) -> int:
         """The block that is added to; those of a future that will not be are dropped."""
         sql = "SELECT max(coalesce((SELECT max(number) FROM counts), 0), coalesce((SELECT max(number) FROM marks), 0))"
-        [[last]] = await connection.execute_fetchall(sql)
+        [[last]] = connection.execute(sql)
         number = current(int(self._wall()), int(last))
         if number < last:
             for table in ("counts", "marks"):
-                await connection.execute(f"DELETE FROM {table} WHERE number > ?", (number,))  # noqa: S608 - our names
+                connection.execute(f"DELETE FROM {table} WHERE number > ?", (number,))  # noqa: S608 - our names
         return number
 
     async def _forget(self, before: float, most: int) -> int:
         sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT ?"  # noqa: S608 - our names
-        async with self._journal.transaction(self._large_s) as connection:
-            rows = list(await connection.execute_fetchall(sql, (before, most)))
+
+        def work(connection: sqlite3.Connection) -> int:
+            rows = connection.execute(sql, (before, most)).fetchall()
             for kind in {kind for kind, _ in rows}:
                 doomed = [(number,) for name, number in rows if name == kind]
-                await connection.executemany(f"DELETE FROM {kind} WHERE id = ?", doomed)  # noqa: S608 - our names
-        return len(rows)
+                connection.executemany(f"DELETE FROM {kind} WHERE id = ?", doomed)  # noqa: S608 - our names
+            return len(rows)
+
+        return await self._journal.write(self._large_s, work)
 
     async def _count(self) -> int:
         sql = f"SELECT count(*) FROM ({_OLDEST})"  # noqa: S608 - our names
@@ -299,6 +312,11 @@ class SqliteStore:
             # gives the file's end back too, once nobody reads from the journal, and `journal_size_limit` bounds that:
             # https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
             await connection.execute_fetchall("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _put(connection: sqlite3.Connection, key: str, value: bytes, until: float) -> None:
+    sql = "INSERT INTO kept VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value, until = excluded.until"
+    connection.execute(sql, (_bindable(key), value, until))
 
 
 def _bindable(text: str) -> str:

@@ -4,6 +4,7 @@ Beside a brief stand checksums of the request's id and of its conversation's key
 who finds a request by its brief looks at the record too.
 """
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
@@ -40,12 +41,12 @@ def brief_row(record: RequestRecord) -> tuple[int, int, str]:
     return checksum(record.id), checksum(record.key), _ENCODER.encode(brief).decode()
 
 
-async def keep_briefs(connection: aiosqlite.Connection, last: int, rows: Sequence[tuple[int, int, str]]) -> None:
+def keep_briefs(connection: sqlite3.Connection, last: int, rows: Sequence[tuple[int, int, str]]) -> None:
     """Keep those of the requests that have just been written behind the one of that number."""
     for statement in BRIEFS:  # a file that an older version began has no table yet
-        await connection.execute(statement)
+        connection.execute(statement)
     numbered = [(last + place, *row) for place, row in enumerate(rows, 1)]
-    await connection.executemany("INSERT OR REPLACE INTO briefs VALUES (?, ?, ?, ?)", numbered)
+    connection.executemany("INSERT OR REPLACE INTO briefs VALUES (?, ?, ?, ?)", numbered)
 
 
 async def has_briefs(connection: aiosqlite.Connection) -> bool:

@@ -9,10 +9,10 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import aiosqlite
 from attrs import define, field
@@ -22,6 +22,8 @@ from gateway.state.backoff import Pause
 from gateway.state.record_codec import KINDS
 
 __all__ = ["BRIEFS", "Line"]
+
+W = TypeVar("W")
 
 _LOOK_AGAIN_S = 0.5
 _MIGRATION_S = 5.0
@@ -81,6 +83,32 @@ _ANSWERS = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLI
 """Failures that cost no time and leave the rest usable: no reason to leave the store alone."""
 
 
+@define
+class _Transaction(Generic[W]):
+    """One piece of work in the connection's thread."""
+
+    work: Callable[[sqlite3.Connection], W]
+    has_begun: bool = False
+    is_given_up: bool = False
+    """Nobody waits for it any more, so that nobody would know that it stays."""
+
+    def run(self, connection: sqlite3.Connection) -> W:
+        # A reader that becomes a writer later is refused at once, whatever the timeout:
+        # https://www.sqlite.org/lang_transaction.html
+        connection.execute("BEGIN IMMEDIATE")
+        self.has_begun = True
+        try:
+            done = self.work(connection)
+            if self.is_given_up:
+                raise TimeoutError
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):  # a failure may have ended it already
+                connection.execute("ROLLBACK")
+            raise
+        return done
+
+
 @define(kw_only=True)
 class Line:
     """A connection that is opened when it is needed; one caller at a time has it."""
@@ -116,27 +144,31 @@ class Line:
             raise _translated(error, code) from error
         self._pause.succeeded()
 
-    @asynccontextmanager
-    async def transaction(self, limit_s: float, *, patience_s: float = 0.0) -> AsyncIterator[aiosqlite.Connection]:
-        """The same, with the right to write; all that the block does stays, or nothing of it.
+    async def write(self, limit_s: float, work: Callable[[sqlite3.Connection], W], *, patience_s: float = 0.0) -> W:
+        """What `work` gives, with the right to write; all that it does stays, or nothing of it.
 
-        Who is patient asks again for the right for so long: in pieces, since the thread that waits cannot be stopped.
+        It runs in the connection's thread from one end to the other: with a way back to the loop between its
+        statements, a busy machine would hold the writers' lock for ten of its turns, and all other processes with it.
+        Who is patient asks for the lock for so long: in pieces, since a thread that waits cannot be stopped.
         """
         self._write_pause.check()
+        due = time.monotonic() + patience_s
         async with self.use(limit_s) as connection:
-            # A reader that becomes a writer later is refused at once, whatever the timeout:
-            # https://www.sqlite.org/lang_transaction.html
-            due = time.monotonic() + patience_s
             while True:
+                transaction = _Transaction(work)
                 try:
-                    await connection.execute("BEGIN IMMEDIATE")
+                    # Private, and the only way to the thread for more than one statement.
+                    in_thread: Any = connection._execute
+                    done: W = await in_thread(transaction.run, connection._conn)
                     break
                 except sqlite3.OperationalError as error:
-                    if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= due:
+                    if _code(error) != sqlite3.SQLITE_BUSY or transaction.has_begun or time.monotonic() >= due:
                         raise
-            yield connection
-            await connection.execute("COMMIT")
+                except BaseException:
+                    transaction.is_given_up = True
+                    raise
         self._write_pause.succeeded()
+        return done
 
     async def close(self) -> None:
         """Close the connection, waiting for what it is doing.

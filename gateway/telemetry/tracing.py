@@ -9,6 +9,7 @@ arguments of a call.
 """
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,7 @@ from gateway.core.version import __version__
 __all__ = ["OpenTelemetry", "opened"]
 
 _W3C = TraceContextTextMapPropagator()
-_CLOSE_MS = 2000
+_CLOSE_S = 1.0
 
 
 def opened() -> "OpenTelemetry":
@@ -49,7 +50,7 @@ class OpenTelemetry:
         own = {"service.version": __version__}
         if not os.environ.get("OTEL_SERVICE_NAME"):
             own["service.name"] = "toolgate"
-        provider = TracerProvider(resource=Resource.create(own))
+        provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return cls(provider, provider.get_tracer("toolgate", __version__))
 
@@ -60,9 +61,10 @@ class OpenTelemetry:
         return _Request(self._tracer, span)
 
     def close(self) -> None:
-        """Hand over what is left, as far as a moment allows."""
-        self._provider.force_flush(_CLOSE_MS)
-        self._provider.shutdown()
+        """Hand over what is left, as far as a moment allows: a collector that does not answer is not waited for."""
+        ending = threading.Thread(target=self._provider.shutdown, name="tracing-end", daemon=True)
+        ending.start()
+        ending.join(_CLOSE_S)
 
 
 @define(eq=False)

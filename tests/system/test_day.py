@@ -222,6 +222,7 @@ async def the_dry_run(day: Day) -> None:
     early = await day.run("toolgate report", code=4)
     assert "not enough data" in early
     assert "The records cover too few hours" in early
+    assert "versions or settings were at work" not in early, "both workers have the operator's settings"
     await day.a_day_passes()
 
 

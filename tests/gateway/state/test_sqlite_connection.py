@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import stat
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -27,10 +28,16 @@ async def count(line: Line) -> int:
     return int(found)
 
 
+def put(connection: sqlite3.Connection) -> None:
+    connection.execute(PUT)
+
+
 async def broken_off(line: Line) -> None:
-    async with line.transaction(5) as connection:
-        await connection.execute("DELETE FROM counts")
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM counts")
         raise KeyError
+
+    await line.write(5, work)
 
 
 async def test_a_new_file_is_for_its_owner_alone(line: Line) -> None:
@@ -39,8 +46,7 @@ async def test_a_new_file_is_for_its_owner_alone(line: Line) -> None:
 
 
 async def test_a_transaction_stays_whole_or_not_at_all(line: Line) -> None:
-    async with line.transaction(5) as connection:
-        await connection.execute(PUT)
+    await line.write(5, put)
     assert await count(line) == 1
     with pytest.raises(KeyError):
         await broken_off(line)
@@ -48,28 +54,26 @@ async def test_a_transaction_stays_whole_or_not_at_all(line: Line) -> None:
 
 
 async def test_a_caller_that_is_cancelled_leaves_nothing_open(line: Line) -> None:
-    begun = asyncio.Event()
+    begun, may_end = threading.Event(), threading.Event()
 
-    async def hang() -> None:
-        async with line.transaction(60) as connection:
-            await connection.execute(PUT)
-            begun.set()
-            await asyncio.Event().wait()
+    def hang(connection: sqlite3.Connection) -> None:
+        put(connection)
+        begun.set()
+        may_end.wait(20)
 
-    task = asyncio.create_task(hang())
-    await begun.wait()
+    task = asyncio.create_task(line.write(60, hang))
+    await asyncio.to_thread(begun.wait, 20)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with line.transaction(5) as connection:
-        await connection.execute(PUT)
-    assert await count(line) == 1
+    may_end.set()
+    await line.write(5, put)
+    assert await count(line) == 1, "what nobody waited for any more does not stay"
 
 
 async def test_a_file_that_was_replaced_is_opened_anew(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.state.sqlite_connection._LOOK_AGAIN_S", 0)
-    async with line.transaction(5) as connection:
-        await connection.execute(PUT)
+    await line.write(5, put)
     for path in line.path.parent.iterdir():
         path.unlink()
     assert await count(line) == 0
