@@ -13,7 +13,7 @@ Bounds: work is linear per pass; in `incremental` mode a value flows as soon as 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from attrs import define, field, frozen
 
@@ -43,6 +43,7 @@ __all__ = [
     "MEND_OF_END",
     "Sink",
     "Way",
+    "awaits_path",
     "decode_entities",
     "doubt",
     "last_tag",
@@ -482,6 +483,8 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&
 _SURE = ("&lt;", "&gt;", "&amp;lt;", "&amp;gt;")
 """What is only written where everything is escaped; escaped twice it stands for itself."""
 _ENTITY = re.compile("|".join(_ENTITIES))
+_QUOTED_ENTITY = re.compile(r"""["'`]&[a-z]{2,4};["'`]""")
+"""What code says of an entity."""
 _DOCUMENT = re.compile(r"\s*&lt;(?:!doctype|\?xml|html|svg)\b", re.IGNORECASE)
 """How a whole document begins that was escaped: no markup file begins so, nor a text that only shows markup."""
 _MARKUP_FILES = (".html", ".htm", ".xml", ".svg", ".jsx", ".tsx", ".vue", ".md", ".mdx", ".markdown", ".xhtml")
@@ -528,13 +531,18 @@ def read_cdata(cur: Cursor, sink: Sink, closers: tuple[str, ...]) -> Steps:
 
 def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str:
     """Undo entities where the whole value was clearly escaped; of a markup file only where it is a whole document."""
-    if "&" not in text or "<" in text or ">" in text:
+    if "&" not in text or "<" in text or ">" in text or _QUOTED_ENTITY.search(text):
         return text
     if not any(sign in text for sign in _SURE) and not (key == "command" and "&amp;&amp;" in text):
         return text
     if _path_ends(others, _MARKUP_FILES) and (_path_ends(others, _MARKDOWN_FILES) or not _DOCUMENT.match(text)):
         return text
     return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
+
+
+def awaits_path(declared: Container[str], given: Container[str]) -> bool:
+    """Whether the name of the file may still come: what it is decides how its content is read."""
+    return any(name in declared and name not in given for name in _PATHS)
 
 
 def without_fence(key: str, text: str, others: Callable[[str], object]) -> str:

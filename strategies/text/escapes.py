@@ -35,6 +35,8 @@ _PYTHON_ONLY = re.compile(
 _PYTHON_KNOWN = re.compile(
     r"""\\(?:["'\\nrtabfv0-7]|\r?\n|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})"""
 )
+_ESCAPED_BACKSLASH = re.compile(r"(?<=[^\s\"'=(,:\\])\\\\[^\\]")
+"""Inside a word two of them were meant as one; before it they begin the name of a share."""
 _UNLIKE_CODEC = re.compile(r"\\(?:\r\n|[4-7][0-7]{2})")
 """What the library's codec reads otherwise, or warns of."""
 _PAIR = re.compile(r"\\.", re.DOTALL)
@@ -101,7 +103,9 @@ class Backslashes:
             if any(quote in plain.replace(f"\\{quote}", "") for quote in quotes):
                 raise HalfEscaped
             self._has_path = self._has_path or _DRIVE.search(body) is not None
-        elif quotes or ("\n" not in body and not (yield from _are_paths(body, escapes))):
+        elif quotes or _ESCAPED_BACKSLASH.search(body):
+            raise HalfEscaped
+        elif "\n" not in body and not (yield from _are_paths(body, escapes)):
             raise HalfEscaped
         else:
             self._has_literal = True

@@ -43,7 +43,7 @@ _GOES_ON = re.compile(r"[\w\\/$]")
 _LOOSE_ENDS = re.compile(
     r"\s*+(?:,\s*+[^\W\d]\w*+\s*+=(?!=)|\)\s*+\]?\s*+[\"'`]?\s*+\Z|\)\s*+[,;\n]\s*+[^\W\d][\w.]*+\()"
 )
-_KEYWORD_INSIDE = re.compile(r",\s*+[^\W\d]\w*+\s*+=\s*+[\"']")
+_KEYWORD_INSIDE = re.compile(r"(?:\A|[,(])\s*+[^\W\d]\w*+\s*+=\s*+[\"']")
 """What looks like the next argument may be it: a quote was lost before."""
 _TO_DOUBLE_QUOTE = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _TO_SINGLE_QUOTE = re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+'", re.DOTALL)
@@ -383,6 +383,8 @@ class _Reader:
             parts.append((yield from self._string(match, quotes, raw="r" in prefix)))
             end = self._at
             self._space()
+        if len(parts) > 1 and not {"inner_quotes", "control_chars"}.isdisjoint(self._mends):
+            raise PythonFault("inner quotes can be read in several ways")
         return "".join(parts)
 
     def _string(self, start: re.Match[str], quotes: str, *, raw: bool) -> Turns[str]:

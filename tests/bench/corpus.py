@@ -4,7 +4,8 @@ Run `python -m tests.bench.corpus PATH...`, where a path is a file of labels or 
 `tests/support/labelled.py`). A label is what another parser made of the text, not the law: where this reader says
 otherwise on purpose, the record stands in `tests/data/corpus_differences.json` under the cause of the difference. The
 exit code is 1 where text is lost, where a reading depends on the cuts, where plain text becomes a call, and where a
-difference is not listed or a listed one is gone.
+difference is not listed or a listed one is gone. Labels whose calls do not fit what the request itself declares are a
+class of their own, `unfit`: a parser hands them on, and here they are no calls.
 """
 
 import argparse
@@ -12,12 +13,14 @@ import json
 import random
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from attrs import frozen
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema.exceptions import UnknownType  # type: ignore[import-untyped]
 
 from gateway.core.events import End, Text
 from gateway.wire.chat_request import parse_request
@@ -90,7 +93,24 @@ def class_of(label: dict[str, Any]) -> str:
         return "unknown"
     if kind == "malformed":
         return "malformed+" if label["expected"] else "malformed-"
+    if kind == "valid":
+        return "valid" if all(map(_declared_fit(label), label["expected"])) else "unfit"
     return "neg+markup" if kind == "negative" and "markup" in flags(label) else kind
+
+
+def _declared_fit(label: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """Whether a call is what the request's own tools say, by another validator than the project's."""
+    functions = [tool.get("function", tool) for tool in label["tools"]]
+    schemas = {function["name"]: function.get("parameters", {}) for function in functions}
+
+    def fits(call: dict[str, Any]) -> bool:
+        schema = schemas.get(call["name"], {})
+        try:
+            return bool(Draft202012Validator(schema).is_valid(call["arguments"]))
+        except UnknownType:
+            return True  # it declares what no validator knows, so it rules nothing out
+
+    return fits
 
 
 def is_equal(one: Any, other: Any) -> bool:

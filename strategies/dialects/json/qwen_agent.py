@@ -15,7 +15,7 @@ from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
 from strategies.grammar.json_calls import drafts_of
-from strategies.grammar.json_payload import read_json
+from strategies.grammar.json_payload import read_json, refuse_torn
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.writing.block_renderer import BlockRenderer
@@ -76,6 +76,7 @@ def _args(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:
     first = yield from cur.peek(1)
     if first == "{":
         payload = yield from read_json(cur, context, opening, _STOPS, tool=tool)
+        yield from refuse_torn(cur, opening)
         yield from _comment(cur)
         return payload.value, payload.steps
     if first == "`" and (yield from cur.starts("```")):

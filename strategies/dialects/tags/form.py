@@ -24,6 +24,8 @@ from strategies.grammar.raw_value import (
     MEND_OF_END,
     Sink,
     Way,
+    awaits_path,
+    decode_entities,
     doubt,
     last_tag,
     read_cdata,
@@ -383,7 +385,7 @@ def read_parameter(
         flows=(prop.flows or typed) and shown and key not in call.texts and not proto,
         trim=edges != "none",
         paired=edges == "pair",
-        entities=False,
+        entities=not typed,
     )
     closers = (f"</{call.written}>",) if call.written else call.form.cdata_closers
     cdata = yield from read_cdata(cur, sink, closers)
@@ -397,12 +399,24 @@ def read_parameter(
     text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
     if how in _UNCLOSED:
         text = yield from _unclosed(cur, call, text, sink.raw, how, body=prop.body)
+    if inner is None and not typed:
+        text = _decoded(call, key, text)
     repeated = key in call.texts
     call.store(key, text, call.form.typed(call, tag, key, text))
     if arguments.live and not proto:
         if repeated:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
+
+
+def _decoded(call: Call, key: str, text: str) -> str:
+    """The value without the entities of one that was escaped as a whole, as servers that want XML have taught it."""
+    if call.schema.prop(key).body and awaits_path(call.schema.properties, call.values):
+        return text
+    plain = decode_entities(key, text, call.values.get)
+    if plain != text:
+        call.mends.append("entities")
+    return plain
 
 
 _UNCLOSED = frozenset({"by_next", "by_call", "by_end"})

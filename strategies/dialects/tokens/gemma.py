@@ -104,8 +104,16 @@ def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     cur.back(start)
     cur.anchor = None
     if not goes_on:
-        call.mends += yield from read_end(cur, _CLOSERS)
+        ends = yield from read_end(cur, _CLOSERS)
+        if "call_closer_missing" in ends and _GOES_ON.match((yield from cur.peek(_LOOK_AHEAD))):
+            raise Reject("value not closed", attempted=True)
+        call.mends += ends
     return call.draft(name, tool)
+
+
+_LOOK_AHEAD = 256
+_GOES_ON = re.compile(r'(?:(?!<\|tool_call>|<start_function_call>|call:).)*?(?:<\|"\|>|<escape>)', re.DOTALL)
+"""A mark of a value behind the object, before another call: a mark too many ended it."""
 
 
 def _refuse_mark(cur: Cursor) -> Steps:
@@ -412,11 +420,16 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
         call.store(key, sink.value(), sink)
         yield from _next(cur, "}")
         return
+    depth = 0
     while (yield from cur.until_match(_STOP, 0, sink)):
-        if (yield from _is_end(cur, call, key, body=prop.body)):
+        sign = cur.text[cur.pos]
+        if sign != "{" and (sign == "," or not depth) and (yield from _is_end(cur, call, key, body=prop.body)):
+            if depth:
+                raise Reject("value not closed", attempted=True)
             call.store(key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
             return
-        sink(cur.text[cur.pos])
+        depth = max(0, depth + (sign == "{") - (sign == "}"))
+        sink(sign)
         cur.pos += 1
     raise Reject("value not closed", attempted=True)
 
@@ -429,7 +442,7 @@ def _unquoted(text: str, prop: Prop) -> Any:
     return _literal(_bare_text(text), prop)
 
 
-_STOP = re.compile(r"[,}]")
+_STOP = re.compile(r"[,{}]")
 _LINE = re.compile(r"[ \t]*")
 
 

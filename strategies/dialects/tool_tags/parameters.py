@@ -13,6 +13,7 @@ from strategies.grammar.raw_value import (
     MEND_OF_END,
     Sink,
     Way,
+    awaits_path,
     decode_entities,
     doubt,
     last_tag,
@@ -120,7 +121,8 @@ def _keep(call: TagCall, key: str, sink: Sink) -> None:
         call.store(key, value if body else trimmed(value, body=False))
         return
     plain = sink.value()
-    value = decode_entities(key, plain, call.values.get)
+    is_known = not (body and awaits_path(call.schema.properties, call.values))
+    value = decode_entities(key, plain, call.values.get) if is_known else plain
     if value != plain:
         call.mends.append("entities")
     elif body:
