@@ -221,6 +221,9 @@ class Pending:
         return self._raw
 
 
+_BYTE = 255
+
+
 class PendingRun(Pending):
     """A run of content events made after one template, kept as their contents and lengths alone.
 
@@ -234,7 +237,7 @@ class PendingRun(Pending):
         super().__init__(b"", template.data, choice)
         self.template = template
         self._contents = bytearray()
-        self._lengths = array("L")
+        self._lengths = array("B")  # an open call has one for each of its events: nearly all are of a few bytes
         self._start = 0
         """Where the contents of the first event begin that has not left."""
         self._first = 0
@@ -252,6 +255,8 @@ class PendingRun(Pending):
         """More events of the run, with this many characters."""
         self.held += held
         self._contents += b"".join(contents)
+        if self._lengths.typecode == "B" and len(max(contents, key=len)) > _BYTE:
+            self._lengths = array("L", self._lengths)
         self._lengths.extend(map(len, contents))
 
     def text(self, text: str) -> None:
@@ -302,6 +307,8 @@ class PendingRun(Pending):
         blanks = _blanks_at_end(bytes(self._contents[max(self._start, end - 2 * _MOST_BLANKS - 2) : end]), rest)
         if not blanks:
             return first
+        if self._lengths.typecode == "B" and self._lengths[first + 1] + blanks > _BYTE:
+            self._lengths = array("L", self._lengths)
         self._lengths[first] = length - blanks
         self._lengths[first + 1] += blanks
         self._start, self._head, self._decided = end - blanks, -1, 0

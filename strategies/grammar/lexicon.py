@@ -115,9 +115,11 @@ def _loud(starts: Iterable[str]) -> re.Pattern[bytes]:
 def _alternative(first: str, rests: set[str]) -> str:
     if "" in rests:
         return re.escape(first)
+    # No dialect opens anything within a word, and every other word ends in what such a marker begins with.
+    behind = "(?<![A-Za-z])" if first.isalpha() else ""
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
-    return rf"{re.escape(first)}(?={whole}|(?:{cut})\Z)"
+    return rf"{behind}{re.escape(first)}(?={whole}|(?:{cut})\Z)"
 
 
 class Lexicon:

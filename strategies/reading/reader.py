@@ -112,7 +112,8 @@ class Reader:
         """Nothing is open and nothing in the text could open anything."""
         if not self._is_clear or (self._mode.in_fence and text[-1].isspace()):
             return False
-        return not self._window.grammar.lexicon.trigger.search(text)
+        last = self._window.tail[-1:]  # a letter in front of it decides whether its first word may be a marker
+        return not self._window.grammar.lexicon.trigger.search(last + text, len(last))
 
     def _run(self) -> list[Event]:
         window = self._window
