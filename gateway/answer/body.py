@@ -178,13 +178,15 @@ class BodyExchange:
         return self._deliver(choice, entry, message, [*events, *choice.give_back()])
 
     def _is_all_text(self, index: int, message: dict[str, Any], finish: str) -> bool:
-        """Whether a choice is nothing but text, told without reading it; if so, it has been read."""
+        """Whether a choice is nothing but text, or nobody reads it: told without reading, and then it has been read."""
         content, prepared = message.get("content"), self._prepared
         readers, ask = prepared.make_reader, prepared.ask_again
         if message.get("tool_calls") or message.get("function_call") or not isinstance(content, str | None):
             return False
         if has_reasoning(message):  # it may end in a call
             return False
+        if readers is None:
+            return True
         if not isinstance(readers, Readers) or not readers.is_all_text(content or ""):
             return False
         if ask is not None and ask.required and self._may_ask:

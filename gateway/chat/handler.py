@@ -33,6 +33,7 @@ from gateway.rollout.assignment import Assignment
 from gateway.surfaces.port import Asked
 from gateway.traffic.routing import Route
 from gateway.upstream.attempts import fail_over, may_fail_over
+from gateway.upstream.client import UpstreamReply
 from gateway.upstream.reply_shape import stream_opening, whole_body
 from gateway.upstream.translated import ChatReply, finish_session
 from gateway.wire.chat_request import ChatRequest
@@ -186,10 +187,14 @@ async def _converted(
         prepared, keywords = opening.prepared, (*state.upstream.down_level, *opening.told_less)
         prepared = held_to_schemas(prepared, state.upstream.kind, keywords)
         chance = chance_of(state, request, prepared, route)
-        with opening.reply as reply:
+        reply = opening.reply
+        try:
             response = await (_stream if request.stream else _whole)(state, reply, prepared, chance)
-            await finish_session(state, reply)
+            if not isinstance(reply, UpstreamReply):
+                await finish_session(state, reply)
             return response
+        finally:
+            reply.close()
     finally:
         _afterwards(learn_from, state)
         if state.telling.dropped or state.telling.mended:
@@ -253,10 +258,12 @@ async def _whole(
             answer = exchange.no_second_answer()
         else:
             answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
-    await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
+    if not isinstance(reply, UpstreamReply):
+        await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
     state.deliver(answer)
     response = json_response(state.telling.whole(answer))
-    await keep_answer(state)
+    if not state.telling.is_identity:
+        await keep_answer(state)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await state.send(response)
 

@@ -130,7 +130,7 @@ def request_headers(
     client: Headers, *, id: str, credentials: Iterable[tuple[str, str]], forward_credentials: bool
 ) -> CIMultiDict[str]:
     """What goes upstream: the client's end-to-end headers, without what is the gateway's own business."""
-    dropped = NOT_UPSTREAM | _named_by_connection(client)
+    dropped = NOT_UPSTREAM | _named_by_connection(client) if "Connection" in client else NOT_UPSTREAM
     if forward_credentials:
         dropped -= CREDENTIALS
     sent = _passed(client.items(), dropped)
@@ -141,7 +141,10 @@ def request_headers(
 
 def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozenset()) -> CIMultiDict[str]:
     """What comes back to the client: the upstream's end-to-end headers with values that can be sent."""
-    return _passed(upstream.items(), NOT_CLIENT | also_dropped | _named_by_connection(upstream))
+    dropped = NOT_CLIENT | also_dropped
+    if "Connection" in upstream:
+        dropped |= _named_by_connection(upstream)
+    return _passed(upstream.items(), dropped)
 
 
 def without_client_wire(headers: Headers) -> CIMultiDict[str]:
@@ -161,13 +164,12 @@ def add_told(headers: CIMultiDict[str], told: Mapping[str, str]) -> None:
 
 def _passed(items: Iterable[tuple[str, str]], dropped: frozenset[str] | set[str]) -> CIMultiDict[str]:
     # A value with control characters or undecodable bytes would fail, or split the message, when it is written.
-    return CIMultiDict(
-        (name, value) for name, value in items if name.lower() not in dropped and value.isprintable() and name.isascii()
-    )
+    passed: CIMultiDict[str] = CIMultiDict()
+    for name, value in items:
+        if name.lower() not in dropped and value.isprintable() and name.isascii():
+            passed.add(name, value)
+    return passed
 
 
 def _named_by_connection(headers: Headers) -> frozenset[str]:
-    named = headers.get("Connection")
-    if named is None:
-        return frozenset()
-    return frozenset(word.strip().lower() for word in named.split(","))
+    return frozenset(word.strip().lower() for word in headers["Connection"].split(","))

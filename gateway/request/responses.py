@@ -68,9 +68,14 @@ class Whole(web.StreamResponse):
         self._goes_on = self._goes_on and http.keep_alive
         if self._goes_on is (version == HttpVersion10):
             headers["Connection"] = "keep-alive" if self._goes_on else "close"
-        lines = [f"HTTP/{version.major}.{version.minor} {status} {_PHRASES.get(status, '')}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        head = _checked("\r\n".join((*lines, "\r\n")), len(lines) + 1)
+        lines = map("%s: %s".__mod__, headers.items())
+        status_line = f"HTTP/{version.major}.{version.minor} {status} {_PHRASES.get(status, '')}"
+        told = "\r\n".join((status_line, *lines, "\r\n"))
+        # Values come from model servers: https://cwe.mitre.org/data/definitions/113.html
+        ends = len(headers) + 2
+        if told.count("\r") != ends or told.count("\n") != ends or "\0" in told:
+            raise ValueError("a header that would split the answer")
+        head = told.encode()
         if not has_body or not body:
             return (head,)
         return (head + body,) if len(body) <= _TOGETHER else (head, body)
@@ -93,13 +98,6 @@ class _Stamp:
 
 
 _stamp = _Stamp()
-
-
-def _checked(head: str, ends: int) -> bytes:
-    # Values come from model servers: https://cwe.mitre.org/data/definitions/113.html
-    if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
-        raise ValueError("a header that would split the answer")
-    return head.encode()
 
 
 def json_response(body: bytes, *, status: int = 200) -> Whole:

@@ -229,7 +229,7 @@ async def _made(address: str, port: int) -> _Connection:
 
 def _head(url: URL, headers: Iterable[tuple[str, str]], length: int) -> bytes:
     lines = [f"POST {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
-    lines += [f"{name}: {value}" for name, value in headers]
+    lines += map("%s: %s".__mod__, headers)
     lines.append(f"Content-Length: {length}\r\n\r\n")
     head = "\r\n".join(lines)
     # Header values come from clients: https://cwe.mitre.org/data/definitions/93.html

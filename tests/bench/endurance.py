@@ -13,6 +13,7 @@ import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from tempfile import TemporaryDirectory
 from typing import cast
 
 import structlog
@@ -31,7 +32,7 @@ EVENTS = 20
 WAYS = 16
 """Streams at a time where their number is asked for, not their company."""
 BLOCKS_A_STREAM = 0.5
-"""Fewer than one: what is kept of a stream is a record, and the store of this gateway keeps none for long."""
+"""Fewer than one: nothing is kept of a stream but its record, which is in a file by then."""
 LONG_BYTES = 10 << 20
 WORDS = PROSE.split()
 
@@ -63,8 +64,8 @@ class _Server:
             transport.write(_chunk(_event({"content": self.word(at)})))
             if self.pause_s or at % 64 == 0:
                 await asyncio.sleep(self.pause_s)
-            while transport.get_write_buffer_size() > 1 << 20:
-                await asyncio.sleep(0.001)
+            if transport.get_write_buffer_size() > 1 << 20:
+                await asyncio.sleep(0.05)
         transport.write(_chunk(_event({}, "stop") + b"data: [DONE]\n\n") + LAST_CHUNK)
 
     def said(self) -> int:
@@ -141,12 +142,13 @@ async def _streams(port: int, count: int, wanted: int) -> int:
     return sum(await asyncio.gather(*(several(count // WAYS) for _ in range(WAYS))))
 
 
-def _blocks() -> int:
+async def _blocks() -> int:
+    await asyncio.sleep(3.0)  # until the records are written
     gc.collect()
     return sys.getallocatedblocks()
 
 
-async def _measured(count: int, slow: int) -> list[str]:
+async def _measured(count: int, slow: int, folder: str) -> list[str]:
     loop = asyncio.get_running_loop()
     server, faults = _Server(), []
     upstream = await loop.create_server(lambda: _Peer(server.asked), "127.0.0.1", 0, backlog=4096)
@@ -155,8 +157,7 @@ async def _measured(count: int, slow: int) -> list[str]:
             "UPSTREAM_URL": f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}/v1",
             "GATEWAY_PORT": "0",
             "METRICS_PORT": "0",
-            "STORE_URL": "memory://",
-            "STORE_MAX_BYTES": "1MiB",
+            "STORE_URL": f"sqlite:///{folder}/store.db",
             "GATEWAY_MAX_CONCURRENCY": str(2 * slow),
             "STRATEGY_RULES": "bench=recovery",
         }
@@ -166,9 +167,9 @@ async def _measured(count: int, slow: int) -> list[str]:
 
     warm = max(WAYS, count // 5)
     await _streams(port, warm, server.said())
-    before = _blocks()
+    before = await _blocks()
     whole = await _streams(port, count, server.said())
-    grown = (_blocks() - before) / count
+    grown = (await _blocks() - before) / count
     print(f"{count} streams: {whole} whole, {grown:+.3f} blocks a stream", flush=True)
     faults += ["streams were not whole"] * (whole < count // WAYS * WAYS)
     faults += ["memory grows with the streams that have gone by"] * (grown > BLOCKS_A_STREAM)
@@ -179,7 +180,7 @@ async def _measured(count: int, slow: int) -> list[str]:
         server.events = size // len(server.word(0))
         reading = asyncio.ensure_future(_read(port))
         most = 0
-        start = _blocks()
+        start = sys.getallocatedblocks()
         while not reading.done():
             await asyncio.sleep(0.05)
             most = max(most, sys.getallocatedblocks() - start)
@@ -207,8 +208,8 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with open(os.devnull, "wb") as nowhere:
         writer = configure_logging(fd=nowhere.fileno(), level="error")
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            faults = runner.run(_measured(asked.count, asked.slow))
+        with TemporaryDirectory() as folder, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            faults = runner.run(_measured(asked.count, asked.slow, folder))
         writer.close()
     structlog.reset_defaults()
     for fault in faults:
