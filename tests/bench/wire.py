@@ -2,7 +2,8 @@
 
 Run `python -m tests.bench.wire > before` in one version, the same in the other, and compare the two files: a line
 holds the name of a group, how many answers it has and a digest of everything that came out of them, bytes and facts.
-With `--each` a line stands for one answer, so that the first one that differs is found. The answers are the golden
+With `--each` a line stands for one answer, so that the first one that differs is found. With `--bytes` the bytes alone
+count, whichever read brought them: that is for a change which only lets them go earlier. The answers are the golden
 cases and others, woven with whatever servers send beside text, cut into events, and these into reads, as chance wants;
 chance is the same in every run.
 """
@@ -308,25 +309,29 @@ def _watched(how: Prepared, data: bytes, text: str, rng: random.Random) -> Itera
     yield repr(body.verdict).encode() + _told(body.facts)
 
 
-def answers(count: int) -> Iterator[tuple[str, bytes]]:
+def answers(count: int, *, bytes_alone: bool = False) -> Iterator[tuple[str, bytes]]:
     """The name of a group, and what one of its answers came to."""
+
+    def told(pieces: Iterator[bytes]) -> bytes:
+        return b"".join([*pieces][:-1]) if bytes_alone else b"\0".join(pieces)
+
     hows = _hows()
     for number, case in enumerate(cases()):
         for at in range(3):
             rng = random.Random(f"golden {number} {at}")
             how = hows[(number + 7 * at) % len(hows)]
-            yield "golden, streamed", b"\0".join(_streamed(how, hostile_stream(case.text, rng, plain=at < 2), rng))
-            yield "golden, whole", b"\0".join(_whole(how, case.text, rng))
+            yield "golden, streamed", told(_streamed(how, hostile_stream(case.text, rng, plain=at < 2), rng))
+            yield "golden, whole", told(_whole(how, case.text, rng))
     for number in range(count):
         rng = random.Random(f"scripted {number}")
         text = rng.choice(rng.choice(tuple(SAMPLES.values())))[: rng.choice((300, 2000))] + next(_texts(rng))
         how = rng.choice(hows)
-        yield "scripted, streamed", b"\0".join(_streamed(how, hostile_stream(text, rng, plain=number % 2 == 0), rng))
+        yield "scripted, streamed", told(_streamed(how, hostile_stream(text, rng, plain=number % 2 == 0), rng))
     for number in range(4 * count):
         rng = random.Random(f"fuzzed {number}")
         text, how = next(_texts(rng)), rng.choice(hows)
-        yield "fuzzed, streamed", b"\0".join(_streamed(how, hostile_stream(text, rng, plain=number % 3 == 0), rng))
-        yield "fuzzed, whole", b"\0".join(_whole(how, text, rng))
+        yield "fuzzed, streamed", told(_streamed(how, hostile_stream(text, rng, plain=number % 3 == 0), rng))
+        yield "fuzzed, whole", told(_whole(how, text, rng))
         if number % 4 == 0:
             yield "fuzzed, watched", b"\0".join(_watched(how, hostile_stream(text, rng, plain=False), text, rng))
 
@@ -335,10 +340,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2000, help="how many scripted streams; four times as many fuzzed")
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--bytes", action="store_true")
     asked = parser.parse_args()
     digests: dict[str, Any] = {}
     sizes: dict[str, int] = {}
-    for group, told in answers(asked.count):
+    for group, told in answers(asked.count, bytes_alone=asked.bytes):
         digests.setdefault(group, blake2b(digest_size=16)).update(told)
         sizes[group] = sizes.get(group, 0) + 1
         if asked.each:
