@@ -54,13 +54,15 @@ SAME_LINES_AGAIN = frozenset(
     }
 )
 """They and the tests of cost go over lines that others reach too, so often that counting them doubles their time."""
+EVERY_FEW_AGAIN = 4
+"""Of so many tests of these files one goes through where few are asked for."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 """The modules of tests that are near the change; None for all."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts and examples")
-    parser.addoption("--few", action="store_true", help="fewer cuts and examples")
+    parser.addoption("--few", action="store_true", help="fewer tests of a kind, cuts and examples")
     parser.addoption("--many", action="store_true", help="ten times as many examples as each test asks for")
     parser.addoption("--answers", type=Path, metavar="PATH", help="labelled answers in place of the golden cases")
 
@@ -104,6 +106,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "long" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if config.getoption("--near") or config.getoption("--few"):
+        again = [item for item in items if item.path.name in SAME_LINES_AGAIN]
+        left = set(again) - set(again[::EVERY_FEW_AGAIN])
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
     for item in items:
         if item.path.is_relative_to(near.ROOT / "tests" / "system"):
             item.add_marker("system")
