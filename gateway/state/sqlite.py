@@ -2,7 +2,7 @@
 
 Four connections, so that neither a long transaction of the journal nor a writer that waits for another one holds up
 those who read: SQLite lets readers read while one writes, and writers wait for each other as long as `timeout_s`. The
-journal and the blocks wait longer: no request waits for them, and a disk with other work takes its time.
+blocks wait twice as long, the journal longer still: no request waits for them.
 Times are those of the machine's clock; a block is closed once its second is over and nobody is writing, which the
 writer's lock proves.
 """
@@ -35,7 +35,7 @@ _LAST_ID = (1 << 63) - 1
 _LARGE_OPERATION_S = 5.0
 """Least time for batches, pages and trimming: none of them is waited for by a request."""
 _PATIENT_S = 1.0
-"""How long a batch, or the counts of a tick, wait for other writers: no request waits for them."""
+"""How long a batch waits for other writers: no request waits for it."""
 _WORK_S = 0.1
 """What a small operation may take beside waiting for the lock."""
 _PAGE = 200
@@ -61,7 +61,8 @@ class SqliteStore:
     ) -> None:
         self._large_s = max(_LARGE_OPERATION_S, 2 * timeout_s)
         self._small_s = timeout_s + _WORK_S
-        self._tick_s = timeout_s + _PATIENT_S + _WORK_S
+        self._tick_s = 2 * timeout_s + _WORK_S
+        self._timeout_s = timeout_s
         self._wall = wall
         self._journal = Line(path=path, timeout_s=timeout_s, read_only=read_only)
         self._values = Line(path=path, timeout_s=timeout_s, read_only=read_only)
@@ -233,7 +234,7 @@ class SqliteStore:
             connection.executemany(add, [(number, _bindable(name), count) for name, count in counts.items()])
             connection.executemany(mark, [(number, _bindable(name)) for name in marks])
 
-        await self._blocks.write(self._tick_s, work, patience_s=_PATIENT_S)
+        await self._blocks.write(self._tick_s, work, patience_s=self._timeout_s)
 
     async def blocks(self, after: int) -> list[Block]:
         """The blocks behind number `after` that nobody adds to any more, oldest first."""
@@ -251,7 +252,7 @@ class SqliteStore:
             of_counts = connection.execute(rows.format(", value", "counts"), ends).fetchall()
             return found, of_counts, connection.execute(rows.format("", "marks"), ends).fetchall()
 
-        found, counts, marks = await self._blocks.write(self._tick_s, work, patience_s=_PATIENT_S)
+        found, counts, marks = await self._blocks.write(self._tick_s, work, patience_s=self._timeout_s)
         counted = {number: {row[1]: row[2] for row in group} for number, group in groupby(counts, lambda row: row[0])}
         marked = {number: frozenset(row[1] for row in group) for number, group in groupby(marks, lambda row: row[0])}
         return [

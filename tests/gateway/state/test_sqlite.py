@@ -283,11 +283,11 @@ async def test_a_batch_waits_for_another_writer_and_trimming_holds_none_up(path:
     held = sqlite3.connect(path, isolation_level=None)
     try:
         held.execute("BEGIN IMMEDIATE")
-        waiting = [asyncio.ensure_future(each) for each in (two.append([rating(1.0)]), two.tally({"n": 1}, ()))]
+        waiting = asyncio.ensure_future(two.append([rating(1.0)]))
         # Longer than the lock is waited for at once.
-        assert not (await asyncio.wait(waiting, timeout=0.2))[0]
+        assert not (await asyncio.wait([waiting], timeout=0.2))[0]
         held.execute("COMMIT")
-        await asyncio.gather(*waiting)
+        await waiting
         seen: list[str] = []
         await one.append([rating(float(number)) for number in range(2000)])
         async with one._journal.use(5.0) as connection:
