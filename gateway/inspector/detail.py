@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.records import CallRecord, RequestRecord
-from gateway.core.sentences import REASON_WORDS, told_mends
+from gateway.core.sentences import MENDS, REASON_WORDS, told_mends
 from gateway.inspector.rows import Row
 from gateway.report.words import sign_words
 
@@ -150,7 +150,7 @@ def _why(call: CallRecord) -> dict[str, Any]:
     for reason in call.reasons:
         found = _DEDUCTION.fullmatch(reason)
         if found is None:
-            steps.append({"words": reason, "points": None})
+            steps.append({"words": MENDS.get(reason, reason), "points": None})
         elif found[2].startswith("-"):
             steps.append({"words": told_mends([reason]), "code": found[1], "points": int(found[2]) / 100})
         else:

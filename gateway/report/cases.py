@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from attrs import field, frozen
 
+from gateway.core.events import IN_REASONING
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.report.facts.candidates import COUNTED_SIGNS, Labels, is_sent
 from gateway.wire.chat_request import TOOL_FIELDS
@@ -49,7 +50,7 @@ def case_of(record: RequestRecord) -> Case | str:
     """The case that a record makes, or in a word why it makes none."""
     if record.answer_text is None:
         return "no_text"
-    if record.native_calls or any(call.decision == "repaired" for call in record.calls):
+    if record.native_calls or any(call.decision == "repaired" or IN_REASONING in call.reasons for call in record.calls):
         return "other_calls"
     request = request_of(record)
     if request is None:

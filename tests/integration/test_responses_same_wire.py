@@ -256,6 +256,27 @@ async def test_a_call_in_the_text_is_recovered_on_the_same_wire(
         assert (upstream.last.target, upstream.last.body) == ("/v1/responses", sent)
 
 
+LEAK = 'Let me see.\n\nassistant to=functions.read commentary json\n{"path": "a.txt"}'
+
+
+async def test_a_leak_of_the_family_is_a_call_on_the_same_wire_and_markup_stays_where_calls_are_forbidden(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession
+) -> None:
+    data = stream_of(Turn(text=LEAK))
+    upstream.script = streaming(data)
+    function = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}
+    task = {**TASK, "tools": [function], "stream": True}
+    keeps, drops = await gateway(upstream.url, **NATIVE), await gateway(upstream.url, **NATIVE, NONE_MARKUP="drop")
+    final = checked_events((await post(client, keeps, json.dumps(task).encode()))[1])[-1]["response"]
+    assert [item["type"] for item in final["output"]] == ["message", "function_call"]
+    assert (final["output"][1]["name"], final["output"][1]["arguments"]) == ("read", '{"path":"a.txt"}')
+    forbids = json.dumps({**task, "tool_choice": "none"}).encode()
+    assert (await post(client, keeps, forbids))[1] == data
+    final = checked_events((await post(client, drops, forbids))[1])[-1]["response"]
+    assert [item["type"] for item in final["output"]] == ["message"]
+    assert final["output"][0]["content"][0]["text"].strip() == "Let me see."
+
+
 PATCH = "*** Begin Patch\n*** Update File: a\n@@\n-x\n+y <z> & 'w'\n*** End Patch"
 
 

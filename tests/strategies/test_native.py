@@ -1,6 +1,8 @@
 """Native models: their own family's markup in the text is a call, everything else is relayed."""
 
 import json
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +108,12 @@ def test_a_structured_call_beside_it_leaves_the_text_alone() -> None:
 )
 def test_it_can_be_left(how: Prepared) -> None:
     assert how.make_reader is None
+
+
+def test_texts_that_are_no_calls_are_relayed() -> None:
+    negatives = Path(__file__).parents[1] / "data" / "negatives.jsonl"
+    texts = [json.loads(line)["text"] for line in negatives.read_text(encoding="utf-8").split("\n") if line]
+    models = cycle([native(model) for model in LEAKED])
+    for text, how in zip(texts, models, strict=False):
+        body = answer_body(text)
+        assert whole(body, how)[0] == body

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.change.export import export
 from gateway.cli.look.replay import replay
+from gateway.core.events import IN_REASONING
 from gateway.core.records import CallRecord, LabelRecord, Record, RequestRecord
 from gateway.report.cases import Case, case_of, masked, parse_fixture
 from gateway.state.opening import open_store
@@ -259,6 +260,7 @@ CALL = CallRecord(number=0, dialect="tag_xml", tool="t", score=97, decision="del
         ({"request_body": "[]"}, "no_request"),
         ({"native_calls": 1}, "other_calls"),
         ({"calls": (evolve(CALL, decision="repaired"),)}, "other_calls"),
+        ({"calls": (evolve(CALL, reasons=(IN_REASONING,)),)}, "other_calls"),
         ({"calls": (evolve(CALL, after='{"name": "t", "argu'),)}, "no_text"),
         ({"calls": (evolve(CALL, after="[]"),)}, "no_text"),
     ],
