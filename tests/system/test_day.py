@@ -209,9 +209,9 @@ async def test_a_day_in_the_life(
         await the_canary(day, asked)
         bad = await the_model_goes_bad(day, models, asked)
         alert = await the_alert(await until_received(received))
-        await the_search(day, alert, bad)
+        status = await the_search(day, alert, bad)
         models.goes_bad = False
-        await the_return(day, asked, f"http://127.0.0.1:{port}")
+        await the_return(day, asked, status, f"http://127.0.0.1:{port}")
 
 
 async def the_dry_run(day: Day) -> None:
@@ -258,7 +258,7 @@ async def the_alert(message: tuple[str, Any]) -> dict[str, Any]:
     return dict(alert)
 
 
-async def the_search(day: Day, alert: dict[str, Any], bad: set[str]) -> None:
+async def the_search(day: Day, alert: dict[str, Any], bad: set[str]) -> str:
     """The alert leads to the status, that and the report to the requests."""
     status = await day.run(command_in(alert["annotations"]["description"], "toolgate rollout status"))
     assert SLICE in status
@@ -271,11 +271,11 @@ async def the_search(day: Day, alert: dict[str, Any], bad: set[str]) -> None:
     runbook = (ROOT / "RUNBOOK.md").read_text("utf-8")
     assert alert["annotations"]["runbook_url"] == "grafana/RUNBOOK.md#toolgatesliceoff"
     assert "toolgate rollout slice STRATEGY/DIALECT on" in runbook.split("## ToolgateSliceOff")[1].split("## ")[0]
+    return status
 
 
-async def the_return(day: Day, asked: Prometheus, alertmanager_url: str) -> None:
+async def the_return(day: Day, asked: Prometheus, status: str, alertmanager_url: str) -> None:
     """The status says how the slice comes back; then calls are calls again, and the alert ends."""
-    status = await day.run("toolgate rollout status")
     changed = await day.run(command_in(status, f"toolgate rollout slice {SLICE} on"))
     assert f"{SLICE} on" in changed
     await asked.until("absent(toolgate_rollout_slice_off == 1)")

@@ -71,6 +71,15 @@ def arms(figures: Figures) -> Iterator[Block]:
             ),
             numeric=frozenset({3, 4, 5}),
         )
+    if figures.decisions:
+        yield Table(
+            title="Decisions, last first",
+            head=("at", "decision", "slice", "from", "to", "by", "reason"),
+            rows=tuple(
+                (moment(each.at), each.decision, each.slice, each.state_before, each.state_after, each.by, each.reason)
+                for each in figures.decisions
+            ),
+        )
 
 
 def asking(figures: Figures) -> Iterator[Block]:

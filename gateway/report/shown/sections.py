@@ -6,7 +6,7 @@ was found, and the background.
 
 from collections.abc import Iterator
 
-from gateway.report.facts.tree import Figures, GateFigure
+from gateway.report.facts.tree import DecisionShown, Figures, GateFigure
 from gateway.report.readiness import NOT_READY
 from gateway.report.shown.background import (
     arms,
@@ -74,7 +74,7 @@ def heading(figures: Figures) -> Heading:
 def sections(figures: Figures) -> tuple[Section, ...]:
     """Everything else, in the reader's order."""
     made = (
-        Section(ident="rollout", title="What was decided", blocks=tuple(_rollout(figures))),
+        Section(ident="rollout", title="Taken back", blocks=tuple(_rollout(figures))),
         Section(ident="models", title="Models", blocks=tuple(models(figures))),
         Section(ident="gates", title="Gates", blocks=tuple(_gates(figures))),
         Section(ident="wrong", title="Calls that may be wrong", blocks=tuple(wrong(figures))),
@@ -97,31 +97,23 @@ def sections(figures: Figures) -> tuple[Section, ...]:
 
 
 def _rollout(figures: Figures) -> Iterator[Block]:
-    """What is switched off, by which numbers and requests; then the decisions."""
+    """What was taken back: why, by which numbers, with which requests to look at, and how it comes back."""
+    if figures.mode == "rolled_back":
+        why = next((each for each in figures.decisions if each.decision == "rollback"), None)
+        yield from _taken_back("The rollout was rolled back", "Answers go through untouched.", why)
+        yield Command('toolgate rollout resume --reason "the cause is mended"')
     for name in figures.slices_off:
         why = next((each for each in figures.decisions if each.slice == name and each.decision == "slice_off"), None)
-        said = "" if why is None else f" since {moment(why.at)} by {why.by}: {why.reason}"
-        yield Words(f"{name} is switched off{said}. Its calls stay text; all else goes on.")
+        yield from _taken_back(f"{name} is switched off", "Its calls stay text; all else goes on.", why)
         yield Command(f'toolgate rollout slice {name} on --reason "the cause is mended"')
-    if figures.decisions:
-        yield Table(
-            title="Decisions, last first",
-            head=("at", "decision", "slice", "from", "to", "by", "reason", "numbers", "requests to look at"),
-            rows=tuple(
-                (
-                    moment(each.at),
-                    each.decision,
-                    each.slice,
-                    each.state_before,
-                    each.state_after,
-                    each.by,
-                    each.reason,
-                    ", ".join(f"{name} {value:g}" for name, value in each.numbers.items()),
-                    " ".join(each.examples),
-                )
-                for each in figures.decisions
-            ),
-        )
+
+
+def _taken_back(what: str, meaning: str, why: DecisionShown | None) -> Iterator[Block]:
+    yield Words(f"{what}{'' if why is None else f' since {moment(why.at)} by {why.by}: {why.reason}'}. {meaning}")
+    if why is not None and why.numbers:
+        yield Words("Numbers: " + ", ".join(f"{name} {value:g}" for name, value in why.numbers.items()) + ".")
+    if why is not None and why.examples:
+        yield Words("Requests to look at: " + " ".join(why.examples))
 
 
 def _gates(figures: Figures) -> Iterator[Block]:

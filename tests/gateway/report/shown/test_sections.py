@@ -27,14 +27,23 @@ def test_a_slice_that_is_off_is_told_with_its_reason_its_requests_and_the_way_ba
     figures = figures_of(made, evolve(RULES, slices_off=("recovery/hermes",)))
     first = sections(figures)[0]
     assert first.ident == "rollout"
-    (words,) = (block for block in first.blocks if isinstance(block, Words))
-    assert words.text.startswith("recovery/hermes is switched off since")
-    assert off.reason in words.text
+    said, numbers, requests = (block.text for block in first.blocks if isinstance(block, Words))
+    assert said.startswith("recovery/hermes is switched off since")
+    assert off.reason in said
+    assert numbers == "Numbers: difference 0.4."
+    assert requests == "Requests to look at: req-000007 req-000009"
     (command,) = (block for block in first.blocks if isinstance(block, Command))
     assert command.text.startswith("toolgate rollout slice recovery/hermes on --reason ")
-    (table,) = (block for block in first.blocks if isinstance(block, Table))
-    assert table.rows[0][-2:] == ("difference 0.4", "req-000007 req-000009")
     assert "req-000009" in render(figures)
+
+
+def test_a_rollback_is_told_first_too():
+    rolled = figures_of(week(300), evolve(RULES, mode="rolled_back"))
+    first = sections(rolled)[0]
+    assert first.ident == "rollout"
+    assert [type(block) for block in first.blocks] == [Words, Words, Command]
+    assert "reason 24" in first.blocks[0].text  # type: ignore[union-attr]
+    assert "rollout" not in [section.ident for section in sections(figures_of(week(300)))]
 
 
 def test_models_come_before_gates_and_before_volume():
