@@ -71,22 +71,23 @@ def _fields(found: Reading) -> dict[str, Any]:
 @pytest.mark.parametrize("closer", REASONING.values())
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
 def test_what_stands_behind_the_closer_is_the_answer(row, closer):
+    """Each dialect has each kind of answer behind some closers, and each closer behind some dialects."""
     rng = random.Random(f"{row.id} {closer}")
     opener = next(opener for opener, closes in REASONING.items() if closes == closer)
-    for number in range(3):
-        thought = draft_of(rng, row.example, words=closer == "<|end|>")
-        answer = rng.choice(ANSWERS[1:]) if number == 0 else f"\n\n{rng.choice((row, *ROWS)).example}\n"
-        if number == 2:
-            answer = f"\n\nReading now.{answer}"
-        alone = answer_alone(opener, closer, answer)
-        text = thought + closer + answer
-        for how in WAYS:
-            for parts in cuts_of(text, rng):
-                found = read(parts, **how)
-                assert found.calls == alone.calls, (how, parts)
-                assert found.text == thought + closer + alone.text
-                assert not found.broken
-            assert shaped(cuts_of(text, rng)[2], **how) == alone.calls[:1]
+    kind = (ROWS.index(row) + [*REASONING.values()].index(closer)) % 3
+    thought = draft_of(rng, row.example, words=closer == "<|end|>")
+    answer = rng.choice(ANSWERS[1:]) if kind == 0 else f"\n\n{rng.choice((row, *ROWS)).example}\n"
+    if kind == 2:
+        answer = f"\n\nReading now.{answer}"
+    alone = answer_alone(opener, closer, answer)
+    text = thought + closer + answer
+    for how in WAYS:
+        for parts in cuts_of(text, rng):
+            found = read(parts, **how)
+            assert found.calls == alone.calls, (how, parts)
+            assert found.text == thought + closer + alone.text
+            assert not found.broken
+        assert shaped(cuts_of(text, rng)[2], **how) == alone.calls[:1]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
