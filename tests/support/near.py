@@ -54,10 +54,22 @@ def _sources() -> dict[str, Path]:
     return found
 
 
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements in a piece of a source; its expressions, most of it, hold neither imports nor functions."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, part, ())
+            if isinstance(inner, list):
+                waiting += inner
+
+
 def _imports(tree: ast.AST) -> Iterator[str]:
     """The modules of the project that are imported anywhere in this piece of a source."""
     known = _sources()
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             named = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -75,6 +87,7 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_bytes())
 
 
+@cache
 def _fixtures(conftest: Path) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     """What each fixture imports when it is asked for, and which others it asks for."""
     found = {}
@@ -89,13 +102,14 @@ def _asked(tree: ast.AST) -> set[str]:
     """The names of the arguments of all functions: fixtures are among them."""
     return {
         argument.arg
-        for node in ast.walk(tree)
+        for node in _statements(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for argument in node.args.args
     }
 
 
-def _of_fixtures(path: Path) -> set[str]:
+@cache
+def _of_fixtures(path: Path) -> frozenset[str]:
     """What the shared fixtures import that this module of tests asks for."""
     fixtures: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
     found: set[str] = set()
@@ -112,7 +126,7 @@ def _of_fixtures(path: Path) -> set[str]:
             imports, more = fixtures[name]
             found |= imports
             waiting |= more
-    return found
+    return frozenset(found)
 
 
 @cache
@@ -155,7 +169,7 @@ def near_tests(files: Collection[str]) -> frozenset[str] | None:
         return None
     names = {path.relative_to(ROOT).as_posix(): name for name, path in _sources().items()}
     imports = {
-        name: graph()[name] | (_of_fixtures(path) if is_test(path.relative_to(ROOT).as_posix()) else frozenset())
+        name: graph()[name] | (_of_fixtures(path) if is_test(path.relative_to(ROOT).as_posix()) else frozenset[str]())
         for name, path in _sources().items()
     }
     found = {*ALWAYS}
