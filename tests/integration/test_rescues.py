@@ -539,3 +539,29 @@ async def test_reasoning_that_is_not_to_be_read_goes_on_as_it_came(gateway, upst
     told = 'toolgate_reasoning_calls_total{arm="dry_run",dialect="qwen3_coder"} 1.0' in exposition
     assert told is ("TRANSFORM_MODE" in mode)
     assert ('dialect="qwen3_coder",verdict="would_change"} 1.0' in exposition) is told
+
+
+ANTHROPIC = [{"name": "read_file", "input_schema": TOOLS[0]["function"]["parameters"]}]
+RESPONSES = [{"type": "function", **TOOLS[0]["function"]}]
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
+async def test_clients_of_other_wires_get_the_call_behind_the_thought(gateway, upstream, client, finish):
+    upstream.script = reasoned("streamed", finish)
+    running = await gateway(upstream.url)
+    asks = {"model": MODEL, "stream": True}
+    messages = {**asks, "max_tokens": 99, "tools": ANTHROPIC, "messages": [{"role": "user", "content": "Read it."}]}
+    async with client.post(f"{running.url}/v1/messages", json=messages) as got:
+        told = (await got.read()).decode()
+    kinds = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: {")]
+    begun = [each["content_block"]["type"] for each in kinds if each["type"] == "content_block_start"]
+    assert begun[-1] == "tool_use"
+    assert '"stop_reason":"tool_use"' in told
+    async with client.post(
+        f"{running.url}/v1/responses", json={**asks, "input": "Read it.", "tools": RESPONSES}
+    ) as got:
+        told = (await got.read()).decode()
+    final = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: {")][-1]["response"]
+    assert [item["type"] for item in final["output"]] == ["reasoning", "function_call"]
+    assert json.loads(final["output"][1]["arguments"]) == CALL[1]
+    assert len(upstream.requests) == 2
