@@ -97,7 +97,7 @@ class TurnTally:
         match record.follows:
             case "tool_result" if tools := self.rejections.get(record.id):
                 for lot, example in before.sent:
-                    if example.tool in tools and example.arm == "live":
+                    if example.arm == "live" and (example.tool in tools or "" in tools):
                         self.suspects.add_rejected(lot, example)
             case "text":
                 for lot, example in before.sent:

@@ -492,7 +492,7 @@ def test_a_call_that_the_client_did_not_take_has_a_sign_against_it():
         turns += [asked, told]
         tool = next(call.tool for call in each.calls if call.decision == "delivered")
         if number < 10:
-            told_of.append(rejected(told.id, tool))
+            told_of.append(rejected(told.id, tool if number % 2 else ""))
             told_of.append(rejected(f"elsewhere-{number}", tool))
     found = figures_of(evolve(made, requests=tuple(turns), outcomes=tuple(told_of), labels=()))
     sign = next(each for each in found.suspects.signs if each.sign == "rejected")
