@@ -5,10 +5,11 @@ bytes; only where something was made of its text does another event take its pla
 behind all else, and the answer then ends for their sake. What a wire says in its events is for those who build on this.
 """
 
+from collections import deque
 from typing import Any
 
 import msgspec
-from attrs import define
+from attrs import define, field
 
 from gateway.wire.chat_chunks import any_in
 from gateway.wire.sse import SseDecoder, encode
@@ -17,6 +18,10 @@ __all__ = ["MAX_EVENT_BYTES", "Carried", "EventCarrier", "dict_of", "named_event
 
 MAX_EVENT_BYTES = 1 << 30
 """What is carried here was bounded where it came in."""
+_END = b"\n\n"
+_HEAD, _TAIL = b'data: {"choices":[{"index":0,"delta":{"content":', b'},"finish_reason":null}]}\n\n'
+"""Around the text of a word: all are cast alike, so that nobody takes each apart."""
+_CONTENT = b'"content":'
 
 
 @define(kw_only=True)
@@ -26,28 +31,46 @@ class Carried:
     raw: bytes
     chat: bytes = b""
     """The chunk that stands for it."""
-    event: dict[str, Any]
+    number: int = 0
+    """By which its chunk is known; a word has none: it is known by its text and its order."""
+    word: Any = None
+    """What of a word has to be known."""
     is_told: bool = False
     """It, or what took its place, was given back."""
+    _event: dict[str, Any] | None = field(default=None)
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """What it says."""
+        if self._event is None:
+            [*_, (_, data)] = SseDecoder(MAX_EVENT_BYTES).feed(self.raw) or [(b"", None)]
+            self._event = dict_of(any_in(msgspec.Raw(data))) if data is not None and data.strip() else {}
+        return self._event
 
     @property
     def kind(self) -> object:
         return self.event.get("type")
 
+    @property
+    def is_text(self) -> bool:
+        """It stands for text, all of which a call may be made of; else it comes back in any case."""
+        return self.word is not None or _CONTENT in self.chat
+
 
 class EventCarrier:
     """One streamed answer."""
 
-    __slots__ = ("_back", "_calls", "_decoder", "_first", "_native_ids", "_number", "_on_way", "answer_id")
+    __slots__ = ("_back", "_calls", "_decoder", "_native_ids", "_number", "_on_way", "answer_id")
+    words = b""
+    """How an event of text begins."""
 
     def __init__(self) -> None:
         self.answer_id: str | None = None
         self._decoder = SseDecoder(MAX_EVENT_BYTES)
         self._back = SseDecoder(MAX_EVENT_BYTES)
         self._number = 0
-        self._first = 1
-        """Of those that are on their way the first."""
-        self._on_way: dict[int, Carried] = {}
+        self._on_way: deque[Carried] = deque()
+        """In their order."""
         self._calls: dict[int, dict[str, str]] = {}
         """Calls that were found."""
         self._native_ids: set[str] = set()
@@ -55,6 +78,10 @@ class EventCarrier:
 
     def wrap(self, data: bytes) -> bytes:
         """Chunks for what came of the answer."""
+        if not self._decoder.pending and data.endswith(_END) and data.count(b"\n") == 3:
+            chat = self._word_sent(data)
+            if chat:
+                return chat
         return b"".join(self._wrapped(raw, event) for raw, event in self._decoder.feed(data))
 
     def wrap_rest(self) -> bytes:
@@ -63,17 +90,41 @@ class EventCarrier:
 
     def unwrap(self, chat: bytes) -> bytes:
         """The client's events for chunks that came back."""
+        if self._on_way and chat == self._on_way[0].chat and self._on_way[0].word is not None:
+            carried = self._on_way.popleft()
+            if not carried.is_told:
+                return self._word_passed(carried)
+            self._on_way.appendleft(carried)
         return b"".join(self._unwrapped(raw, data) for raw, data in self._back.feed(chat))
 
+    def _word_sent(self, raw: bytes) -> bytes:
+        """The chunk of an event that is nothing but text; empty where it is another."""
+        if not raw.startswith(self.words):
+            return b""
+        try:
+            found = self._word(raw[len(self.words) : -len(_END)])
+        except (msgspec.DecodeError, ValueError):
+            return b""
+        if found is None or found[0][:1] != b'"':
+            return b""
+        text, word = found
+        chat = _HEAD + text + _TAIL
+        self._on_way.append(Carried(raw=raw, chat=chat, word=word))
+        return chat
+
     def _wrapped(self, raw: bytes, data: bytes | None) -> bytes:
+        chat = self._word_sent(raw) if raw.endswith(_END) and raw.count(b"\n") == 3 else b""
+        if chat:
+            return chat
         event = dict_of(any_in(msgspec.Raw(data))) if data is not None and data.strip() else {}
         return self._sent(Carried(raw=raw, event=event))
 
     def _sent(self, carried: Carried) -> bytes:
         self._number += 1
+        carried.number = self._number
         chunk = {"id": str(self._number), **self._chunk(carried.event)}
         carried.chat = encode(msgspec.json.encode(chunk))
-        self._on_way[self._number] = carried
+        self._on_way.append(carried)
         return carried.chat
 
     def _unwrapped(self, raw: bytes, data: bytes | None) -> bytes:
@@ -82,30 +133,51 @@ class EventCarrier:
             return b"" if data is None else self._ended()
         number = chunk.get("id")
         number = int(number) if isinstance(number, str) and number.isdigit() else 0
-        carried = self._on_way.get(number)
-        if carried is None:
-            return self._broken(dict_of(chunk.get("error"))) if "error" in chunk else b""
-        out = self._left_behind(number)
-        if raw == carried.chat:
-            carried.is_told = True
-            return out + self._passed(carried)
+        at = self._place_of(number) if number else self._place_of_text(raw)
+        if at is None and "error" in chunk:
+            return self._broken(dict_of(chunk["error"]))
+        out = self._left_behind(at or 0)
+        carried = None if at is None else self._on_way[0]
+        if carried is not None and raw == carried.chat and not carried.is_told:
+            self._on_way.popleft()
+            return out + (self._passed(carried) if carried.word is None else self._word_passed(carried))
         choice = dict_of(next(iter(chunk.get("choices") or ()), None))
         delta = dict_of(choice.get("delta"))
         for call in delta.get("tool_calls") or ():
             self._collect(call)
         text = delta.get("content")
         text = text if isinstance(text, str) else ""
+        if carried is None:
+            return out + self._said(text) if text else out
         out += self._changed(carried, text, ends=bool(choice.get("finish_reason")))
         carried.is_told = True
         return out
 
-    def _left_behind(self, number: int) -> bytes:
-        """What is to be told of events before this one that have not come back."""
+    def _place_of(self, number: int) -> int | None:
+        """Where the event with this number stands among those on their way."""
+        return next((at for at, each in enumerate(self._on_way) if each.number == number), None)
+
+    def _place_of_text(self, chat: bytes) -> int | None:
+        """Where the event stands that a chunk without a number is made of: the first that it can be."""
+        changed = None
+        for at, each in enumerate(self._on_way):
+            if each.is_told:
+                continue
+            if not each.is_text:
+                break
+            if each.chat == chat:
+                return at
+            changed = at if changed is None else changed
+        if changed is None and self._on_way and self._on_way[0].is_told:
+            return 0
+        return changed
+
+    def _left_behind(self, count: int) -> bytes:
+        """What is to be told of the first events, which have not come back."""
         out = b""
-        while self._first < number:
-            carried = self._on_way.pop(self._first, None)
-            self._first += 1
-            if carried is not None and not carried.is_told:
+        for _ in range(count):
+            carried = self._on_way.popleft()
+            if not carried.is_told:
                 out += self._lost(carried)
         return out
 
@@ -128,6 +200,14 @@ class EventCarrier:
         function = {"name": name, "arguments": arguments}
         return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
 
+    def _word(self, data: bytes) -> tuple[bytes, Any] | None:
+        """Of an event that may be nothing but text: the JSON string of that, and what has to be known of it."""
+        raise NotImplementedError
+
+    def _word_passed(self, carried: Carried) -> bytes:
+        """What is told for a word of which nothing was made."""
+        raise NotImplementedError
+
     def _chunk(self, event: dict[str, Any]) -> dict[str, Any]:
         """What an event is in chat, without its number."""
         raise NotImplementedError
@@ -138,6 +218,10 @@ class EventCarrier:
 
     def _changed(self, carried: Carried, text: str, *, ends: bool) -> bytes:
         """What takes the place of an event of which this text is left; it may come back several times."""
+        raise NotImplementedError
+
+    def _said(self, text: str) -> bytes:
+        """What is told for text that no event stands for."""
         raise NotImplementedError
 
     def _lost(self, carried: Carried) -> bytes:

@@ -21,7 +21,7 @@ from gateway.core.errors import UpstreamBadReply
 from gateway.wire.chat_chunks import any_in, is_given
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder
 
-__all__ = ["Heard", "Pieces", "Teller", "hear_whole"]
+__all__ = ["Heard", "Pieces", "Teller", "hear_whole", "string_of"]
 
 _CUT = "length"
 _CONTENT = b'"content":'
@@ -136,7 +136,7 @@ class _Pending:
 
     @property
     def arguments(self) -> str:
-        return _string(b"".join(self.pieces))
+        return string_of(b"".join(self.pieces))
 
     def may_go_on(self) -> bool:
         """Whether its arguments are not complete."""
@@ -477,7 +477,7 @@ def _whole_characters(body: bytes) -> tuple[bytes, bytes]:
     return _ESCAPE.sub(whole, body), rest
 
 
-def _string(body: bytes) -> str:
+def string_of(body: bytes) -> str:
     """The text of a JSON string's body; half a character is replaced, as no text could hold it."""
     told = b'"' + body + b'"'
     try:

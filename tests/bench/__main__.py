@@ -32,7 +32,7 @@ BOUNDS = {
     **{"calls, messages, request": 680.0, "calls, messages, event": 66.0, "calls, messages, quiet event": 36.0},
     **{"calls, responses, request": 715.0, "calls, responses, event": 67.0, "calls, responses, quiet event": 37.0},
     **{"calls, messages, same wire, request": 750.0, "calls, messages, same wire, event": 15.0},
-    **{"calls, responses, same wire, request": 740.0, "calls, responses, same wire, event": 17.0},
+    **{"calls, responses, same wire, request": 740.0, "calls, responses, same wire, event": 38.0},
 }
 """What CI holds; the figures are exact but for what timers add."""
 WAY = "recovery deepseek-chat"

@@ -28,10 +28,25 @@ _REASONS = {
 _END = "message_stop"
 
 
+class _Text(msgspec.Struct):
+    type: str
+    text: msgspec.Raw
+
+
+class _Delta(msgspec.Struct):
+    index: int
+    delta: _Text
+
+
+_DELTA = msgspec.json.Decoder(_Delta)
+
+
 class MessagesCarrier(EventCarrier):
     """One streamed answer."""
 
     __slots__ = ("_eaten", "_end", "_kept", "_last_index", "_moved", "_native", "_open", "_own_name", "_usage")
+
+    words = b"event: content_block_delta\ndata: "
 
     def __init__(self, own_name: Callable[[str], str] = str) -> None:
         super().__init__()
@@ -50,6 +65,18 @@ class MessagesCarrier(EventCarrier):
         self._eaten = False
         """Text of that block was made a call of."""
         self._end = b""
+
+    def _word(self, data: bytes) -> tuple[bytes, Any] | None:
+        told = _DELTA.decode(data)
+        if told.delta.type != "text_delta":
+            return None
+        self._last_index = max(self._last_index, told.index)
+        return bytes(told.delta.text), True
+
+    def _word_passed(self, carried: Carried) -> bytes:
+        if self._kept or self._moved:
+            return self._begun() + self._own(carried)
+        return carried.raw
 
     def _wrapped(self, raw: bytes, data: bytes | None) -> bytes:
         if data is not None and dict_of(any_in(msgspec.Raw(data))).get("type") == _END:
@@ -145,14 +172,18 @@ class MessagesCarrier(EventCarrier):
         return self._passed(carried)
 
     def _changed(self, carried: Carried, text: str, *, ends: bool) -> bytes:
-        if carried.kind == "content_block_stop":  # a call of the server's own, whose beginning is told already
-            return self._passed(carried)
         out = b""
+        if carried.kind == "content_block_stop":  # a call of the server's own, whose beginning is told already
+            out = self._said(text) if text else b""
+            return out if carried.is_told else out + self._passed(carried)
         if text:
             out = self._text(text, carried.event.get("index"))
         elif carried.kind == "content_block_delta":
             self._eaten = True
         return out + self._finish(carried) if ends else out
+
+    def _said(self, text: str) -> bytes:
+        return self._text(text, self._open)
 
     def _text(self, text: str, index: object) -> bytes:
         told = {"type": "text_delta", "text": text}
@@ -188,7 +219,7 @@ class MessagesCarrier(EventCarrier):
         return out + named_event("message_delta", fields)
 
     def _ended(self) -> bytes:
-        return self._left_behind(self._number + 1) + self._begun() + self._end
+        return self._left_behind(len(self._on_way)) + self._begun() + self._end
 
     def _broken(self, error: dict[str, Any]) -> bytes:
         return self._begun() + named_event("error", {"error": told_error(error)})

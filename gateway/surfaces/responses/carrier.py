@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gateway.surfaces.carrier import Carried, EventCarrier, dict_of, named_event
+from gateway.surfaces.heard import string_of
 from gateway.surfaces.responses.calls import CALLS, history_call
 from gateway.surfaces.responses.errors import told_fault
 from gateway.surfaces.responses.telling import ResponsesTelling
@@ -31,6 +32,16 @@ Key = tuple[int, int]
 """Where a text stands: the places of its item and of its part."""
 
 
+class _Delta(msgspec.Struct):
+    delta: msgspec.Raw
+    output_index: int
+    content_index: int = 0
+    sequence_number: int | None = None
+
+
+_DELTA = msgspec.json.Decoder(_Delta)
+
+
 class ResponsesCarrier(EventCarrier):
     """One answer; `tell` makes what tells the items that are added to it."""
 
@@ -42,12 +53,15 @@ class ResponsesCarrier(EventCarrier):
         "_left",
         "_moved",
         "_next",
+        "_open",
         "_own_calls",
         "_response",
         "_tail",
         "_tell",
         "_told",
     )
+
+    words = b"event: response.output_text.delta\ndata: "
 
     def __init__(self, tell: Callable[[], ResponsesTelling]) -> None:
         super().__init__()
@@ -59,8 +73,10 @@ class ResponsesCarrier(EventCarrier):
         self._own_calls = 0
         self._given: set[Key] = set()
         """Texts of which pieces came."""
-        self._told: dict[Key, str] = {}
-        """What the client was told of each."""
+        self._told: dict[Key, list[bytes]] = {}
+        """What the client was told of each: bodies of JSON strings."""
+        self._open: Carried | None = None
+        """The last word of the message that is open."""
         self._kept: list[Carried] = []
         """The beginning of a message that has no text yet, and what came behind it."""
         self._items: list[bytes] = []
@@ -75,6 +91,21 @@ class ResponsesCarrier(EventCarrier):
         """Numbers are no more the server's own."""
 
     # --- to chat
+
+    def _word(self, data: bytes) -> tuple[bytes, Any] | None:
+        told = _DELTA.decode(data)
+        self._given.add((told.output_index, told.content_index))
+        return bytes(told.delta), told
+
+    def _word_passed(self, carried: Carried) -> bytes:
+        word: _Delta = carried.word
+        self._open = carried
+        self._told.setdefault((word.output_index, word.content_index), []).append(bytes(word.delta)[1:-1])
+        if self._kept or self._is_moved or self._moved:
+            return self._begun() + self._own(carried)
+        if word.sequence_number is not None:
+            self._next = word.sequence_number + 1
+        return carried.raw
 
     def _sent(self, carried: Carried) -> bytes:
         chat = super()._sent(carried)
@@ -146,16 +177,30 @@ class ResponsesCarrier(EventCarrier):
         return self._begun() + self._own(carried)
 
     def _changed(self, carried: Carried, text: str, *, ends: bool) -> bytes:
-        if ends or carried.kind in _ENDS:
-            return (self._added(text) if text else b"") + self._end(carried)
+        if carried.is_told:
+            self._is_moved = True  # it takes the place of one event more
+        if ends:
+            return (self._said(text) if text else b"") + self._end(carried)
         if carried.kind in _CLOSING and carried.is_told:
-            return self._added(text) if text else b""
+            return self._said(text) if text else b""
         if carried.kind in _CLOSING:
             if text:
                 self._say(carried, text)
             return self._close(carried)
+        if carried.kind != _TEXT:
+            return self._said(text) if text else b""
         if not text:
             return b"" if carried.is_told else self._left_out()
+        return self._say_as(carried, text)
+
+    def _said(self, text: str) -> bytes:
+        if self._open is None:
+            return self._added(text)
+        self._is_moved = True
+        return self._say_as(self._open, text)
+
+    def _say_as(self, carried: Carried, text: str) -> bytes:
+        self._open = carried
         self._say(carried, text)
         return self._begun() + self._own(carried, delta=text, logprobs=[])
 
@@ -163,7 +208,7 @@ class ResponsesCarrier(EventCarrier):
         return self._left_out() if carried.kind == _TEXT else self._passed(carried)
 
     def _ended(self) -> bytes:
-        return self._left_behind(self._number + 1) + self._begun()
+        return self._left_behind(len(self._on_way)) + self._begun()
 
     def _broken(self, error: dict[str, Any]) -> bytes:
         fault = told_fault(error)
@@ -173,8 +218,11 @@ class ResponsesCarrier(EventCarrier):
         return self._begun() + named_event("response.failed", told)
 
     def _say(self, carried: Carried, text: str) -> None:
-        key = _key(carried.event)
-        self._told[key] = self._told.get(key, "") + text
+        self._told.setdefault(_key(carried.event), []).append(msgspec.json.encode(text)[1:-1])
+
+    def _told_of(self, key: Key) -> str:
+        """The text that the client was told."""
+        return string_of(b"".join(self._told.get(key, ())))
 
     def _begun(self) -> bytes:
         """The beginning that was kept."""
@@ -203,8 +251,9 @@ class ResponsesCarrier(EventCarrier):
         event = carried.event
         if carried.kind == "response.output_item.done":
             return self._close_item(carried)
+        self._open = None
         key = _key(event)
-        told = self._told.get(key, "")
+        told = self._told_of(key)
         is_part = carried.kind == "response.content_part.done"
         given = _only_text(event)
         if given is None or given == told:
@@ -215,12 +264,13 @@ class ResponsesCarrier(EventCarrier):
         return self._begun() + self._own(carried, **changes)
 
     def _close_item(self, carried: Carried) -> bytes:
+        self._open = None
         place = _place(carried.event.get("output_index"))
         item = dict_of(carried.event.get("item"))
         parts = item.get("content") if _is_message(carried) else None
         content = parts if isinstance(parts, list) else []
         left = [
-            _cut(part, self._told.get((place, number), "")) if _is_text(part) else part
+            _cut(part, self._told_of((place, number))) if _is_text(part) else part
             for number, part in enumerate(content)
         ]
         if left == content:

@@ -98,6 +98,18 @@ def test_a_tool_is_called_by_the_name_that_its_client_knows() -> None:
     assert heard.content[-1]["name"] == "own Read"
 
 
+TWICE = '{"name": "Read", "arguments": {"path": "a.py"}}'
+
+
+def test_text_that_is_cut_like_text_before_it_stays_in_its_place() -> None:
+    """Words are known by their text and their order: one that a call was made of must not stand for another."""
+    stream = SERVER.stream(Turn(text=f"{TWICE}a {TWICE}\n\n{TWICE}", thought="Hm.", end="length"), "m")
+    heard = hear(read(stream))
+    assert "".join(block["text"] for block in heard.content if block["type"] == "text").startswith(TWICE)
+    assert heard.stop_reason == "max_tokens"
+    assert heard.is_whole
+
+
 def test_what_is_found_out_is_told() -> None:
     exchange = reading(MessagesCarrier())
     exchange.step(SERVER.stream(Turn(text="x", fresh=5, cached=7, output=3), "m"))
