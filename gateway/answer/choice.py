@@ -26,7 +26,7 @@ from strategies.base.tries import Tries
 from strategies.mapping.answers import Translation, translation_of
 from strategies.text.turns import LONG
 
-__all__ = ["Choice", "MakeId", "broken_off"]
+__all__ = ["Choice", "MakeId", "broken_off", "check_index"]
 
 MakeId = Callable[[str], str]
 _END = object()
@@ -34,6 +34,12 @@ _SEEN = ("tool_calls", "function_call", "refusal", "audio")
 """What of a whole message can be seen or acted on, besides its text."""
 _NOTHING_LOUD = Loud(re.compile(rb"(?!)"), is_space_loud=False)
 """Of an answer that is not read."""
+
+
+def check_index(index: int, most: int) -> None:
+    """Raise the server's fault where a choice is none of the `most` that were asked for: each is read by itself."""
+    if not 0 <= index < most:
+        raise UpstreamBadReply("the model server sent a choice that nobody asked for")
 
 
 class Choice:

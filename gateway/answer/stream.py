@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from gateway.answer.choice import Choice, MakeId, broken_off
+from gateway.answer.choice import Choice, MakeId, broken_off, check_index
 from gateway.answer.facts import Facts
 from gateway.answer.held_calls import HeldCalls
 from gateway.answer.queue import Pending, Queue
@@ -394,7 +394,7 @@ class StreamExchange:
         elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
-            self._check_choice(len(choices) - 1)
+            check_index(len(choices) - 1, self._max_choices)
             event = decode_object(data)
             for chunk_choice, single in zip(choices, event["choices"], strict=True):
                 alone = encode_object({**event, "choices": [single]})
@@ -462,6 +462,10 @@ class StreamExchange:
 
     def _tell(self, choice: Choice, pending: Pending, reason: str | None, called: bool) -> None:
         """What an event says besides its text, which has been read."""
+        if called and self._waiting is not None and choice is self._round.choice:
+            pending.waits = True
+            rest = self.no_second_answer()  # what was to be asked for came behind the end
+            self._queue.out.append(rest)
         pending.waits = False
         if called:
             if choice.may_supply:
@@ -611,7 +615,7 @@ class StreamExchange:
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
         if choice is None:
-            self._check_choice(index)
+            check_index(index, self._max_choices)
             choice = self._choices[index] = Choice(
                 index,
                 self._prepared,
@@ -621,10 +625,6 @@ class StreamExchange:
                 keep_text=self._keep_text,
             )
         return choice
-
-    def _check_choice(self, index: int) -> None:
-        if not 0 <= index < self._max_choices:
-            raise UpstreamBadReply("the model server sent a choice that nobody asked for")
 
     def _flush(self, *, everything: bool = False) -> None:
         """Let out what is decided, unless a second answer may take the place of some of it."""

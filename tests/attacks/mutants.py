@@ -59,7 +59,7 @@ FAULTS = (
         "if False:",
     ),
     Fault("redirects are followed", "gateway/upstream/client.py", "allow_redirects=False", "allow_redirects=True"),
-    Fault("any choice is read", "gateway/answer/stream.py", "if not 0 <= index < self._max_choices:", "if False:"),
+    Fault("any choice is read", "gateway/answer/choice.py", "if not 0 <= index < most:", "if False:"),
     Fault("an event may be of any size", "gateway/wire/sse.py", 'raise EventTooLong(f"more than', 'print(f"more than'),
     Fault(
         "a stream that breaks off is whole", "gateway/answer/stream.py", "if error is None and unfinished:", "if False:"

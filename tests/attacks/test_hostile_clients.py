@@ -123,6 +123,7 @@ async def test_who_drips_holds_nothing_up(arena: Arena, monkeypatch: pytest.Monk
     seconds = [drips(post_bytes(GOOD), b"POST /v1/ch", piece=b"x") for _ in range(5)]
     bodies = [drips(POST + b"Content-Length: 33000000\r\n\r\n", piece=b" " * 20_000) for _ in range(5)]
     await all_of(*heads, *seconds, *bodies)
+    monkeypatch.undo()  # on a busy machine an honest head may take as long
 
 
 async def _to_the_end(reader: asyncio.StreamReader) -> None:

@@ -19,7 +19,7 @@ SPACED = {A: '{ "filePath": "/a.py" }', B: '{"pattern": "\\u002a"}'}
 class Answer:
     """An answer in which calls come in some forms, whole and in events of a random order."""
 
-    def __init__(self, seed: int, *, repeats: bool) -> None:
+    def __init__(self, seed: int, *, repeats: bool, behind: str = "") -> None:
         rng = random.Random(seed)
         forms = {form: rng.sample((A, B), rng.randint(0, 2)) for form in ("text", "native")}
         forms["legacy"] = rng.sample((A, B), rng.randint(0, 1))
@@ -28,6 +28,7 @@ class Answer:
             forms["legacy"] = [call for call in forms["legacy"] if call not in forms["text"] + forms["native"]]
         words = rng.choice(("", "Let me look.\n", "Well\n\n"))
         self.content = words + "\n".join(WRITTEN[call] for call in forms["text"]) + rng.choice(("", "\n", "\nDone."))
+        self.content += behind
         self.native = [_native(at, call, rng) for at, call in enumerate(forms["native"])]
         self.legacy = [
             {"name": name, "arguments": rng.choice((told, SPACED[name, told]))} for name, told in forms["legacy"]
