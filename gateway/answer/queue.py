@@ -2,7 +2,7 @@
 
 from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ __all__ = ["MAX_HELD", "Pending", "PendingRun", "Queue"]
 
 MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
+_AT_ONCE = 2_000
+"""Events that are let out in one step, as they came; one that is told anew counts as some of them."""
+_ANEW = 8
 _LINE = 24
 """Bytes of content from which on an event is no token but a line: its letters are worth more than its own bytes."""
 _BLANKS = (rb"\n", rb"\r", rb"\t")
@@ -96,11 +99,31 @@ class Pending:
         """The event has been mended."""
         self._raw = raw
 
-    def forget(self, data: bytes) -> int:
-        """Let go of the event's own bytes: its text will be told in a chunk made after `data`. Returns what it held."""
-        size = self.size
-        self._raw, self._data, self.changed = b"", data, True
-        return size
+    @staticmethod
+    def forget(events: Iterable["Pending"], data: bytes) -> tuple[list["Pending"], int]:
+        """Let go of the events' own bytes where their text is undecided: it will be told in chunks made after `data`.
+
+        Returns those that are left, and how many bytes were let go: what had no more than text goes to the event of
+        its choice before it, so that few are held however many have come.
+        """
+        left: list[Pending] = []
+        freed = 0
+        last: Pending | None = None
+        for pending in events:
+            if not pending.held or pending.opens or type(pending) is not Pending:
+                left.append(pending)
+                last = None
+                continue
+            freed += len(pending._raw)
+            pending._raw, pending._data, pending.changed = b"", data, True
+            is_bare = not (pending._parts or pending.waits or pending.calls or pending.finish)
+            if is_bare and last is not None and last.choice is pending.choice:
+                last.held += pending.held
+                pending.held = 0
+                continue
+            left.append(pending)
+            last = pending if is_bare else None
+        return left, freed
 
     def add_usage(self, more: object) -> None:
         """Another answer is part of this one: where the event says what it cost, both are told."""
@@ -263,11 +286,17 @@ class PendingRun(Pending):
         super().text(text)
         self._decided += len(text)
 
-    def release(self) -> bytes:
-        """The first events, as far as every character of theirs is decided to be text."""
-        if self.changed:
-            return b""
-        begun, first, last = self._start, self._first, len(self._lengths)
+    @property
+    def events(self) -> int:
+        """How many of them have not left."""
+        return len(self._lengths) - self._first
+
+    def release(self, most: int, *, everything: bool) -> bytes:
+        """The first events, as far as every character of theirs is decided to be text, or any; at most so many."""
+        begun, first, last = self._start, self._first, min(len(self._lengths), self._first + most)
+        if everything:
+            self._start, self._head = begun + sum(self._lengths[first:last]), -1
+            first = last
         while first < last:
             end = self._start + self._lengths[first]
             if self._head < 0:
@@ -277,11 +306,12 @@ class PendingRun(Pending):
             self._decided -= self._head
             self._start, self._head = end, -1
             first += 1
-        first = self._parted(first)
+        first = first if everything else self._parted(first)
         if first == self._first:
             return b""
-        told = "".join(self._parts)  # type: ignore[arg-type]
-        self._parts = [told[len(told) - self._decided :]] if self._decided else []
+        if not everything:
+            told = "".join(self._parts)  # type: ignore[arg-type]
+            self._parts = [told[len(told) - self._decided :]] if self._decided else []
         out = self._events(begun, self._first, first)
         self.number += first - self._first
         self._first = first
@@ -343,10 +373,14 @@ def _blanks_at_end(body: bytes, count: int) -> int:
 class Queue:
     """The events of one answer: those that are held, in order, and the bytes that may go out."""
 
-    __slots__ = ("_bytes", "_facts", "_late_to", "broken", "out", "pending", "read", "seen")
+    __slots__ = ("_bytes", "_facts", "_is_over", "_late_to", "broken", "out", "owes", "pending", "read", "seen")
 
     def __init__(self, facts: Facts) -> None:
         self.out: list[bytes] = []
+        self.owes = False
+        """More may go out than one step lets go: `flush` goes on with it."""
+        self._is_over = False
+        """Nothing waits any more for what is decided of it."""
         self.read = 0
         """How many events have been read."""
         self.seen = b"{}"
@@ -461,20 +495,41 @@ class Queue:
             self._facts.held_bytes_max = self._bytes
 
     def forget(self) -> None:
-        """Let go of the bytes of those events whose text is undecided: it will be told in chunks of our own."""
-        for pending in self.pending:
-            may_go = pending.held and not pending.opens and not isinstance(pending, PendingRun)
-            self._bytes -= pending.forget(self.seen) if may_go else 0
+        """Let go of the bytes of those events whose text is undecided, but for the last."""
+        *events, last = self.pending
+        left, freed = Pending.forget(events, self.seen)
+        self._bytes -= freed
+        self.pending = deque([*left, last])
+        for choice in {id(each.choice): each.choice for each in self.pending}.values():
+            if choice is not None:
+                choice.pending = deque(each for each in choice.pending if each.held)
+
+    def close(self, raw: bytes) -> None:
+        """The last of the answer: it goes out behind all that is held, whatever is decided of that."""
+        self._is_over = True
+        self.push(Pending(raw, b""))
 
     def flush(self, *, everything: bool = False) -> None:
-        """Let out the events that are decided, in order."""
-        while self.pending and (everything or not self.pending[0].is_undecided):
-            pending = self.pending.popleft()
-            self._bytes -= pending.size
-            self.out.append(pending.render())
+        """Let out the events that are decided, in order, as many as one step may."""
+        self._is_over = everything = everything or self._is_over
+        left = _AT_ONCE
+        while self.pending and left > 0:
+            first = self.pending[0]
+            before = first.size
+            if isinstance(first, PendingRun) and not first.changed:
+                count = first.events
+                self.out.append(first.release(left, everything=everything))
+                left -= count - first.events
+                if first.events:
+                    self._bytes -= before - first.size
+                    break
+            elif first.is_undecided and not everything:
+                break
+            else:
+                self.out.append(first.render())
+                left -= _ANEW if first.changed else 1
+            self._bytes -= before
+            self.pending.popleft()
         if not self.pending:
             self._bytes = 0
-        elif isinstance(self.pending[0], PendingRun):
-            before = self.pending[0].size
-            self.out.append(self.pending[0].release())
-            self._bytes -= before - self.pending[0].size
+        self.owes = left <= 0 and bool(self.pending)

@@ -115,7 +115,7 @@ class StreamExchange:
     @property
     def busy(self) -> bool:
         """More can be done with the bytes at hand: `step` goes on with it."""
-        return self._labors or bool(self._works)
+        return self._labors or self._queue.owes or bool(self._works)
 
     def _all(self, out: bytes) -> bytes:
         while self.busy:
@@ -128,9 +128,9 @@ class StreamExchange:
             return data
         if self._quiet.events:
             self._catch_up()
-        if self._labors or self._works:
+        if self.busy:
             self._go_on()
-        if data and (self._labors or self._works):
+        if data and self.busy:
             self._works.append(partial(self._take_in, data))
         elif data:
             self._take_in(data)
@@ -185,6 +185,9 @@ class StreamExchange:
 
     def _go_on(self) -> None:
         """A piece of the choices' work; where none of them has any left, what was put off until then."""
+        if self._queue.owes:
+            self._flush()
+            return
         for choice in self._choices.values():
             if choice.busy:
                 self._apply(choice, choice.go_on())
@@ -596,8 +599,8 @@ class StreamExchange:
         self._flush(everything=True)
         if self.facts.failure is None:
             if self._calls.withheld_usage is not None:
-                self._queue.out.append(usage_chunk(decode_object(self._queue.seen), self._calls.withheld_usage))
-            self._queue.out.append(raw)
+                self._queue.close(usage_chunk(decode_object(self._queue.seen), self._calls.withheld_usage))
+            self._queue.close(raw)
 
     def _fail(self, code: str, raw: bytes) -> None:
         """The answer ends in an error: what is held goes out as text, then the error, then nothing more."""
@@ -610,7 +613,7 @@ class StreamExchange:
             self._calls.finish(choice, None)
         self._queue.broken = None
         self._flush(everything=True)
-        self._queue.out.append(raw)
+        self._queue.close(raw)
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)

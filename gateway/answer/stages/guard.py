@@ -127,8 +127,9 @@ class GuardedReader:
             return self._failed(error)
 
     def _all(self, events: list[Event]) -> list[Event]:
+        events = [*events]
         while self.busy:
-            events = [*events, *self.step()]
+            events += self.step()
         return events
 
     def _passed(self, events: list[Event]) -> list[Event]:

@@ -4,8 +4,12 @@ from collections.abc import Iterable
 
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text
 from strategies.base import FinishReason, Shape
+from strategies.reading.outlet import joined
 
 __all__ = ["Shaper"]
+
+_MANY = 256
+"""Pieces of white space that are kept by themselves: an answer of nothing else may come in a million of them."""
 
 
 class Shaper:
@@ -22,6 +26,8 @@ class Shaper:
         """Everything from the first call on, while calls are held for the finish."""
         self._held_text: list[Event] = []
         """White space and text that the next event decides about."""
+        self._joined = 0
+        """How many of those have been joined to few."""
         self._skipping = False
         self._left_out = False
         """A call that is left out is left out with all its parts."""
@@ -64,15 +70,15 @@ class Shaper:
         held_calls, self._held_calls = self._held_calls, []
         for event in held_calls:
             self._take(event, out)
-        held_text, self._held_text = self._held_text, []
+        held_text = self._taken()
         keep = self.calls == 0 or self._shape.keep_trailing
         out += held_text if keep else _dropped(held_text, "trailing")
         return out
 
     def release(self) -> list[Event]:
         """Nothing that is held is a call after all: all of it is its own text."""
-        held = [*self._held_text, *self._held_calls]
-        self._held_text, self._held_calls = [], []
+        held = [*self._taken(), *self._held_calls]
+        self._held_calls = []
         return [event if isinstance(event, Text | Note) else Text(event.raw) for event in held]
 
     def _take(self, event: Event, out: list[Event]) -> None:
@@ -81,7 +87,7 @@ class Shaper:
                 self._text(event, out)
             case Drop():
                 if event.reason == "leftover" and not any(_says(part) for part in self._held_text):
-                    self._held_text = _dropped(self._held_text, "space")
+                    self._held_text = _dropped(self._taken(), "space")
                 (self._held_text if self._held_text else out).append(event)
             case Start():
                 self._start(event, out)
@@ -99,15 +105,26 @@ class Shaper:
         if self.calls and self._shape.first_only and not self._shape.keep_trailing:
             out.append(Drop(event.raw, "trailing"))
         elif self.calls and not self._shape.keep_trailing:
-            self._held_text.append(event)
+            self._keep(event)
         else:
             told = event.raw if self._shape.keep_space or event.firm else event.raw.rstrip()
             if told:
-                out += self._held_text
-                self._held_text = []
+                out += self._taken()
                 out.append(event if len(told) == len(event.raw) else Text(told))
             if len(told) < len(event.raw):
-                self._held_text.append(Text(event.raw[len(told) :]))
+                self._keep(Text(event.raw[len(told) :]))
+
+    def _keep(self, text: Text) -> None:
+        """Wait with a text for what the next event decides."""
+        self._held_text.append(text)
+        if len(self._held_text) - self._joined >= _MANY:
+            self._held_text[self._joined :] = joined(self._held_text[self._joined :])
+            self._joined = len(self._held_text)
+
+    def _taken(self) -> list[Event]:
+        """What has waited, in few pieces."""
+        held, self._held_text, self._joined = self._held_text, [], 0
+        return joined(held)
 
     def _start(self, event: Start, out: list[Event]) -> None:
         if self.calls and self._shape.first_only and (event.part[0] == 1 or self._left_out):
@@ -115,8 +132,7 @@ class Shaper:
             self.undelivered += 1
             out.append(Drop(event.raw, "undelivered"))
             return
-        held_text, self._held_text = self._held_text, []
-        out += _before_call(held_text)
+        out += _before_call(self._taken())
         self.calls += 1
         out.append(event)
 
@@ -126,8 +142,7 @@ class Shaper:
             self.undelivered += 1
             out.append(Drop(event.raw, "undelivered"))
             return
-        held_text, self._held_text = self._held_text, []
-        out += held_text
+        out += self._taken()
         self.calls += 1
         out.append(event)
 
