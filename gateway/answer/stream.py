@@ -83,7 +83,7 @@ class StreamExchange:
         """How often a new template may still be taken."""
         self._closed = False
         self._labors = False
-        """A choice has more to do with the text that it was given."""
+        """A choice has more to do with the text that it was given, or more may go out than one step lets go."""
         self._works: deque[Callable[[], None]] = deque()
         """What is to be done once no choice has, in order."""
 
@@ -115,7 +115,7 @@ class StreamExchange:
     @property
     def busy(self) -> bool:
         """More can be done with the bytes at hand: `step` goes on with it."""
-        return self._labors or self._queue.owes or bool(self._works)
+        return self._labors or bool(self._works)
 
     def _all(self, out: bytes) -> bytes:
         while self.busy:
@@ -128,9 +128,9 @@ class StreamExchange:
             return data
         if self._quiet.events:
             self._catch_up()
-        if self.busy:
+        if self._labors or self._works:
             self._go_on()
-        if data and self.busy:
+        if data and (self._labors or self._works):
             self._works.append(partial(self._take_in, data))
         elif data:
             self._take_in(data)
@@ -185,14 +185,11 @@ class StreamExchange:
 
     def _go_on(self) -> None:
         """A piece of the choices' work; where none of them has any left, what was put off until then."""
-        if self._queue.owes:
-            self._flush()
-            return
         for choice in self._choices.values():
             if choice.busy:
                 self._apply(choice, choice.go_on())
         self._labors = any(choice.busy for choice in self._choices.values())
-        if self._labors:
+        if self._labors or self._queue.owes:
             self._flush()
         elif self._works:
             work = self._works.popleft()
@@ -328,8 +325,8 @@ class StreamExchange:
             contents, text, events = contents[-kept:], text[at:], [Text(told[at:])] if at < len(told) else []
         last = self._queue.add_run(self._template, choice, contents, len(text))
         self._apply(choice, events, last)
-        self._flush()
         self._labors = choice.busy
+        self._flush()
         return size
 
     def _freed(self, choice: Choice, events: list[Event]) -> list[Event]:
@@ -641,6 +638,7 @@ class StreamExchange:
         if self._waiting is not None:
             return
         self._queue.flush(everything=everything)
+        self._labors = self._labors or self._queue.owes
         if self._queue.broken is not None:
             fault = broken_off(self._queue.broken)
             self.finished = True
