@@ -223,12 +223,13 @@ async def test_a_call_is_told_once_when_the_server_finishes_twice(gateway, upstr
     assert got.is_done
 
 
-async def test_choices_that_nobody_asked_for_are_told_beside_the_mapped_call(gateway, upstream, client):
+async def test_a_choice_that_nobody_asked_for_is_refused_beside_a_mapped_call(gateway, upstream, client):
     chunk = json.loads(edit_call().removeprefix(b"data: "))
     chunk["choices"].insert(0, {"index": 1, "delta": {"content": "or not"}, "finish_reason": None})
     both = b"data: " + json.dumps(chunk).encode() + b"\n\n"
     upstream.script = stream(both, event(finish="tool_calls"), DONE)
     running = await gateway(upstream.url, TOOL_MAP="claude_text_editor")
     got = await ask(client, running.url, request(model="gpt-5"))
-    assert [call["name"] for call in hear_stream(got.body).calls] == ["edit"]
-    assert hear_stream(got.body, index=1).content == "or not"
+    assert hear_stream(got.body).calls == []
+    assert b"upstream_bad_reply" in got.body
+    assert b"or not" not in got.body
