@@ -34,11 +34,11 @@ _SILENT = re.compile("|".join(map(re.escape, sorted((*LEFTOVERS, *REASONING_ENDS
 class Thoughts:
     """The reasoning of one choice of which nothing else has come."""
 
-    __slots__ = ("_events", "_is_ended", "_pieces", "_reader", "_size", "calls")
+    __slots__ = ("_bodies", "_events", "_is_ended", "_reader", "_size", "calls")
 
     def __init__(self) -> None:
-        self._pieces: dict[str, list[bytes]] = {}
-        """By the fields of the wire, as some servers tell the same in two of them."""
+        self._bodies: dict[str, bytearray] = {}
+        """Bodies of JSON strings, by the fields of the wire, as some servers tell the same in two of them."""
         self._size = 0
         self._reader: GuardedReader | None = None
         self._events: list[Event] = []
@@ -61,7 +61,7 @@ class Thoughts:
     def add(self, delta: Delta) -> None:
         """Keep what a part of a stream holds."""
         for name, raw in delta.thoughts:
-            self._pieces.setdefault(name, []).append(raw)
+            self._bodies.setdefault(name, bytearray()).extend(raw[1:-1])
             self._size += len(raw)
         self._reader, self.calls = None, None
 
@@ -70,7 +70,7 @@ class Thoughts:
         for name in REASONING_FIELDS:
             text = message.get(name)
             if isinstance(text, str) and text:
-                self._pieces[name] = [msgspec.json.encode(text)]
+                self._bodies[name] = bytearray(msgspec.json.encode(text)[1:-1])
                 self._size += len(text)
 
     @property
@@ -103,9 +103,9 @@ class Thoughts:
             self._events += reader.step(reason="stop")
 
     def _text(self) -> str:
-        pieces = next((self._pieces[name] for name in REASONING_FIELDS if name in self._pieces), [])
+        body = bytes(next((self._bodies[name] for name in REASONING_FIELDS if name in self._bodies), b""))
         try:
-            return msgspec.json.decode(b'"%b"' % b"".join(piece[1:-1] for piece in pieces), type=str)
+            return msgspec.json.decode(b'"%b"' % body, type=str)
         except ValueError:
             return ""
 

@@ -14,7 +14,18 @@ from gateway.core.errors import UpstreamDisconnected
 from gateway.core.events import IN_REASONING
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import REASONING_FIELDS, Delta
-from tests.support.chat import DONE, answer_body, event, hear_body, hear_stream, numbered_ids, prepared, stream, whole
+from tests.support.chat import (
+    DONE,
+    answer_body,
+    chunks_of,
+    event,
+    hear_body,
+    hear_stream,
+    numbered_ids,
+    prepared,
+    stream,
+    whole,
+)
 from tests.support.golden import cases
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"filePath": "a.py"}}\n</tool_call>'
@@ -315,3 +326,36 @@ def test_a_stream_says_what_the_whole_answer_says(way: str):
         told = hear_body(whole(answer_body(message.pop("content"), finish, **message), WAYS[way])[0])
         assert (calls_of(streamed), streamed.finish) == (calls_of(told), told.finish), (message, finish)
         assert (streamed.content or "").strip() == (told.content or "").strip()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ends_that_are_told_twice_or_late_make_one_call(way: str):
+    end = event({}, "stop")
+    usage = event({}, usage={"completion_tokens": 3})
+    for events in (
+        [*thought(HERMES), end, end, DONE],
+        [*thought(HERMES), end, usage, end, DONE],
+        [*thought(HERMES[:40]), end, *thought(HERMES[40:]), DONE],
+        [*thought(HERMES), event({}, "tool_calls"), b": alive\n\n", DONE],
+        [*thought(HERMES), end],
+    ):
+        out, exchange = stream(events, WAYS[way])
+        assert [json.loads(arguments) for arguments in arguments_in(out)] == [CALL[1]]
+        assert len(exchange.facts.calls) == 1
+    out, _ = stream([*thought(HERMES), end, *thought(" But no."), DONE], WAYS[way])
+    assert arguments_in(out) == []
+
+
+def arguments_in(out: bytes) -> list[str]:
+    """The arguments of each call in a stream, however its ends are told."""
+    found: dict[int, str] = {}
+    for chunk in chunks_of(out):
+        for choice in (chunk or {}).get("choices", []):
+            for call in choice["delta"].get("tool_calls") or []:
+                found[call["index"]] = found.get(call["index"], "") + call["function"].get("arguments", "")
+    return list(found.values())
+
+
+def test_an_error_behind_the_end_does_not_take_the_call_back():
+    out, _ = stream([*thought(HERMES), event({}, "stop"), b'data: {"error": {"message": "no"}}\n\n'], WAYS["recovery"])
+    assert (len(arguments_in(out)), hear_stream(out).error) == (1, {"message": "no"})
