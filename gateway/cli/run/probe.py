@@ -630,13 +630,12 @@ async def _answers(upstream: Upstream) -> bool:
 
 
 def _own_settings(settings: Settings, upstream: Upstream) -> Settings:
-    """The settings of a gateway that has this server alone."""
-    given = {
-        key: value for key, value in os.environ.items() if key not in ("GATEWAY_API_KEYS", "GATEWAY_API_KEYS_FILE")
-    }
+    """The settings of a gateway that has this server alone; what else is set for its models holds there, too."""
+    given = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_API_KEYS")}
     own = load({**given, **_OWN})
     tables = tuple(each for each in settings.routes.upstreams if each.name == upstream.name)
-    routes = evolve(own.routes, upstreams=tables, models=())
+    rules = tuple(evolve(rule, upstream=None, fallback=None, strategy=None) for rule in settings.routes.models)
+    routes = evolve(own.routes, upstreams=tables, models=rules)
     return evolve(own, routes=routes, upstream_url=None if tables else settings.upstream_url)
 
 

@@ -308,6 +308,20 @@ def test_an_applied_rule_is_a_lesson_of_a_week(serve, tmp_path) -> None:
     assert 6.9 < lesson.until / 86_400 <= 7
 
 
+def test_what_is_set_for_the_model_holds_while_it_is_asked(serve, tmp_path) -> None:
+    asked: set[str] = set()
+
+    def knows_its_name(request: dict[str, Any]) -> Reply:
+        asked.add(request["model"])
+        return good(request)
+
+    file = tmp_path / "toolgate.toml"
+    file.write_text(f'[[models]]\nmatch = "work-*"\nsend_as = "{MODEL}"\nstrategy = "xml_prompt"\n')
+    result = probed(serve(knows_its_name), "work-horse", "--json", "--samples", "1", GATEWAY_CONFIG=str(file))
+    assert result.exit_code == 0, result.output
+    assert (asked, json.loads(result.stdout)["rule"]) == ({MODEL}, "work-horse=recovery")
+
+
 @pytest.mark.parametrize(
     ("template", "dialect"),
     [
