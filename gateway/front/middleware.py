@@ -94,9 +94,9 @@ def account(state: RequestState) -> None:
             state.shared.quotas.spend(state.key, usage.get("input", 0) + usage.get("output", 0))
         measure(summary, state.shared.telemetry)
         write_line(summary)
+        keep(summary, state.shared)
         if state.span is not None:
             end_span(state.span, summary, state.shared.mask)
-        keep(summary, state.shared)
     except Exception:
         log.exception("accounting_failed", route=state.route)
 

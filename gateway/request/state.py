@@ -140,7 +140,8 @@ class RequestState:
         if shared.tracing is not None:
             asked = {"http.request.method": http.method, "http.route": route, "toolgate.request_id": state.id}
             state.span = shared.tracing.begin(http.headers, f"{http.method} {route}", asked)
-            state.trace = state.span.trace
+            if state.span is not None:
+                state.trace = state.span.trace
         shared.under_way.add(deadline, state)
         shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
         structlog.contextvars.bind_contextvars(request_id=state.id)

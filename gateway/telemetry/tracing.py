@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from attrs import define, field
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -25,6 +26,8 @@ from gateway.core.ports import Attributes, Happening, RequestSpan
 from gateway.core.version import __version__
 
 __all__ = ["OpenTelemetry", "opened"]
+
+log = structlog.get_logger("toolgate")
 
 _W3C = TraceContextTextMapPropagator()
 _CLOSE_S = 1.0
@@ -54,11 +57,18 @@ class OpenTelemetry:
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return cls(provider, provider.get_tracer("toolgate", __version__))
 
-    def begin(self, headers: Mapping[str, str], name: str, attributes: Attributes) -> RequestSpan:
-        """The span of a request that has just come, within the trace that its client names."""
-        parent = _W3C.extract(headers)
-        span = self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, attributes=dict(attributes))
-        return _Request(self._tracer, span)
+    def begin(self, headers: Mapping[str, str], name: str, attributes: Attributes) -> RequestSpan | None:
+        """The span of a request that has just come, within the trace that its client names.
+
+        None where there is none to be had: a sampler or a propagator that fails costs the span, not the request.
+        """
+        try:
+            parent = _W3C.extract(headers)
+            span = self._tracer.start_span(name, context=parent, kind=SpanKind.SERVER, attributes=dict(attributes))
+        except Exception as error:  # noqa: BLE001 - whatever the library's parts may raise
+            log.warning("span_failed", fault=type(error).__name__)
+            return None
+        return _Request(self._tracer, span) if span.get_span_context().is_valid else None
 
     def close(self) -> None:
         """Hand over what is left, as far as a moment allows: a collector that does not answer is not waited for."""
@@ -81,10 +91,13 @@ class _Request:
 
     def ask(self, name: str, attributes: Attributes) -> Mapping[str, str]:
         self._end_try()
-        within = trace.set_span_in_context(self._span)
-        self._try = self._tracer.start_span(name, context=within, kind=SpanKind.CLIENT, attributes=dict(attributes))
         headers: dict[str, str] = {}
-        _W3C.inject(headers, context=trace.set_span_in_context(self._try))
+        try:
+            within = trace.set_span_in_context(self._span)
+            self._try = self._tracer.start_span(name, context=within, kind=SpanKind.CLIENT, attributes=dict(attributes))
+            _W3C.inject(headers, context=trace.set_span_in_context(self._try))
+        except Exception as error:  # noqa: BLE001 - the same
+            log.warning("span_failed", fault=type(error).__name__)
         return headers
 
     def answered(self, status: int) -> None:

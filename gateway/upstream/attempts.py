@@ -141,9 +141,6 @@ async def _attempt(
 def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> UpstreamCall:
     """The call as a part of the request's trace; its body is the client's, and not looked at."""
     upstream, model = state.upstream, state.shared.mask((state.model or "")[:MAX_NAME_CHARS])
-    headers = call.headers.copy()
-    for name in ("traceparent", "tracestate"):
-        headers.popall(name, None)
     asked: dict[str, str | int] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": upstream.kind.name,
@@ -154,7 +151,12 @@ def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> Upstr
         "toolgate.upstream": upstream.name,
         "http.request.resend_count": state.retries,
     }
-    headers.update(span.ask(f"chat {model}".strip(), asked))
+    told = span.ask(f"chat {model}".strip(), asked)
+    if not told:
+        return call
+    headers = call.headers.copy()
+    headers.popall("tracestate", None)
+    headers.update(told)
     return evolve(call, headers=headers)
 
 

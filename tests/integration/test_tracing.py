@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -149,6 +150,35 @@ async def test_without_it_the_clients_trace_goes_on_as_it_came(
     assert running.shared.tracing is None
     given = f"00-{TRACE}-{PARENT}-01"
     await ask(client, running.url, chat(model="m", stream=False), headers={"traceparent": given})
+    assert upstream.last.headers["traceparent"] == given
+
+
+async def test_spans_that_fail_cost_no_request(
+    spans: Any, upstream: FaultyUpstream, client: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> Any:
+        raise RuntimeError("no")
+
+    upstream.script = answer_json(completion())
+    running, _ = await spans()
+    given = f"00-{TRACE}-{PARENT}-01"
+    tracer = running.shared.tracing._tracer
+    with monkeypatch.context() as broken:
+        broken.setattr(tracer, "start_span", fails)
+        answer = await ask(client, running.url, chat(model="m", stream=False), headers={"traceparent": given})
+        assert answer.json == completion()
+        assert upstream.last.headers["traceparent"] == given
+    begun = running.shared.tracing.begin
+
+    def begin(*arguments: Any) -> Any:
+        span = begun(*arguments)
+        monkeypatch.setattr(span._tracer, "start_span", fails)
+        monkeypatch.setattr(span._span, "set_attributes", fails)
+        return span
+
+    monkeypatch.setattr(running.shared, "tracing", SimpleNamespace(begin=begin, close=lambda: None))
+    answer = await ask(client, running.url, chat(model="m", stream=False), headers={"traceparent": given})
+    assert answer.json == completion()
     assert upstream.last.headers["traceparent"] == given
 
 

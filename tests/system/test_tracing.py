@@ -69,6 +69,7 @@ async def test_spans_reach_a_collector(upstream: FaultyUpstream, client: aiohttp
     assert len({span.trace_id for span in spans}) == 1
 
 
+@pytest.mark.long
 async def test_a_silent_collector_costs_no_request_and_no_end(
     upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
