@@ -38,27 +38,33 @@ class Loud:
 class Quiet:
     """The quiet events of one answer."""
 
-    __slots__ = ("_bodies", "_gap", "_head", "_size", "_tail", "events", "loud")
+    __slots__ = ("_bodies", "_gap", "_head", "_size", "_stamped", "_tail", "events", "last", "loud")
 
     def __init__(self) -> None:
         self.loud: Loud | None = None
         """None while every event is to be read."""
         self.events = 0
         """How many have gone out and were not told."""
+        self.last = b""
+        """The last of them, where they differ in what their server stamps them with."""
         self._head = self._tail = self._gap = b""
+        self._stamped: re.Pattern[bytes] | None = None
         self._bodies: list[bytes] = []
         self._size = 0
 
-    def begin(self, template: Template, loud: Loud | None) -> None:
-        """From here on events of this template are quiet unless they are loud."""
+    def begin(self, template: Template, loud: Loud | None, stamped: re.Pattern[bytes] | None = None) -> None:
+        """From here on events of this template are quiet unless they are loud, and those that are `stamped` alike."""
         self.loud = loud
+        self._stamped = stamped
         self._head, self._tail, self._gap = template.head, template.tail, template.gap
 
     def passes(self, data: bytes) -> bool:
         """Whether this is one event or several that go out as they are; if so, they are kept to be told."""
         loud = self.loud
-        if loud is None or self._size > _MOST or not data.startswith(self._head) or not data.endswith(self._tail):
+        if loud is None or self._size > _MOST:
             return False
+        if not data.startswith(self._head) or not data.endswith(self._tail):
+            return self._stamped is not None and self._passes_stamped(self._stamped, data, loud)
         body = data[len(self._head) : -len(self._tail)]
         if self._gap in body:
             return self._passes_all(body.split(self._gap), loud)
@@ -72,6 +78,22 @@ class Quiet:
         self._bodies.append(body)
         self._size += len(body)
         self.events += 1
+        return True
+
+    def _passes_stamped(self, stamped: re.Pattern[bytes], data: bytes, loud: Loud) -> bool:
+        bodies, last, at = [], 0, 0
+        while at < len(data):
+            match = stamped.match(data, at)
+            if match is None:
+                return False
+            # Read, they would be read one after the other, and each would have to be decided by itself.
+            if not _is_calm(match[1], match[1], loud):
+                return False
+            bodies.append(match[1])
+            last, at = at, match.end()
+        if not self._passes_all(bodies, loud):
+            return False
+        self.last = data[last:]
         return True
 
     def _passes_all(self, bodies: list[bytes], loud: Loud) -> bool:
@@ -91,6 +113,7 @@ class Quiet:
         """What was kept, as text; there is none any more."""
         bodies, self._bodies = self._bodies, []
         self._size = self.events = 0
+        self.last = b""
         return text_of(bodies) or "" if bodies else ""
 
 

@@ -8,6 +8,7 @@ Where a call was plainly meant and cannot be used, the answer does not end: `ask
 second answer is brought with `second_answer`, or its absence with `no_second_answer`.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +20,7 @@ from gateway.answer.queue import Pending, Queue
 from gateway.answer.quiet import Quiet, is_text
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.second_round import SecondRound
-from gateway.answer.template import Template, last_events, text_of
+from gateway.answer.template import Template, last_events, stamped_alike, text_of
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Event, Start, Text
 from gateway.core.limits import Limits
@@ -77,6 +78,10 @@ class StreamExchange:
         self.passes = self._quiet.passes
         """Whether events go out as they are, unread; they are then taken down, and may not be given to `step`."""
         self._template: Template | None = None
+        self._stamped: re.Pattern[bytes] | None = None
+        """What finds events that differ from the template in what their server stamps them with alone."""
+        self._skip = 0
+        """Where their data begins."""
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""
         self._casts = _MAX_CASTS
@@ -147,13 +152,15 @@ class StreamExchange:
             return
         is_still = not (self._queue.pending or self._labors or self._works or self._endings or self.finished)
         is_still = is_still and self._decoder.is_between and self._waiting is None and not self._closed
-        self._quiet.begin(template, choice.loud if is_still else None)
+        self._quiet.begin(template, choice.loud if is_still else None, self._stamped)
 
     def _catch_up(self) -> None:
         """Tell the choice of what has gone out unread; it can only be text."""
         choice, count = self._run_choice, self._quiet.events
         if choice is not None and count:
             self._queue.read += count
+            if self._quiet.last:
+                self._queue.seen = self._quiet.last[self._skip : -2]
             for event in choice.feed(self._quiet.take()):
                 choice.note(event)
         self._quiet.loud = None
@@ -426,9 +433,8 @@ class StreamExchange:
         self._before(choice, delta, called=called and reads_on)
         opens = delta is not None and delta.role is not None and not choice.spoken
         events = choice.feed(text) if text else []
-        if text and not called and not ends and self._casts:
-            self._casts -= 1
-            self._template, self._run_choice = Template.of(raw, data, text), choice
+        if text and not called and not ends:
+            self._cast(choice, raw, data, text)
         choice.spoken = choice.spoken or opens
         if called or ends or self._queue.pending or not is_text(events, text):
             pending = Pending(raw, data, choice, len(text) if choice.listens else 0)
@@ -437,6 +443,15 @@ class StreamExchange:
             self._once_told(choice, pending, partial(self._tell, choice, pending, chunk_choice.finish_reason, called))
         else:
             self._queue.out.append(raw)
+
+    def _cast(self, choice: Choice, raw: bytes, data: bytes, text: str) -> None:
+        """Take an event of content for the template of those that follow, unless it is known for one of its kind."""
+        if not self._casts or (self._stamped is not None and self._stamped.fullmatch(raw)):
+            return
+        self._casts -= 1
+        before, made = self._template, Template.of(raw, data, text)
+        self._stamped = stamped_alike(before, made) if before is not None and made is not None else None
+        self._template, self._run_choice, self._skip = made, choice, len(raw) - 2 - len(data)
 
     def _before(self, choice: Choice, delta: Delta | None, *, called: bool) -> None:
         """Reasoning in a field of its own, or a structured call, decides about text that is held for it."""

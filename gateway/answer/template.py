@@ -1,11 +1,12 @@
 """What all content events of an answer have in common, so that a run of them is read without taking each apart."""
 
 import re
+from typing import Any
 
 import msgspec
 from attrs import frozen
 
-__all__ = ["Template", "count_of", "last_events", "text_of"]
+__all__ = ["Template", "count_of", "last_events", "stamped_alike", "text_of"]
 
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
@@ -15,6 +16,12 @@ _WHOLE = _BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN)
 _BODIES = re.compile(rb"%b(?:\x00%b)*+" % (_WHOLE, _WHOLE))
 """Bodies with a zero between them, which none can hold; no half of a character stands for itself."""
 _UNSAFE = re.compile(rb'["\x00-\x1f]')
+_HARMLESS = rb'[^"\\\x00-\x1f]*+(?:\\["\\/nt][^"\\\x00-\x1f]*+)*+'
+_NUMBER = rb"-?[0-9]{1,20}+"
+_LETTERS = rb'"[0-9A-Za-z_.:+/=-]{0,128}+"'
+_MOST_STAMPS = 3
+_SAYING = frozenset({"choices", "usage", "error", "object"})
+"""Fields of an event that mean something here."""
 
 
 @frozen
@@ -54,6 +61,41 @@ class Template:
         if len(data) < len(self.head) + len(self.tail):
             return None
         return data[len(self.head) : len(data) - len(self.tail)].split(self.gap)
+
+
+def stamped_alike(one: Template, other: Template) -> re.Pattern[bytes] | None:
+    """What finds an event made after two templates which differ in nothing but what a server stamps its events with.
+
+    Some give each the time of its own, an id, or letters at random (`obfuscation`, against who counts bytes:
+    https://platform.openai.com/docs/api-reference/chat/create). Group 1 is its content. None where they differ in
+    anything that says something.
+    """
+    first, second = msgspec.json.decode(one.data), msgspec.json.decode(other.data)
+    if first.keys() != second.keys() or _without_content(first) != _without_content(second):
+        return None
+    names = [name for name in first if name != "choices" and first[name] != second[name]]
+    if not 0 < len(names) <= _MOST_STAMPS or not _SAYING.isdisjoint(names):
+        return None
+    if not all(name.isidentifier() and {type(first[name]), type(second[name])} <= {int, str} for name in names):
+        return None
+    stamp = re.compile(rb'("(?:%b)":[ ]?)(%b|%b)' % ("|".join(names).encode(), _NUMBER, _LETTERS))
+    head, tail = stamp.split(other.head), stamp.split(other.tail)
+    if len(head) + len(tail) != 2 + 3 * len(names):  # each of them once: behind a split there are two groups and a rest
+        return None
+    return re.compile(_opened(head) + b"(%b)" % _HARMLESS + _opened(tail))
+
+
+def _opened(split: list[bytes]) -> bytes:
+    """A text of which the stamps may be others."""
+    pattern = re.escape(split[0])
+    for name, value, rest in zip(split[1::3], split[2::3], split[3::3], strict=True):
+        pattern += re.escape(name) + (_LETTERS if value.startswith(b'"') else _NUMBER) + re.escape(rest)
+    return pattern
+
+
+def _without_content(event: dict[str, Any]) -> Any:
+    choice, *others = event["choices"]
+    return [{**choice, "delta": {**choice["delta"], "content": None}}, *others]
 
 
 def text_of(contents: list[bytes]) -> str | None:

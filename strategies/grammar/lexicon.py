@@ -73,6 +73,7 @@ LEFTOVERS = (
 
 _WRITTEN = re.compile(r'["\\/\x00-\x1f]')
 """What a JSON string holds as an escape, or may."""
+_BEHIND = "(?<![A-Za-z])"
 _WORD = 4
 """How much of a marker that begins with a letter or a tilde is asked for before it is looked at."""
 
@@ -109,6 +110,7 @@ def _loud(starts: Iterable[str]) -> re.Pattern[bytes]:
     is_mixed = any(_WRITTEN.search(start) for start in starts if start != "\n")
     escapes = rb"\\" if is_mixed else rb"\\n" if "\n" in starts else rb"(?!)"
     found = _trigger(start for start in starts if start != "\n").pattern.encode()
+    found = found.replace(_BEHIND.encode(), rb"(?:%b|(?<=\\[nt]))" % _BEHIND.encode())  # the end of an escape
     return re.compile(escapes + b"|" + found)
 
 
@@ -116,7 +118,7 @@ def _alternative(first: str, rests: set[str]) -> str:
     if "" in rests:
         return re.escape(first)
     # No dialect opens anything within a word, and every other word ends in what such a marker begins with.
-    behind = "(?<![A-Za-z])" if first.isalpha() else ""
+    behind = _BEHIND if first.isalpha() else ""
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
     return rf"{behind}{re.escape(first)}(?={whole}|(?:{cut})\Z)"

@@ -124,6 +124,18 @@ def _blocks(data: bytes, rng: random.Random) -> Iterator[bytes]:
             yield block
 
 
+def _stamped(data: bytes, rng: random.Random) -> bytes:
+    """The same, each each with a number, with letters at random, or with both."""
+    kinds, at = rng.choice(("n", "l", "nl")), 0
+    events = []
+    for each in data.split(b"}\n\n"):
+        at += rng.choice((1, 1, 7, 100))
+        number = b', "number": %d' % at if "n" in kinds else b""
+        letters = b', "obfuscation": "%b"' % bytes(rng.choices(b"aB3-_", k=rng.randrange(9))) if "l" in kinds else b""
+        events.append(each + number + letters if each.startswith(b"data: {") and each != b"data: {" else each)
+    return b"}\n\n".join(events)
+
+
 def _read(
     how: Prepared, blocks: Sequence[bytes], asks: int, error: GatewayError | None
 ) -> tuple[list[bytes], str, int]:
@@ -165,6 +177,8 @@ def differs(seed: str) -> tuple[str | None, int, int]:
     data = hostile_stream(text, rng, plain=rng.random() < 0.7, style=rng.randrange(4))
     if thinks:
         data = b"".join(_thoughts(other)) + data
+    if other.random() < 0.2:
+        data = _stamped(data, other)
     blocks = list(_blocks(data, rng))
     asks = rng.choice((0, 1))
     error = UpstreamDisconnected("gone") if rng.random() < 0.1 else None

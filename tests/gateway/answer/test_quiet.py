@@ -85,6 +85,58 @@ def test_what_is_kept_is_bounded() -> None:
     assert exchange.finish().endswith(b"\n\n")
 
 
+STAMPED = [
+    event({"content": f" word {number}"}, created=number * number, obfuscation="x" * (number % 7), number=-number)
+    for number in range(40)
+]
+
+
+def test_events_that_differ_only_in_what_their_server_stamps_them_with_are_quiet() -> None:
+    exchange = begun()
+    for data in STAMPED:
+        assert exchange.feed(data) == data
+    assert exchange._quiet.events == 38  # the first two have to be compared
+    assert exchange.feed(b"".join(STAMPED[:3])) == b"".join(STAMPED[:3])
+    assert exchange._quiet.events == 41
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"usage": {"prompt_tokens": 1, "completion_tokens": 2}},
+        {"created": 1.5},
+        {"created": True},
+        {"obfuscation": 'a"b'},
+        {"obfuscation": "\u00e4"},
+        {"number": None},
+        {"more": 1},
+        {"error": 7},
+    ],
+)
+def test_a_stamp_that_may_say_something_is_read(odd: dict[str, object]) -> None:
+    exchange = begun()
+    for data in STAMPED[:4]:
+        exchange.feed(data)
+    exchange.feed(event({"content": " x"}, **{"created": 3, "obfuscation": "x", "number": 4, **odd}))
+    assert exchange._quiet.events == 0
+
+
+@pytest.mark.parametrize("name", ["usage", "error", "object"])
+def test_a_field_with_a_meaning_is_no_stamp(name: str) -> None:
+    exchange = begun()
+    for number in range(6):
+        exchange.feed(event({"content": f" word {number}"}, **{name: str(number)}))
+        assert exchange._quiet.events == 0
+
+
+def test_a_chunk_of_our_own_is_made_after_the_last_stamped_event() -> None:
+    exchange = begun()
+    for data in STAMPED:
+        exchange.feed(data)
+    exchange.feed(b": a comment\n\n")
+    assert exchange._queue.seen == STAMPED[-1][len(b"data: ") : -2]
+
+
 def test_nothing_is_quiet_before_it_is_known_what_is_loud() -> None:
     assert not Quiet().passes(event({"content": "x"}))
 
