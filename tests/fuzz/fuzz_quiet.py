@@ -125,7 +125,7 @@ def _blocks(data: bytes, rng: random.Random) -> Iterator[bytes]:
 
 
 def _stamped(data: bytes, rng: random.Random) -> bytes:
-    """The same, each each with a number, with letters at random, or with both."""
+    """The same, each event with a number, with letters at random, or with both."""
     kinds, at = rng.choice(("n", "l", "nl")), 0
     events = []
     for each in data.split(b"}\n\n"):
