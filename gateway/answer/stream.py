@@ -8,7 +8,6 @@ Where a call was plainly meant and cannot be used, the answer does not end: `ask
 second answer is brought with `second_answer`, or its absence with `no_second_answer`.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from gateway.answer.queue import Pending, Queue
 from gateway.answer.quiet import Quiet, is_text
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.second_round import SecondRound
-from gateway.answer.template import Template, last_events, stamped_alike, text_of
+from gateway.answer.template import Casts, last_events, text_of
 from gateway.core.errors import GatewayError, UpstreamBadReply, UpstreamError, UpstreamTruncated
 from gateway.core.events import Event, Start, Text
 from gateway.core.limits import Limits
@@ -45,7 +44,6 @@ from strategies.reading.reader import CUT_REASONS
 
 __all__ = ["StreamExchange"]
 
-_MAX_CASTS = 16
 _FEW = 4
 _CALL_FIELDS = ("tool_calls", "function_call")
 
@@ -77,15 +75,9 @@ class StreamExchange:
         self._quiet = Quiet()
         self.passes = self._quiet.passes
         """Whether events go out as they are, unread; they are then taken down, and may not be given to `step`."""
-        self._template: Template | None = None
-        self._stamped: re.Pattern[bytes] | None = None
-        """What finds events that differ from the template in what their server stamps them with alone."""
-        self._skip = 0
-        """Where their data begins."""
+        self._casts = Casts()
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""
-        self._casts = _MAX_CASTS
-        """How often a new template may still be taken."""
         self._closed = False
         self._labors = False
         """A choice has more to do with the text that it was given, or more may go out than one step lets go."""
@@ -146,13 +138,13 @@ class StreamExchange:
 
     def _listen(self) -> None:
         """Say what events may go out unread from here on: none while anything is under way."""
-        template, choice = self._template, self._run_choice
+        template, choice = self._casts.template, self._run_choice
         if template is None or choice is None:
             self._quiet.loud = None
             return
         is_still = not (self._queue.pending or self._labors or self._works or self._endings or self.finished)
         is_still = is_still and self._decoder.is_between and self._waiting is None and not self._closed
-        self._quiet.begin(template, choice.loud if is_still else None, self._stamped)
+        self._quiet.begin(template, choice.loud if is_still else None, self._casts.stamped)
 
     def _catch_up(self) -> None:
         """Tell the choice of what has gone out unread; it can only be text."""
@@ -160,7 +152,7 @@ class StreamExchange:
         if choice is not None and count:
             self._queue.read += count
             if self._quiet.last:
-                self._queue.seen = self._quiet.last[self._skip : -2]
+                self._queue.seen = self._casts.data_of(self._quiet.last)
             for event in choice.feed(self._quiet.take()):
                 choice.note(event)
         self._quiet.loud = None
@@ -295,7 +287,7 @@ class StreamExchange:
 
     def _feed_events(self, data: bytes) -> int:
         """Each event by itself: all that have come or, while there is no template, the first. Returns their size."""
-        size = (self._template is None and first_event(data)) or len(data)
+        size = (self._casts.template is None and first_event(data)) or len(data)
         try:
             self._read(self._decoder.feed(data[:size]))
         except EventTooLong as error:
@@ -308,10 +300,10 @@ class StreamExchange:
         Returns the size of the run that the data begins with, 0 where it begins with none.
         """
         choice = self._run_choice
-        if self._template is None or choice is None or self._decoder.pending:
+        if self._casts.template is None or choice is None or self._decoder.pending:
             return 0
-        data = self._template.run(data)
-        contents = self._template.contents(data)
+        data = self._casts.template.run(data)
+        contents = self._casts.template.contents(data)
         text = text_of(contents) if contents is not None else None
         if contents is None or text is None:
             return 0
@@ -328,9 +320,9 @@ class StreamExchange:
             kept, chars = last_events(contents, len(text) - len(told))
             at = len(text) - chars
             self._queue.read += len(contents) - kept
-            self._queue.out.append(data[: size - self._template.size(contents[-kept:])])
+            self._queue.out.append(data[: size - self._casts.template.size(contents[-kept:])])
             contents, text, events = contents[-kept:], text[at:], [Text(told[at:])] if at < len(told) else []
-        last = self._queue.add_run(self._template, choice, contents, len(text))
+        last = self._queue.add_run(self._casts.template, choice, contents, len(text))
         self._apply(choice, events, last)
         self._labors = choice.busy
         self._flush()
@@ -433,8 +425,8 @@ class StreamExchange:
         self._before(choice, delta, called=called and reads_on)
         opens = delta is not None and delta.role is not None and not choice.spoken
         events = choice.feed(text) if text else []
-        if text and not called and not ends:
-            self._cast(choice, raw, data, text)
+        if text and not called and not ends and self._casts.take(raw, data, text):
+            self._run_choice = choice
         choice.spoken = choice.spoken or opens
         if called or ends or self._queue.pending or not is_text(events, text):
             pending = Pending(raw, data, choice, len(text) if choice.listens else 0)
@@ -443,15 +435,6 @@ class StreamExchange:
             self._once_told(choice, pending, partial(self._tell, choice, pending, chunk_choice.finish_reason, called))
         else:
             self._queue.out.append(raw)
-
-    def _cast(self, choice: Choice, raw: bytes, data: bytes, text: str) -> None:
-        """Take an event of content for the template of those that follow, unless it is known for one of its kind."""
-        if not self._casts or (self._stamped is not None and self._stamped.fullmatch(raw)):
-            return
-        self._casts -= 1
-        before, made = self._template, Template.of(raw, data, text)
-        self._stamped = stamped_alike(before, made) if before is not None and made is not None else None
-        self._template, self._run_choice, self._skip = made, choice, len(raw) - 2 - len(data)
 
     def _before(self, choice: Choice, delta: Delta | None, *, called: bool) -> None:
         """Reasoning in a field of its own, or a structured call, decides about text that is held for it."""

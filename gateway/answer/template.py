@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from attrs import frozen
 
-__all__ = ["Template", "count_of", "last_events", "stamped_alike", "text_of"]
+__all__ = ["Casts", "Template", "count_of", "last_events", "text_of"]
 
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
@@ -19,6 +19,7 @@ _UNSAFE = re.compile(rb'["\x00-\x1f]')
 _HARMLESS = rb'[^"\\\x00-\x1f]*+(?:\\["\\/nt][^"\\\x00-\x1f]*+)*+'
 _NUMBER = rb"-?[0-9]{1,20}+"
 _LETTERS = rb'"[0-9A-Za-z_.:+/=-]{0,128}+"'
+_MAX_CASTS = 16
 _MOST_STAMPS = 3
 _SAYING = frozenset({"choices", "usage", "error", "object"})
 """Fields of an event that mean something here."""
@@ -63,7 +64,37 @@ class Template:
         return data[len(self.head) : len(data) - len(self.tail)].split(self.gap)
 
 
-def stamped_alike(one: Template, other: Template) -> re.Pattern[bytes] | None:
+class Casts:
+    """The template that the events of one answer are cast in, as long as they are."""
+
+    __slots__ = ("_left", "_skip", "stamped", "template")
+
+    def __init__(self) -> None:
+        self.template: Template | None = None
+        self.stamped: re.Pattern[bytes] | None = None
+        """What finds events that differ from it in what their server stamps them with alone."""
+        self._left = _MAX_CASTS
+        """How often a new one may still be taken."""
+        self._skip = 0
+        """Where an event's data begins."""
+
+    def take(self, raw: bytes, data: bytes, text: str) -> bool:
+        """Take an event with this content for the template of those that follow, unless it is known for one of them."""
+        if not self._left or (self.stamped is not None and self.stamped.fullmatch(raw)):
+            return False
+        self._left -= 1
+        before, made = self.template, Template.of(raw, data, text)
+        self.stamped = _stamped_alike(before, made) if before is not None and made is not None else None
+        self.template = made
+        self._skip = len(raw) - 2 - len(data)
+        return True
+
+    def data_of(self, event: bytes) -> bytes:
+        """The data of an event that is cast in it, or stamped alike."""
+        return event[self._skip : -2]
+
+
+def _stamped_alike(one: Template, other: Template) -> re.Pattern[bytes] | None:
     """What finds an event made after two templates which differ in nothing but what a server stamps its events with.
 
     Some give each the time of its own, an id, or letters at random (`obfuscation`, against who counts bytes:

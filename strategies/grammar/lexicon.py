@@ -6,7 +6,7 @@ that is a proper prefix of a marker is what must be held back.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 __all__ = ["END_TOKENS", "LEFTOVERS", "REASONING", "REASONING_ENDS", "Lexicon", "lexicon", "line_of"]
@@ -92,33 +92,35 @@ def _start(marker: str) -> str:
     return marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0]
 
 
-def _trigger(starts: Iterable[str]) -> re.Pattern[str]:
+def _trigger(starts: Iterable[str], glued: Collection[str]) -> re.Pattern[str]:
     """What finds the places where one of these stands, or may stand when the text goes on.
 
-    Each alternative begins with a character of its own: the engine passes over all others at once.
+    A letter counts at the beginning of a word alone, as every other word ends in what some marker begins with; where
+    one of the `glued` begins with it, anywhere. Each alternative begins with a character of its own, or with two: the
+    engine passes over all others at once.
     """
-    rests: dict[str, set[str]] = {}
+    rests: dict[tuple[str, bool], set[str]] = {}
     for start in starts:
-        rests.setdefault(start[0], set()).add(start[1:])
-    return re.compile("|".join(_alternative(first, rests[first]) for first in sorted(rests)) or r"(?!)")
+        in_word = not start[0].isalpha() or start in glued
+        rests.setdefault((start[0], in_word), set()).add(start[1:])
+    alternatives = [_alternative(first, rests[first, in_word], in_word=in_word) for first, in_word in sorted(rests)]
+    return re.compile("|".join(alternatives) or r"(?!)")
 
 
-def _loud(starts: Iterable[str]) -> re.Pattern[bytes]:
+def _loud(starts: tuple[str, ...], glued: Collection[str]) -> re.Pattern[bytes]:
     """What finds these in the body of a JSON string; of the escapes only those that `quiet` lets through matter."""
-    starts = tuple(starts)
     # A start that holds what is written as an escape cannot be looked for as it stands: then all escapes are loud.
     is_mixed = any(_WRITTEN.search(start) for start in starts if start != "\n")
     escapes = rb"\\" if is_mixed else rb"\\n" if "\n" in starts else rb"(?!)"
-    found = _trigger(start for start in starts if start != "\n").pattern.encode()
+    found = _trigger((start for start in starts if start != "\n"), glued).pattern.encode()
     found = found.replace(_BEHIND.encode(), rb"(?:%b|(?<=\\[nt]))" % _BEHIND.encode())  # the end of an escape
     return re.compile(escapes + b"|" + found)
 
 
-def _alternative(first: str, rests: set[str]) -> str:
+def _alternative(first: str, rests: set[str], *, in_word: bool) -> str:
+    behind = "" if in_word else _BEHIND
     if "" in rests:
-        return re.escape(first)
-    # No dialect opens anything within a word, and every other word ends in what such a marker begins with.
-    behind = _BEHIND if first.isalpha() else ""
+        return behind + re.escape(first)
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
     return rf"{behind}{re.escape(first)}(?={whole}|(?:{cut})\Z)"
@@ -129,7 +131,7 @@ class Lexicon:
 
     __slots__ = ("_by_head", "_longest", "_sorted", "loud", "trigger")
 
-    def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = ()) -> None:
+    def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
         self._sorted = sorted(set(markers))
         by_head: dict[str, list[str]] = {}
         for marker in sorted(self._sorted, key=len, reverse=True):
@@ -137,8 +139,9 @@ class Lexicon:
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
         self._longest = max(map(len, self._sorted), default=1)
         starts = (*extra, *map(_start, self._sorted))
-        self.trigger = _trigger(starts)
-        self.loud = _loud(starts)
+        in_word = frozenset(map(_start, glued))
+        self.trigger = _trigger(starts, in_word)
+        self.loud = _loud(starts, in_word)
         """The same in the body of a JSON string, as far as it can be told there: it finds all that `trigger` does."""
 
     def at(self, text: str, index: int) -> str | None:
@@ -169,6 +172,6 @@ class Lexicon:
 
 
 @lru_cache(maxsize=256)
-def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = ()) -> Lexicon:
-    """A lexicon, shared by requests with the same markers."""
-    return Lexicon(markers, extra)
+def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> Lexicon:
+    """A lexicon, shared by requests with the same markers; the `glued` among them may stand behind a letter."""
+    return Lexicon(markers, extra, glued)

@@ -9,7 +9,7 @@ from attrs import frozen
 from gateway.core.tools import Tool, ToolSet
 from strategies.base import Options
 from strategies.dialects.rows import TABLE
-from strategies.grammar.dialect import Context, Dialect
+from strategies.grammar.dialect import Context, Dialect, Opening
 from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, lexicon
 
 __all__ = ["Grammar", "family_of", "grammar_for"]
@@ -47,6 +47,7 @@ class Grammar:
             for marker in row.results:
                 results[marker] = results.get(marker, frozenset()) | {row.family}
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
+        glued = tuple(marker for marker, found in rows.items() if _opens_in_word(context, marker, found))
         return cls(
             rows=rows,
             line_rows=line_rows,
@@ -55,10 +56,17 @@ class Grammar:
             results=results,
             families={row.id: row.family for row in dialects},
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
-            lexicon=lexicon(anywhere, ("`", "~~~", "\n") if line_rows else ("`", "~~~")),
+            lexicon=lexicon(anywhere, ("`", "~~~", "\n") if line_rows else ("`", "~~~"), glued),
             line_lexicon=lexicon(tuple(line_rows)),
             starts=_starts((*anywhere, *line_rows, "```", "~~~")),
         )
+
+
+def _opens_in_word(context: Context, marker: str, rows: Iterable[Dialect]) -> bool:
+    """Whether a marker that begins with a letter may open something behind another letter."""
+    if not marker[0].isalpha():
+        return False
+    return any(row.may_open(context, Opening(marker=marker, before="word")) for row in rows)
 
 
 def _starts(markers: Iterable[str]) -> tuple[str, ...]:

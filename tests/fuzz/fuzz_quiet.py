@@ -73,6 +73,7 @@ _NOISE = (
         "for example:\n",
     ),
     *("aa", "bb", ". ", ", ", "  \n", "\r\n", "/", "\\u003c", "ction:", "A", "T", "hought:", "[", "tool", "c", "all"),
+    *("xassistantcommentary to=functions.read json{}", "xfunctools[{}]", "\tf", "x\nanalysis to=functions."),
 )
 
 
@@ -189,9 +190,9 @@ def differs(seed: str) -> tuple[str | None, int, int]:
         wanted, wanted_facts, _ = _read(how, blocks, asks, error)
     finally:
         Quiet.passes = passes  # type: ignore[method-assign]
-    for at, (one, other) in enumerate(zip(found, wanted, strict=False)):
-        if one != other:
-            return f"{seed}: read {at}: {one!r} instead of {other!r}", quiet, len(blocks)
+    for at, (one, loud) in enumerate(zip(found, wanted, strict=False)):
+        if one != loud:
+            return f"{seed}: read {at}: {one!r} instead of {loud!r}", quiet, len(blocks)
     if len(found) != len(wanted) or facts != wanted_facts:
         return f"{seed}: facts\n{facts}\ninstead of\n{wanted_facts}", quiet, len(blocks)
     return None, quiet, len(blocks)

@@ -1,6 +1,7 @@
 """Events that go out unread: that nobody can tell, and which they are."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -113,11 +114,11 @@ def test_events_that_differ_only_in_what_their_server_stamps_them_with_are_quiet
         {"error": 7},
     ],
 )
-def test_a_stamp_that_may_say_something_is_read(odd: dict[str, object]) -> None:
+def test_a_stamp_that_may_say_something_is_read(odd: dict[str, Any]) -> None:
     exchange = begun()
     for data in STAMPED[:4]:
         exchange.feed(data)
-    exchange.feed(event({"content": " x"}, **{"created": 3, "obfuscation": "x", "number": 4, **odd}))
+    exchange.feed(event({"content": " x"}, **({"created": 3, "obfuscation": "x", "number": 4} | odd)))
     assert exchange._quiet.events == 0
 
 
@@ -125,7 +126,8 @@ def test_a_stamp_that_may_say_something_is_read(odd: dict[str, object]) -> None:
 def test_a_field_with_a_meaning_is_no_stamp(name: str) -> None:
     exchange = begun()
     for number in range(6):
-        exchange.feed(event({"content": f" word {number}"}, **{name: str(number)}))
+        odd: dict[str, Any] = {name: str(number)}
+        exchange.feed(event({"content": f" word {number}"}, **odd))
         assert exchange._quiet.events == 0
 
 

@@ -1,5 +1,7 @@
 """Harmony: messages to a tool, and what stands in the other channels."""
 
+import pytest
+
 from tests.support.reading import read, read_every_way
 
 CALL = (
@@ -23,3 +25,8 @@ def test_a_call_that_was_cut_off_is_none() -> None:
 
 def test_a_message_to_nobody_is_no_call() -> None:
     assert read_every_way(CALL.replace(" to=functions.read", "")).calls == []
+
+
+@pytest.mark.parametrize("before", ["Let me look", "Let me look.", "It was"])
+def test_a_role_may_be_glued_to_the_last_word_before_it(before: str) -> None:
+    assert read_every_way(before + 'assistantcommentary to=functions.read json{"filePath": "a.py"}').calls == [READ]
