@@ -90,6 +90,10 @@ class Filter:
         """Whether one of these keys is asked about."""
         return any(term.key in keys for term in self.terms)
 
+    def values(self, key: str) -> set[str]:
+        """All that is said under a key."""
+        return {term.value for term in self.terms if term.key == key}
+
     def but(self, key: str) -> "Filter":
         """The same without what it says under a key."""
         return Filter(terms=tuple(term for term in self.terms if term.key != key))

@@ -58,6 +58,11 @@ class Looking:
     _named: frozenset[int] = field(init=False)
     _said: tuple[Labels, ...] = field(init=False)
     _words: tuple[str, ...] = field(init=False)
+    _has_kind: bool = field(init=False)
+
+    @_has_kind.default
+    def _asks_for_kind(self) -> bool:
+        return not self.wanted.values("outcome") <= {"unknown", *WORDS}
 
     @_rest.default
     def _without_ids(self) -> Filter:
@@ -80,7 +85,7 @@ class Looking:
         return ("", *WORDS) if self.wanted.asks("outcome") else ("",)
 
     def __call__(self, brief: Brief) -> Callable[[int, int], bool] | bool:
-        seen = _Glimpse(brief)
+        seen = _Glimpse(brief, has_kind=self._has_kind)
         allowed = {
             said: frozenset(word for word in self._words if self._rest.matches(seen.when(word, said)))
             for said in self._said
@@ -106,6 +111,8 @@ class _Glimpse:
     brief: Brief
     next: str = ""
     labels: Labels = _NO_LABELS
+    has_kind: bool = True
+    """It is asked what happened, too."""
     _kind: str = ""
 
     def when(self, next_: str, labels: Labels) -> "_Glimpse":
@@ -131,7 +138,7 @@ class _Glimpse:
             case "dialect":
                 return [call.dialect for call in brief.calls]
             case "outcome":
-                return (self.next or "unknown", self.kind)
+                return (self.next or "unknown", self.kind) if self.has_kind else (self.next or "unknown",)
             case _:
                 return Seen(_head(brief), Next(), dict(enumerate(self.labels))).words(key)
 
