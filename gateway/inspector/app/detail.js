@@ -1,13 +1,13 @@
 // The chosen answer: a sentence, before and after, why, what was done with the request, and its conversation.
 
-import { $, el, fill, pane, visible } from "./dom.js";
+import { $, el, fill, pane, sentence, visible } from "./dom.js";
 
 const number = (value) => value.toFixed(2);
 
 export function showDetail(found, does) {
   const { row, panes, why } = found;
   fill($("detail"),
-    el("p", { class: `sentence ${row.kind}` }, el("span", { class: "sign" }, row.sign), " ", visible(found.sentence)),
+    el("p", { class: `sentence ${row.kind}` }, el("span", { class: "sign" }, row.sign), " ", sentence(found.sentence)),
     actions(row, found, does),
     panesOf(panes, found),
     why && whyOf(why, found),
@@ -37,7 +37,7 @@ function actions(row, found, does) {
     button("try", "t", does.tryIt),
     button("fixture", "f", does.fixture),
     button("curl", "c", does.curl),
-    found.row.dialect && !does.readOnly ? el("button", { type: "button", onclick: does.slice }, "switch this slice off or on …") : null);
+    found.row.dialect && !does.readOnly ? el("button", { type: "button", onclick: does.slice }, does.isOff(found) ? "switch this slice on …" : "switch this slice off …") : null);
 }
 
 function panesOf(panes, found) {

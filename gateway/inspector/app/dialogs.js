@@ -1,13 +1,13 @@
 // Dialogs: trying an answer again, the rollout with its last decisions, and the keys.
 
-import { closeDialog, dialog, el, fill, pane, toast, visible } from "./dom.js";
+import { closeDialog, dialog, el, fill, pane, sentence, toast, visible } from "./dom.js";
 import { get, post, rowPath } from "./api.js";
 
 const when = new Intl.DateTimeFormat("en-GB", { dateStyle: "short", timeStyle: "medium" });
 const close = () => el("button", { type: "button", onclick: closeDialog }, "Close");
 
 export async function askTry(found, threshold) {
-  const tools = await get(rowPath(found.row.id, "/request")).then(({ body }) => JSON.parse(body).tools ?? null, () => null);
+  const tools = await get(rowPath(found.row.id, "/request")).then(({ body }) => JSON.parse(body)?.tools ?? null).catch(() => null);
   const text = el("textarea", { value: found.panes.before, "aria-label": "what the model wrote" });
   const offered = el("textarea", { value: tools ? JSON.stringify(tools, null, 1) : "", placeholder: "tools as JSON; empty: those of common coding agents", "aria-label": "tools" });
   const least = el("input", { type: "number", min: 0, max: 1, step: 0.01, value: threshold, "aria-label": "threshold" });
@@ -19,7 +19,7 @@ export async function askTry(found, threshold) {
       const told = await post("/api/try", { text: text.value, tools: given, min_confidence: Number(least.value), dialect: dialect.value.trim() || null, model: found.row.model, finish: found.finish ?? "stop" });
       fill(result,
         told.calls.map((call) => el("div", {}, el("span", { class: "callname" }, "✓ ", visible(call.name), ` (${call.dialect}, ${call.score.toFixed(2)})`), pane(JSON.stringify(JSON.parse(call.arguments), null, 2), null, "arguments"))),
-        told.rejected.map((each) => el("p", { class: "rejected" }, "✗ ", visible(each.sentence))),
+        told.rejected.map((each) => el("p", { class: "rejected" }, "✗ ", sentence(each.sentence))),
         told.remarks.map((remark) => el("p", { class: "hint" }, visible(remark))),
         told.calls.length + told.rejected.length + told.remarks.length ? null : el("p", { class: "hint" }, "No call, and nothing that looks like one."));
     } catch (error) {
@@ -39,6 +39,10 @@ const EFFECTS = {
   unkill: "The kill switch is turned off: what held before holds again.",
   promote: "The next step begins, if its gates are met.",
 };
+
+/** What makes sense now; whatever else is asked for, the rollout itself refuses. */
+const verbs = ({ killed, state, slices_off: off }) => Object.keys(EFFECTS).filter((verb) =>
+  ({ kill: !killed, unkill: killed, resume: off.length > 0 || ["paused", "rolled_back"].includes(state) })[verb] ?? !killed);
 
 export function askReason(title, effect, act) {
   const reason = el("input", { placeholder: "why? (kept with the decision)", required: true, "aria-label": "reason" });
@@ -74,9 +78,8 @@ export function showRollout(rollout, readOnly, onDone) {
   dialog(`Rollout: ${rollout.state.replace("_", " ")}, ${rollout.percent} % live`,
     el("p", {}, visible(`since ${when.format(rollout.since * 1000)}, by ${rollout.by}: ${rollout.reason}`)),
     rollout.slices_off.map((name) => el("p", { class: "rejected" }, visible(`${name} is switched off `), readOnly ? null : el("button", { type: "button", onclick: on(name) }, "switch on …"))),
-    readOnly ? el("p", { class: "hint" }, "Opened with --read-only.") : el("div", { class: "line" }, Object.keys(EFFECTS).map((verb) => el("button", { type: "button", onclick: () => act(verb) }, `${verb} …`))),
-    el("table", {}, el("thead", {}, el("tr", {}, ["when", "decision", "who", "why"].map((head) => el("th", {}, head)))), el("tbody", {}, decisions)),
-    decisions.length ? null : el("p", { class: "hint" }, "No decision has been taken yet."), close());
+    readOnly ? el("p", { class: "hint" }, "Opened with --read-only.") : el("div", { class: "line" }, verbs(rollout).map((verb) => el("button", { type: "button", onclick: () => act(verb) }, `${verb} …`))),
+    decisions.length ? el("table", {}, el("thead", {}, el("tr", {}, ["when", "decision", "who", "why"].map((head) => el("th", {}, head)))), el("tbody", {}, decisions)) : el("p", { class: "hint" }, "No decision has been taken yet."), close());
 }
 
 export function showKeys() {

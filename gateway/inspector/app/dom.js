@@ -37,6 +37,11 @@ export function visible(text) {
   return nodes;
 }
 
+/** A sentence of ours, in which names stand between backticks. */
+export function sentence(text) {
+  return String(text).split("`").flatMap((part, at, parts) => (at % 2 && at < parts.length - 1 ? el("code", {}, visible(part)) : visible(at % 2 ? `\`${part}` : part)));
+}
+
 /** The same as one string, for attributes that are read aloud. */
 export const plain = (text) => String(text).replace(CONTROLS, shownSign);
 
@@ -78,7 +83,7 @@ export function toast(text) {
 export function dialog(title, ...body) {
   const box = $("dialog");
   if (box.open) box.close();
-  fill(box, el("h3", {}, title), ...body);
+  fill(box, el("h3", { id: "dialog-title" }, title), ...body);
   box.showModal();
   return box;
 }

@@ -34,11 +34,13 @@ async function guarded(work) {
     fault(null);
   } catch (error) {
     if (!(error instanceof Fault) && !(error instanceof TypeError)) throw error;
+    $("rows").setAttribute("aria-busy", "false");
     fault(error);
   }
 }
 
 async function load() {
+  $("rows").setAttribute("aria-busy", "true");
   const filter = $("filter").value.trim();
   remember({ filter });
   for (const button of document.querySelectorAll("[data-filter]")) {
@@ -47,6 +49,7 @@ async function load() {
   about = await get("/api/state");
   showAbout();
   const page = await get("/api/rows", { filter, limit: 100 });
+  $("rows").setAttribute("aria-busy", "false");
   list.reset(page.rows);
   setOlder(page.next);
   lastAt = page.rows[0]?.at ?? lastAt;
@@ -55,7 +58,7 @@ async function load() {
   if (!page.rows.length) {
     $("empty").textContent = filter
       ? "No answer matches this filter."
-      : "No answers yet. Send a request with tools through the gateway: it is here a second later.";
+      : `No answers yet. Point a client at http://${about.gateway.host}:${about.gateway.port}/v1 and send a request with tools: it is here a second later.`;
     showNothing("");
   }
   listen(filter);
@@ -87,7 +90,7 @@ function listen(filter) {
   on("row", (row) => {
     lastAt = Math.max(lastAt ?? 0, row.at + row.ms / 1000);
     list.add(row);
-    figuresDue = figuresDue || Date.now() + 1500;
+    figuresDue = figuresDue || Date.now() + 700;
   });
   on("outcome", (told) => list.outcome(told));
   on("label", (told) => list.label(told));
@@ -170,9 +173,10 @@ const does = {
       await navigator.clipboard.writeText(command).then(() => toast(body ? "copied" : "copied; the request itself was not kept"), () => toast("the browser does not let this page copy"));
     });
   },
+  isOff: ({ strategy, dialect }) => about.rollout.slices_off.includes(`${strategy}/${dialect}`),
   slice() {
     const { strategy, dialect } = shown;
-    const isOff = about.rollout.slices_off.includes(`${strategy}/${dialect}`);
+    const isOff = does.isOff(shown);
     const effect = isOff ? `Calls of ${strategy}/${dialect} are delivered again, and judged anew.` : `Calls of ${strategy}/${dialect} stay text, in every gateway of this store, from within a second on.`;
     askReason(isOff ? "switch on" : "switch off", effect, (reason) => post("/api/rollout/slice", { strategy, dialect, off: !isOff, reason }));
   },
