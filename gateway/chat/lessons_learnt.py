@@ -186,11 +186,15 @@ def _note_calls(state: RequestState, found: CallFacts) -> None:
         log.warning("structured_calls_misfit", upstream=upstream, model=model, faults=told, outcomes=outcomes)
 
 
+_SAME_WHEN_PROMPTED = (Reason.UNKNOWN_TOOL, Reason.SLICE_OFF)
+"""A model that calls a tool nobody offered would do the same with its tools in the prompt; and what is switched off is
+not to be got around by asking in another way."""
+
+
 def _fault(facts: Facts) -> Fault | None:
     """What was wrong with an answer's calls; one that was recovered from text arrived as it should."""
     if facts.unusable_calls:
         return "bad_arguments"
     is_lost = not facts.calls and not facts.has_second_answer
-    # A model that calls a tool nobody offered would do the same with its tools in the prompt.
-    meant = [verdict for verdict in broken_calls(facts) if verdict.refusal is not Reason.UNKNOWN_TOOL]
+    meant = [verdict for verdict in broken_calls(facts) if verdict.refusal not in _SAME_WHEN_PROMPTED]
     return "as_text" if is_lost and (facts.broken_calls or meant) else None

@@ -1,10 +1,13 @@
 """One reason and one sentence for each answer, wherever it is told: log, metrics, record, page and `toolgate try`."""
 
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
 from gateway.core.records import RequestRecord
+from gateway.demo.script import MODELS
+from gateway.demo.server import Pace, start_demo
 from gateway.inspector.filters import parsed
 from gateway.inspector.reader import Reader
 from gateway.rereading.reading import declared_tools, document, read
@@ -63,6 +66,38 @@ def _refused_goldens() -> list[tuple[str, str]]:
         if len(reading.rejected) == 1 and not reading.calls and case.text.isascii():
             found.append((case.id, case.text))
     return found[:: max(1, len(found) // 30)][:30]
+
+
+@pytest.fixture
+async def demo() -> AsyncIterator[str]:
+    """Where the demo's models answer, without their pauses."""
+    server = await start_demo(Pace(tokens_per_s=0, pause_s=0))
+    yield server.url
+    await server.close()
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_the_page_says_of_each_demo_model_what_try_says(gateway, demo, client, model):
+    running = await gateway(demo, AUDIT_BODIES="full", REPAIR_ATTEMPTS="0")
+    offered = chat(model=model, stream=False, tools=TOOLS)
+    await ask(client, running.url, offered, headers={"X-Request-Id": "r"})
+    assert await running.upkeep.recorder.flush(5)
+    detail = await Reader(running.upkeep.store).detail("r", 3600.0)
+    assert detail is not None
+    [record] = [each async for each in running.upkeep.store.scan(RequestRecord)]
+    said = record.answer_text or ""
+    reading = read([said], tools=declared_tools(TOOLS), options=Options(), model=model, prompted=None, finish="stop")
+    told = document(reading)
+    if model == "demo-native":
+        assert detail["sentence"] == "the model server itself gave one call of `read_file`; it went out as it came"
+    elif told["rejected"]:
+        assert [detail["sentence"]] == [each["sentence"] for each in told["rejected"]]
+    elif told["calls"]:
+        (call,) = told["calls"]
+        how = f"({call['dialect']}, {call['score']:.2f})"
+        assert detail["sentence"] == f"`{call['name']}` was written as text and arrived as a call {how}"
+    else:
+        assert detail["sentence"] == "the answer holds nothing that looks like a call"
 
 
 _PLAIN = {"tools", "calls", "content"}

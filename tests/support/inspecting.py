@@ -55,8 +55,8 @@ def environ(folder: Path, **more: str) -> dict[str, str]:
 @asynccontextmanager
 async def inspector(folder: Path, *options: str, **more: str) -> AsyncIterator[str]:
     """The address that an inspector of the folder's store prints."""
-    async with _process("inspect", "--no-open", *options, environ=environ(folder, **more)) as process:
-        yield await _printed(process, rb"Inspector: (\S+)")
+    async with running_process("inspect", "--no-open", *options, environ=environ(folder, **more)) as process:
+        yield await printed(process, rb"Inspector: (\S+)")
 
 
 @asynccontextmanager
@@ -64,8 +64,8 @@ async def inspected(folder: Path, *options: str, **more: str) -> AsyncIterator[I
     """A gateway with the demo's models, and an inspector of its store."""
     gateway_port, port = free_ports(2)
     settings = environ(folder, GATEWAY_PORT=str(gateway_port), LOG_FORMAT="json", **more)
-    async with _process("serve", environ=settings) as process:
-        await _printed(process, rb"listens on (\S+)")
+    async with running_process("serve", environ=settings) as process:
+        await printed(process, rb"listens on (\S+)")
         reading = asyncio.ensure_future(_drained(process))
         try:
             async with inspector(folder, "--port", str(port), *options, **more) as address:
@@ -76,7 +76,8 @@ async def inspected(folder: Path, *options: str, **more: str) -> AsyncIterator[I
 
 
 @asynccontextmanager
-async def _process(*arguments: str, environ: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running_process(*arguments: str, environ: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command of ours until the block ends, which then ends by itself."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", *arguments),
         env=environ,
@@ -104,7 +105,8 @@ async def _drained(process: asyncio.subprocess.Process) -> None:
         pass
 
 
-async def _printed(process: asyncio.subprocess.Process, pattern: bytes) -> str:
+async def printed(process: asyncio.subprocess.Process, pattern: bytes) -> str:
+    """What the pattern finds in the lines that come."""
     assert process.stderr is not None
     said = b""
     async with asyncio.timeout(START_S):

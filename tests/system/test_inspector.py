@@ -17,7 +17,18 @@ from gateway.rollout.codec import STATE_KEY, state_of
 from gateway.state.sqlite import SqliteStore
 from tests.bench import records
 from tests.support.browser import browser, needs_chromium
-from tests.support.inspecting import ask, becomes, environ, holds, inspected, inspector, press
+from tests.support.inspecting import (
+    ask,
+    becomes,
+    environ,
+    holds,
+    inspected,
+    inspector,
+    press,
+    printed,
+    running_process,
+)
+from tests.support.processes import free_ports
 
 pytestmark = needs_chromium
 
@@ -112,6 +123,50 @@ async def test_what_is_done_by_keys_is_in_the_report_the_replay_and_the_store(tm
 
         await holds(is_text, 10)
         await store.close()
+
+
+@pytest.mark.long
+async def test_a_slice_is_off_in_all_workers_within_a_second(tmp_path):
+    async with inspected(tmp_path, GATEWAY_WORKERS="2") as running, browser(tmp_path / "profile") as page:
+        await page.open(running.address)
+        headers = "{'Content-Type': 'application/json', 'X-Toolgate-Inspector': '1'}"
+        took = []
+        for is_off in (True, False, True, False):
+            body = {"strategy": "recovery", "dialect": "generic_xml", "off": is_off, "reason": "tested"}
+            status = await page.value(
+                f"fetch('/api/rollout/slice', {{method: 'POST', headers: {headers}, body: '{json.dumps(body)}'}})"
+                ".then(answer => answer.status)"
+            )
+            assert status == 200
+            decided = time.monotonic()
+            wanted = {is_off}
+
+            async def are_all(wanted: set[bool] = wanted) -> bool:
+                """Each request comes on a connection of its own, so that both workers have some of sixteen."""
+                answers = await asyncio.gather(*(ask(running.gateway, "demo-xml") for _ in range(16)))
+                return {"tool_calls" not in answer["choices"][0]["message"] for answer in answers} == wanted
+
+            await holds(are_all)
+            took.append(time.monotonic() - decided)
+        assert min(took) < 1.0, took
+
+
+async def test_the_gateway_brings_its_inspector_with_it_and_takes_it_along(tmp_path):
+    (port,) = free_ports(1)
+    settings = environ(tmp_path, GATEWAY_PORT=str(port), LOG_FORMAT="json")
+    async with running_process("serve", "--open-inspector", environ=settings) as process:
+        address = await printed(process, rb"Inspector: (\S+)")
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+
+            async def is_open() -> bool:
+                async with session.get(page_home(address) + "/app/main.js") as answer:
+                    return answer.status == 401
+
+            await holds(is_open)
+            async with session.get(address) as answer:
+                assert "Toolgate" in await answer.text()
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection("127.0.0.1", int(page_home(address).rpartition(":")[2]))
 
 
 async def _run(*arguments: str, folder: Path) -> str:
@@ -290,14 +345,15 @@ async def test_a_used_key_and_a_cookie_of_an_earlier_start_are_refused_in_a_brow
     store = SqliteStore(tmp_path / "toolgate.db")
     await store.open()
     await store.close()
+    port = str(free_ports(1)[0])
     async with browser(tmp_path / "profile") as page:
-        async with inspector(tmp_path, "--port", "18993") as address:
+        async with inspector(tmp_path, "--port", port) as address:
             home = page_home(address)
             await page.open(address)
             await becomes(page, "document.title", "Toolgate: what became of each answer")
             async with aiohttp.ClientSession() as other, other.get(address) as answer:
                 assert answer.status == 401
-        async with inspector(tmp_path, "--port", "18993") as again:
+        async with inspector(tmp_path, "--port", port) as again:
             await page.open(home + "/")
             assert "no_key" in await page.value("document.body.textContent")
             await page.open(again)

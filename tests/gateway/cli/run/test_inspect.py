@@ -1,6 +1,8 @@
 """`toolgate inspect`: where it listens, and what it says when it cannot."""
 
 import socket
+import tomllib
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -37,6 +39,15 @@ def test_a_port_that_is_taken_leads_to_the_next_unless_it_was_asked_for():
         other.close()
         with pytest.raises(OSError, match="in use"):
             sockets("127.0.0.1", port, is_fixed=True)
+
+
+def test_the_package_brings_every_file_of_the_page():
+    root = Path(__file__).parents[4]
+    shipped = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["gateway"]
+    files = [path.relative_to(root / "gateway") for path in (root / "gateway" / "inspector" / "app").iterdir()]
+    assert len(files) >= 8
+    assert [path for path in files if not any(path.match(pattern) for pattern in shipped)] == []
+    assert "inspector/app" in (root / ".ci" / "run").read_text(), "CI asks the wheel for them"
 
 
 def test_its_help_has_examples_and_exit_codes():
