@@ -326,3 +326,29 @@ async def test_a_silent_server_is_covered_by_events_of_its_own_answer(
     assert {event["type"] for event in own} == {"response.in_progress"}
     assert [event for event in events if event not in own] == events_of(data)
     assert {event["sequence_number"] for event in own} == {events_of(begun)[-1]["sequence_number"] + 1}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_call_that_was_broken_is_asked_for_once_more(
+    upstream: FaultyUpstream, gateway: Start, client: aiohttp.ClientSession, stream: bool
+) -> None:
+    broken = Turn(text='Let me see.\n\n<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>')
+    right = Turn(text='<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>')
+
+    async def script(connection: Connection, received: Received) -> None:
+        turn = broken if received.body == sent else right
+        if received.json.get("stream"):
+            await streaming(stream_of(turn))(connection, received)
+        else:
+            await answer_json(ResponsesServer().response(turn, {"model": "m"}))(connection, received)
+
+    upstream.script = script
+    running = await gateway(upstream.url, **{**NATIVE, "STRATEGY_RULES": "*=recovery"})
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    sent = json.dumps({**TASK, "tools": [{**FUNCTION, "parameters": schema}], "stream": stream}).encode()
+    _, told, _ = await post(client, running, sent)
+    final = checked_events(told)[-1]["response"] if stream else json.loads(told)
+    said, called = final["output"]
+    assert said["content"][0]["text"] == "Let me see."
+    assert json.loads(called["arguments"]) == {"path": "a.txt"}
+    assert len(upstream.requests) == 2
