@@ -9,24 +9,18 @@ import zlib
 from base64 import b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 from attrs import field, frozen
 
-__all__ = ["MAX_SEAL", "Seals", "has_seal"]
+__all__ = ["MAX_SEAL", "Seals"]
 
 MAX_SEAL = 256 << 10
 """Characters of a seal, and bytes of what is in it."""
 _PREFIX = "tg1."
-_SEALED = b'"' + _PREFIX.encode()
 _CHECK = 16
 _ALTERNATE = b"-_"
-
-
-def has_seal(raw: bytes) -> bool:
-    """Whether a request seems to bring one: its server could not open it, and vendors refuse what they cannot open."""
-    return _SEALED in raw
 
 
 @frozen
@@ -35,6 +29,12 @@ class Seals:
 
     key: bytes = field(repr=False)
     credential: str = field(repr=False)
+    _met: list[bool] = field(init=False, repr=False, eq=False, factory=list)
+
+    @property
+    def has_met_one(self) -> bool:
+        """One of ours was brought, whoever's: a server could not open it, and vendors refuse what they cannot open."""
+        return bool(self._met)
 
     def seal(self, value: dict[str, Any], *, purpose: str = "") -> str | None:
         """The seal of an object; None where it is too large for one."""
@@ -48,9 +48,16 @@ class Seals:
         sealed = _PREFIX + urlsafe_b64encode(self._check(packed, purpose) + packed).decode()
         return sealed if len(sealed) <= MAX_SEAL else None
 
+    def meet(self, blob: object) -> TypeGuard[str]:
+        """Take down whether this is one of ours, as it seems."""
+        is_one = isinstance(blob, str) and blob.startswith(_PREFIX)
+        if is_one and not self._met:
+            self._met.append(True)
+        return is_one
+
     def open(self, blob: object, *, purpose: str = "") -> dict[str, Any] | None:
         """What a seal of ours holds; None for whatever is none."""
-        if not isinstance(blob, str) or not blob.startswith(_PREFIX) or len(blob) > MAX_SEAL:
+        if not self.meet(blob) or len(blob) > MAX_SEAL:
             return None
         try:
             data = b64decode(blob[len(_PREFIX) :].encode("ascii"), altchars=_ALTERNATE, validate=True)

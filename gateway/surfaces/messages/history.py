@@ -125,6 +125,7 @@ class History:
     def _thought(self, block: Block) -> None:
         """What was thought: as the client shows it, or as the seal has it that stands for it."""
         text = block.get("thinking")
+        self.seals.meet(block.get("signature"))
         if isinstance(text, str) and text:
             self.turns.reasoning(text)
             return

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.surfaces.checks import MAX_ITEMS, bounded, effort_for, limit_field, token_limit
@@ -14,7 +14,7 @@ from gateway.surfaces.messages.history import History, loaded_tools, system_of
 from gateway.surfaces.messages.telling import MessagesTelling, Terms, Thinking
 from gateway.surfaces.messages.tools import Tools, tools_of
 from gateway.surfaces.port import Asked, Server, Situation
-from gateway.surfaces.seals import Seals, has_seal
+from gateway.surfaces.seals import Seals
 from gateway.surfaces.turns import Turns
 from gateway.wire.chat_request import ChatRequest, decoded_body, request_of
 
@@ -64,10 +64,9 @@ class MessagesSurface:
         if not isinstance(model, str) or not model.strip():
             raise InvalidRequest("model must be a non-empty string", param="model")
         try:
-            asked = _accepted(body, model, situation)
+            return _accepted(body, model, situation)
         except GatewayError as error:
-            asked = _refused(body, model, situation, error)
-        return evolve(asked, is_bound=has_seal(raw))
+            return _refused(body, model, situation, error)
 
     def error(self, error: GatewayError, *, status: int, request_id: str) -> tuple[int, bytes]:
         return error_of(error, status=status, request_id=request_id)
@@ -106,6 +105,7 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
         mended=tuple(turns.mended),
         left_out=tuple(tools.left_out),
         carry=partial(MessagesCarrier, _own_names(tools)),
+        is_bound=seals.has_met_one,
     )
 
 

@@ -27,7 +27,7 @@ from gateway.surfaces.responses.items import History
 from gateway.surfaces.responses.stored import Keeping, Shelf
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.responses.tools import Declared, declared_tools, readable_tools
-from gateway.surfaces.seals import Seals, has_seal
+from gateway.surfaces.seals import Seals
 from gateway.surfaces.turns import Turns, text_part
 from gateway.wire.chat_request import ChatRequest, request_of
 
@@ -50,10 +50,9 @@ class ResponsesSurface:
     def accept(self, raw: bytes, situation: Situation, known: Mapping[str, bytes]) -> Asked:
         body = decoded_request(raw)
         try:
-            asked = self._asked(body, situation, known)
+            return self._asked(body, situation, known)
         except GatewayError as error:
-            asked = self._refused(body, situation, error)
-        return evolve(asked, is_bound=asked.is_bound or has_seal(raw))
+            return self._refused(body, situation, error)
 
     def _asked(self, body: dict[str, Any], situation: Situation, known: Mapping[str, bytes]) -> Asked:
         refuse_vendors_own(body)
@@ -69,7 +68,7 @@ class ResponsesSurface:
         if len(items) > MAX_ITEMS:
             raise InvalidRequest(f"input holds more than {MAX_ITEMS} items", param="input")
         asked = self._accepted(body, resolved, items, chain, shelf, situation)
-        return evolve(asked, is_bound=bool(chain) or resolved != own)
+        return evolve(asked, is_bound=True) if chain or resolved != own else asked
 
     def _refused(self, body: dict[str, Any], situation: Situation, error: GatewayError) -> Asked:
         """A request that has no form in chat: a server that speaks its wire may take it all the same.
@@ -140,6 +139,7 @@ class ResponsesSurface:
             dropped=tuple(dropped),
             mended=mended,
             left_out=tuple(declared.left_out),
+            is_bound=seals.has_met_one,
             carry=partial(ResponsesCarrier, partial(ResponsesTelling, terms)),
         )
 

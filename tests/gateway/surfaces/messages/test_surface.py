@@ -338,6 +338,17 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=20,
 )
 KINDS = st.sampled_from(["text", "image", "document", "tool_use", "tool_result", "thinking", "search_result", "x", 7])
+
+
+@pytest.mark.parametrize("words", ["", "Hm."])
+@pytest.mark.parametrize(("signature", "is_bound"), [("tg1.whoever-has-sealed-it", True), ("U0lH", False)])
+def test_what_was_sealed_here_is_told_to_no_server_that_speaks_the_wire(
+    words: str, signature: str, is_bound: bool
+) -> None:
+    asked = accept(messages=[user(text("a")), assistant(thought(words, signature), text("b")), user(text("c"))])
+    assert asked.is_bound is is_bound
+
+
 MORE = {name: JSON for name in (*FIELDS[1:], "thinking", "signature", "title", "is_error")}
 BLOCKS = st.lists(st.fixed_dictionaries({"type": KINDS}, optional=MORE), max_size=4)
 MESSAGES_GIVEN = st.lists(
