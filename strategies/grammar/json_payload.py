@@ -324,7 +324,7 @@ def read_objects(
     """Yields the calls of the values that follow; a call counts once what follows it allows it."""
     fenced = yield from _fence(cur)
     found: list[Draft] = []
-    while (yield from cur.peek(1)) in ("{", "["):
+    while (yield from _begins_value(cur, (*closers, *stops))):
         for draft in found:
             yield draft
         payload = yield from read_json(cur, context, opening, (*closers, *stops), frame=1)
@@ -336,6 +336,17 @@ def read_objects(
         yield from _optional(cur, (_FENCE,))
     for draft in with_mends(found, (yield from read_end(cur, closers))):
         yield draft
+
+
+def _begins_value(cur: Cursor, ends: tuple[str, ...]) -> Steps:
+    """Whether an object or a list comes next, and no token that begins like a list."""
+    first = yield from cur.peek(1)
+    if first != "[":
+        return first == "{"
+    for end in ends:
+        if end.startswith("[") and (yield from cur.starts(end)):
+            return False
+    return True
 
 
 def _separator(cur: Cursor) -> Steps:

@@ -13,6 +13,7 @@ __all__ = [
     "is_announced_example",
     "is_quoted",
     "last_sentence",
+    "may_open_behind",
     "may_open_fence",
     "opens_fence",
     "stands_in_words",
@@ -41,6 +42,7 @@ _SHOWING = re.compile(
 """A comment or an element in which markup is shown, and the openers that go ahead."""
 _SENTENCE_ENDS = frozenset(".:;!?。：；！？…)]}")
 _TAG_END = re.compile(r"<[^<>\n]{1,100}>\Z")
+_BEFORE_FENCE = tuple(" :.!?：。！？")
 _FENCE_INDENT = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 # Whatever a list or a quotation is indented by, a fence closes up to three columns further in:
 # https://spec.commonmark.org/0.31.2/#fenced-code-blocks
@@ -133,6 +135,11 @@ FenceMark = tuple[str, int, int]
 def may_open_fence(line: str) -> bool:
     """Whether a code fence may open behind this text on its line: indentation and list markers."""
     return _FENCE_INDENT.match(line) is not None
+
+
+def may_open_behind(line: str) -> bool:
+    """Whether a fence may open behind these words of its line, as models open them that go on without a line break."""
+    return line[-1:] in _BEFORE_FENCE and bool(line.strip()) and "`" not in line
 
 
 def opens_fence(info: str, mark: str) -> str | None:

@@ -52,6 +52,7 @@ __all__ = [
     "refusal",
     "trimmed",
     "unwrap_cdata",
+    "without_breaks",
     "without_fence",
 ]
 
@@ -538,6 +539,16 @@ def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str
     if _path_ends(others, _MARKUP_FILES) and (_path_ends(others, _MARKDOWN_FILES) or not _DOCUMENT.match(text)):
         return text
     return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
+
+
+def without_breaks(cur: Cursor, text: str) -> str:
+    r"""The value of a call whose line breaks came as `\n`: without those that are markup; there may be no others."""
+    if not cur.literal_breaks:
+        return text
+    text = text.removeprefix("\\n").removesuffix("\\n")
+    if "\\" in text:
+        raise Reject("line breaks can be read in several ways", attempted=True)
+    return text
 
 
 def awaits_path(declared: Container[str], given: Container[str]) -> bool:

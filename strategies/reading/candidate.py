@@ -14,10 +14,11 @@ from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Tex
 from gateway.core.reasons import Reason
 from strategies.grammar.confidence import ANNOUNCED, base, judge
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import says_example
 from strategies.reading.left_out import REMAINS
 from strategies.reading.named import is_name, named_tool
-from strategies.text.cursor import CUT, Cursor, Reject
+from strategies.text.cursor import CUT, Cursor, Reject, Steps
 from strategies.text.pieces import Pieces
 from strategies.text.tolerant_json import dumps
 from strategies.text.turns import Turns
@@ -135,9 +136,16 @@ class Candidate:
         self._ended = False
         self._settling: Turns[None] | None = None
         """What is still done for a call that is complete."""
-        self._steps: Generator[Draft | None, None, None] = self._rows[self._row].parse(
-            self._cursor, self._context, self._opening, self._arguments
-        )
+        self._steps = self._parsing()
+
+    def _parsing(self) -> Generator[Draft | None, None, None]:
+        marker = self._opening.marker
+        if marker.startswith("<"):
+            yield from _notice_breaks(self._cursor, marker)
+        parse = self._rows[self._row].parse
+        yield from parse(self._cursor, self._context, self._opening, self._arguments)
+        if self._cursor.literal_breaks:
+            yield from _read_leftovers(self._cursor)
 
     def _run(self) -> bool:
         while True:
@@ -361,3 +369,23 @@ class Candidate:
                 self._arguments.piece(dumps(value))
         self._arguments.close()
         self._flow()
+
+
+def _notice_breaks(cur: Cursor, marker: str) -> Steps:
+    r"""Whether a literal `\n` stands between the opener and what follows it."""
+    size = len(marker)
+    if not marker.endswith(">"):
+        if (yield from cur.peek(size + 1))[size:] != ">":
+            return
+        size += 1
+    if (yield from cur.peek(size + 1))[size:] == "\\":
+        cur.literal_breaks = (yield from cur.peek(size + 3))[size:] in ("\\n<", "\\n{")
+
+
+def _read_leftovers(cur: Cursor) -> Steps:
+    """What closes a wrapper behind such a call."""
+    cur.anchor = start = cur.offset
+    yield from cur.ws()
+    if not (yield from cur.lits(LEFTOVERS)):
+        cur.back(start)
+    cur.anchor = None

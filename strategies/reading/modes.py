@@ -52,7 +52,7 @@ from gateway.core.events import Text
 from strategies.grammar.dialect import Opening
 from strategies.grammar.inline import shows_example
 from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS
-from strategies.grammar.literal import is_announced_example, may_open_fence, opens_fence
+from strategies.grammar.literal import is_announced_example, may_open_behind, may_open_fence, opens_fence
 from strategies.reading.drafts import CLOSERS
 from strategies.reading.fences import Carrier, Fence
 from strategies.reading.foresight import GLUED
@@ -81,6 +81,8 @@ FOLLOWS: Mapping[str, frozenset[str]] = {
 }
 """Which mode may follow which."""
 
+_CALL_FENCES = frozenset({"json", "tool_call", "tool_calls", "tool_code"})
+"""Info words of the fences that may open behind words on their line."""
 _MAX_RUN = 256
 """A longer run of backticks counts as several."""
 _INLINE_BOUND = 1 << 12
@@ -284,7 +286,8 @@ class Prose:
     def _fence_line(self, window: Window, at: int, end: int) -> Move | None:
         """Of a run from `at` to `end` that may open a fence."""
         line = window.before(at).rsplit("\n", 1)[-1]
-        if not may_open_fence(line):
+        is_behind_words = not may_open_fence(line)
+        if is_behind_words and (window.inline or not may_open_behind(line)):
             return None
         buf, mark = window.buf, window.buf[at]
         newline = buf.find("\n", end, end + FENCE_LINE)
@@ -295,12 +298,12 @@ class Prose:
             return WAIT
         ends = newline + 1 if newline >= 0 else len(buf)
         info = opens_fence(buf[end : newline if newline >= 0 else len(buf)], mark) if is_short else None
-        if info is None:
+        if info is None or (is_behind_words and not (info in _CALL_FENCES and newline >= 0)):
             return None
         if window.grammar.results.get(mark * 3 + info, NOBODY) & window.out.callers:
             window.text(at)
             return Discarding(self)
-        fence = (mark, end - at, len(line))
+        fence = (mark, end - at, 0 if is_behind_words else len(line))
         # Some models write the call on the line that opens the fence: that line is then no info string.
         glued = GLUED.match(buf, end, ends)
         if glued is not None:

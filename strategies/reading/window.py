@@ -13,7 +13,7 @@ import re
 from gateway.core.events import Drop, Event, Text
 from strategies.grammar.dialect import Context, Fence, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, line_of
-from strategies.grammar.literal import indents_code, is_announced_example, may_open_fence
+from strategies.grammar.literal import indents_code, is_announced_example, may_open_behind, may_open_fence
 from strategies.reading.active import Grammar
 from strategies.reading.foresight import Foresight, may_become
 from strategies.reading.left_out import REMAINS
@@ -297,7 +297,8 @@ class Window:
         buf = self.buf
         before = self.before(0)
         line = before.rsplit("\n", 1)[-1]
-        may_carry = may_open_fence(line) and len(line) <= 3 and self.offset >= self.blind
+        may_carry = (may_open_fence(line) and len(line) <= 3) or (not self.inline and may_open_behind(line))
+        may_carry = may_carry and self.offset >= self.blind
         if may_carry and may_become(buf[run:], self.grammar.carriers) and not is_announced_example(before):
             return
         match = self.grammar.lexicon.trigger.search(buf, run)

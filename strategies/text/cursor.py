@@ -23,6 +23,7 @@ Sink = Callable[[str], object]
 CUT = "cut"
 """The reason of a call that was complete but for its end, in an answer that was cut: nothing inside it is one."""
 _WS = re.compile(r"[ \t\r\n]*")
+_LITERAL_WS = re.compile(r"(?:[ \t\r\n]|\\[nrt])*")
 _TAG_BOUND = 200
 _STUB_BOUND = 140
 _TURN = 1000
@@ -105,6 +106,7 @@ class Cursor:
         "eof",
         "floor",
         "is_last",
+        "literal_breaks",
         "paused",
         "pos",
         "text",
@@ -122,6 +124,8 @@ class Cursor:
         """The call ends here; what is read beyond is given back by the reader."""
         self.is_last = False
         """Nothing but white space was found behind the call's end."""
+        self.literal_breaks = False
+        r"""Line breaks between the tags came as the two characters `\n`: some server escaped the answer twice."""
         self.paused = False
         """It has suspended only so that a long text is worked off in turns: it can go on without more text."""
         self._left = _TURN
@@ -222,9 +226,10 @@ class Cursor:
             yield from self._rest()
         start = self.offset
         while True:
-            match = _WS.match(self.text, self.pos)
+            match = (_LITERAL_WS if self.literal_breaks else _WS).match(self.text, self.pos)
             self.pos = match.end() if match else self.pos
-            if self.pos < len(self.text) or self.eof:
+            is_begun = self.literal_breaks and self.text[self.pos :] == "\\"
+            if (self.pos < len(self.text) and not is_begun) or self.eof:
                 return self.offset - start
             yield
 

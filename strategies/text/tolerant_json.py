@@ -481,7 +481,7 @@ class _Reader:
         if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
             _note(self._notes, "missing_comma")
             return True
-        # Objects of a list joined without one: https://github.com/vllm-project/vllm/issues/13591
+        # Objects of a list joined without one: https://github.com/NousResearch/hermes-agent/issues/72488
         if closer == "]" and self._text.startswith("{", self._at) and self._text[before - 1] == "}":
             _note(self._notes, "missing_comma")
             return True

@@ -68,6 +68,7 @@ def _parse(
     wrapper = opening.marker.strip("<> ")
     name = None if opening.marker.endswith(">") else (yield from _name_attribute(cur))
     yield from cur.match(_BLANK_RUN)
+    yield from cur.ws()
     if (yield from cur.peek(1)) not in ("{", "["):
         raise Reject("no JSON inside")
     closer = f"</{wrapper}>"

@@ -83,7 +83,7 @@ def _read(cur: Cursor, text: str, *, constructors: bool = False) -> Steps:
         raise Reject(fault.reason) from None
 
 
-# The result is given a name only to print it: https://github.com/google/adk-python/issues/1975
+# The result is given a name only to print it: https://github.com/google/adk-go/issues/492
 _PRINTED = re.compile(r"(tool_code)[ \t]*+=[ \t]*+([\w.]+\(.*\))[ \t]*+[\r\n;]++[ \t]*+print\(\1\)", re.DOTALL)
 
 
@@ -96,12 +96,13 @@ def _parse(
     form = "pythonic" if opening.fence is None else "fence"
     pieces: list[str] = []
     in_list = opening.marker[0] == "["
-    if in_list:
-        yield from _glance(cur, context)
+    is_known = not in_list or (yield from _glance(cur, context))
     if opening.marker[0] in "\"'":
         yield from _quoted(cur, pieces)
     else:
-        yield from _expressions(cur, pieces)
+        yield from _expressions(cur, pieces, meant=is_known)
+    if not is_known and not any(context.resolve(name, aliases=False) for name in _CALLED.findall("".join(pieces))):
+        raise Reject("no call")
     calls: list[PythonCall] = yield from _read(cur, "".join(pieces))
     # `os.remove(path)` in a block of code is none of a server's tools called `remove`.
     if not in_list and any(_is_member(call.name, context) for call in calls):
@@ -138,15 +139,19 @@ def _begins_sentence(sign: str) -> bool:
 
 
 def _glance(cur: Cursor, context: Context) -> Steps:
-    """A list of calls begins with the call of a declared tool; anything else is refused at once."""
+    """Whether a list of calls begins with that of a declared tool; what begins with no call is refused at once."""
     cur.anchor = start = cur.offset
     cur.pos += 1
     yield from cur.ws()
     name: str = yield from cur.match(_CALLEE, 128)
-    if not name or not (yield from cur.starts("(")) or not context.resolve(name, aliases=False):
+    if not name or not (yield from cur.starts("(")):
         raise Reject("no call")
     cur.back(start)
     cur.anchor = None
+    return context.resolve(name, aliases=False) is not None
+
+
+_CALLED = re.compile(r"([\w.:/-]+)\(")
 
 
 def _quoted(cur: Cursor, pieces: list[str]) -> Steps:
@@ -160,12 +165,12 @@ def _quoted(cur: Cursor, pieces: list[str]) -> Steps:
     pieces.append(quote)
 
 
-def _expressions(cur: Cursor, pieces: list[str]) -> Steps:
+def _expressions(cur: Cursor, pieces: list[str], *, meant: bool = True) -> Steps:
     """A list or a call, and those that follow it, with what separates them."""
     while True:
         if not (yield from bracketed(cur, pieces.append)):
             if cur.cut or not pieces[0].lstrip().startswith("["):
-                raise Reject("brackets are not closed", attempted=True)
+                raise Reject("brackets are not closed", attempted=meant)
             return
         cur.anchor = start = cur.offset
         blanks = yield from cur.match(_SEPARATORS, 256)

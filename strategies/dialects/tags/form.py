@@ -33,6 +33,7 @@ from strategies.grammar.raw_value import (
     refusal,
     trimmed,
     unwrap_cdata,
+    without_breaks,
 )
 from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
@@ -387,6 +388,8 @@ def read_parameter(
         paired=edges == "pair",
         entities=not typed,
     )
+    if cur.literal_breaks:
+        sink.pause()
     closers = (f"</{call.written}>",) if call.written else call.form.cdata_closers
     cdata = yield from read_cdata(cur, sink, closers)
     how = "closed" if cdata else (yield from read_value(cur, call, key, body=prop.body, way=way, sink=sink))
@@ -399,6 +402,7 @@ def read_parameter(
     text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
     if how in _UNCLOSED:
         text = yield from _unclosed(cur, call, text, sink.raw, how, body=prop.body)
+    text = without_breaks(cur, text)
     if inner is None and not typed:
         text = _decoded(call, key, text)
     repeated = key in call.texts

@@ -5,7 +5,8 @@
     param   = '<atem:parameter name="K">' RAW "</atem:parameter>"
 
 Only a message to a tool holds calls, and only at the begin of the answer or behind another message: markup in a
-message to the user or to the model itself is text. What of the header stands in the prompt may be missing. Values are
+message to the user or to the model itself is text. What of the header stands in the prompt may be missing, and then the
+arguments may be JSON. Values are
 text as it is. A tool's name may be doubled by its namespace. Bounds: those of `harmony` for the header and of `invoke`
 for the block.
 """
@@ -20,6 +21,7 @@ from strategies.dialects.tags.invoke import INVOKE
 from strategies.dialects.tokens.harmony import Header, read_header
 from strategies.grammar.closers import CLOSER_AT_END
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
+from strategies.grammar.json_payload import STOPS, named_drafts, read_end, read_json, with_mends
 from strategies.text.cursor import Cursor, Reject
 
 __all__ = ["MUSE"]
@@ -34,7 +36,7 @@ _FORM = evolve(
 )
 _NOT_TOOLS = frozenset({"user", "self", "assistant", "all", "system"})
 _BLOCK, _BLOCK_END = "<atem:function_calls>", "</atem:function_calls>"
-_ENDS = ("<|eom|>", "<|end|>", "<|eot|>")
+_ENDS = ("<|eom|>", "<|end|>", "<|eot|>", "<|call|>")
 
 
 def _parse(
@@ -46,6 +48,11 @@ def _parse(
         if not header.recipient or header.recipient in _NOT_TOOLS:
             raise Reject("no call")
     yield from cur.ws()
+    if opening.marker.startswith("to=") and (yield from cur.peek(1)) == "{":
+        name = opening.marker.removeprefix("to=").removesuffix("<|message|>")
+        payload = yield from read_json(cur, context, opening, _ENDS, tool=context.find(name))
+        yield from with_mends(named_drafts(context, name, payload), (yield from read_end(cur, (*_ENDS, *STOPS))))
+        return
     if opening.marker != _BLOCK and not (yield from cur.lit(_BLOCK)):
         raise Reject("no call")
     yield from cur.ws()

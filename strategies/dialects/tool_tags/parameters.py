@@ -22,6 +22,7 @@ from strategies.grammar.raw_value import (
     refusal,
     trimmed,
     unwrap_cdata,
+    without_breaks,
     without_fence,
 )
 from strategies.grammar.value_end import confirm_end
@@ -94,6 +95,8 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
         arguments = Arguments(None)
     sink = Sink(arguments, key, body=prop.body, flows=prop.flows and key not in call.texts)
     call.sink = sink
+    if cur.literal_breaks:
+        sink.pause()
     closers = (f"</{written}>", *(PARAMETER_CLOSERS if call.by_attribute else ()))
     if (yield from read_cdata(cur, sink, closers)):
         how = "closed"
@@ -106,21 +109,21 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     call.is_closed = how == "swapped"
     call.last_tag = last_tag(sink.raw)
     repeated = key in call.texts
-    _keep(call, key, sink)
+    _keep(cur, call, key, sink)
     if arguments.live:
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
 
 
-def _keep(call: TagCall, key: str, sink: Sink) -> None:
+def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> None:
     """Store the value without its CDATA section, entities or code fence, if it was wrapped in one."""
     body = call.schema.prop(key).body
     value = unwrap_cdata(sink.raw)
     if value is not None:
         call.store(key, value if body else trimmed(value, body=False))
         return
-    plain = sink.value()
+    plain = without_breaks(cur, sink.value())
     is_known = not (body and awaits_path(call.schema.properties, call.values))
     value = decode_entities(key, plain, call.values.get) if is_known else plain
     if value != plain:
@@ -142,7 +145,7 @@ def read_line_value(cur: Cursor, call: TagCall, key: str, way: Way) -> Steps:
     if not (yield from cur.until(f"</{key}>", sink)):
         raise Reject("value not closed", attempted=True)
     cur.pos += len(key) + 3
-    _keep(call, key, sink)
+    _keep(cur, call, key, sink)
 
 
 def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
