@@ -57,6 +57,7 @@ ENDS: dict[str, tuple[Script, str | None]] = {
     "no json": (stream(text("I look."), b"data: {nonsense}\n\n", FINISH, DONE), "upstream_bad_reply"),
     "no utf-8": (stream(text("I look."), b'data: {"a": "\xff"}\n\n', FINISH, DONE), "upstream_bad_reply"),
     "a line without end": (floods, "upstream_bad_reply"),
+    "an event that is too large": (stream(text("x" * 300_000), FINISH, DONE), "upstream_bad_reply"),
     "little that is much": (
         answer(BOMB, headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}),
         "upstream_bad_reply",
