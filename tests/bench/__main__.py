@@ -81,7 +81,7 @@ def calls() -> dict[str, float]:
     """The calls of Python functions, with the log as it is in service, but for where it goes."""
     with open(os.devnull, "wb") as nowhere:
         writer = configure_logging(fd=nowhere.fileno())
-        told = {}
+        told: dict[str, float] = {}
         for route in ROUTES:
             found = counts("native" if "same wire" in route else "recovery", route)
             name = "calls" if route == "chat" else f"calls, {route}"

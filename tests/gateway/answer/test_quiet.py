@@ -118,7 +118,8 @@ def test_a_stamp_that_may_say_something_is_read(odd: dict[str, Any]) -> None:
     exchange = begun()
     for data in STAMPED[:4]:
         exchange.feed(data)
-    exchange.feed(event({"content": " x"}, **({"created": 3, "obfuscation": "x", "number": 4} | odd)))
+    stamps: dict[str, Any] = {"created": 3, "obfuscation": "x", "number": 4, **odd}
+    exchange.feed(event({"content": " x"}, **stamps))
     assert exchange._quiet.events == 0
 
 
