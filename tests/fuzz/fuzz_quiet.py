@@ -5,6 +5,7 @@ twice, in the same reads of whole events, and has to give the same bytes at each
 """
 
 import argparse
+import json
 import random
 import sys
 import time
@@ -18,12 +19,16 @@ from gateway.answer.quiet import Quiet
 from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError, UpstreamDisconnected
 from gateway.core.limits import Limits
-from strategies.base import Prepared, Shape
+from gateway.wire.chat_request import ChatRequest, parse_request
+from strategies.asking.forbidden import CallsForbidden
+from strategies.base import Options, Prepared, Shape
 from strategies.dialects.rows import TABLE
+from strategies.native import NativeStrategy
 from tests.bench.wire import hostile_stream
 from tests.support.chat import event, numbered_ids
 from tests.support.golden import cases
 from tests.support.lateness import ways
+from tests.support.reading import AGENT_TOOLS
 from tests.support.samples import SAMPLES
 
 __all__ = ["HOWS", "differs", "hostile_text"]
@@ -85,7 +90,17 @@ def _hows() -> tuple[Prepared, ...]:
         for keep in (True, False)
         for wait in (True, False)
     ]
+    made += [NativeStrategy().prepare(_request("auto"), Options())]
+    made += [CallsForbidden().prepare(_request("none"), Options(none_markup=mode)) for mode in ("keep", "drop")]
     return (*made, *(evolve(made[at % len(made)], shape=shape) for at, shape in enumerate(shapes)))
+
+
+def _request(choice: str) -> ChatRequest:
+    tools = [
+        {"type": "function", "function": {"name": each.name, "parameters": each.parameters}} for each in AGENT_TOOLS
+    ]
+    body = {"model": "claude-x", "messages": [{"role": "user", "content": "hi"}], "tools": tools, "tool_choice": choice}
+    return parse_request(json.dumps(body).encode())
 
 
 HOWS = _hows()

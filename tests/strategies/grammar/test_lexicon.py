@@ -1,5 +1,6 @@
 """Markers found as a plain look at each of them finds them, whatever their number and size."""
 
+import json
 import tracemalloc
 from collections.abc import Callable
 
@@ -45,3 +46,12 @@ def test_long_markers_take_the_room_that_they_have() -> None:
     assert lexicon.at(long + "b", 0) == long + "b"
     assert tracemalloc.get_traced_memory()[1] < 4_000_000
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n", "\t", "(", '"', "\\", "n", "t", "ä"])
+@pytest.mark.parametrize("word", ["function", "func", "fun", "f", "<x", "fa"])
+def test_what_may_begin_a_marker_is_found_where_it_is_written_in_json_too(before: str, word: str) -> None:
+    lexicon = Lexicon(("function.", "<x>"))
+    text = f"a {before}{word}"
+    body = json.dumps(text, ensure_ascii=False)[1:-1].encode()
+    assert (lexicon.loud.search(body) is not None) >= (lexicon.trigger.search(text) is not None)
