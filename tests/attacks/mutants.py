@@ -83,7 +83,16 @@ FAULTS = (
         "CUT_REASONS = frozenset()",
     ),
     Fault(
-        "quotes are no quotes", "strategies/grammar/literal.py", 'if line.lstrip().startswith((">", "|")):', "if False:"
+        "a copied call is the model's own",
+        "strategies/grammar/provenance.py",
+        "if not self._messages or not arguments:",
+        "if True:",
+    ),
+    Fault(
+        "quotes are no quotes",
+        "strategies/grammar/literal.py",
+        "if _opens_quotation(opening.before):",
+        "if level:\n        return False\n    if level:",
     ),
     Fault(
         "tools may write special tokens", "strategies/writing/prompt.py", "text = _SPECIAL.sub(broken, text)", "pass"

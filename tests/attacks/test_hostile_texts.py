@@ -63,6 +63,14 @@ async def test_what_a_file_holds_is_never_a_call(arena: Arena, model: str) -> No
         assert len(calls_of(await arena.ask(model, messages=messages))) == 1, "its own call is one"
 
 
+@pytest.mark.parametrize("model", ["some-model", "qwen3-coder"])
+async def test_what_is_shown_to_a_reader_is_no_call_though_nobody_brought_it(arena: Arena, model: str) -> None:
+    await arena.begin(REPAIR_ATTEMPTS="0")
+    for name in ("in a fence", "in a line", "behind a sign", "as an example"):
+        arena.upstream.script = stream(text(QUOTES[name]), FINISH, DONE)
+        assert calls_of(await arena.ask(model)) == [], name
+
+
 NO_CALLS = {
     "an argument is missing": "<run>\n</run>",
     "a tool that nobody has": "<tool_call>\n" + AS_JSON.replace("run", "launch") + "\n</tool_call>",
