@@ -9,7 +9,7 @@ import yaml  # type: ignore[import-untyped]
 from tests.grafana.queries import DASHBOARDS, ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-MOST_BYTES = 200_000
+MOST_BYTES = 150_000
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

@@ -105,15 +105,15 @@ async def _drained(process: asyncio.subprocess.Process) -> None:
         pass
 
 
-async def printed(process: asyncio.subprocess.Process, pattern: bytes) -> str:
-    """What the pattern finds in the lines that come."""
+async def printed(process: asyncio.subprocess.Process, pattern: bytes, said: bytearray | None = None) -> str:
+    """What the pattern finds in the lines that come; they are kept in `said`."""
     assert process.stderr is not None
-    said = b""
+    said = bytearray() if said is None else said
     async with asyncio.timeout(START_S):
         while line := await process.stderr.readline():
             said += line
             if found := re.search(pattern, line):
-                return found[1].decode()
+                return found[found.re.groups].decode()
     raise AssertionError(said.decode())
 
 

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 
 __all__ = ["MADE_BY", "chunks", "shrunk"]
 
+Colour = tuple[int, ...]
+
 MADE_BY = b"Software\0python -m tests.support.pictures"
 _HEAD = b"\x89PNG\r\n\x1a\n"
 _COLOURS = 256
+_KEPT = 48
+_APART = (60**2, 30**2, 15**2, 7**2, 0)
 _CHANNELS = {2: 3, 6: 4}
 
 
@@ -24,7 +28,7 @@ def chunks(picture: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def shrunk(picture: bytes) -> bytes:
-    """The same picture in 256 colours: those that it has most of, and for each other one the nearest of them."""
+    """The same picture in 256 colours, for each other one the nearest of them."""
     parts = list(chunks(picture))
     width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", parts[0][1])
     assert depth == 8
@@ -32,7 +36,7 @@ def shrunk(picture: bytes) -> bytes:
     data = zlib.decompress(b"".join(body for name, body in parts if name == b"IDAT"))
     pixels = _pixels(data, width, height, _CHANNELS[kind])
     counts = Counter(pixel for line in pixels for pixel in line)
-    palette = [colour for colour, _ in counts.most_common(_COLOURS)]
+    palette = _palette([colour for colour, _ in counts.most_common()])
     index = {colour: place for place, colour in enumerate(palette)}
     for colour in counts:
         if colour not in index:
@@ -44,7 +48,7 @@ def shrunk(picture: bytes) -> bytes:
     return _HEAD + b"".join(_chunk(name, body) for name, body in made)
 
 
-def _pixels(data: bytes, width: int, height: int, channels: int) -> list[list[tuple[int, ...]]]:
+def _pixels(data: bytes, width: int, height: int, channels: int) -> list[list[Colour]]:
     """The lines of the picture, https://www.w3.org/TR/png/#9Filters undone; what shines through is left out."""
     size = width * channels
     before, lines = bytearray(size), []
@@ -78,8 +82,20 @@ def _paeth(left: int, above: int, corner: int) -> int:
     return min((left, above, corner), key=lambda value: abs(guess - value))
 
 
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def _distance(one: Colour, other: Colour) -> int:
     return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+
+
+def _palette(colours: list[Colour]) -> list[Colour]:
+    """The most common ones, then those that differ most from what is there: a red sign counts though it is small."""
+    found = colours[:_KEPT]
+    for apart in _APART:
+        for colour in colours:
+            if len(found) == _COLOURS:
+                return found
+            if all(_distance(colour, each) > apart for each in found):
+                found.append(colour)
+    return found
 
 
 def _chunk(name: bytes, body: bytes) -> bytes:

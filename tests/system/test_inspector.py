@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -53,7 +51,6 @@ FRAMED = """
   document.body.append(frame);
 }))
 """
-PICTURE = Path(__file__).parents[2] / "deploy" / "pictures" / "inspector.png"
 
 
 async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_came(tmp_path):
@@ -386,25 +383,3 @@ async def test_a_hundred_thousand_answers_are_looked_through_in_half_a_second(tm
     assert first < 300
     assert max(found["cpu_ms"].values()) < 500, found
     assert found["mib"] < 60
-
-
-@pytest.mark.long
-async def test_the_picture_of_the_readme(tmp_path):
-    """With TOOLGATE_PICTURES set the picture is made anew; else it is only seen that it can be."""
-    async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
-        models = ("demo-native", "demo-prose", "demo-xml", "demo-json", "demo-broken", "demo-hermes")
-        for number in range(60):
-            await ask(running.gateway, models[number % 6], f"What is the weather in Paris? ({number})")
-        await page.open(running.address, width=1180, height=640)
-        await becomes(page, ROWS, 60)
-        await press(page, "j")
-        await becomes(page, f"{DETAIL}.includes('get_weather')")
-        await asyncio.sleep(2.5)
-        answer: dict[str, Any] = await page.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)
-        assert len(answer["data"]) > 10_000
-        if os.environ.get("TOOLGATE_PICTURES"):
-            import base64
-
-            PICTURE.parent.mkdir(exist_ok=True)
-            PICTURE.write_bytes(base64.b64decode(answer["data"]))
-    assert PICTURE.stat().st_size < 250_000
