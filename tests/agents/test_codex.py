@@ -37,7 +37,6 @@ OPENAI = {"UPSTREAM_API_KEY": "sk-open"}
 NATIVE = {**OPENAI, "STRATEGY_RULES": "*=native"}
 WAYS: list[Any] = [
     pytest.param(OpenAiServer, None, NATIVE, "/v1", id="native"),
-    pytest.param(OpenAiServer, None, {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, native calls"),
     pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, tags"),
     pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
     pytest.param(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
