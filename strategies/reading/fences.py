@@ -18,8 +18,10 @@ from strategies.reading.openings import Rows
 from strategies.reading.outlet import Held, as_text
 from strategies.reading.window import FENCE_LINE, Window
 
-__all__ = ["Carrier", "Fence", "TokensInFence"]
+__all__ = ["BEHIND_WORDS", "Carrier", "Fence", "TokensInFence"]
 
+BEHIND_WORDS = -1
+"""In the place of a fence's column: it opens behind words on its line."""
 _OWN_FENCES = frozenset({"tool_code"})
 """Info strings that no language has: prose behind such a fence does not make it an example. Gemma is asked to write its
 calls in this one, and goes on talking (https://ai.google.dev/gemma/docs/meme-generator)."""
@@ -223,6 +225,9 @@ class Carrier:
     def _give_up(self, window: Window) -> Move:
         """More than calls stands in it: it is a literal fence, in which calls by special tokens may still count."""
         held = self._held
+        if self._fence[2] == BEHIND_WORDS:
+            window.inline = self._fence[1]
+            return self._decide(window, accept=False)
         fence = Fence(self._fence, is_example=False, after=self.after)
         window.openings.enter_fence(self._info)
         if self._ends_in_cut_call():

@@ -54,7 +54,7 @@ from strategies.grammar.inline import shows_example
 from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONING_ENDS
 from strategies.grammar.literal import is_announced_example, may_open_behind, may_open_fence, opens_fence
 from strategies.reading.drafts import CLOSERS
-from strategies.reading.fences import Carrier, Fence
+from strategies.reading.fences import BEHIND_WORDS, Carrier, Fence
 from strategies.reading.foresight import GLUED
 from strategies.reading.left_out import THOUGHT, TURN
 from strategies.reading.moves import WAIT, Call, Mode, Move
@@ -105,6 +105,9 @@ class Prose:
     def step(self, window: Window) -> Move:
         grammar, buf = window.grammar, window.buf
         lexicon = grammar.lexicon
+        # Behind words a fence that carries no calls is inline code, however it closes.
+        if window.inline > 2 and window.offset < window.blind and (literal := self._inline_code(window, 0)) is not None:
+            return literal
         if grammar.line_rows and window.is_line_start and (move := self._line_start(window, 0)) is not None:
             return move
         at = 0
@@ -298,17 +301,22 @@ class Prose:
             return WAIT
         ends = newline + 1 if newline >= 0 else len(buf)
         info = opens_fence(buf[end : newline if newline >= 0 else len(buf)], mark) if is_short else None
-        if info is None or (is_behind_words and not (info in _CALL_FENCES and newline >= 0)):
+        if info is None or (is_behind_words and not self._may_be_behind(window, at, info, has_ended=newline >= 0)):
             return None
         if window.grammar.results.get(mark * 3 + info, NOBODY) & window.out.callers:
             window.text(at)
             return Discarding(self)
-        fence = (mark, end - at, 0 if is_behind_words else len(line))
+        fence = (mark, end - at, BEHIND_WORDS if is_behind_words else len(line))
         # Some models write the call on the line that opens the fence: that line is then no info string.
         glued = GLUED.match(buf, end, ends)
         if glued is not None:
             return self._open_fence(window, at, glued.end(), fence, glued.group(1).lower())
         return self._open_fence(window, at, ends, fence, info)
+
+    def _may_be_behind(self, window: Window, at: int, info: str, *, has_ended: bool) -> bool:
+        """Whether a fence behind words may carry calls; any other one is inline code."""
+        is_free = window.offset >= window.blind and not is_announced_example(window.before(at))
+        return has_ended and is_free and info in _CALL_FENCES
 
     def _open_fence(self, window: Window, at: int, end: int, fence: tuple[str, int, int], info: str) -> Move:
         before = window.before(at)
