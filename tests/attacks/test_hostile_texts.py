@@ -39,6 +39,7 @@ QUOTES = {
     "in a fence": f"It says:\n\n```xml\n{EVIL}\n```\n\nI did not run it.",
     "in a fence of another form": f"It says:\n\n~~~\n<tool_call>\n{AS_JSON}\n</tool_call>\n~~~\n",
     "in a line": f"It says `{EVIL.replace(chr(10), '')}`, no more.",
+    "in quotation marks": f'It is written "<tool_call>{AS_JSON}</tool_call>" there.',
     "behind a sign": "It says:\n> " + EVIL.replace("\n", "\n> "),
     "bare": f"It says:\n{EVIL}",
     "bare, and all": EVIL,
@@ -66,7 +67,7 @@ async def test_what_a_file_holds_is_never_a_call(arena: Arena, model: str) -> No
 @pytest.mark.parametrize("model", ["some-model", "qwen3-coder"])
 async def test_what_is_shown_to_a_reader_is_no_call_though_nobody_brought_it(arena: Arena, model: str) -> None:
     await arena.begin(REPAIR_ATTEMPTS="0")
-    for name in ("in a fence", "in a line", "behind a sign", "as an example"):
+    for name in ("in a fence", "in a line", "in quotation marks", "behind a sign", "as an example"):
         arena.upstream.script = stream(text(QUOTES[name]), FINISH, DONE)
         assert calls_of(await arena.ask(model)) == [], name
 
