@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from strategies.schema.document import Prop
+from strategies.text.turns import Turns
 
 __all__ = ["NoMarkup", "TagReader"]
 
@@ -17,6 +18,8 @@ ReadLeaf = Callable[[Prop, str], tuple[Any, tuple[str, ...]]]
 """The value of a leaf's text and the mends it needed."""
 
 _MAX_NESTING = 64
+_AT_ONCE = 250
+"""Children that are read in one turn."""
 _OPENER = re.compile(r"<([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})>")
 _GAP = re.compile(r"\s*+")
 _ANY_CONTAINER = {"type": ["object", "array"]}
@@ -28,17 +31,18 @@ class NoMarkup(Exception):
 
 
 class TagReader:
-    """Reads child tags by schema, each character once but for a leaf's search for its end."""
+    """Reads child tags by schema, each character once but for a leaf's search for its end; `container` is its work."""
 
-    __slots__ = ("_at", "_mends", "_read_leaf", "_text")
+    __slots__ = ("_at", "_left", "_mends", "_read_leaf", "_text")
 
     def __init__(self, text: str, read_leaf: ReadLeaf, mends: list[str]) -> None:
         self._text = text
         self._read_leaf = read_leaf
         self._mends = mends
         self._at = 0
+        self._left = _AT_ONCE
 
-    def container(self, prop: Prop, closer: str, depth: int) -> Any:
+    def container(self, prop: Prop, closer: str, depth: int) -> Turns[Any]:
         """The array or object between here and the closing tag; no closing tag means the end of the text."""
         if depth > _MAX_NESTING:
             raise NoMarkup
@@ -48,11 +52,11 @@ class TagReader:
         is_item = _is_item(opener, prop, 0)
         if "array" in prop.types and ("object" not in prop.types or is_item):
             if not is_item:
-                return [self._sole_item(prop.item(0), opener, closer, depth)]
-            return self._array(prop, closer, depth)
+                return [(yield from self._sole_item(prop.item(0), opener, closer, depth))]
+            return (yield from self._array(prop, closer, depth))
         if "object" not in prop.types:
             raise NoMarkup
-        return self._object(prop, closer, depth)
+        return (yield from self._object(prop, closer, depth))
 
     def _opener(self) -> str | None:
         self._gap()
@@ -78,19 +82,19 @@ class TagReader:
             self._at += len(name) + 2
             yield name
 
-    def _array(self, prop: Prop, closer: str, depth: int) -> list[Any]:
+    def _array(self, prop: Prop, closer: str, depth: int) -> Turns[list[Any]]:
         result: list[Any] = []
         names: set[str] = set()
         for name in self._children(closer):
             if not _is_item(name, prop, len(result)):
                 raise NoMarkup
             names.add("0" if name.isdecimal() else name)
-            result.append(self._child(prop.item(len(result)), name, closer, depth))
+            result.append((yield from self._child(prop.item(len(result)), name, closer, depth)))
         if len(names) != 1:
             raise NoMarkup
         return result
 
-    def _sole_item(self, prop: Prop, opener: str, closer: str, depth: int) -> dict[str, Any]:
+    def _sole_item(self, prop: Prop, opener: str, closer: str, depth: int) -> Turns[dict[str, Any]]:
         """The one object of an array, whose members stand where a tag of its own should be around them.
 
         Where no schema says what members there are, a single one leaves no choice.
@@ -98,13 +102,13 @@ class TagReader:
         is_free = not prop.schema
         if not is_free and opener not in prop.document.every_property(prop.schema):
             raise NoMarkup
-        found = self._object(prop, closer, depth)
+        found = yield from self._object(prop, closer, depth)
         if is_free and len(found) != 1:
             raise NoMarkup
         self._mends.append("item_unwrapped")
         return found
 
-    def _object(self, prop: Prop, closer: str, depth: int) -> dict[str, Any]:
+    def _object(self, prop: Prop, closer: str, depth: int) -> Turns[dict[str, Any]]:
         result: dict[str, Any] = {}
         lists: set[str] = set()
         declared = prop.document.every_property(prop.schema)
@@ -113,24 +117,28 @@ class TagReader:
                 raise NoMarkup
             child = prop.document.prop(name, declared.get(name, prop.schema.get("additionalProperties")))
             if name in lists:
-                result[name].append(self._child(child.item(len(result[name])), name, closer, depth))
+                result[name].append((yield from self._child(child.item(len(result[name])), name, closer, depth)))
             elif self._is_sibling_list(child):
                 lists.add(name)
-                result[name] = [self._child(child.item(0), name, closer, depth)]
+                result[name] = [(yield from self._child(child.item(0), name, closer, depth))]
             elif name in result:
                 raise NoMarkup
             elif declared or child.schema:
-                result[name] = self._child(child, name, closer, depth)
+                result[name] = yield from self._child(child, name, closer, depth)
             else:
-                result[name] = self._free(child, name, closer, depth)
+                result[name] = yield from self._free(child, name, closer, depth)
         return result
 
-    def _free(self, prop: Prop, name: str, outer_closer: str, depth: int) -> Any:
+    def _free(self, prop: Prop, name: str, outer_closer: str, depth: int) -> Turns[Any]:
         """A child that no schema describes: what its own tags spell, else its text."""
         start = self._at
+        self._left -= 1
+        if not self._left:
+            self._left = _AT_ONCE
+            yield
         if self._opener() is not None:
             try:
-                return self.container(prop.document.prop(name, _ANY_CONTAINER), f"</{name}>", depth + 1)
+                return (yield from self.container(prop.document.prop(name, _ANY_CONTAINER), f"</{name}>", depth + 1))
             except NoMarkup:
                 pass
         self._at = start
@@ -147,11 +155,15 @@ class TagReader:
         opener = _OPENER.match(self._text, start)
         return opener is None or not _is_item(opener.group(1), prop, 0)
 
-    def _child(self, prop: Prop, name: str, outer_closer: str, depth: int) -> Any:
+    def _child(self, prop: Prop, name: str, outer_closer: str, depth: int) -> Turns[Any]:
+        self._left -= 1
+        if not self._left:
+            self._left = _AT_ONCE
+            yield
         if not prop.is_string and prop.types & {"array", "object"}:
             self._gap()
             if self._text.startswith("<", self._at):
-                return self.container(prop, f"</{name}>", depth + 1)
+                return (yield from self.container(prop, f"</{name}>", depth + 1))
         return self._leaf(prop, name, outer_closer)
 
     def _leaf(self, prop: Prop, name: str, outer_closer: str) -> Any:

@@ -4,7 +4,7 @@ The facts come from `schema_document`, the values from `schema_values`; this mod
 """
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from weakref import finalize
@@ -13,10 +13,11 @@ from attrs import frozen
 
 from gateway.core.tools import Tool
 from strategies.schema.document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
-from strategies.schema.values import Value, Walk, from_markup, judged, read_text, unique
+from strategies.schema.values import Value, Walk, from_markup, judged, read_text, reading, unique
 from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+from strategies.text.turns import LONG, Turns, whole
 
-__all__ = ["BODY_PARAMETERS", "Adapted", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
+__all__ = ["BODY_PARAMETERS", "Adapted", "Listing", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
 
 _SEPARATORS = re.compile(r"[-_ ]++")
 _WRAPPERS = frozenset({"arguments", "args", "input", "parameters", "params", "properties"})
@@ -103,8 +104,15 @@ class ToolSchema:
 
     def from_text(self, name: str, text: str) -> Value:
         """One parameter's raw text as the value its type asks for."""
+        return whole(self.reading(name, text))
+
+    def reading(self, name: str, text: str) -> Turns[Value]:
+        """The same in turns."""
         prop = self.prop(name)
-        return judged(prop, read_text(prop, text), text)
+        found = yield from reading(prop, text)
+        if len(text) > LONG:
+            yield
+        return judged(prop, found, text)
 
     def from_told(self, name: str, text: str, *, is_text: bool) -> Value | None:
         """A raw text whose kind was written beside it, text or JSON; `None` where the schema rules that kind out."""
@@ -129,11 +137,9 @@ class ToolSchema:
         whole = "\n".join(texts)
         if "array" not in prop.types:
             return Value(whole, (), f"`{name}` is given {len(texts)} times")
-        found = [
-            read_text(prop.item(index), text if prop.is_string else text.strip()) for index, text in enumerate(texts)
-        ]
-        mends = [mend for item in found for mend in item.mends]
-        return judged(prop, Value([item.value for item in found], unique(mends)), whole)
+        listing = Listing(self)
+        listing.add(name, texts)
+        return next(value for _, value in listing.settled())
 
     def from_tags(self, text: str) -> Adapted | None:
         """All arguments as child tags; `None` if the text is no such markup."""
@@ -228,3 +234,29 @@ def schema_of(tool: Tool) -> ToolSchema:
         schema = _known[id(tool)] = ToolSchema(tool)
         finalize(tool, _known.pop, id(tool)).atexit = False
     return schema
+
+
+class Listing:
+    """Parameters of arrays that are given several times, one item each time; each text is read once."""
+
+    __slots__ = ("_items", "_schema", "_texts")
+
+    def __init__(self, schema: ToolSchema) -> None:
+        self._schema = schema
+        self._items: dict[str, list[Value]] = {}
+        self._texts: dict[str, Sequence[str]] = {}
+
+    def add(self, name: str, texts: Sequence[str]) -> None:
+        """All texts of the parameter so far."""
+        prop = self._schema.prop(name)
+        items = self._items.setdefault(name, [])
+        self._texts[name] = texts
+        for index in range(len(items), len(texts)):
+            items.append(read_text(prop.item(index), texts[index] if prop.is_string else texts[index].strip()))
+
+    def settled(self) -> Iterator[tuple[str, Value]]:
+        """Each parameter with its value."""
+        for name, items in self._items.items():
+            mends = [mend for item in items for mend in item.mends]
+            found = Value([item.value for item in items], unique(mends))
+            yield name, judged(self._schema.prop(name), found, "\n".join(self._texts[name]))

@@ -14,9 +14,10 @@ from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 from strategies.schema.fitting import Fitting
 from strategies.text.numbers import number_text
-from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+from strategies.text.tolerant_json import JsonFault, loads_strict, parse, parsing
+from strategies.text.turns import LONG, Turns, whole
 
-__all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "unique"]
+__all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "reading", "unique"]
 
 _WORD_OF_TYPE = {
     "string": "a string",
@@ -62,7 +63,7 @@ def judged(prop: Prop, found: Value, text: str) -> Value:
 def read_text(prop: Prop, text: str) -> Value:
     """The value that the text spells by the types allowed, else the text."""
     if not prop.is_string:
-        return _convert(prop, text) or Value(text)
+        return _simple(prop, text) or whole(_converting(prop, text)) or Value(text)
     # A file's content is often valid JSON, and must stay the text it is: https://github.com/ollama/ollama/issues/17914
     if prop.flows:
         return Value(_enum_member(prop, text))
@@ -72,6 +73,13 @@ def read_text(prop: Prop, text: str) -> Value:
     if trimmed[:1] in ("{", "["):
         return _strict_container(prop, trimmed) or Value(text)
     return Value(_enum_member(prop, text))
+
+
+def reading(prop: Prop, text: str) -> Turns[Value]:
+    """The same in turns."""
+    if prop.is_string:
+        return read_text(prop, text)
+    return _simple(prop, text) or (yield from _converting(prop, text)) or Value(text)
 
 
 def _lists(prop: Prop, text: str) -> bool:
@@ -93,14 +101,17 @@ def _strict_container(prop: Prop, text: str) -> Value | None:
     return _finished(prop, value, ()) if type_of(value) in prop.types else None
 
 
-def _convert(prop: Prop, text: str) -> Value | None:
-    """The one value of the types, none of them string, that the text spells."""
+def _simple(prop: Prop, text: str) -> Value | None:
+    """The number, truth or nothing that the text spells, if the types allow it."""
+    value = _scalar(prop.types, text.strip())
+    return None if value is _NOTHING else Value(value)
+
+
+def _converting(prop: Prop, text: str) -> Turns[Value | None]:
+    """The one other value of the types, none of them string, that the text spells."""
     trimmed = text.strip()
-    value = _scalar(prop.types, trimmed)
-    if value is not _NOTHING:
-        return Value(value)
     if prop.types & {"object", "array"}:
-        return _container(prop, trimmed) or _sole_item(prop, trimmed)
+        return (yield from _container(prop, trimmed)) or _sole_item(prop, trimmed)
     inner = _ELEMENT.fullmatch(trimmed)
     value = _scalar(prop.types, inner[2].strip()) if inner else _NOTHING
     return None if value is _NOTHING else Value(value, ("element_unwrapped",))
@@ -133,17 +144,21 @@ def _number(types: frozenset[str], text: str) -> int | float | None:
     return None
 
 
-def _container(prop: Prop, text: str) -> Value | None:
+def _container(prop: Prop, text: str) -> Turns[Value | None]:
     """JSON first, mended if need be; then JSON inside a JSON string; then nested tags."""
     try:
-        parsed = parse(text, closed=True)
+        parsed = yield from parsing(text, closed=True)
     except JsonFault:
-        return from_markup(prop, text)
+        return (yield from reading_markup(prop, text))
     if text[parsed.end :].strip():
         return None
     if isinstance(parsed.value, str):
-        return _unstrung(prop, parsed.value)
-    return _finished(prop, parsed.value, parsed.steps) if has_type(parsed.value, prop.types) else None
+        return (yield from _unstrung(prop, parsed.value))
+    if not has_type(parsed.value, prop.types):
+        return None
+    if len(text) > LONG:
+        yield
+    return _finished(prop, parsed.value, parsed.steps)
 
 
 def _sole_item(prop: Prop, text: str) -> Value | None:
@@ -158,9 +173,9 @@ def _sole_item(prop: Prop, text: str) -> Value | None:
     return Value([found.value], (*found.mends, "item_unwrapped")) if is_item else None
 
 
-def _unstrung(prop: Prop, text: str) -> Value | None:
+def _unstrung(prop: Prop, text: str) -> Turns[Value | None]:
     try:
-        parsed = parse(text, closed=True)
+        parsed = yield from parsing(text, closed=True)
     except JsonFault:
         return None
     if text[parsed.end :].strip() or not isinstance(parsed.value, dict | list):
@@ -180,11 +195,16 @@ def unique(mends: Sequence[str]) -> tuple[str, ...]:
 
 def from_markup(prop: Prop, text: str) -> Value | None:
     """The array or object that nested child tags spell by the schema; `None` if `text` is no such markup."""
+    return whole(reading_markup(prop, text))
+
+
+def reading_markup(prop: Prop, text: str) -> Turns[Value | None]:
+    """The same in turns."""
     if prop.is_string:
         return None
     mends: list[str] = []
     try:
-        value = TagReader(text, _read_leaf, mends).container(prop, "", 0)
+        value = yield from TagReader(text, _read_leaf, mends).container(prop, "", 0)
     except NoMarkup:
         return None
     return Value(value, unique(mends))

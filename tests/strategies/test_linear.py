@@ -262,6 +262,47 @@ MANY: dict[str, Callable[[str], str]] = {
 ITEM = {"type": "object", "properties": {"id": {"type": "string"}, "rank": {"type": "integer"}}, "required": ["id"]}
 
 
+OF_TAGS = ("<save>\n<items>\n", "</items>\n</save>")
+OF_FUNCTION = ("<tool_call>\n<function=save>\n<parameter=items>\n", "</parameter>\n</function>\n</tool_call>")
+IN_TAGS = "".join(f"<item><id>i{number}</id><rank>{number}</rank></item>\n" for number in range(1_200))
+
+
+@pytest.mark.parametrize(("opener", "closer"), [OF_TAGS, OF_FUNCTION], ids=["tags", "function"])
+def test_no_turn_grows_with_the_number_of_child_tags(opener: str, closer: str) -> None:
+    save = tool("save", "items", items={"type": "array", "items": ITEM})
+    reader = reader_factory(tools=ToolSet([save]), options=Options(), model="m", prompted=None)()
+    assert isinstance(reader, Reader)
+    events: list[object] = []
+    for work in (partial(reader.step, opener + IN_TAGS + closer), partial(reader.step, reason="stop")):
+        steps(lambda work=work: events.extend(work()), most=MOST_IN_A_TURN)  # type: ignore[misc]
+        while reader.busy:
+            steps(lambda: events.extend(reader.step()), most=MOST_IN_A_TURN)
+    assert [event.name for event in events if isinstance(event, End)] == ["save"]
+
+
+REPEATED: dict[str, str] = {
+    "generic_xml": "<save>\n{}</save>|<items>v{}</items>\n",
+    "qwen3_coder": "<tool_call>\n<function=save>\n{}</function>\n</tool_call>|<parameter=items>\nv{}\n</parameter>\n",
+}
+
+
+@pytest.mark.parametrize("dialect", REPEATED)
+def test_a_parameter_costs_the_same_however_often_it_is_given(dialect: str) -> None:
+    save = tool("save", "items", items={"type": "array", "items": {"type": "string"}})
+    call, _, one = REPEATED[dialect].partition("|")
+
+    def told(count: int) -> float:
+        reader = reader_factory(tools=ToolSet([save]), options=Options(), model="m", prompted=dialect)()
+        text = call.format("".join(one.format(number) for number in range(count)))
+        events: list[object] = []
+        work = steps(lambda: events.extend([*reader.feed(text), *reader.finish("stop")]), most=TOO_MANY)
+        values = [json.loads(event.arguments)["items"] for event in events if isinstance(event, End)]
+        assert values == [[f"v{number}" for number in range(count)]]
+        return work / count
+
+    assert told(400) < MOST * told(100)
+
+
 @pytest.mark.parametrize("dialect", MANY)
 def test_no_turn_grows_much_with_the_number_of_values(dialect: str) -> None:
     save = tool("save", "items", items={"type": "array", "items": ITEM})

@@ -37,9 +37,10 @@ from strategies.grammar.raw_value import (
 )
 from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
-from strategies.schema.tool_schema import ToolSchema, schema_of
+from strategies.schema.tool_schema import Listing, ToolSchema, Value, schema_of
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import dumps
+from strategies.text.turns import Turns, whole
 
 __all__ = [
     "NAME",
@@ -142,6 +143,10 @@ class Call:
     ends: tuple[str, ...] = ("</tool_call>", "<tool_call>", "</function>", "</invoke>", "</function_calls>")
     name_run: re.Pattern[str] | None = None
     pair: re.Pattern[str] | None = None
+    _listing: Listing = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._listing = Listing(self.schema)
 
     @classmethod
     def of(cls, form: Form, context: Context, name: str) -> "Call":
@@ -214,6 +219,10 @@ class Call:
 
     def store(self, key: str, text: str, typed: Typed | None = None) -> None:
         """Keep a value; given again it joins a list, or the last that is not empty counts."""
+        whole(self.storing(key, text, typed))
+
+    def storing(self, key: str, text: str, typed: Typed | None = None) -> Turns[None]:
+        """The same in turns."""
         if self.is_prototype(key):
             self.mends.append("prototype_key")
             return
@@ -231,14 +240,25 @@ class Call:
             texts[:] = [text if text.strip() else texts[0]]
         else:
             texts.append(text)
-        found = self.schema.from_text(key, texts[0]) if len(texts) == 1 else self.schema.from_texts(key, texts)
+        if len(texts) > 1:
+            self._listing.add(key, texts)
+            return
+        found = yield from self.schema.reading(key, texts[0])
         # A list written as a JSON string without its quotes: its own quotes are still escaped.
-        if found.fault and '\\"' in text and len(texts) == 1:
-            unescaped = self.schema.from_text(key, f'"{text.strip()}"')
+        if found.fault and '\\"' in text:
+            unescaped = yield from self.schema.reading(key, f'"{text.strip()}"')
             found = found if unescaped.fault else unescaped
+        self._found(key, found)
+
+    def _found(self, key: str, found: Value) -> None:
         self.mends += ("python_value" if mend == "python_literal" else mend for mend in found.mends)
         self.faults[key] = found.fault
         self.values[key] = found.value
+
+    def settle(self) -> None:
+        """All values have been given."""
+        for key, found in self._listing.settled():
+            self._found(key, found)
 
 
 def group(match: re.Match[str], name: str) -> str:
@@ -274,6 +294,7 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
 
 def draft_of(call: Call, end: int | None = None) -> Draft:
     """The call as it was read."""
+    call.settle()
     values = call.values
     if len(values) == 1 and call.tool is not None:
         values = _unwrapped(call, values)
@@ -406,7 +427,7 @@ def read_parameter(
     if inner is None and not typed:
         text = _decoded(call, key, text)
     repeated = key in call.texts
-    call.store(key, text, call.form.typed(call, tag, key, text))
+    yield from cur.work(call.storing(key, text, call.form.typed(call, tag, key, text)))
     if arguments.live and not proto:
         if repeated:
             raise Reject("parameter given twice")

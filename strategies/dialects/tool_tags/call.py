@@ -11,7 +11,8 @@ from strategies.grammar.closers import CALL_END, PARAMETER_END, Kind
 from strategies.grammar.dialect import Context, Draft
 from strategies.grammar.raw_value import Sink
 from strategies.schema.names import resolve_parameter
-from strategies.schema.tool_schema import ToolSchema
+from strategies.schema.tool_schema import Listing, ToolSchema, Value
+from strategies.text.turns import Turns, whole
 
 __all__ = [
     "CONTAINERS",
@@ -109,12 +110,16 @@ class TagCall:
     _resolved: dict[str, str] = field(factory=dict)
     """What names of tags came to, as long as no parameter has been added."""
 
+    _listing: Listing = field(init=False)
+
     def __attrs_post_init__(self) -> None:
         self.ends = (f"</{self.tag}>",)
+        self._listing = Listing(self.schema)
 
     def mean(self, tool: Tool) -> None:
         """The tag turns out to mean this tool."""
         self.tool, self.schema = tool, self.context.schema(tool)
+        self._listing = Listing(self.schema)
         self._resolved.clear()
 
     # As `Markup`
@@ -204,6 +209,10 @@ class TagCall:
 
     def store(self, key: str, text: str) -> None:
         """Keep a value; given again it joins a list, else the last that is not empty counts."""
+        whole(self.storing(key, text))
+
+    def storing(self, key: str, text: str) -> Turns[None]:
+        """The same in turns."""
         if key in PROTOTYPE_KEYS and key not in self.schema.properties:
             self.mends.append("prototype_key")
             return
@@ -218,13 +227,19 @@ class TagCall:
         else:
             self.mends.append("parameter_repeated")
             texts[:] = [text if text.strip() else texts[0]]
-        found = self.schema.from_text(key, texts[0]) if len(texts) == 1 else self.schema.from_texts(key, texts)
+        self._faults.pop(key, None)
+        if fault := self._misplaced(key, text):
+            self._faults[key] = fault
+        if len(texts) == 1:
+            self._found(key, (yield from self.schema.reading(key, texts[0])))
+        else:
+            self._listing.add(key, texts)
+
+    def _found(self, key: str, found: Value) -> None:
         self.mends += found.mends
         self.values[key] = found.value
-        self._faults.pop(key, None)
-        fault = found.fault or self._misplaced(key, text)
-        if fault:
-            self._faults[key] = fault
+        if found.fault:
+            self._faults[key] = found.fault
 
     def _repeat_body(self, key: str, first: str, text: str) -> None:
         """Of two documents the first counts, unless one of them is empty: then there is no telling."""
@@ -251,6 +266,8 @@ class TagCall:
 
     def drafts(self, end: int | None = None) -> Iterator[Draft]:
         """The calls that the values stand for: one, or one per file."""
+        for key, found in self._listing.settled():
+            self._found(key, found)
         forms = adapt_forms(self.tool.name, self.schema, self.values)
         adapted = forms != [self.values]
         for values in forms:

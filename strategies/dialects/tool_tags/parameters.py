@@ -29,6 +29,7 @@ from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import dumps
+from strategies.text.turns import Turns
 
 __all__ = ["read_end", "read_line_value", "read_parameters"]
 
@@ -109,19 +110,19 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     call.is_closed = how == "swapped"
     call.last_tag = last_tag(sink.raw)
     repeated = key in call.texts
-    _keep(cur, call, key, sink)
+    yield from cur.work(_keep(cur, call, key, sink))
     if arguments.live:
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
         sink.close(call.values[key])
 
 
-def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> None:
+def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> Turns[None]:
     """Store the value without its CDATA section, entities or code fence, if it was wrapped in one."""
     body = call.schema.prop(key).body
     value = unwrap_cdata(sink.raw)
     if value is not None:
-        call.store(key, value if body else trimmed(value, body=False))
+        yield from call.storing(key, value if body else trimmed(value, body=False))
         return
     plain = without_breaks(cur, sink.value())
     is_known = not (body and awaits_path(call.schema.properties, call.values))
@@ -132,7 +133,7 @@ def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> None:
         value = without_fence(key, plain, call.values.get)
         if value != plain:
             call.mends.append("fence_stripped")
-    call.store(key, value)
+    yield from call.storing(key, value)
 
 
 def read_line_value(cur: Cursor, call: TagCall, key: str, way: Way) -> Steps:

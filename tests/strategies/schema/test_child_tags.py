@@ -6,6 +6,7 @@ import pytest
 
 from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop
+from strategies.text.turns import whole
 
 STRINGS = {"type": "array", "items": {"type": "string"}}
 PAIR = {"type": "object", "properties": {"a": {"type": "string"}, "b": STRINGS}}
@@ -14,7 +15,7 @@ PAIR = {"type": "object", "properties": {"a": {"type": "string"}, "b": STRINGS}}
 def spelled(schema: dict[str, Any], text: str) -> Any:
     """What the tags come to, with every leaf as the text that it is."""
     prop = Document({}).prop("value", schema)
-    return TagReader(text, lambda _prop, leaf: (leaf, ()), []).container(prop, "", 0)
+    return whole(TagReader(text, lambda _prop, leaf: (leaf, ()), []).container(prop, "", 0))
 
 
 @pytest.mark.parametrize(
@@ -53,4 +54,4 @@ def test_nesting_has_a_bound() -> None:
     prop: Prop = Document({"$defs": {"node": node}}).prop("value", node)
     text = "<n>" * 100 + "</n>" * 100
     with pytest.raises(NoMarkup):
-        TagReader(text, lambda _prop, leaf: (leaf, ()), []).container(prop, "", 0)
+        whole(TagReader(text, lambda _prop, leaf: (leaf, ()), []).container(prop, "", 0))
