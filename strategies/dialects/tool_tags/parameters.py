@@ -146,7 +146,7 @@ def read_line_value(cur: Cursor, call: TagCall, key: str, way: Way) -> Steps:
     if not (yield from cur.until(f"</{key}>", sink)):
         raise Reject("value not closed", attempted=True)
     cur.pos += len(key) + 3
-    _keep(cur, call, key, sink)
+    yield from cur.work(_keep(cur, call, key, sink))
 
 
 def read_end(cur: Cursor, call: TagCall, way: Way) -> Steps:
