@@ -48,8 +48,15 @@ WAYS: list[Any] = [
     ),
     pytest.param(
         ResponsesServer,
-        None,
+        "tag_xml",
         {"UPSTREAM_KIND": "responses", "UPSTREAM_API_KEY": "sk-resp", "STRATEGY_RULES": "*=recovery"},
+        "/v1",
+        id="responses, tags on its own wire",
+    ),
+    pytest.param(
+        ResponsesServer,
+        "hermes",
+        {"UPSTREAM_KIND": "responses", "UPSTREAM_API_KEY": "sk-resp", "STRATEGY_RULES": "*=xml_prompt:hermes"},
         "/v1",
         id="responses",
     ),

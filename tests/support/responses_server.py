@@ -38,6 +38,7 @@ FIELDS = {
     "prompt_cache_key",
     "safety_identifier",
     "metadata",
+    "client_metadata",
 }
 REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _WHOLE: TypeAdapter[Any] = TypeAdapter(ResponseCreateParamsNonStreaming)
@@ -104,7 +105,7 @@ class ResponsesServer:
         if called - answered:
             return f"No tool output found for function call {min(called - answered)}."
         for tool in request.get("tools", []):
-            if tool["parameters"].get("type") != "object":
+            if tool["type"] == "function" and tool["parameters"].get("type") != "object":
                 return (
                     f"Invalid schema for function '{tool['name']}': schema must be a JSON Schema of 'type: \"object\"'."
                 )
