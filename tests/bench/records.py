@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import evolve
 
+from gateway.core.records import Record
 from gateway.inspector.filters import parsed
 from gateway.inspector.reader import Reader
 from gateway.state.sqlite import SqliteStore
@@ -44,7 +45,9 @@ async def make(path: Path, count: int) -> float:
     shift = time.time() - made.until
     store = SqliteStore(path, timeout_s=30)
     await store.open()
-    records = [evolve(each, at=each.at + shift) for each in (*made.requests, *made.outcomes)]
+    requests = [evolve(each, at=each.at + shift) for each in made.requests]
+    outcomes = [evolve(each, at=each.at + shift) for each in made.outcomes]
+    records: list[Record] = [*requests, *outcomes]
     started = time.process_time()
     for begin in range(0, len(records), _BATCH):
         await store.append(records[begin : begin + _BATCH])
