@@ -226,7 +226,7 @@ class Carrier:
         """More than calls stands in it: it is a literal fence, in which calls by special tokens may still count."""
         held = self._held
         if self._fence[2] == BEHIND_WORDS:
-            window.inline = self._fence[1]
+            window.inline = -self._fence[1]
             return self._decide(window, accept=False)
         fence = Fence(self._fence, is_example=False, after=self.after)
         window.openings.enter_fence(self._info)

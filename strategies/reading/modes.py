@@ -106,8 +106,13 @@ class Prose:
         grammar, buf = window.grammar, window.buf
         lexicon = grammar.lexicon
         # Behind words a fence that carries no calls is inline code, however it closes.
-        if window.inline > 2 and window.offset < window.blind and (literal := self._inline_code(window, 0)) is not None:
-            return literal
+        if window.inline < 0:
+            window.inline = -window.inline
+            literal = self._inline_code(window, 0)
+            if literal is WAIT:
+                window.inline = -window.inline
+            if literal is not None:
+                return literal
         if grammar.line_rows and window.is_line_start and (move := self._line_start(window, 0)) is not None:
             return move
         at = 0
@@ -290,7 +295,7 @@ class Prose:
         """Of a run from `at` to `end` that may open a fence."""
         line = window.before(at).rsplit("\n", 1)[-1]
         is_behind_words = not may_open_fence(line)
-        if is_behind_words and (window.inline or not may_open_behind(line)):
+        if is_behind_words and (window.inline or window.buf[at] == "~" or not may_open_behind(line)):
             return None
         buf, mark = window.buf, window.buf[at]
         newline = buf.find("\n", end, end + FENCE_LINE)
@@ -315,7 +320,7 @@ class Prose:
 
     def _may_be_behind(self, window: Window, at: int, info: str, *, has_ended: bool) -> bool:
         """Whether a fence behind words may carry calls; any other one is inline code."""
-        is_free = window.offset >= window.blind and not is_announced_example(window.before(at))
+        is_free = window.offset + at >= window.blind and not is_announced_example(window.before(at))
         return has_ended and is_free and info in _CALL_FENCES
 
     def _open_fence(self, window: Window, at: int, end: int, fence: tuple[str, int, int], info: str) -> Move:
