@@ -188,7 +188,8 @@ class Prose:
         if window.grammar.results.get(marker, NOBODY) & out.callers and (opening.starts_line or follows):
             window.text(at)
             return Discarding(self)
-        if marker in END_TOKENS and (out.is_speaking or (out.is_silent and out.callers)):
+        is_silent = out.is_silent and not window.buf[:at].strip()
+        if marker in END_TOKENS and (out.is_speaking or (is_silent and out.callers)):
             window.text(at)
             window.remain(len(marker), TURN)
             return self
