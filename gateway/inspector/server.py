@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from itertools import zip_longest
 from typing import Any
@@ -186,7 +186,7 @@ class Inspector:
         cursor = request.headers.get("Last-Event-ID") or request.query.get("cursor", "")
         wanted = parsed(request.query.get("filter", ""))
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
-        with self.hub.listening() as queue:
+        with suppress(ConnectionError), self.hub.listening() as queue:  # a page that has gone is no fault
             reached = self.hub.cursor
             await response.prepare(request)
             await response.write(b"retry: 500\n\n")

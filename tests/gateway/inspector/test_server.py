@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 from attrs import evolve, frozen
+from structlog.testing import capture_logs
 
 from gateway.config.load import load
 from gateway.core.records import CallRecord, DecisionRecord, OutcomeRecord, RequestRecord
@@ -279,3 +280,15 @@ async def test_a_simple_post_does_nothing(page):
         async with page.session.post(f"{page.url}/api/label", data=body, headers=headers) as answer:
             assert answer.status in (403, 415)
     assert await page.store.end() == "1"
+
+
+async def test_a_page_that_goes_away_is_no_fault(page):
+    with capture_logs() as told:
+        for _ in range(3):
+            answer = await page.session.get(f"{page.url}/api/live")
+            await answer.content.readline()
+            answer.close()
+            for number in range(3):  # what is written after it has gone
+                await page.store.append([request(number)])
+                await asyncio.sleep(0.3)
+    assert [each for each in told if each["log_level"] == "error"] == []
