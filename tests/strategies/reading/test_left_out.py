@@ -109,3 +109,34 @@ def test_a_client_gets_one_call_and_the_copy_is_counted() -> None:
         assert [call["name"] for call in heard.calls] == ["append"]
         assert exchange.facts.dropped["duplicate"] == 1
         assert heard.meaning == hear_body(whole(answer_body(text), how)[0]).meaning
+
+
+SECTION = "<|tool_calls_section_begin|><|tool_calls_section_end|>"
+WRITTEN = '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "content", "left_out"),
+    [
+        (SECTION, "", SECTION),
+        (f"Done.\n{SECTION}", "Done.\n", SECTION),
+        (f"Write {SECTION} for none.", f"Write {SECTION} for none.", ""),
+        ("<|channel|>final<|message|>Hi.<|return|>", "Hi.", "<|channel|>final<|message|><|return|>"),
+        (f"{WRITTEN}<|im_end|>", "", "<|im_end|>"),
+        (f"{WRITTEN}\nThen.<|im_end|> more", "\nThen.<|im_end|> more", ""),
+        ("The token <|im_end|> ends it.", "The token <|im_end|> ends it.", ""),
+        ("</think>Hi.", "</think>Hi.", ""),
+        ("<think></think>Hi.", "<think></think>Hi.", ""),
+    ],
+)
+def test_remains_go_at_the_edges_alone_and_beside_their_familys_calls(text: str, content: str, left_out: str) -> None:
+    for cut in (0, *range(1, len(text), 3)):
+        found = read([text[:cut], text[cut:]])
+        assert found.content == content
+        assert "".join(raw for _, raw in found.dropped) == left_out
+    assert read(list(text)).content == content
+
+
+def test_the_end_of_reasoning_goes_where_the_reasoning_has_a_field_of_its_own() -> None:
+    found = read("</think>Hi.", reasoned=True)
+    assert (found.content, found.dropped) == ("Hi.", [("remains", "</think>")])
