@@ -87,13 +87,16 @@ def test_a_whole_answer_is_asked_for_as_often_as_allowed() -> None:
 
 
 def test_a_second_answer_of_words_is_none_where_text_is_not_read() -> None:
-    how = NativeStrategy().prepare(parse_request(request()), Options())
     broken = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{"}}
     first = answer_body(None, "tool_calls", tool_calls=[broken])
-    exchange = BodyExchange(how, make_id=ids(), limits=Limits(), asks=1)
-    assert exchange.transform(first) == first
-    assert exchange.ask_again is not None
-    assert exchange.second_answer(answer_body(CALL)) == first
+    for reads, calls in ((False, ["{"]), (True, ['{"filePath":"/a.py"}'])):
+        how = NativeStrategy().prepare(parse_request(request()), Options(native_leaks=reads))
+        exchange = BodyExchange(how, make_id=ids(), limits=Limits(), asks=1)
+        assert exchange.transform(first) == first
+        assert exchange.ask_again is not None
+        second = exchange.second_answer(answer_body(CALL))
+        assert (second == first) is not reads
+        assert [call["arguments"] for call in hear_body(second).calls] == calls
 
 
 def test_a_guarded_reader_is_idle_when_its_reader_is_or_is_gone() -> None:

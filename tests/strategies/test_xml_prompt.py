@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.errors import InvalidRequest, InvalidToolResults, TooManyTools
-from gateway.core.events import End
+from gateway.core.events import End, Start
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import parse_request
@@ -137,7 +137,11 @@ def test_tool_choice_none_leaves_the_tools_out() -> None:
     assert body.keys() == {"model", "messages"}
     assert body["messages"][0] == SYSTEM
     assert body["messages"][3]["role"] == "user"
-    assert prepared.make_reader is None
+    assert prepared.ask_again is None
+    assert prepared.make_reader is not None  # what stands there all the same is counted
+    reader = prepared.make_reader()
+    events = [*reader.feed("<read>\n<path>a</path>\n</read>"), *reader.finish("stop")]
+    assert not any(isinstance(event, Start | End) for event in events)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ QUOTED = "Write this:\n```\n<read_file>\n<path>x</path>\n</read_file>\n```\nand 
 BROKEN = "<read_file>\n<path>a.py"
 MODELS = ("qwen3-coder", "some-model")
 NATIVE = "gpt-4o"
-"""A model whose answers nobody reads."""
+"""A model whose answers nobody reads where its server's leaks are left alone."""
 ANSWERS = 5 * 2
 """Of each model: five texts, streamed and whole."""
 
@@ -71,7 +71,7 @@ async def keep(path: Path, *records: Record) -> None:
 @pytest.fixture(params=["full", "dry_run"])
 async def store(request, gateway, upstream, client, tmp_path: Path) -> Path:
     path = tmp_path / "kept.db"
-    await used(gateway, upstream, client, path, AUDIT_BODIES="full", TRANSFORM_MODE=request.param)
+    await used(gateway, upstream, client, path, AUDIT_BODIES="full", TRANSFORM_MODE=request.param, NATIVE_LEAKS="off")
     return path
 
 
@@ -87,6 +87,15 @@ async def test_what_the_gateway_read_reads_the_same_again(store):
     assert told["read"] == len(MODELS) * ANSWERS
     assert told["skipped"] == {"no_text": ANSWERS}
     assert (told["differences"], told["faults"]) == (0, 0)
+
+
+async def test_what_was_looked_through_for_leaks_reads_the_same_again(gateway, upstream, client, tmp_path):
+    path = tmp_path / "kept.db"
+    await used(gateway, upstream, client, path, AUDIT_BODIES="full")
+    result = await invoked(replay, "--store", "--json", "--fail-on", "differences", store=path)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["read"], told["differences"], told["faults"]) == ((len(MODELS) + 1) * ANSWERS, 0, 0)
 
 
 async def test_another_threshold_is_seen_as_a_difference(store):
