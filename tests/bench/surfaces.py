@@ -147,7 +147,7 @@ async def _of_route(route: Route, strategy: str, rounds: int) -> dict[str, list[
 
 def ratios(rounds: int, routes: tuple[str, ...] = tuple(ROUTES)) -> dict[str, float]:
     """The medians."""
-    told = {}
+    told: dict[str, float] = {}
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for name in routes:
             for strategy in WAYS if "same wire" in name or name == "chat" else WAYS[1:]:

@@ -35,7 +35,7 @@ def _quiet(seed: int) -> None:
     assert fault is None, fault
 
 
-def _drawn(check: Callable[[bytes], object]) -> Check:
+def _drawn(check: parsers.Parser) -> Check:
     """A parser fed what is drawn from its own pieces and from noise."""
     return lambda seed: check(parsers.drawn(random.Random(seed), check))
 
@@ -63,7 +63,7 @@ def run(name: str, count: int, seed: int) -> tuple[int, float]:
 
 def guided(name: str, rest: Sequence[str]) -> int:
     """By coverage: inputs that reach new lines of ours are kept and changed."""
-    import atheris  # here: it is no part of the test extra
+    import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # here: it is no part of the test extra
 
     check = parsers.PARSERS[name]
     for module in [module for key, module in sys.modules.items() if key.startswith(("gateway.", "strategies."))]:

@@ -541,8 +541,9 @@ async def test_reasoning_that_is_not_to_be_read_goes_on_as_it_came(gateway, upst
     assert ('dialect="qwen3_coder",verdict="would_change"} 1.0' in exposition) is told
 
 
-ANTHROPIC = [{"name": "read_file", "input_schema": TOOLS[0]["function"]["parameters"]}]
-RESPONSES = [{"type": "function", **TOOLS[0]["function"]}]
+READ_FILE: Any = TOOLS[0]
+ANTHROPIC = [{"name": "read_file", "input_schema": READ_FILE["function"]["parameters"]}]
+RESPONSES = [{"type": "function", **READ_FILE["function"]}]
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])

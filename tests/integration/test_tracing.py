@@ -64,7 +64,8 @@ async def spans(gateway: Callable[..., Any], upstream: FaultyUpstream) -> Any:
 
 def said(span: Any) -> str:
     """Everything that a span says."""
-    return span.to_json()
+    told: str = span.to_json()
+    return told
 
 
 async def test_a_request_and_its_try_are_spans_of_the_clients_trace(

@@ -106,11 +106,11 @@ def test_a_call_at_the_end_of_reasoning_is_a_call(text: str, way: str):
     (call,) = exchange.facts.calls
     assert IN_REASONING in call.verdict.reasons
 
-    body, exchange = whole(said(text), WAYS[way])
+    body, read = whole(said(text), WAYS[way])
     heard = hear_body(body)
     assert (calls_of(heard), heard.finish, heard.content) == ([CALL], "tool_calls", None)
     assert json.loads(body)["choices"][0]["message"]["reasoning_content"] == text
-    assert [IN_REASONING in each.verdict.reasons for each in exchange.facts.calls] == [True]
+    assert [IN_REASONING in each.verdict.reasons for each in read.facts.calls] == [True]
 
 
 @pytest.mark.parametrize("way", WAYS)

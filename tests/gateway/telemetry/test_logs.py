@@ -126,10 +126,18 @@ def test_keys_of_vendors_are_known_by_their_looks(text):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text("bearicktosnwpghfxuli-_= \u212a\u017f1234567890", max_size=40))
+@given(
+    st.lists(
+        st.sampled_from(
+            ("bearer ", "Ba\u017fic ", "api_key=", "To\u212aen: ", "\u017fecret=", "sk-", "XAI_", "gho_", "12345678")
+        )
+        | st.text("bearicktosnwpghfxuli-_= \u212a\u017f1234567890", max_size=9),
+        max_size=6,
+    ).map("".join)
+)
 def test_no_text_that_a_pattern_would_change_is_passed_over(text):
     changed = _VENDOR_KEY.sub("", _PAIR.sub("", _BEARER.sub("", text)))
-    assert changed == text or Redactor()._is_suspect(text)
+    assert changed == text or Redactor().mask(text) != text
 
 
 def test_a_field_cannot_pass_for_the_time_or_the_level(pipe):

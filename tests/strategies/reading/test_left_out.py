@@ -32,15 +32,15 @@ def contents(found: Reading) -> list[str]:
     return [json.loads(arguments)["content"] for _, arguments in found.calls]
 
 
-WRITTEN = {"xx": "x", "xxx": "x", "xyx": "xyx", "xyy": "xy", "xxyx": "xyx", "xy": "xy"}
+ORDERS = {"xx": "x", "xxx": "x", "xyx": "xyx", "xyy": "xy", "xxyx": "xyx", "xy": "xy"}
 
 
 @pytest.mark.parametrize("dialect", RENDERERS)
-@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("written", ORDERS)
 def test_each_dialect_gives_adjacent_copies_once(dialect: str, written: str) -> None:
     """Each order with each kind of value in every third dialect."""
-    writer, given = RENDERERS[dialect], WRITTEN[written]
-    value = ("{}", "two\n{}\nlines {}", "{}" * 50)[([*RENDERERS].index(dialect) + [*WRITTEN].index(written)) % 3]
+    writer, given = RENDERERS[dialect], ORDERS[written]
+    value = ("{}", "two\n{}\nlines {}", "{}" * 50)[([*RENDERERS].index(dialect) + [*ORDERS].index(written)) % 3]
     values = [value.replace("{}", letter) for letter in written]
     text = writer.calls([writer.call("append", {"path": "/a", "content": each}, APPEND) for each in values])
     for found in readings(text, prompted=dialect):

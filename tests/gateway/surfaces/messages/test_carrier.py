@@ -85,7 +85,7 @@ def test_a_block_that_is_all_call_is_not_left_behind_empty() -> None:
 
 def test_what_comes_behind_a_block_that_was_all_call_moves_up() -> None:
     stream = SERVER.stream(Turn(text=ALL_CALL), "m")
-    thought = (
+    thought: tuple[tuple[str, dict[str, Any]], ...] = (
         ("content_block_start", {"content_block": {"type": "thinking", "thinking": "", "signature": ""}}),
         ("content_block_delta", {"delta": {"type": "thinking_delta", "thinking": "Hm."}}),
         ("content_block_delta", {"delta": {"type": "signature_delta", "signature": "U0lH"}}),

@@ -172,7 +172,7 @@ def test_what_is_refused_is_read_as_far_as_that_goes() -> None:
 
 def test_what_was_sealed_here_is_told_to_no_server_that_speaks_the_wire() -> None:
     seal = SEALS.seal({"text": "hm"}, purpose="reasoning")
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": seal}
+    thought: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": seal}
     assert accept(input=[said("user", "x"), thought]).is_bound
     assert not accept(input=[said("user", "x"), {**thought, "encrypted_content": "gAAAA"}]).is_bound
     known, last = chain_of(1)
