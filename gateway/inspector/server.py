@@ -188,6 +188,7 @@ class Inspector:
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
         with suppress(ConnectionError), self.hub.listening() as queue:  # a page that has gone is no fault
             reached = self.hub.cursor
+            start = _places(reached)
             await response.prepare(request)
             await response.write(b"retry: 500\n\n")
             if cursor and cursor != reached:
@@ -195,14 +196,20 @@ class Inspector:
                     reached = event.cursor
                     if event.row is None or wanted.matches(event.row.seen):
                         await response.write(told(event))
-            await _relay(queue, response, wanted, reached=_places(reached))
+            await _relay(queue, response, wanted, start=start, reached=_places(reached))
         return response
 
 
 async def _relay(
-    queue: "asyncio.Queue[Event | None]", response: web.StreamResponse, wanted: Filter, *, reached: tuple[int, ...]
+    queue: "asyncio.Queue[Event | None]",
+    response: web.StreamResponse,
+    wanted: Filter,
+    *,
+    start: tuple[int, ...],
+    reached: tuple[int, ...],
 ) -> None:
     """What the hub tells, without what has been caught up with."""
+    told_last: tuple[int, ...] = start
     while True:
         try:
             async with asyncio.timeout(_BEAT_S):
@@ -214,7 +221,14 @@ async def _relay(
             return  # it did not read: it comes back with its cursor
         if event.row is not None and not wanted.matches(event.row.seen):
             continue
-        if event.name == "state" or _is_behind(_places(event.cursor), reached):
+        if event.name == "state":
+            await response.write(told(event))
+            continue
+        places = _places(event.cursor)
+        if any(now < then for now, then in zip_longest(places, told_last, fillvalue=0)):
+            reached = ()  # the store was begun anew
+        told_last = places
+        if _is_behind(places, reached):
             await response.write(told(event))
 
 

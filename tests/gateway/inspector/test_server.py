@@ -14,7 +14,9 @@ from structlog.testing import capture_logs
 from gateway.config.load import load
 from gateway.core.records import CallRecord, DecisionRecord, OutcomeRecord, RequestRecord
 from gateway.inspector.door import HEADERS, Door
-from gateway.inspector.server import Inspector, running, sockets
+from gateway.inspector.filters import parsed
+from gateway.inspector.live import Event
+from gateway.inspector.server import Inspector, _relay, running, sockets
 from gateway.state.memory import MemoryStore
 
 CALL = CallRecord(
@@ -292,3 +294,18 @@ async def test_a_page_that_goes_away_is_no_fault(page):
                 await page.store.append([request(number)])
                 await asyncio.sleep(0.3)
     assert [each for each in told if each["log_level"] == "error"] == []
+
+
+def test_what_a_store_that_was_begun_anew_has_is_told_again():
+    told: list[bytes] = []
+
+    class Response:
+        async def write(self, data: bytes) -> None:
+            told.append(data)
+
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+    for cursor in ("6", "7", "1", "2"):  # 6 had been caught up with; then all was pruned, and numbers begin again
+        queue.put_nowait(Event("outcome", cursor, {}))
+    queue.put_nowait(None)
+    asyncio.run(_relay(queue, Response(), parsed(""), start=(5,), reached=(6,)))  # type: ignore[arg-type]
+    assert [data.partition(b"\n")[0] for data in told] == [b"id: 7", b"id: 1", b"id: 2"]
