@@ -16,7 +16,7 @@ from gateway.core.records import CallRecord, DecisionRecord, OutcomeRecord, Requ
 from gateway.inspector.door import HEADERS, Door
 from gateway.inspector.filters import parsed
 from gateway.inspector.live import Event
-from gateway.inspector.server import Inspector, _relay, running, sockets
+from gateway.inspector.server import Inspector, _places, _relay, running, sockets
 from gateway.state.memory import MemoryStore
 
 CALL = CallRecord(
@@ -307,5 +307,5 @@ def test_what_a_store_that_was_begun_anew_has_is_told_again():
     for cursor in ("6", "7", "1", "2"):  # 6 had been caught up with; then all was pruned, and numbers begin again
         queue.put_nowait(Event("outcome", cursor, {}))
     queue.put_nowait(None)
-    asyncio.run(_relay(queue, Response(), parsed(""), start=(5,), reached=(6,)))  # type: ignore[arg-type]
+    asyncio.run(_relay(queue, Response(), parsed(""), start=_places("5"), reached=_places("6")))  # type: ignore[arg-type]
     assert [data.partition(b"\n")[0] for data in told] == [b"id: 7", b"id: 1", b"id: 2"]
