@@ -197,6 +197,17 @@ async def test_a_model_whose_calls_are_recovered_goes_on_as_it_does(gateway, ups
         assert got.json["choices"][0]["message"]["tool_calls"]
 
 
+async def test_what_is_switched_off_is_not_got_around_by_asking_in_another_way(gateway, upstream, client, monkeypatch):
+    upstream.script = answer_json(completion(GOOD))
+    running = await gateway(upstream.url, NATIVE_FALLBACK_WINDOW="5", REPAIR_ATTEMPTS="0")
+    monkeypatch.setattr(type(running.shared.rollout), "slices_off", frozenset({"recovery/generic_xml"}))
+    for _ in range(12):
+        got = await ask(client, running.url, chat(model="some-model", stream=False, tools=TOOLS))
+        assert got.headers["X-Toolgate-Strategy"] == "recovery"
+        assert got.json["choices"][0]["message"]["content"] == GOOD
+    assert running.shared.lessons.recall("default", "some-model", 0.0) is None
+
+
 async def test_answers_without_calls_teach_nothing(gateway, upstream, client):
     upstream.script = answer_json(completion("Just words."))
     running = await gateway(upstream.url, NATIVE_FALLBACK_WINDOW="5")
