@@ -122,6 +122,7 @@ def test_every_primitive_of_the_cursor_is_told() -> None:
         "anchor",
         "floor",
         "is_last",
+        "literal_breaks",
         "paused",
     }
     public = {name for name in vars(Cursor) if not name.startswith("_")} - machinery

@@ -151,7 +151,7 @@ def _glance(cur: Cursor, context: Context) -> Steps:
     return context.resolve(name, aliases=False) is not None
 
 
-_CALLED = re.compile(r"([\w.:/-]+)\(")
+_CALLED = re.compile(r"(?<![\w.:/-])([\w.:/-]++)\(")
 
 
 def _quoted(cur: Cursor, pieces: list[str]) -> Steps:
