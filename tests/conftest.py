@@ -69,11 +69,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are cores, as tests of programs wait; none for files that were named."""
+    """Two processes more than there are cores, as tests of programs wait; none for files that were named."""
     named = [argument.partition("::")[0] for argument in config.args]
     if all(Path(name).is_file() for name in named):
         return 0
-    return len(os.sched_getaffinity(0)) + 1
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -102,7 +102,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of programs and begin with them, as they wait while others work; leave out what takes minutes."""
+    """Mark the tests of programs, and let two processes begin with them; leave out what takes minutes."""
     if "long" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
@@ -117,7 +117,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("cost") or item.path.name in SAME_LINES_AGAIN:
             item.add_marker("no_cover")
         _give_examples(item, config)
-    items.sort(key=lambda item: item.get_closest_marker("system") is None)
+    programs = [item for item in items if item.get_closest_marker("system")]
+    items[:] = [item for item in items if not item.get_closest_marker("system")]
+    # Each process is given a part of the list at first, all of one length: the second one's begins here.
+    second = len(items + programs) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) - len(programs[::2])
+    items[max(0, second) : max(0, second)] = programs[1::2]
+    items[:0] = programs[::2]
 
 
 def _give_examples(item: pytest.Item, config: pytest.Config) -> None:
