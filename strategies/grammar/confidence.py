@@ -9,8 +9,9 @@ from gateway.core.reasons import Reason
 from strategies.grammar.dialect import Context, Draft
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.tolerant_json import CHOSEN
+from strategies.text.turns import TURN, Turns, whole
 
-__all__ = ["ANNOUNCED", "FORMS", "UNDECLARED", "Judged", "cost", "judge"]
+__all__ = ["ANNOUNCED", "FORMS", "UNDECLARED", "Judged", "cost", "judge", "judging"]
 
 ANNOUNCED = "announced_example"
 """The mend of a call that the words before it announce as an example."""
@@ -62,6 +63,8 @@ _COSTS = {
 }
 """What these mends take off, any other 2; what only brings a value to its declared type takes nothing."""
 
+_MANY = 10 * TURN
+"""Of so small a thing as a mend that is known."""
 
 _SHELL_FORMS = frozenset({"shell", "shell_lines"})
 """Forms that the operator switched on, with a threshold of their own."""
@@ -86,6 +89,11 @@ def cost(mend: str) -> int:
 
 def judge(draft: Draft, context: Context, dialect: str) -> Judged:
     """Accept or refuse a draft."""
+    return whole(judging(draft, context, dialect))
+
+
+def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
+    """The same in turns."""
     tool = draft.tool
     options = context.options
     reasons: list[str] = []
@@ -98,13 +106,14 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         filled = schema.fill_nullable(draft.arguments)
         arguments = filled.arguments
         reasons.extend(filled.mends)
-        unknown = [key for key in arguments if _is_unknown(schema, key)]
-        arguments = {key: value for key, value in arguments.items() if schema.takes(key)}
-        mends = (*mends, *("unknown_argument" for _ in unknown), *(("known_tool_only",) if tool.known else ()))
+        arguments, unknown = yield from _taken(schema, filled.arguments)
+        mends = (*mends, *(("unknown_argument",) * unknown), *(("known_tool_only",) if tool.known else ()))
         fault = fault or schema.check(arguments)
     else:
         reasons.append(UNDECLARED)
-    for mend in mends:
+    for count, mend in enumerate(mends, 1):
+        if not count % _MANY:
+            yield
         taken = cost(mend)
         score -= taken
         reasons.append(f"{mend} -{taken}" if taken else mend)
@@ -133,6 +142,19 @@ def judge(draft: Draft, context: Context, dialect: str) -> Judged:
         about=_quoted_in(draft.arguments) if refusal is Reason.LOW_CONFIDENCE and "inner_quotes" in mends else "",
     )
     return Judged(verdict=verdict, arguments=arguments)
+
+
+def _taken(schema: ToolSchema, given: Mapping[str, object]) -> Turns[tuple[dict[str, object], int]]:
+    """The arguments that the schema takes, and how many are given that it does not know."""
+    kept: dict[str, object] = {}
+    unknown = 0
+    for count, (key, value) in enumerate(given.items(), 1):
+        if not count % TURN:
+            yield
+        unknown += _is_unknown(schema, key)
+        if schema.takes(key):
+            kept[key] = value
+    return kept, unknown
 
 
 def _quoted_in(arguments: Mapping[str, object]) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from strategies.grammar.json_calls import renamed
+from strategies.grammar.json_calls import renaming
 from strategies.grammar.json_payload import read_surplus
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -35,8 +35,8 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None
     if parsed is None or opened is None:
         raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
-    named, mends = renamed(opened.arguments, schema)
-    adapted = schema.from_json(named)
+    named, mends = yield from cur.work(renaming(opened.arguments, schema))
+    adapted = yield from cur.work(schema.adapting(named))
     call.values.update(adapted.arguments)
     call.mends += (*mends, *parsed.steps, *opened.mends, *adapted.mends)
 

@@ -12,8 +12,9 @@ from strategies.grammar.dialect import Context, Draft
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Reject
+from strategies.text.turns import TURN, Turns, whole
 
-__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafts_of", "renamed"]
+__all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
 
 # The key `tool_call` is what small models make of the examples in their prompts.
 NAME_KEYS = ("name", "tool", "tool_name", "function_name", "function", "recipient_name", "tool_call")
@@ -30,6 +31,8 @@ _NAME = re.compile(r"\s*[^\s<>(){}\[\]=\"'`|｜]{1,256}\s*")
 """What may be the name of a tool that nobody declared: markup is none."""
 _MESSAGE = (("role", "assistant"), ("content", None), ("content", ""))
 """What a message says besides its calls when it says nothing."""
+_CALLS = 50
+"""How many calls are looked at in one turn."""
 _PARALLEL = "multi_tool_use.parallel"
 
 
@@ -48,12 +51,34 @@ def drafts_of(
 
     `bare`: nothing but its members says that it is a call, so there may be no others.
     """
+    return whole(
+        drafting(value, context, form=form, steps=steps, name=name, code=code, aliases=aliases, bare=bare),
+    )
+
+
+def drafting(
+    value: Any,
+    context: Context,
+    *,
+    form: str,
+    steps: tuple[str, ...] = (),
+    name: str | None = None,
+    code: str | None = None,
+    aliases: bool = True,
+    bare: bool = False,
+) -> Turns[list[Draft]]:
+    """The same in turns."""
     objects = _objects(value)
     if not objects:
         raise Reject("no object")
     if bare and any(map(_is_record, objects)):
         raise Reject("more than a call")
-    return [_draft(found, context, form, steps, name, code, aliases) for found in objects]
+    drafts: list[Draft] = []
+    for count, found in enumerate(objects, 1):
+        drafts.append((yield from _draft(found, context, form, steps, name, code, aliases)))
+        if not count % _CALLS:
+            yield
+    return drafts
 
 
 def _is_record(value: dict[str, Any]) -> bool:
@@ -119,7 +144,7 @@ def _draft(
     name: str | None,
     code: str | None,
     aliases: bool,
-) -> Draft:
+) -> Turns[Draft]:
     key = ""
     if name is None:
         name, key = _name_of(value)
@@ -140,11 +165,11 @@ def _draft(
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
     beside = _beside(value, (key, container), opened.arguments, schema)
-    named, rename_mends = renamed({**opened.arguments, **beside}, schema)
+    named, rename_mends = yield from renaming({**opened.arguments, **beside}, schema)
     steps = (*steps, "argument_beside") if beside else steps
     if code is not None:
         named = {**named, "code": code}
-    adapted = schema.from_json(named)
+    adapted = yield from schema.adapting(named)
     return Draft(
         name=tool.name,
         tool=tool,
@@ -202,12 +227,14 @@ def _flat(value: dict[str, Any], key: str, schema: ToolSchema, tool: Tool) -> di
     return rest
 
 
-def renamed(arguments: dict[str, Any], schema: ToolSchema) -> tuple[dict[str, Any], tuple[str, ...]]:
+def renaming(arguments: dict[str, Any], schema: ToolSchema) -> Turns[tuple[dict[str, Any], tuple[str, ...]]]:
     """Arguments under the schema's own names."""
     under: dict[str, Any] = {}
     mends: list[str] = []
     taken = set(arguments)
-    for key, value in arguments.items():
+    for count, (key, value) in enumerate(arguments.items(), 1):
+        if not count % TURN:
+            yield
         target, found = resolve_parameter(key, schema, taken)
         under[target] = value
         taken.add(target)

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from gateway.core.tools import Tool
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.grammar.dialect import Arguments, Context, Draft, Opening, Parse
-from strategies.grammar.json_calls import drafts_of
+from strategies.grammar.json_calls import drafting
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
 from strategies.text.turns import Turns
@@ -258,9 +258,10 @@ def with_mends(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:
     return [evolve(draft, mends=(*draft.mends, *mends)) for draft in drafts] if mends else list(drafts)
 
 
-def named_drafts(context: Context, name: str, payload: Payload, form: str = "special") -> list[Draft]:
+def named_drafts(cur: Cursor, context: Context, name: str, payload: Payload, form: str = "special") -> Steps:
     """The call whose name stood outside the JSON of its arguments."""
-    return drafts_of({"name": name, "arguments": payload.value}, context, form=form, steps=payload.steps)
+    value = {"name": name, "arguments": payload.value}
+    return (yield from cur.work(drafting(value, context, form=form, steps=payload.steps)))
 
 
 def code_draft(context: Context, code: str) -> Draft:
@@ -328,7 +329,7 @@ def read_objects(
         for draft in found:
             yield draft
         payload = yield from read_json(cur, context, opening, (*closers, *stops), frame=1)
-        found = drafts_of(shape(payload.value), context, form=form, steps=payload.steps)
+        found = yield from cur.work(drafting(shape(payload.value), context, form=form, steps=payload.steps))
         yield from _separator(cur)
     if not found:
         raise Reject("no JSON")

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
-from strategies.grammar.confidence import ANNOUNCED, base, judge
+from strategies.grammar.confidence import ANNOUNCED, base, judging
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import says_example
@@ -186,7 +186,7 @@ class Candidate:
             raise Reject("unknown_tool", name=draft.name)
         if dialect.level != "A" and self.is_example:
             draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
-        judged = judge(draft, self._context, dialect.id)
+        judged = yield from judging(draft, self._context, dialect.id)
         verdict = judged.verdict
         if self._began:
             self._close_live(draft, judged.arguments)

@@ -15,7 +15,7 @@ from gateway.core.tools import Tool
 from strategies.schema.document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
 from strategies.schema.values import Value, Walk, from_markup, judged, read_text, reading, unique
 from strategies.text.tolerant_json import JsonFault, loads_strict, parse
-from strategies.text.turns import LONG, Turns, whole
+from strategies.text.turns import LONG, TURN, Turns, whole
 
 __all__ = ["BODY_PARAMETERS", "Adapted", "Listing", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
 
@@ -151,10 +151,16 @@ class ToolSchema:
 
         An optional argument that is null against its type is left out.
         """
+        return whole(self.adapting(arguments))
+
+    def adapting(self, arguments: Mapping[str, Any]) -> Turns[Adapted]:
+        """The same in turns."""
         mends: list[str] = []
         work = Walk(self.document, mends)
         kept: dict[str, Any] = {}
-        for key, value in arguments.items():
+        for count, (key, value) in enumerate(arguments.items(), 1):
+            if not count % TURN:
+                yield
             if key in _PROTOTYPE_KEYS and key not in self.properties:
                 mends.append("prototype_key")
             elif value is None and self._is_spare(key):

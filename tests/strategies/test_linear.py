@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.events import End
+from gateway.core.events import End, Event
 from gateway.core.limits import Limits
-from gateway.core.tools import ToolSet
+from gateway.core.tools import Tool, ToolSet
 from gateway.wire.json_scan import JsonScanner
 from strategies.base import Options
 from strategies.dialects.rows import BY_ID
@@ -316,6 +316,33 @@ def test_no_turn_grows_much_with_the_number_of_values(dialect: str) -> None:
         while reader.busy:
             steps(lambda: events.extend(reader.step()), most=MOST_IN_A_TURN)
     assert [event.name for event in events if isinstance(event, End)] == ["save"]
+
+
+NAMED: dict[str, Callable[[str], str]] = {
+    "hermes": '<tool_call>\n{{"name": "save", "arguments": {}}}\n</tool_call>'.format,
+    "ds_v31": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>save<｜tool▁sep｜>{}<｜tool▁call▁end｜>".format,
+}
+
+
+def read_evenly(dialect: str, save: Tool, text: str) -> list[Event]:
+    """What the answer says; no turn of reading it costs too much."""
+    reader = reader_factory(tools=ToolSet([save]), options=Options(), model="m", prompted=dialect)()
+    assert isinstance(reader, Reader)
+    events: list[Event] = []
+    for work in (partial(reader.step, text), partial(reader.step, reason="stop")):
+        steps(lambda work=work: events.extend(work()), most=MOST_IN_A_TURN)  # type: ignore[misc]
+        while reader.busy:
+            steps(lambda: events.extend(reader.step()), most=MOST_IN_A_TURN)
+    return events
+
+
+@pytest.mark.parametrize("dialect", NAMED)
+def test_no_turn_grows_with_the_number_of_unknown_arguments(dialect: str) -> None:
+    given = {"items": "a", **{f"argument_{number}": "v" for number in range(4_000)}}
+    text = NAMED[dialect](json.dumps(given))
+    events = read_evenly(dialect, tool("save", "items", items={"type": "string"}), text)
+    assert "".join(event.raw for event in events) == text
+    assert not any(isinstance(event, End) for event in events)
 
 
 LONGEST = 5

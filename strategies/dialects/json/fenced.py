@@ -17,7 +17,7 @@ from attrs import evolve
 from strategies.grammar.bare_data import checked, ends_message, glance, in_prose, is_on, may_stand
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.fences import read_rest
-from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafts_of
+from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafting
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import JsonFault, Parsed, parse, parsing
@@ -62,7 +62,9 @@ def _parse(
     form = "bare"
     if opening.fence is not None:
         form = "tool_fence" if opening.fence.info in _TOOL_FENCES else "fence"
-    found = [draft for parsed in values for draft in _drafts(parsed, context, form, opening)]
+    found: list[Draft] = []
+    for parsed in values:
+        found += yield from cur.work(_drafts(parsed, context, form, opening))
     checked(found, context)
     found = with_mends(found, (yield from _closers(cur, opening)))
     end = cur.offset
@@ -196,7 +198,7 @@ def _unescaped(text: str) -> str:
     return text.replace("&amp;", "&")
 
 
-def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> list[Draft]:
+def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> Turns[list[Draft]]:
     value, steps = parsed.value, parsed.steps
     is_alone = opening.starts_message or opening.fence is not None
     if is_alone and isinstance(value, dict) and value.keys() == {"content"}:
@@ -207,7 +209,7 @@ def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> li
         _refuse_records(value, whole=is_alone)
     if isinstance(value, dict):
         value = _adapted(value, context)
-    return drafts_of(value, context, form=form, steps=steps, aliases=False, bare=True)
+    return (yield from drafting(value, context, form=form, steps=steps, aliases=False, bare=True))
 
 
 def _inner(content: object) -> tuple[Any, tuple[str, ...]]:

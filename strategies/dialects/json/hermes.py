@@ -18,7 +18,7 @@ from attrs import evolve
 
 from strategies.grammar.bare_data import glance, is_inside_data
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_calls import drafts_of
+from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.schema.tool_schema import ToolSchema
@@ -89,7 +89,8 @@ def _parse_unopened(
     if not (yield from cur.lit("</tool_call>")):
         raise Reject("no call")
     value, steps = yield from cur.work(_parsed("".join(pieces), context))
-    yield from _with(drafts_of(value, context, form="hermes", steps=steps), ("call_opener_missing",))
+    found = yield from cur.work(drafting(value, context, form="hermes", steps=steps))
+    yield from _with(found, ("call_opener_missing",))
 
 
 def _values(cur: Cursor, context: Context, name: str | None, closer: str) -> Steps:
@@ -126,7 +127,7 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
     if (yield from _comment(cur)):
         steps = (*steps, "comment")
     code = yield from _code(cur)
-    return drafts_of(value, context, form="hermes", steps=steps, name=name, code=code)
+    return (yield from cur.work(drafting(value, context, form="hermes", steps=steps, name=name, code=code)))
 
 
 def _comment(cur: Cursor) -> Steps:

@@ -74,7 +74,7 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
     name = name or _meant(written, context, payload.value)
     if name is None:
         raise Reject("the id names no tool", attempted=True)
-    drafts = named_drafts(context, name, payload)
+    drafts = yield from named_drafts(cur, context, name, payload)
     return with_mends(drafts, (yield from read_end(cur, _CALL_END)))
 
 

@@ -40,7 +40,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         yield code_draft(context, code)
         return
     for name, arguments in _built_in(code):
-        yield from named_drafts(context, name, Payload(value=arguments))
+        yield from (yield from named_drafts(cur, context, name, Payload(value=arguments)))
 
 
 def _built_in(code: str) -> list[tuple[str, dict[str, object]]]:

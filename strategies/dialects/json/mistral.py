@@ -66,9 +66,9 @@ def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str
     if marked or (yield from cur.peek(1)) == "{":
         payload = yield from read_arguments(cur, context, opening, _STOPS, tool=found[0] if found else None)
     if payload is not None:
-        return named_drafts(context, name, payload, form)
+        return (yield from named_drafts(cur, context, name, payload, form))
     if not marked and found and not cur.cut and (yield from _ends(cur)):
-        return named_drafts(context, name, Payload(value=None), form)
+        return (yield from named_drafts(cur, context, name, Payload(value=None), form))
     raise Reject("no arguments", attempted=found is not None)
 
 
@@ -119,7 +119,7 @@ def _whole(cur: Cursor, context: Context, opening: Opening) -> Steps:
         name = marker.removesuffix("{")
         cur.pos -= 1
         payload = yield from read_json(cur, context, opening, _STOPS, tool=context.find(name))
-        found += named_drafts(context, name, payload, "bare")
+        found += yield from named_drafts(cur, context, name, payload, "bare")
         yield from cur.ws()
         marker = yield from cur.lits(_unmarked(context, ("{",)))
     if not (yield from _ends(cur)):

@@ -14,7 +14,7 @@ from typing import Any
 from gateway.core.tools import Tool
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
-from strategies.grammar.json_calls import drafts_of
+from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import read_json, refuse_torn
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
@@ -46,12 +46,13 @@ def _parse(
     while (yield from _follows(cur, _ARGS)):
         yield from _colon(cur)
         value, steps = yield from _args(cur, context, opening, found[0])
-        yield from drafts_of({"name": name, "arguments": value}, context, form="function", steps=steps)
+        given = {"name": name, "arguments": value}
+        yield from (yield from cur.work(drafting(given, context, form="function", steps=steps)))
         calls += 1
     if not calls:
         if cur.cut and (yield from cur.at_end()):
             raise Reject("cut", attempted=True)
-        yield from drafts_of({"name": name, "arguments": {}}, context, form="function")
+        yield from (yield from cur.work(drafting({"name": name, "arguments": {}}, context, form="function")))
 
 
 def _colon(cur: Cursor) -> Steps:

@@ -317,7 +317,7 @@ def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str,
     except PythonFault as fault:
         again = opening.hint is None and not cur.cut
         raise Reject(fault.reason, again=again, hint=_AS_TEXT, attempted=True) from None
-    drafts = call_drafts(calls, context, form=form)
+    drafts = yield from cur.work(call_drafts(calls, context, form=form))
     yield from with_mends(drafts, (yield from read_end(cur, closers)))
 
 

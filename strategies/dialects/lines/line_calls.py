@@ -51,7 +51,7 @@ def _parse_functionary(
         yield (yield from _code(cur, context))
         return
     payload = yield from read_json(cur, context, opening, (f"\n{_MARK}", *STOPS), tool=context.find(name))
-    drafts = named_drafts(context, name, payload, form="function")
+    drafts = yield from named_drafts(cur, context, name, payload, form="function")
     if marked:
         yield from refuse_torn(cur, opening)
     else:
@@ -202,7 +202,7 @@ def _parse_gptme(cur: Cursor, context: Context, opening: Opening, _: Arguments) 
     name = opening.marker[1:-1]
     payload = yield from read_json(cur, context, opening, STOPS, tool=context.find(name))
     yield from refuse_torn(cur, opening)
-    yield from named_drafts(context, name, payload, form="function")
+    yield from (yield from named_drafts(cur, context, name, payload, form="function"))
 
 
 _ID = re.compile(r"[^()\s]*")

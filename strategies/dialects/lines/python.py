@@ -19,10 +19,11 @@ from strategies.grammar.bare_data import checked, ends_message, in_prose, is_on,
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.fences import closes_here
 from strategies.grammar.inline import leads_to_call
-from strategies.grammar.json_calls import drafts_of
+from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonCall, PythonFault, bracketed, reading_calls
+from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed, python_call
 from strategies.writing.renderer import CannotExpress
 
@@ -45,7 +46,7 @@ _OWN_PREFIX = "default_api."
 
 def call_drafts(
     calls: Sequence[PythonCall], context: Context, *, form: str, aliases: bool = True, positions: bool = True
-) -> list[Draft]:
+) -> Turns[list[Draft]]:
     """What these calls mean; raises `Reject` where one of them means nothing."""
     found: list[Draft] = []
     for call in calls:
@@ -53,7 +54,7 @@ def call_drafts(
         if call.positional:
             arguments = {**arguments, **_placed(call, context, aliases=aliases, positions=positions)}
         value = {"name": _own_name(call.name, context), "arguments": arguments}
-        found += drafts_of(value, context, form=form, steps=call.mends, aliases=aliases)
+        found += yield from drafting(value, context, form=form, steps=call.mends, aliases=aliases)
     return found
 
 
@@ -107,7 +108,7 @@ def _parse(
     # `os.remove(path)` in a block of code is none of a server's tools called `remove`.
     if not in_list and any(_is_member(call.name, context) for call in calls):
         raise Reject("a method, not a tool")
-    found = call_drafts(calls, context, form=form, aliases=False, positions=in_list)
+    found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False, positions=in_list))
     declared = [evolve(draft, mends=(*draft.mends, "unknown_sibling")) for draft in found if draft.tool is not None]
     if in_list and declared and len(declared) < len(found):
         found = declared  # each call of a list is judged by itself
@@ -264,7 +265,8 @@ def _parse_tagged(
         raise Reject("no call")
     pieces.append(head)
     yield from _expressions(cur, pieces)
-    drafts = call_drafts((yield from _read(cur, "".join(pieces))), context, form="special")
+    calls = yield from _read(cur, "".join(pieces))
+    drafts = yield from cur.work(call_drafts(calls, context, form="special"))
     end = cur.offset
     cur.anchor = end
     yield from cur.ws()
@@ -300,7 +302,8 @@ def _parse_tool_code(
     pieces: list[str] = []
     mends = yield from _statements(cur, opening, pieces, bare=bare)
     calls = yield from _read(cur, "".join(pieces), constructors=True)
-    found = call_drafts(calls, context, form="pythonic" if bare else "tool_fence", aliases=False)
+    form = "pythonic" if bare else "tool_fence"
+    found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False))
     checked(found, context)
     end = cur.offset
     if bare and not (yield from ends_message(cur)):

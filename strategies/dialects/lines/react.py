@@ -18,7 +18,7 @@ from gateway.core.tools import Tool
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Fence, Opening
 from strategies.grammar.fences import read_line, read_rest
-from strategies.grammar.json_calls import CONTAINER_KEYS, drafts_of
+from strategies.grammar.json_calls import CONTAINER_KEYS, drafting
 from strategies.grammar.json_payload import read_json, read_surplus
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import is_announced_example
@@ -83,7 +83,8 @@ def _parse(
             drafts = yield from _python(cur, context, name)
         else:
             given, steps = yield from _input(cur, context, opening, found[0])
-            drafts = drafts_of({"name": name, "arguments": given}, context, form="react", steps=steps)
+            value = {"name": name, "arguments": given}
+            drafts = yield from cur.work(drafting(value, context, form="react", steps=steps))
     end = cur.offset
     if not (yield from _may_end(cur, opening)):
         raise Reject("text behind the action", attempted=True)
@@ -106,7 +107,7 @@ def _object(cur: Cursor, context: Context, opening: Opening) -> Steps:
             value = {**value, "action_input": given}
     if isinstance(value, dict) and not any(key in value for key in CONTAINER_KEYS):
         raise Reject("no arguments", attempted=True)
-    return drafts_of(value, context, form="react", steps=payload.steps)
+    return (yield from cur.work(drafting(value, context, form="react", steps=payload.steps)))
 
 
 def _python(cur: Cursor, context: Context, name: str) -> Steps:
@@ -119,7 +120,7 @@ def _python(cur: Cursor, context: Context, name: str) -> Steps:
         calls = yield from cur.work(reading_calls("".join(pieces)))
     except PythonFault as fault:
         raise Reject(fault.reason, attempted=True) from None
-    return call_drafts(calls, context, form="react")
+    return (yield from cur.work(call_drafts(calls, context, form="react")))
 
 
 def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps:

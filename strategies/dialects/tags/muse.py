@@ -51,7 +51,9 @@ def _parse(
     if opening.marker.startswith("to=") and (yield from cur.peek(1)) == "{":
         name = opening.marker.removeprefix("to=").removesuffix("<|message|>")
         payload = yield from read_json(cur, context, opening, _ENDS, tool=context.find(name))
-        yield from with_mends(named_drafts(context, name, payload), (yield from read_end(cur, (*_ENDS, *STOPS))))
+        yield from with_mends(
+            (yield from named_drafts(cur, context, name, payload)), (yield from read_end(cur, (*_ENDS, *STOPS)))
+        )
         return
     if opening.marker != _BLOCK and not (yield from cur.lit(_BLOCK)):
         raise Reject("no call")

@@ -45,7 +45,7 @@ def _parse_arrows(cur: Cursor, context: Context, opening: Opening, _: Arguments)
     yield from _expect(cur, "}")
     yield from cur.ws()
     mends = (*mends, *(yield from read_end(cur, (_ARROWS_END,))))
-    adapted = context.schema(tool).from_json(values)
+    adapted = yield from cur.work(context.schema(tool).adapting(values))
     mends = (*mends, *adapted.mends)
     yield Draft(name=tool.name, tool=tool, arguments=adapted.arguments, form="hermes", mends=mends)
 
@@ -147,7 +147,7 @@ def _parse_functionary(
     if payload is None:
         raise Reject("no arguments", attempted=True)
     yield from with_mends(
-        named_drafts(context, name, payload), (yield from read_end(cur, (_STOP, "<|from|>assistant")))
+        (yield from named_drafts(cur, context, name, payload)), (yield from read_end(cur, (_STOP, "<|from|>assistant")))
     )
 
 

@@ -84,7 +84,7 @@ def _call(cur: Cursor, context: Context, opening: Opening, *, typed: bool, opene
     # https://github.com/vllm-project/vllm/blob/main/tests/tool_parsers/test_deepseekv3_tool_parser.py
     if not opened and "call_closer_missing" in mends:
         raise Reject("neither opener nor closer", attempted=True)
-    return with_mends(named_drafts(context, name, payload), mends)
+    return with_mends((yield from named_drafts(cur, context, name, payload)), mends)
 
 
 def _name(cur: Cursor, context: Context, *, typed: bool) -> Steps:
@@ -140,7 +140,7 @@ def _parse_stripped(
     if (yield from cur.peek(1)) != "{":
         raise Reject("no JSON")
     payload = yield from read_json(cur, context, opening, ("\n```",), tool=context.find(name))
-    drafts = named_drafts(context, name, payload, form="function")
+    drafts = yield from named_drafts(cur, context, name, payload, form="function")
     yield from cur.ws()
     if not (yield from cur.lit("```")):
         raise Reject("fence is not closed", attempted=True)

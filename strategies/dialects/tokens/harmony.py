@@ -80,7 +80,7 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         if not (yield from cur.starts(_CALL_END)):
             raise Reject("no arguments", attempted=True)
         payload = Payload(value=None)
-    yield from with_mends(named_drafts(context, name, payload), (yield from _end(cur, opening)))
+    yield from with_mends((yield from named_drafts(cur, context, name, payload)), (yield from _end(cur, opening)))
 
 
 def read_header(cur: Cursor, marker: str) -> Steps:
@@ -175,7 +175,7 @@ def _parse_stripped(
     found = context.resolve(name)
     payload = yield from read_json(cur, context, opening, _STOPS, tool=found[0] if found else None)
     yield from _alone(cur)
-    yield from named_drafts(context, name, payload, form="function")
+    yield from (yield from named_drafts(cur, context, name, payload, form="function"))
 
 
 def _alone(cur: Cursor) -> Steps:
