@@ -20,7 +20,7 @@ from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
 from strategies.text.numbers import sayable, written
 from strategies.text.turns import LONG, TURN, Turns, scanning, whole
 
-__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loads_strict", "parse", "parsing"]
+__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loading_strict", "loads_strict", "parse", "parsing"]
 
 CHOSEN: frozenset[str] = frozenset(
     {"inner_quotes", "missing_braces"},
@@ -129,9 +129,16 @@ def parsing(
 
 def loads_strict(text: str) -> Any:
     """The value of a text that is exactly one valid JSON value, finite and within the depth bound."""
+    return whole(loading_strict(text))
+
+
+def loading_strict(text: str) -> Turns[Any]:
+    """The same in turns."""
     notes: list[str] = []
     start = _skip(_SPACE, text, 0)
-    whole(_scanning(text, start, 64))
+    yield from _scanning(text, start, 64)
+    if len(text) > LONG:
+        yield
     try:
         value, end = _decoder(notes, strict=True).raw_decode(text, start)
     except ValueError:

@@ -12,14 +12,18 @@ bottom; nesting is bounded.
 import re
 from typing import Any
 
-from strategies.text.tolerant_json import JsonFault, loads_strict
+from strategies.text.tolerant_json import JsonFault, loading_strict
+from strategies.text.turns import TURN, Turns, replaced, whole
 
-__all__ = ["NoMapping", "read_mapping"]
+__all__ = ["NoMapping", "read_mapping", "reading_mapping"]
 
 _MAX_NESTING = 16
 _KEY = re.compile(r"""( *)(?:([A-Za-z_][A-Za-z0-9_.$-]*)|"([^"\\\n]{1,100})"|'([^'\n]{1,100})') *:(?: +|\Z)""")
 _DASH = re.compile(r"( *)-(?: +|\Z)")
 _BLOCK = re.compile(r"([|>])(?:([1-9])([+-]?)|([+-])([1-9]?))? *\Z")
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_MANY = 10 * TURN
+"""Of so small a thing as a line that is cut or joined."""
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _LETTERS = {
     "0": "\0",
@@ -46,10 +50,15 @@ class NoMapping(Exception):
 
 def read_mapping(text: str) -> dict[str, Any]:
     """The mapping that is the whole text; scalars are text, `None` stands for no value."""
+    return whole(reading_mapping(text))
+
+
+def reading_mapping(text: str) -> Turns[dict[str, Any]]:
+    """The same in turns."""
     lines = text.replace("\r\n", "\n").split("\n")
     reader = _Lines(lines)
-    found = reader.mapping(reader.indent(), 0)
-    if reader.indent() >= 0:
+    found = yield from reader.mapping((yield from reader.indent()), 0)
+    if (yield from reader.indent()) >= 0:
         raise NoMapping
     return found
 
@@ -61,13 +70,20 @@ def _named(match: re.Match[str]) -> str:
 class _Lines:
     """Reads lines in order; `_at` is the line under way."""
 
-    __slots__ = ("_at", "_lines")
+    __slots__ = ("_at", "_due", "_lines")
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
+        self._due = TURN
+        """The line at which others have their turn."""
 
-    def indent(self) -> int:
+    def _rest(self) -> Turns[None]:
+        if self._at >= self._due:
+            self._due = self._at + TURN
+            yield
+
+    def indent(self) -> Turns[int]:
         """The indentation of the next line that says something, -1 at the end; what says nothing is skipped."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
@@ -77,66 +93,69 @@ class _Lines:
                     raise NoMapping
                 return len(line) - len(told)
             self._at += 1
+            yield from self._rest()
         return -1
 
-    def mapping(self, indent: int, depth: int) -> dict[str, Any]:
+    def mapping(self, indent: int, depth: int) -> Turns[dict[str, Any]]:
         if indent < 0 or depth > _MAX_NESTING:
             raise NoMapping
         found: dict[str, Any] = {}
-        while self.indent() == indent:
+        while (yield from self.indent()) == indent:
             match = _KEY.match(self._lines[self._at])
             if match is None or _named(match) in found:
                 raise NoMapping
-            found[_named(match)] = self._value(self._lines[self._at][match.end() :], indent, depth, in_list=False)
-        if self.indent() > indent or not found:
+            rest = self._lines[self._at][match.end() :]
+            found[_named(match)] = yield from self._value(rest, indent, depth, in_list=False)
+        if (yield from self.indent()) > indent or not found:
             raise NoMapping
         return found
 
-    def _list(self, indent: int, depth: int) -> list[Any]:
+    def _list(self, indent: int, depth: int) -> Turns[list[Any]]:
         if depth > _MAX_NESTING:
             raise NoMapping
         found: list[Any] = []
-        while self.indent() == indent:
+        while (yield from self.indent()) == indent:
             line = self._lines[self._at]
             match = _DASH.match(line)
             if match is None:
                 break
             if _KEY.match(line, match.end()) and line[match.end()] not in "\"'":
                 self._lines[self._at] = " " * match.end() + line[match.end() :]
-                found.append(self.mapping(match.end(), depth + 1))
+                found.append((yield from self.mapping(match.end(), depth + 1)))
             else:
-                found.append(self._value(line[match.end() :], indent, depth, in_list=True))
+                found.append((yield from self._value(line[match.end() :], indent, depth, in_list=True)))
         return found
 
-    def _value(self, rest: str, indent: int, depth: int, *, in_list: bool) -> Any:
+    def _value(self, rest: str, indent: int, depth: int, *, in_list: bool) -> Turns[Any]:
         """What stands behind a key or a dash, on its line and on those below."""
         self._at += 1
+        yield from self._rest()
         told = rest.strip(" ")
         if not told or told[0] == "#":
-            return self._below(indent, depth, in_list=in_list)
+            return (yield from self._below(indent, depth, in_list=in_list))
         block = _BLOCK.match(told)
         if block:
-            return self._block(block, indent)
+            return (yield from self._block(block, indent))
         if _DASH.match(told):
             raise NoMapping
         if told[0] in "\"'":
-            return self._quoted(told, indent)
+            return (yield from self._quoted(told, indent))
         if told[0] in "[{":
-            return self._flow(told, indent)
-        return self._plain([told], indent)
+            return (yield from self._flow(told, indent))
+        return (yield from self._plain([told], indent))
 
-    def _below(self, indent: int, depth: int, *, in_list: bool) -> Any:
-        below = self.indent()
+    def _below(self, indent: int, depth: int, *, in_list: bool) -> Turns[Any]:
+        below = yield from self.indent()
         if below < indent or (below == indent and (in_list or not _DASH.match(self._lines[self._at]))):
             return None
         line = self._lines[self._at]
         if _DASH.match(line):
-            return self._list(below, depth + 1)
+            return (yield from self._list(below, depth + 1))
         if _KEY.match(line):
-            return self.mapping(below, depth + 1)
-        return self._plain([], indent)
+            return (yield from self.mapping(below, depth + 1))
+        return (yield from self._plain([], indent))
 
-    def _deeper(self, indent: int) -> list[str]:
+    def _deeper(self, indent: int) -> Turns[list[str]]:
         """The lines below that are empty or further in; the last of them is not empty."""
         found: list[str] = []
         while self._at < len(self._lines):
@@ -145,66 +164,81 @@ class _Lines:
                 break
             found.append(line)
             self._at += 1
+            yield from self._rest()
         while found and not found[-1].strip():
             found.pop()
             self._at -= 1
+            if not len(found) % _MANY:
+                yield
+        self._due = min(self._due, self._at + TURN)
         return found
 
-    def _plain(self, told: list[str], indent: int) -> str:
+    def _plain(self, told: list[str], indent: int) -> Turns[str]:
         """A plain scalar, its lines joined by spaces."""
-        lines = self._deeper(indent)
+        lines = yield from self._deeper(indent)
         while lines and lines[-1].lstrip(" ")[:1] in ("", "#"):
             lines.pop()
-        for line in lines:
+            if not len(lines) % _MANY:
+                yield
+        for count, line in enumerate(lines, 1):
+            if not count % TURN:
+                yield
             if _KEY.match(line) or _DASH.match(line):
                 raise NoMapping
             told.append(line.strip(" \t"))
-        text = _joined(told)
+        text = yield from _joined(told)
         if " #" in text or text.startswith(("#", "---")):
             raise NoMapping
         return text
 
-    def _quoted(self, told: str, indent: int) -> str:
+    def _quoted(self, told: str, indent: int) -> Turns[str]:
         quote = told[0]
         lines = [told]
         if not _is_closed(told):
-            lines += [line.strip(" \t") for line in self._deeper(indent)]
-        text = _joined(lines)
+            lines += [line.strip(" \t") for line in (yield from self._deeper(indent))]
+            yield
+        text = yield from _joined(lines)
         if len(text) < 2 or text[-1] != quote or not _is_closed(text):
             raise NoMapping
         inner = text[1:-1]
-        return inner.replace("''", "'") if quote == "'" else _ESCAPE.sub(_unescaped, inner)
+        return inner.replace("''", "'") if quote == "'" else (yield from replaced(_ESCAPE, inner, _unescaped))
 
-    def _flow(self, told: str, indent: int) -> Any:
+    def _flow(self, told: str, indent: int) -> Turns[Any]:
         try:
-            return loads_strict("\n".join([told, *self._deeper(indent)]))
+            return (yield from loading_strict("\n".join([told, *(yield from self._deeper(indent))])))
         except JsonFault:
             raise NoMapping from None
 
-    def _block(self, header: re.Match[str], indent: int) -> str:
+    def _block(self, header: re.Match[str], indent: int) -> Turns[str]:
         """A block scalar: its lines as they are, or folded."""
         style, chomp = header[1], header[3] or header[4] or ""
         start = self._at
-        lines = self._deeper(indent)
+        lines = yield from self._deeper(indent)
         while chomp == "+" and self._at < len(self._lines) - 1 and not self._lines[self._at].strip():
             lines.append("")
             self._at += 1
+            yield from self._rest()
         digit = header[2] or header[5]
         first = next((line for line in lines if line.strip()), "")
         inset = indent + int(digit) if digit else len(first) - len(first.lstrip(" "))
-        if any(line[:inset].strip() for line in lines):
-            raise NoMapping
-        lines = [line[inset:] for line in lines]
-        text = "\n".join(lines) if style == "|" else _folded(lines)
+        for at in range(0, len(lines), _MANY):
+            part = lines[at : at + _MANY]
+            if any(line[:inset].strip() for line in part):
+                raise NoMapping
+            lines[at : at + _MANY] = [line[inset:] for line in part]
+            yield
+        text = "\n".join(lines) if style == "|" else (yield from _folded(lines))
         is_open = chomp != "-" and lines and start < len(self._lines)
         return text + "\n" if is_open else text
 
 
-def _joined(lines: list[str]) -> str:
+def _joined(lines: list[str]) -> Turns[str]:
     """Lines of one flow scalar: a line break is a space, an empty line a line break."""
     pieces: list[str] = []
     empty = 0
-    for line in lines:
+    for count, line in enumerate(lines, 1):
+        if not count % _MANY:
+            yield
         if not line:
             empty += 1
             continue
@@ -213,12 +247,14 @@ def _joined(lines: list[str]) -> str:
     return "".join(pieces)
 
 
-def _folded(lines: list[str]) -> str:
+def _folded(lines: list[str]) -> Turns[str]:
     """The lines of a folded block: breaks between ordinary lines are spaces, those around indented ones stay."""
     pieces: list[str] = []
     empty = 0
     inset_before = False
-    for line in lines:
+    for count, line in enumerate(lines, 1):
+        if not count % _MANY:
+            yield
         if not line:
             empty += 1
             continue
@@ -236,15 +272,9 @@ def _folded(lines: list[str]) -> str:
 def _is_closed(text: str) -> bool:
     """Whether a text that begins with a quotation mark ends with the one that closes it."""
     if text[0] == "'":
-        return text[1:].replace("''", "").find("'") == len(text[1:].replace("''", "")) - 1 >= 0
-    at = 1
-    while at < len(text):
-        if text[at] == "\\":
-            at += 1
-        elif text[at] == '"':
-            return at == len(text) - 1
-        at += 1
-    return False
+        single = text[1:].replace("''", "")
+        return single.find("'") == len(single) - 1 >= 0
+    return _QUOTED.fullmatch(text) is not None
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -345,6 +345,25 @@ def test_no_turn_grows_with_the_number_of_unknown_arguments(dialect: str) -> Non
     assert not any(isinstance(event, End) for event in events)
 
 
+MAPPINGS = {
+    "a mapping": ("items:\n" + "".join(f"  key_{number}: value {number}\n" for number in range(3_000)), 3_000),
+    "a list": ("items:\n" + "".join(f"  - value {number}\n" for number in range(3_000)), 3_000),
+    "a block": ("items: |\n" + "  value\n" * 12_000, 72_000),
+    "a folded block": ("items: >\n" + "  value\n" * 12_000, 72_000),
+    "a plain text": ("items: a\n" + "  value\n" * 12_000, 72_001),
+    "a text of escapes": ('items: "' + "value\\n" * 12_000 + '"\n', 72_000),
+    "empty lines": ("items: a\n" + "\n" * 20_000, 1),
+}
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_no_turn_grows_with_a_mapping_of_yaml(mapping: str) -> None:
+    text, size = MAPPINGS[mapping]
+    events = read_evenly("generic_xml", tool("save", "items", items={}), f"<save>\n{text}</save>")
+    (found,) = [json.loads(event.arguments)["items"] for event in events if isinstance(event, End)]
+    assert len(found) == size
+
+
 LONGEST = 5
 """How many times as long as it takes to find the end of a JSON value of the same size a turn may be."""
 

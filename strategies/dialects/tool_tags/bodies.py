@@ -14,7 +14,8 @@ from strategies.grammar.raw_value import decode_entities
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tolerant_json import JsonFault, parsing
-from strategies.text.yaml_lines import NoMapping, read_mapping
+from strategies.text.turns import TURN, Turns
+from strategies.text.yaml_lines import NoMapping, reading_mapping
 
 __all__ = [
     "read_attributes",
@@ -40,6 +41,8 @@ _COMPOUND = re.compile(r"[a-z][_-][A-Za-z]|[a-z][A-Z]")
 _WORDS_RUN = re.compile(r"[^<]*")
 _WORDS_BOUND = 1 << 14
 _KEY_BOUND = 128
+_TAKEN = 50
+"""How many parameters are kept in one turn."""
 
 
 def read_attributes(cur: Cursor, call: TagCall) -> Steps:
@@ -99,7 +102,8 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
     found = call.schema.open_container(parsed.value)
     if found is None or not all(call.is_parameter(key) for key in found.arguments):
         raise Reject("no parameter of this tool")
-    adapted = call.schema.from_json({call.parameter(key): value for key, value in found.arguments.items()})
+    given = {call.parameter(key): value for key, value in found.arguments.items()}
+    adapted = yield from cur.work(call.schema.adapting(given))
     call.mends += (*parsed.steps, *found.mends, *adapted.mends)
     call.take(adapted.arguments)
 
@@ -168,7 +172,7 @@ def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
     text = "".join(pieces)
     if not closed and (cur.cut or not text.endswith("\n")):
         raise Reject("value not closed", attempted=True)
-    last = _take_mapping(call, text)
+    last = yield from cur.work(_take_mapping(call, text))
     if not closed and call.schema.prop(call.parameter(last)).body:
         raise Reject("value not closed", attempted=True)
     return True
@@ -181,16 +185,21 @@ def _begins_mapping(cur: Cursor, call: TagCall) -> Steps:
     return bool(key) and is_line and (call.is_parameter(key) or _is_prompted(call))
 
 
-def _take_mapping(call: TagCall, text: str) -> str:
+def _take_mapping(call: TagCall, text: str) -> Turns[str]:
     """Keep the parameters that the text maps to values; returns the last one's name."""
     try:
-        found = read_mapping(text)
+        found = yield from reading_mapping(text)
     except NoMapping:
         raise Reject("no parameter") from None
-    if not all(call.is_parameter(key) or _is_prompted(call) for key in found):
-        raise Reject("no parameter of this tool")
-    for name, value in found.items():
-        _take_yaml(call, call.parameter(name), value)
+    for count, key in enumerate(found, 1):
+        if not count % TURN:
+            yield
+        if not call.is_parameter(key) and not _is_prompted(call):
+            raise Reject("no parameter of this tool")
+    for count, (name, value) in enumerate(found.items(), 1):
+        yield from _take_yaml(call, call.parameter(name), value)
+        if not count % _TAKEN:
+            yield
     return list(found)[-1]
 
 
@@ -223,7 +232,7 @@ def read_unclosed_tag(cur: Cursor, call: TagCall) -> Steps:
     call.mends.append("call_opener_broken")
     text = "".join(pieces)
     if not in_tags:
-        _take_mapping(call, text)
+        yield from cur.work(_take_mapping(call, text))
         return True
     found = call.schema.from_tags(text)
     if found is None:
@@ -237,13 +246,13 @@ def _is_prompted(call: TagCall) -> bool:
     return call.context.prompted == "generic_xml" and not call.schema.properties
 
 
-def _take_yaml(call: TagCall, key: str, value: object) -> None:
+def _take_yaml(call: TagCall, key: str, value: object) -> Turns[None]:
     if isinstance(value, str):
-        call.store(key, value)
+        yield from call.storing(key, value)
     elif value is None and call.schema.prop(key).only_string:
         call.store(key, "")
     else:
-        adapted = call.schema.from_json({key: value})
+        adapted = yield from call.schema.adapting({key: value})
         call.mends += adapted.mends
         call.take(adapted.arguments)
 
