@@ -96,8 +96,9 @@ _BLANK = " \t\r"
 class Prose:
     """Text in which a candidate, a fence, reasoning or an invented result may begin."""
 
-    _looked: int = 0
-    """The offset up to which the end of inline code has been looked for."""
+    _looked: tuple[int, int] = (0, 0)
+    """How many backticks the end of inline code has been looked for with, and up to which offset: where another run
+    opens other code in that text, its end has not been looked for."""
 
     is_ground = True
     in_fence = False
@@ -250,7 +251,8 @@ class Prose:
     def _inline_code(self, window: Window, at: int) -> Move | None:
         """Of a marker in inline code; None where the code span never closes."""
         buf = window.buf
-        search = max(at, self._looked - window.offset)
+        size, looked = self._looked
+        search = max(at, looked - window.offset) if size == window.inline else at
         bound = at + _INLINE_BOUND
         for match in _INLINE_END.finditer(buf, search, bound):
             if match.end() == bound or (match.end() == len(buf) and not window.eof):
@@ -265,9 +267,8 @@ class Prose:
         if window.eof or len(buf) >= bound:
             window.inline = 0
             return None
-        looked = window.offset + max(search, len(buf.rstrip("` \t\r\n")))
+        self._looked = (window.inline, window.offset + max(search, len(buf.rstrip("` \t\r\n"))))
         window.text(at)
-        self._looked = looked
         return WAIT
 
     def _run(self, window: Window, at: int) -> Move:

@@ -19,6 +19,7 @@ TAG = "<read>\n<filePath>/a</filePath>\n</read>"
 TOKENS = '<|tool_call>call:read{filePath:<|"|>/a<|"|>}<tool_call|>'
 JSON = '{"name": "read", "arguments": {"filePath": "/a"}}'
 CUT = JSON[:-5]
+KIMI = '<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"filePath": "/a"}<|tool_call_end|>'
 RESULT = "<tool_response>\nfine\n</tool_response>"
 
 PATHS = [
@@ -137,3 +138,14 @@ def test_what_is_held_is_held_by_the_mode() -> None:
 def test_inline_code_ends_with_its_paragraph_in_front_of_reasoning() -> None:
     found = read_every_way(f"a `[\n\nb <|open|>think<|sep|>\n{CALL}\nand more")
     assert found.calls == []
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (f"``<|tool_call>```{KIMI}```x\n\ny", 0),
+        (f"`\nAction ```\n{{\n```{KIMI}\n\ny", 1),
+    ],
+)
+def test_how_far_the_end_of_one_code_was_looked_for_says_nothing_about_another(text: str, calls: int) -> None:
+    assert len(read_every_way(text).calls) == calls
