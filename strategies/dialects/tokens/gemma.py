@@ -38,6 +38,7 @@ _QUOTES = ('<|"|>', "<escape>")
 # Names of MCP come with their server in front, between colons: https://github.com/jundot/omlx/issues/1854
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]*")
 _KEY = re.compile(r"[^:=,{}\[\]<\"'\n]*")
+_PLAIN_KEY = re.compile(r"\w*")
 _IS = (":", "=")
 # Quotes of either kind, where its own marks belong: https://github.com/NousResearch/hermes-agent/issues/7449
 _SINGLE = re.compile(r"[\\']")
@@ -97,7 +98,7 @@ def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     schema = context.schema(tool) if tool else ToolSchema(Tool(name=name))
     call = _Call(schema=schema, arguments=arguments, mends=[*mends])
     yield from _top(cur, call, _BRACKETS[brackets])
-    yield from _refuse_mark(cur)
+    yield from _refuse_rest(cur, call)
     cur.anchor = start = cur.offset
     yield from cur.match(_BETWEEN, 64)
     goes_on = yield from _called(cur)
@@ -116,11 +117,15 @@ _GOES_ON = re.compile(r'(?:(?!<\|tool_call>|<start_function_call>|call:).)*?(?:<
 """A mark of a value behind the object, before another call: a mark too many ended it."""
 
 
-def _refuse_mark(cur: Cursor) -> Steps:
-    """Behind the object stands no mark, unless one in it was lost and took what followed into its value."""
+def _refuse_rest(cur: Cursor, call: "_Call") -> Steps:
+    """Behind the object stands no mark, unless one in it was lost and took what followed into its value, and no other
+    argument, unless a bracket in it was too many."""
     cur.anchor = start = cur.offset
     yield from cur.ws()
     if (yield from cur.lits(_QUOTES)):
+        raise Reject("value not closed", attempted=True)
+    key = yield from cur.match(_PLAIN_KEY, 64)
+    if key in call.schema.properties and key not in call.values and (yield from cur.peek(1)) in _IS:
         raise Reject("value not closed", attempted=True)
     cur.back(start)
     cur.anchor = None
@@ -383,7 +388,7 @@ def _parse_stripped(
         yield from _bare(cur, call, key)
         if (yield from cur.lit(",")):
             yield from cur.ws()
-    yield from _refuse_mark(cur)
+    yield from _refuse_rest(cur, call)
     yield call.draft(name, tool, "function")
 
 
@@ -395,7 +400,7 @@ def _round(cur: Cursor, context: Context, name: str) -> Steps:
     tool, mends = found
     call = _Call(schema=context.schema(tool), arguments=Arguments(None), mends=[*mends])
     yield from _top(cur, call, ")")
-    yield from _refuse_mark(cur)
+    yield from _refuse_rest(cur, call)
     if any(key not in call.schema.properties for key in call.values):
         raise Reject("not a parameter of this tool", attempted=True)
     yield from cur.match(_BLANKS, 64)

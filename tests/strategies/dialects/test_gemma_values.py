@@ -102,3 +102,16 @@ def test_a_value_with_half_of_its_quotes_is_refused(opening, closing, members):
 def test_a_namespace_before_a_stripped_name_is_none_of_it():
     assert read("call:default_api:read{filePath:a.py}").calls == [("read", '{"filePath":"a.py"}')]
     assert read("call:Bob at five.").calls == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_argument_behind_a_bracket_too_many_is_missed_by_nobody(form):
+    opening, closing = FORMS[form]
+    given = 'filePath:<|"|>a<|"|>,oldString:<|"|>b<|"|>,}newString:<|"|>c<|"|>'
+    found = read_every_way(opening + given + closing, prompted=form)
+    assert found.calls == []
+    assert "value not closed" in str(found.notes)
+    whole = read_every_way(opening + given.replace("}", "") + closing, prompted=form)
+    assert [json.loads(arguments) for _, arguments in whole.calls] == [
+        {"filePath": "a", "oldString": "b", "newString": "c"}
+    ]
