@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")  # both look at the clock on the wall, which goes on while others have the processor
 
-FEW_CUTS = 40
+NEAR_CUTS, FEW_CUTS = 40, 20
 """At how many places answers are cut in two, in place of some four hundred."""
 FEW_EXAMPLES = 25
 """How many examples Hypothesis makes, at most."""
@@ -47,10 +47,9 @@ EVERY_FEW = 3
 """Of so many golden cases one goes through untouched."""
 SAME_LINES_AGAIN = frozenset(
     {
-        *("test_damage.py", "test_drafts.py", "test_form.py", "test_fuzz_reader.py", "test_hostile.py"),
-        *("test_lateness.py", "test_left_out.py", "test_markerless.py", "test_namespaces.py", "test_one_call_once.py"),
-        *("test_past_calls.py", "test_pattern_costs.py", "test_quiet.py", "test_reader_properties.py"),
-        *("test_renderer.py", "test_round_trip.py", "test_same_files.py", "test_special_tokens.py"),
+        *("test_damage.py", "test_drafts.py", "test_fuzz_reader.py", "test_lateness.py", "test_left_out.py"),
+        *("test_one_call_once.py", "test_pattern_costs.py", "test_reader_properties.py", "test_round_trip.py"),
+        "test_special_tokens.py",
     }
 )
 """They and the tests of cost go over lines that others reach too, so often that counting them doubles their time."""
@@ -79,7 +78,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_configure(config: pytest.Config) -> None:
     adopt_orphans()
     if config.getoption("--near") or config.getoption("--few"):
-        reading.CUTS = FEW_CUTS
+        reading.CUTS = NEAR_CUTS if config.getoption("--near") else FEW_CUTS
     if not config.getoption("--near"):
         config.stash[_NEAR] = None
         return

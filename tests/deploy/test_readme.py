@@ -7,9 +7,8 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -19,7 +18,7 @@ from attrs import frozen
 from gateway.cli.root import cli
 from tests.deploy.proxy import DEPLOY, replace_once
 from tests.support.faulty_upstream import FaultyUpstream, answer_json
-from tests.support.processes import free_port
+from tests.support.processes import free_port, free_ports
 
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
 ROOT = DEPLOY.parent
@@ -109,14 +108,12 @@ def test_the_paths_of_the_guide_are_those_of_the_service() -> None:
         assert path in README
 
 
-def neighbouring_ports(count: int) -> int:
+def neighbouring_ports(number: int) -> int:
     """The first of so many ports in a row that were free a moment ago."""
     for _ in range(100):
-        first = free_port()
-        with ExitStack() as held, suppress(OSError, OverflowError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
+        ports = free_ports(number)
+        if ports[-1] - ports[0] == number - 1:
+            return ports[0]
     raise AssertionError("no such ports")
 
 

@@ -1,6 +1,7 @@
 """The real program as a process of its own, and a load of clients that notices every answer that is not whole."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -22,15 +23,20 @@ from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, Receive
 SERVE = (sys.executable, "-m", "gateway", "serve")
 
 
-def free_ports(count: int) -> list[int]:
+_PORTS = range(12_000, 32_000)
+"""Below those that systems give to whoever asks for any, which every connection of another test does."""
+_tried = itertools.count(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) * len(_PORTS) // 8 + os.getpid() % 1000)
+
+
+def free_ports(number: int) -> list[int]:
     """Ports that were free a moment ago, each another one."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    found: list[int] = []
+    while len(found) < number:
+        port = _PORTS[next(_tried) % len(_PORTS)]
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def free_port() -> int:

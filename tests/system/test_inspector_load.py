@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from pathlib import Path
 
@@ -51,7 +50,7 @@ def _children(pid: int) -> list[int]:
     return [int(each) for each in listed.split()]
 
 
-async def _rows(session: aiohttp.ClientSession, home: str, cursor: str) -> AsyncIterator[tuple[str, str]]:
+async def _rows(session: aiohttp.ClientSession, home: str, cursor: str) -> AsyncGenerator[tuple[str, str], None]:
     """Cursor and id of each row of one visit."""
     async with session.get(f"{home}/api/live", headers={"Last-Event-ID": cursor}) as answer:
         answer.raise_for_status()
