@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from pathlib import Path
 
