@@ -19,6 +19,7 @@ from strategies.grammar.literal import says_example
 from strategies.reading.left_out import REMAINS
 from strategies.reading.named import is_name, named_tool
 from strategies.text.cursor import CUT, Cursor, Reject, Steps
+from strategies.text.dumping import dumping
 from strategies.text.pieces import Pieces
 from strategies.text.tolerant_json import dumps
 from strategies.text.turns import Turns
@@ -194,6 +195,7 @@ class Candidate:
         whole = self._flowed.text() + raw
         if verdict.accepted and (yield from self._context.quoting(whole, verdict.name, judged.arguments)):
             verdict = refused(verdict, Reason.PROVENANCE)
+        told = (yield from dumping(judged.arguments)) if is_large else dumps(judged.arguments)
         if is_large:
             yield
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
@@ -204,7 +206,7 @@ class Candidate:
         self._drafts += 1
         self._has_call = self._has_call or verdict.accepted
         self._ended = draft.end is not None
-        end = End(raw, verdict.name, dumps(judged.arguments), verdict, draft.call_id)
+        end = End(raw, verdict.name, told, verdict, draft.call_id)
         if self._began:
             self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
         elif verdict.accepted:
