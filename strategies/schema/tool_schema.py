@@ -166,7 +166,7 @@ class ToolSchema:
             elif value is None and self._is_spare(key):
                 mends.append("null_dropped")
             else:
-                kept[key] = work.adapt(value, self.prop(key).schema, 1)
+                kept[key] = yield from work.adapt(value, self.prop(key).schema, 1)
         return Adapted(kept, unique(mends))
 
     def _is_spare(self, key: str) -> bool:

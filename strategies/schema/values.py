@@ -14,7 +14,7 @@ from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 from strategies.schema.fitting import Fitting
 from strategies.text.numbers import number_text
-from strategies.text.tolerant_json import JsonFault, loads_strict, parse, parsing
+from strategies.text.tolerant_json import JsonFault, loads_strict, parsing
 from strategies.text.turns import LONG, Turns, whole
 
 __all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "reading", "unique"]
@@ -34,6 +34,8 @@ _LARGE = 50
 """How many items or members make it worth to ask first whether all of them fit."""
 _MAX_WORK = 20_000
 """Steps of one check or conversion; what lies beyond is left as it is and taken to fit."""
+_WALKED = 200
+"""Steps of a conversion in one turn."""
 
 _LISTED = re.compile(r"\A[-*]|[,;|\n\r]|\band\b")
 """What may part the items of a list that is written as words."""
@@ -98,7 +100,7 @@ def _strict_container(prop: Prop, text: str) -> Value | None:
         value = loads_strict(text)
     except JsonFault:
         return None
-    return _finished(prop, value, ()) if type_of(value) in prop.types else None
+    return whole(_finished(prop, value, ())) if type_of(value) in prop.types else None
 
 
 def _simple(prop: Prop, text: str) -> Value | None:
@@ -158,7 +160,7 @@ def _container(prop: Prop, text: str) -> Turns[Value | None]:
         return None
     if len(text) > LONG:
         yield
-    return _finished(prop, parsed.value, parsed.steps)
+    return (yield from _finished(prop, parsed.value, parsed.steps))
 
 
 def _sole_item(prop: Prop, text: str) -> Value | None:
@@ -180,12 +182,15 @@ def _unstrung(prop: Prop, text: str) -> Turns[Value | None]:
         return None
     if text[parsed.end :].strip() or not isinstance(parsed.value, dict | list):
         return None
-    return _finished(prop, parsed.value, ("stringified", *parsed.steps)) if has_type(parsed.value, prop.types) else None
+    if not has_type(parsed.value, prop.types):
+        return None
+    return (yield from _finished(prop, parsed.value, ("stringified", *parsed.steps)))
 
 
-def _finished(prop: Prop, value: Any, steps: tuple[str, ...]) -> Value:
+def _finished(prop: Prop, value: Any, steps: tuple[str, ...]) -> Turns[Value]:
     mends = list(steps)
-    return Value(Walk(prop.document, mends).adapt(value, prop.schema, 0), unique(mends))
+    found = yield from Walk(prop.document, mends).adapt(value, prop.schema, 0)
+    return Value(found, unique(mends))
 
 
 def unique(mends: Sequence[str]) -> tuple[str, ...]:
@@ -218,13 +223,14 @@ def _read_leaf(prop: Prop, text: str) -> tuple[Any, tuple[str, ...]]:
 class Walk:
     """One walk over a value beside its schema."""
 
-    __slots__ = ("_document", "_fitting", "_left", "_mends")
+    __slots__ = ("_document", "_due", "_fitting", "_left", "_mends")
 
     def __init__(self, document: Document, mends: list[str]) -> None:
         self._document = document
         self._fitting = Fitting(document)
         self._mends = mends
         self._left = _MAX_WORK
+        self._due = _MAX_WORK - _WALKED
 
     def _is_spent(self, depth: int) -> bool:
         self._left -= 1
@@ -238,7 +244,13 @@ class Walk:
         self._left -= max(0, looked)
         return looked >= 0
 
-    def adapt(self, value: Any, schema: Any, depth: int) -> Any:
+    def _rest(self) -> Turns[None]:
+        """Others have their turn, once enough was done."""
+        if self._left < self._due:
+            self._due = self._left - _WALKED
+            yield
+
+    def adapt(self, value: Any, schema: Any, depth: int) -> Turns[Any]:
         """The value with each text and number converted whose schema excludes it, where that is certain."""
         if self._fits(value, schema) or self._is_spent(depth) or not isinstance(value, str | dict | list | int | float):
             return value
@@ -246,24 +258,25 @@ class Walk:
             return self._adapt_number(value, schema)
         view = self._document.view(schema)
         if isinstance(value, str):
-            return self._adapt_text(value, view, depth)
+            return (yield from self._adapt_text(value, view, depth))
         union = branches(view)
         if union:
-            return self._adapt_union(value, union, depth)
+            return (yield from self._adapt_union(value, union, depth))
         if isinstance(value, dict):
-            return self._adapt_members(value, view, depth)
-        return self._adapt_items(value, view, depth)
+            return (yield from self._adapt_members(value, view, depth))
+        return (yield from self._adapt_items(value, view, depth))
 
-    def _adapt_items(self, value: list[Any], view: Schema, depth: int) -> list[Any]:
+    def _adapt_items(self, value: list[Any], view: Schema, depth: int) -> Turns[list[Any]]:
         """The items converted, as many as there is work left for; the rest stay as they are."""
         found: list[Any] = []
         for index, item in enumerate(value):
             if self._left <= 0:
                 return [*found, *value[index:]]
-            found.append(self.adapt(item, self._document.item(view, index), depth + 1))
+            yield from self._rest()
+            found.append((yield from self.adapt(item, self._document.item(view, index), depth + 1)))
         return found
 
-    def _adapt_members(self, value: dict[str, Any], view: Schema, depth: int) -> dict[str, Any]:
+    def _adapt_members(self, value: dict[str, Any], view: Schema, depth: int) -> Turns[dict[str, Any]]:
         """The members converted, without those that the schema rules out."""
         found: dict[str, Any] = {}
         for key, item in value.items():
@@ -271,7 +284,8 @@ class Walk:
             if schema is False:
                 self._mends.append("unknown_argument")
             else:
-                found[key] = self.adapt(item, schema, depth + 1)
+                yield from self._rest()
+                found[key] = yield from self.adapt(item, schema, depth + 1)
         return found
 
     def _adapt_number(self, value: int | float, schema: Any) -> int | float | str:
@@ -282,7 +296,7 @@ class Walk:
         self._mends.append("number_as_text")
         return number_text(value)
 
-    def _adapt_text(self, text: str, view: Schema, depth: int) -> Any:
+    def _adapt_text(self, text: str, view: Schema, depth: int) -> Turns[Any]:
         prop = self._document.prop("", view)
         if prop.is_string or depth >= _MAX_NESTING:
             return text
@@ -290,25 +304,25 @@ class Walk:
         if found is not _NOTHING:
             self._mends.append("typed_string")
             return found
-        return self._adapt_stringified(text, prop, depth)
+        return (yield from self._adapt_stringified(text, prop, depth))
 
-    def _adapt_stringified(self, text: str, prop: Prop, depth: int) -> Any:
+    def _adapt_stringified(self, text: str, prop: Prop, depth: int) -> Turns[Any]:
         if not prop.types & {"object", "array"}:
             return text
         try:
-            parsed = parse(text, closed=True)
+            parsed = yield from parsing(text, closed=True)
         except JsonFault:
             return text
         if text[parsed.end :].strip() or type_of(parsed.value) not in prop.types:
             return text
         self._mends.extend(("stringified", *parsed.steps))
-        return self.adapt(parsed.value, prop.schema, depth + 1)
+        return (yield from self.adapt(parsed.value, prop.schema, depth + 1))
 
-    def _adapt_union(self, value: Any, union: list[Any], depth: int) -> Any:
+    def _adapt_union(self, value: Any, union: list[Any], depth: int) -> Turns[Any]:
         """By the first alternative under which the value fits, else unchanged."""
         for branch in union:
             mark = len(self._mends)
-            candidate = self.adapt(value, branch, depth + 1)
+            candidate = yield from self.adapt(value, branch, depth + 1)
             if self.fault(candidate, branch, "", depth) is None:
                 return candidate
             del self._mends[mark:]

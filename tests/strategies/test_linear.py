@@ -364,6 +364,15 @@ def test_no_turn_grows_with_a_mapping_of_yaml(mapping: str) -> None:
     assert len(found) == size
 
 
+@pytest.mark.parametrize("dialect", MANY)
+def test_no_turn_grows_with_the_number_of_values_that_are_converted(dialect: str) -> None:
+    save = tool("save", "items", items={"type": "array", "items": ITEM})
+    value = json.dumps([{"id": f"i{number}", "rank": str(number)} for number in range(2_000)])
+    events = read_evenly(dialect, save, MANY[dialect](value))
+    (found,) = [json.loads(event.arguments)["items"] for event in events if isinstance(event, End)]
+    assert [item["rank"] for item in found] == list(range(2_000))
+
+
 LONGEST = 5
 """How many times as long as it takes to find the end of a JSON value of the same size a turn may be."""
 
