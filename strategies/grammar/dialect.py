@@ -20,7 +20,7 @@ from strategies.schema.known_tools import known
 from strategies.schema.names import resolve
 from strategies.schema.tool_schema import ToolSchema, schema_of
 from strategies.text.cursor import Cursor
-from strategies.text.tolerant_json import dumps
+from strategies.text.dumping import dumps
 from strategies.text.turns import Turns
 
 __all__ = ["TAGS", "Arguments", "Context", "Dialect", "Draft", "Fence", "Level", "Opening", "Parse", "Renderer"]

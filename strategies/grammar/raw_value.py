@@ -36,8 +36,8 @@ from strategies.grammar.closers import (
 )
 from strategies.grammar.dialect import Arguments
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.dumping import dumps
 from strategies.text.pieces import Pieces
-from strategies.text.tolerant_json import dumps
 
 __all__ = [
     "MEND_OF_END",

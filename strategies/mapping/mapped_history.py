@@ -16,7 +16,7 @@ from strategies.mapping.client_tools import Client
 from strategies.mapping.operations import Operation
 from strategies.mapping.surface import Surface
 from strategies.schema.structured import arguments_of
-from strategies.text.tolerant_json import dumps
+from strategies.text.dumping import dumps
 
 __all__ = ["translated"]
 

@@ -23,7 +23,7 @@ from strategies.mapping.operations import Create, Lines
 from strategies.mapping.surface import Surface
 from strategies.mapping.text_editor import TEXT_EDITOR
 from strategies.schema.structured import arguments_of, function_name
-from strategies.text.tolerant_json import dumps
+from strategies.text.dumping import dumps
 
 __all__ = [
     "MAPPINGS",

@@ -19,9 +19,8 @@ from strategies.grammar.literal import says_example
 from strategies.reading.left_out import REMAINS
 from strategies.reading.named import is_name, named_tool
 from strategies.text.cursor import CUT, Cursor, Reject, Steps
-from strategies.text.dumping import dumping
+from strategies.text.dumping import dumping, dumps
 from strategies.text.pieces import Pieces
-from strategies.text.tolerant_json import dumps
 from strategies.text.turns import Turns
 
 __all__ = ["Candidate"]

@@ -14,7 +14,8 @@ from attrs import frozen
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.structured.judge import Declared, NoJson, arguments_in
-from strategies.text.tolerant_json import JsonFault, dumps, parsing
+from strategies.text.dumping import dumps
+from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import Turns, whole
 
 __all__ = ["MAX_CHARS", "Mended", "mended", "mending"]

@@ -1,18 +1,28 @@
-"""Large values as JSON in turns: the same text that `dumps` makes, a few members or items at a time."""
+"""Values as JSON: in one go or, where they are large, a few members or items in a turn; the text is the same."""
 
 import json
 from typing import Any
 
 from strategies.text.escapes import has_surrogates
-from strategies.text.tolerant_json import dumps
+from strategies.text.numbers import sayable
 from strategies.text.turns import TURN, Turns
 
-__all__ = ["dumping"]
+__all__ = ["dumping", "dumps"]
 
 _FEW = 50
 """How many members or items the standard encoder gets at once; a longer one among them is gone through by itself."""
 _MAX_NESTING = 64
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON with non-ASCII unescaped; always valid: what JSON cannot say becomes a string or an escape."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        value = sayable(value)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, separators=(",", ":")) if has_surrogates(text) else text
 
 
 def dumping(value: Any) -> Turns[str]:

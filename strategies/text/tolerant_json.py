@@ -17,10 +17,10 @@ from attrs import frozen
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
 from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
-from strategies.text.numbers import sayable, written
+from strategies.text.numbers import written
 from strategies.text.turns import LONG, TURN, Turns, scanning, whole
 
-__all__ = ["CHOSEN", "JsonFault", "Parsed", "dumps", "loading_strict", "loads_strict", "parse", "parsing"]
+__all__ = ["CHOSEN", "JsonFault", "Parsed", "loading_strict", "loads_strict", "parse", "parsing"]
 
 CHOSEN: frozenset[str] = frozenset(
     {"inner_quotes", "missing_braces"},
@@ -150,16 +150,6 @@ def loading_strict(text: str) -> Turns[Any]:
     if _may_hold_surrogates(text, start, end):
         _refuse_surrogates(value)
     return value
-
-
-def dumps(value: Any) -> str:
-    """Compact JSON with non-ASCII unescaped; always valid: what JSON cannot say becomes a string or an escape."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        value = sayable(value)
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(value, separators=(",", ":")) if has_surrogates(text) else text
 
 
 def _may_hold_surrogates(text: str, start: int, end: int) -> bool:

@@ -24,10 +24,11 @@ from gateway.wire.chat_chunks import BadChunk, decode_chunk, decode_object
 from gateway.wire.chat_request import parse_request
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from gateway.wire.sse import EventTooLong, SseDecoder
+from strategies.text.dumping import dumps
 from strategies.text.escapes import Backslashes, HalfEscaped
 from strategies.text.python_text import PythonFault, read_calls
 from strategies.text.shell_lines import ShellFault, simple_commands
-from strategies.text.tolerant_json import JsonFault, dumps, parse
+from strategies.text.tolerant_json import JsonFault, parse
 from strategies.text.turns import whole
 from strategies.text.yaml_lines import NoMapping, read_mapping
 from tests.gateway.kinds.test_hostile import STREAMS, TURN, check_stream

@@ -39,7 +39,7 @@ from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import Listing, ToolSchema, Value, schema_of
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import dumps
+from strategies.text.dumping import dumps
 from strategies.text.turns import Turns, whole
 
 __all__ = [

@@ -28,7 +28,7 @@ from strategies.grammar.raw_value import (
 from strategies.grammar.value_end import confirm_end
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import dumps
+from strategies.text.dumping import dumps
 from strategies.text.turns import Turns
 
 __all__ = ["read_end", "read_line_value", "read_parameters"]

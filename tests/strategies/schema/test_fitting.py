@@ -9,6 +9,7 @@ from strategies.schema import values
 from strategies.schema.document import Document
 from strategies.schema.fitting import Fitting
 from strategies.schema.values import Walk
+from strategies.text.turns import whole
 
 OBJECTS = {
     "type": "array",
@@ -73,7 +74,7 @@ def test_it_says_nothing_that_the_walks_do_not(seed: int, monkeypatch: pytest.Mo
         for large in (1 << 30, 0):
             monkeypatch.setattr(values, "_LARGE", large)
             mends: list[str] = []
-            adapted = Walk(Document(schema), mends).adapt(value, schema, 0)
+            adapted = whole(Walk(Document(schema), mends).adapt(value, schema, 0))
             fault = Walk(Document(schema), []).fault(value, schema, "", 0)
             found.append((repr(adapted), mends, fault))
         assert found[0] == found[1], (schema, value)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strategies.text.dumping import dumping
-from strategies.text.tolerant_json import dumps
+from strategies.text.dumping import dumping, dumps
 from strategies.text.turns import TURN, Turns, whole
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=3)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strategies.text.tolerant_json import CHOSEN, JsonFault, dumps, loads_strict, parse
+from strategies.text.dumping import dumps
+from strategies.text.tolerant_json import CHOSEN, JsonFault, loads_strict, parse
 from tests.support.cost import assert_linear
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
