@@ -5,8 +5,7 @@ from typing import Any
 
 from gateway.answer.choice import Choice, MakeId, broken_off
 from gateway.answer.facts import Facts
-from gateway.answer.second_answer import SecondAnswer, SecondCall, SecondRequest, unusable_calls
-from gateway.answer.second_round import SecondRound
+from gateway.answer.second_answer import SecondAnswer, SecondCall, SecondRequest, SecondRound, unusable_calls
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.errors import UpstreamBadReply
 from gateway.core.events import Drop, End, Event, Said, Start, Text

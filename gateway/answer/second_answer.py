@@ -1,7 +1,10 @@
-"""A request that is sent again for the call that its first answer broke, and what its second answer holds."""
+"""A request that is sent again for the call that its first answer broke, and what its second answer holds.
+
+Which choice of an answer waits for that, and what may be asked still, `SecondRound` says.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -11,13 +14,17 @@ from gateway.answer.stages.thoughts import ENDS, called_in_reasoning
 from gateway.core.events import End, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
 from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
-from strategies.mapping.answers import translation_of
+from strategies.mapping.answers import Translation, translation_of
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
 from strategies.structured.judge import Judged, declared, judge
 from strategies.structured.mending import mended
 
-__all__ = ["SecondAnswer", "SecondCall", "SecondRequest", "read_second_answer", "unusable_calls"]
+if TYPE_CHECKING:
+    from gateway.answer.choice import Choice
+    from gateway.answer.facts import Facts
+
+__all__ = ["SecondAnswer", "SecondCall", "SecondRequest", "SecondRound", "read_second_answer", "unusable_calls"]
 
 NATIVE = "native"
 MAX_CHARS = 1 << 18
@@ -65,6 +72,65 @@ class SecondAnswer:
     """By the ids of structured calls that did not fit: what is told in the place of each."""
     usage: Any = None
     broken_call: BrokenCall | None = None
+
+
+class SecondRound:
+    """The second answers of one answer, in whichever shape that one comes."""
+
+    __slots__ = ("_broken_calls", "_facts", "_left", "_prepared", "choice")
+
+    def __init__(self, prepared: Prepared, facts: "Facts", asks: int) -> None:
+        self._prepared = prepared
+        self._facts = facts
+        self._left = asks if prepared.ask_again is not None else 0
+        """How often it may still be asked again."""
+        self._broken_calls: list[BrokenCall] = []
+        self.choice: Choice | None = None
+        """The choice that waits."""
+
+    @property
+    def may_ask(self) -> bool:
+        """Something may still be asked again."""
+        return self._left > 0
+
+    @property
+    def wanted(self) -> SecondRequest | None:
+        """What is to be asked now."""
+        if self.choice is None or self._prepared.ask_again is None:
+            return None
+        return SecondRequest.of(self._prepared.ask_again, self._broken_calls)
+
+    def refused(self, translation: Translation | None, reason: str, content: str = "") -> BrokenCall | None:
+        """The broken call that structured calls are which cannot be translated, where it may be asked for again."""
+        if translation is None or not self._left or reason in CUT_REASONS:
+            return None
+        return translation.broken_call(content)
+
+    def wait(self, choice: "Choice", broken_call: BrokenCall) -> None:
+        """The choice has ended with this, and waits for a second answer."""
+        self._facts.broken_calls += not broken_call.calls
+        self.choice, self._broken_calls = choice, [broken_call]
+
+    def read(self, body: bytes) -> SecondAnswer | None:
+        """What a second answer holds; `None` where it is one broken call more, and is asked again itself."""
+        second = read_second_answer(body, self._prepared, self._broken_calls)
+        self._left -= 1
+        self._facts.add_usage(second.usage)
+        if not second.calls and self._left and second.broken_call is not None:
+            self._broken_calls.append(second.broken_call)
+            return None
+        self._facts.has_second_answer = bool(second.calls)
+        return second
+
+    @property
+    def unusable(self) -> tuple[object, ...]:
+        """The structured calls of the first answer, where those were what was broken."""
+        return self._broken_calls[0].calls
+
+    def end(self) -> "Choice | None":
+        """No more is asked: the choice that waited."""
+        choice, self.choice = self.choice, None
+        return choice
 
 
 def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[BrokenCall]) -> SecondAnswer:

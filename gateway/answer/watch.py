@@ -14,11 +14,12 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from gateway.answer.body import BodyExchange
+from gateway.answer.endings import error_event
 from gateway.answer.facts import Delivered, Facts
 from gateway.answer.second_answer import SecondRequest
 from gateway.answer.stages import GuardedReader
 from gateway.answer.stages.transcript import MAX_TEXT, Transcript
-from gateway.answer.stream import StreamExchange, error_event
+from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.reasons import Reason

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Facts
-from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
+from gateway.answer.structured.schema_check import held_to_schemas
 from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
 from gateway.chat.enrolment import enrol, hear, note_loop, steered
 from gateway.chat.lessons_learnt import known_of, learn_from

@@ -16,8 +16,8 @@ from yarl import URL
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.choice import MakeId
+from gateway.answer.endings import error_event
 from gateway.answer.same_wire import HEARD_WIRES, SameWireReading, SameWireStream, heard_whole, hearing
-from gateway.answer.stream import error_event
 from gateway.answer.watch import WatchedBody, WatchTerms
 from gateway.chat.accept import count_path
 from gateway.chat.pump import pump

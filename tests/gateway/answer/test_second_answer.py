@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.answer.body import BodyExchange
-from gateway.answer.schema_check import held_to_schemas
 from gateway.answer.stream import StreamExchange
+from gateway.answer.structured.schema_check import held_to_schemas
 from gateway.core.errors import UpstreamDisconnected
 from gateway.core.limits import Limits
 from gateway.kinds.gemini.dialogue import GeminiKind

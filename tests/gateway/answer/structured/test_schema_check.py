@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gateway.answer.schema_check import Fitting, held_to_schemas
+from gateway.answer.structured.schema_check import Fitting, held_to_schemas
 from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.openai import OpenAiKind

@@ -1,0 +1,61 @@
+"""What is left to do of one streamed answer: its choices' own work, and what waits until that has been done."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from gateway.answer.choice import Choice
+
+__all__ = ["Works"]
+
+Work = Callable[[], None]
+
+
+class Works:
+    """The work that is left, in its order: what was begun earlier is done first."""
+
+    __slots__ = ("_choices", "_put_off", "labors")
+
+    def __init__(self, choices: Mapping[int, Choice]) -> None:
+        self._choices = choices
+        self.labors = False
+        """A choice has more to do with the text that it was given, or more may go out than one step lets go."""
+        self._put_off: deque[Work] = deque()
+        """What is to be done once no choice has, in order."""
+
+    @property
+    def busy(self) -> bool:
+        return self.labors or bool(self._put_off)
+
+    def look(self) -> None:
+        """Look whether a choice has more to do."""
+        self.labors = any(choice.busy for choice in self._choices.values())
+
+    def put_off(self, work: Work) -> None:
+        """Do it once all has been done that was begun."""
+        self._put_off.append(work)
+
+    def then(self, work: Work) -> None:
+        """Do it, or once all has been done that was begun."""
+        if self.busy:
+            self._put_off.append(work)
+        else:
+            work()
+
+    def once_read(self, endings: Sequence[tuple[Choice, str]], work: Work) -> None:
+        """Do it once the text of these choices has been read to its end, before anything that was put off."""
+        for choice, reason in endings:
+            choice.read_end(reason)
+        if any(choice.busy for choice, _ in endings):
+            self.labors = True
+            self._put_off.appendleft(work)
+        else:
+            work()
+
+    def take_up(self) -> None:
+        """Do the first of what was put off; what that puts off itself comes before the others."""
+        if not self._put_off:
+            return
+        work = self._put_off.popleft()
+        later, self._put_off = self._put_off, deque()
+        work()
+        self._put_off += later
