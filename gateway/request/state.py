@@ -175,7 +175,12 @@ class RequestState:
     @property
     def who(self) -> str:
         """Whose request it is, in a short word; empty where nobody looks at what clients show."""
-        shown = self.key_name or (self.credential if self.upstream.forwards_credentials else "")
+        return self.shown if self.key_name or self.upstream.forwards_credentials else ""
+
+    @property
+    def shown(self) -> str:
+        """The same word of what the client shows, whoever looks at it; empty if it shows nothing."""
+        shown = self.key_name or self.credential
         if not shown:
             return ""
         key = self.shared.secret[: blake2b.MAX_KEY_SIZE]

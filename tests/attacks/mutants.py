@@ -97,7 +97,12 @@ FAULTS = (
     Fault(
         "tools may write special tokens", "strategies/writing/prompt.py", "text = _SPECIAL.sub(broken, text)", "pass"
     ),
-    Fault("everybody rates", "gateway/pages/feedback.py", "known is None or known.who != state.who", "known is None"),
+    Fault(
+        "everybody rates",
+        "gateway/pages/feedback.py",
+        'known is None or known.who not in ("", state.shown)',
+        "known is None",
+    ),
     Fault(
         "one key is all",
         "gateway/rollout/judge.py",

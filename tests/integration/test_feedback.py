@@ -52,6 +52,21 @@ async def test_an_answer_of_before_a_restart_is_found_in_the_store(gateway, upst
     assert status == 200
 
 
+async def test_an_answer_of_a_server_with_a_key_of_its_own_can_be_rated(gateway, upstream, client, tmp_path):
+    """What the client shows is for the default server alone; the one that answered never looked at it."""
+    upstream.script = answer_json(completion("hello"))
+    routes = tmp_path / "toolgate.toml"
+    routes.write_text(
+        f'[upstreams.own]\nurl = "{upstream.url}"\napi_key = "k"\n[[models]]\nmatch = "*"\nupstream = "own"\n'
+    )
+    running = await gateway(upstream.url, GATEWAY_CONFIG=str(routes))
+    shown = {"Authorization": "Bearer mine"}
+    await ask(client, running.url, chat(stream=False), headers=shown)
+    data = json.dumps({"completion_id": "chatcmpl-1", "rating": "good"}).encode()
+    async with client.post(f"{running.url}/v1/feedback", data=data, headers=shown) as response:
+        assert response.status == 200
+
+
 async def test_what_a_comment_says_is_for_the_debug_log_alone(gateway, upstream, client, log):
     upstream.script = answer_json(completion("hello"))
     running = await gateway(upstream.url)
