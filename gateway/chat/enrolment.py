@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from gateway.core.records import Follows, OutcomeRecord
+from gateway.request.findings import Enrolled
 from gateway.request.state import RequestState
 from gateway.rollout.assignment import Assignment, Forced
 from gateway.rollout.call_ids import CallMark
@@ -28,15 +29,16 @@ _FORCED: dict[str, Forced] = {"live": "live", "control": "control", "off": "off"
 log = structlog.get_logger("toolgate")
 
 
-def enrol(state: RequestState, asked: Asked) -> tuple[Assignment, str]:
-    """The request's arm and its conversation, for as long as it lasts; a fault in it leaves the answer alone."""
+def enrol(state: RequestState, asked: Asked) -> tuple[Enrolled, Assignment]:
+    """The request's conversation and its arm, for as long as it lasts; a fault in it leaves the answer alone."""
     key = ""
     try:
         key = _conversation(state, asked)
-        return state.shared.rollout.assign(key, _forced(state)), key
+        assignment = state.shared.rollout.assign(key, _forced(state))
     except Exception:
         log.exception("enrolment_failed")
-        return Assignment(arm="off", epoch=0, forced=True), key
+        assignment = Assignment(arm="off", epoch=0, forced=True)
+    return Enrolled(request=asked.request, assignment=assignment, arm=assignment.arm, key=key), assignment
 
 
 def _conversation(state: RequestState, asked: Asked) -> str:
@@ -62,10 +64,11 @@ def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> F
 
 def _take_all(state: RequestState, told: LastAnswer, assignment: Assignment, turn: int) -> None:
     found, shared = state.found, state.shared
+    strategy = found.way.strategy or "none"
     # A call whose id is not ours was the model server's own, in the arm that this conversation is in.
-    fallback = CallMark(arm=assignment.arm, strategy=found.strategy or "none", dialect="native", epoch=assignment.epoch)
+    fallback = CallMark(arm=assignment.arm, strategy=strategy, dialect="native", epoch=assignment.epoch)
     records = outcome_records(
-        told, shared.call_ids, at=shared.wall(), key=found.key, fallback=fallback, reported_by=state.id
+        told, shared.call_ids, at=shared.wall(), key=found.enrolled.key, fallback=fallback, reported_by=state.id
     )
     for number, record in enumerate(records):
         # Ids of model servers come again in other conversations and turns; ours never do.
@@ -117,7 +120,7 @@ def note_loop(state: RequestState, request: ChatRequest) -> None:
 
 def steered(state: RequestState, request: ChatRequest) -> ChatRequest:
     """The request with a sentence behind the last result of a loop, where that was asked for."""
-    wants = state.configuration.settings.loop_steer and state.found.arm == "live"
+    wants = state.configuration.settings.loop_steer and state.found.enrolled.arm == "live"
     if not wants or state.found.looping_tool is None:
         return request
     last = request.messages[-1]

@@ -17,7 +17,7 @@ from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, 
 from gateway.chat.enrolment import enrol, hear, note_loop, steered
 from gateway.chat.lessons_learnt import known_of, learn_from
 from gateway.chat.opening import opened
-from gateway.chat.prepare import note_prepared, options_for, with_tools
+from gateway.chat.prepare import options_for, with_tools
 from gateway.chat.pump import pump
 from gateway.chat.repeat import ask_again, second_answer
 from gateway.chat.rescue import Chance, chance_of
@@ -26,6 +26,7 @@ from gateway.chat.tokens import estimate, learn_ratio, load_ratio
 from gateway.chat.watched import WATCHED_ARMS, in_turns, preparation, watch_terms, watched
 from gateway.core.client import Client
 from gateway.core.errors import GatewayError, UpstreamRejected
+from gateway.request.findings import Way
 from gateway.request.headers import client_of, response_headers
 from gateway.request.responses import json_response
 from gateway.request.state import RequestState
@@ -53,13 +54,12 @@ async def chat(state: RequestState) -> web.StreamResponse:
     """A request for an answer, on whichever surface."""
     raw = await state.read_body()
     asked = await accept(state, raw)
-    request = state.found.request = asked.request
+    request = asked.request
     state.model, state.stream = request.model, request.stream
     if request.stream:
         await state.count_stream()
     route = state.configuration.router.route(request.model)
-    assignment, key = enrol(state, asked)
-    state.found.assignment, state.found.arm, state.found.key = assignment, assignment.arm, key
+    state.found.enrolled, assignment = enrol(state, asked)
     first, *others = route.upstreams
     state.upstream = state.configuration.upstreams[first].timed(route.rule)
     for name in others:
@@ -148,7 +148,7 @@ def _selected(
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
         selection = evolve(selection, strategy=IntentRecovery())
     found = state.found
-    found.selected, found.strategy = selection.reason, selection.strategy.name
+    found.way = Way(strategy=selection.strategy.name, selected=selection.reason)
     if found.follows is None:  # else it is asked of another upstream, and tells what it told before
         found.follows = hear(state, own, assignment)
     note_loop(state, request)
@@ -221,24 +221,21 @@ def _audit(facts: Facts) -> None:
 
 
 def _prepare(state: RequestState, request: ChatRequest, selection: Selection, client: Client, route: Route) -> Prepared:
-    started = time.perf_counter()
+    started, selected = time.perf_counter(), selection.reason
     try:
         prepared = with_tools(state, request, selection, options_for(state, selection, client), route.rule)
     except GatewayError:
         raise
     except Exception:
         log.exception("strategy_failed", strategy=selection.strategy.name)
-        prepared = _unchanged(state, request, selection)
+        # A broken strategy costs its request the transformation, not the answer.
+        selected = f"{selection.strategy.name}_failed"
+        prepared = Passthrough().prepare(request, state.configuration.options(None))
     found = state.found
     found.prepare_s = time.perf_counter() - started
-    note_prepared(found, request, prepared)
+    found.way = Way.prepared(selected, request, prepared)
+    found.notes.extend(prepared.warnings)
     return prepared
-
-
-def _unchanged(state: RequestState, request: ChatRequest, failed: Selection) -> Prepared:
-    """A broken strategy costs its request the transformation, not the answer."""
-    state.found.selected = f"{failed.strategy.name}_failed"
-    return Passthrough().prepare(request, state.configuration.options(None))
 
 
 async def _whole(
@@ -286,6 +283,6 @@ def _terms(state: RequestState) -> Terms:
     return Terms(
         make_id=state.make_call_id,
         limits=state.limits,
-        asks=settings.repair_attempts if state.found.arm == "live" else 0,
+        asks=settings.repair_attempts if state.found.enrolled.arm == "live" else 0,
         keep_text=settings.audit_bodies != "none",
     )

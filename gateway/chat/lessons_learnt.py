@@ -26,8 +26,8 @@ def may_fall_back(state: RequestState, error: UpstreamRejected) -> bool:
     """Whether this refusal was one of native tools, which the request can do without."""
     return (
         state.configuration.settings.native_fallback
-        and state.found.arm == "live"
-        and state.found.strategy in NATIVE_STRATEGIES
+        and state.found.enrolled.arm == "live"
+        and state.found.way.strategy in NATIVE_STRATEGIES
         and refuses_tools(error.upstream_status, error.payload)
     )
 
@@ -79,17 +79,17 @@ def _was_prompted(state: RequestState, request: ChatRequest) -> bool:
 
 def _weigh_native(state: RequestState, facts: Facts) -> None:
     """An answer to native tools tells whether its model calls them well, where the table would have it prompted."""
-    found, shared, now = state.found, state.shared, state.deadline.now()
-    request = found.request
+    enrolled, shared, now = state.found.enrolled, state.shared, state.deadline.now()
+    request, strategy = enrolled.request, state.found.way.strategy
     if not state.configuration.settings.native_fallback or request is None or not request.wants_tools:
         return
     upstream, model = state.upstream.name, state.model or ""
     lesson = shared.lessons.recall(upstream, model, now)
     is_learned = lesson is not None and lesson.is_native
-    is_untouched = found.arm in ("control", "dry_run")
-    if not is_learned and not (is_untouched and found.strategy == PROMPTED and lesson is None):
+    is_untouched = enrolled.arm in ("control", "dry_run")
+    if not is_learned and not (is_untouched and strategy == PROMPTED and lesson is None):
         return
-    if not is_untouched and found.strategy not in NATIVE_STRATEGIES:
+    if not is_untouched and strategy not in NATIVE_STRATEGIES:
         return
     has_misfits = any(number for kind, number in facts.structured.classes.items() if kind is not CallClass.VALID)
     is_bad = bool(has_misfits or facts.unusable_calls or facts.calls or broken_calls(facts) or facts.broken_calls)
@@ -106,10 +106,11 @@ def _weigh_native(state: RequestState, facts: Facts) -> None:
 
 def _weigh_abilities(state: RequestState, facts: Facts) -> None:
     """Whether the server does as a client asks of it by a named `tool_choice`, or by tools that are strict."""
-    request, found = state.found.request, state.found
-    if request is None or found.strategy not in (*NATIVE_STRATEGIES, PROMPTED) or facts.failure is not None:
+    enrolled, strategy = state.found.enrolled, state.found.way.strategy
+    request = enrolled.request
+    if request is None or strategy not in (*NATIVE_STRATEGIES, PROMPTED) or facts.failure is not None:
         return
-    if found.strategy == PROMPTED and found.arm not in ("control", "dry_run"):
+    if strategy == PROMPTED and enrolled.arm not in ("control", "dry_run"):
         return
     classes = facts.structured.classes
     is_valid = bool(classes) and all(kind is CallClass.VALID for kind, times in classes.items() if times)
@@ -124,7 +125,7 @@ def _weigh_abilities(state: RequestState, facts: Facts) -> None:
 
 def _weigh_context(state: RequestState, facts: Facts) -> None:
     """Whether the server has read all of the prompt; what pictures take is another matter."""
-    request, tokens = state.found.request, facts.usage.get("input", 0)
+    request, tokens = state.found.enrolled.request, facts.usage.get("input", 0)
     if request is None or not tokens or facts.has_second_answer or b'"image_url"' in request.raw:
         return
     upstream, model = state.upstream.name, state.model or ""
@@ -139,7 +140,7 @@ def _weigh_context(state: RequestState, facts: Facts) -> None:
 def learn_from(state: RequestState) -> None:
     """Take down how a request has ended: its answer can be rated, and its native calls were usable or not."""
     found = state.found
-    facts, strategy, arm = found.facts, found.strategy, found.arm
+    facts, strategy, arm = found.facts, found.way.strategy, found.enrolled.arm
     if facts is None:
         return
     if facts.structured.classes or facts.structured.faults:
@@ -195,6 +196,9 @@ def _fault(facts: Facts) -> Fault | None:
     """What was wrong with an answer's calls; one that was recovered from text arrived as it should."""
     if facts.unusable_calls:
         return "bad_arguments"
-    is_lost = not facts.calls and not facts.has_second_answer
-    meant = [verdict for verdict in broken_calls(facts) if verdict.refusal not in _SAME_WHEN_PROMPTED]
-    return "as_text" if is_lost and (facts.broken_calls or meant) else None
+    if facts.calls or facts.has_second_answer:
+        return None
+    is_lost = facts.broken_calls or (
+        facts.refused and any(verdict.refusal not in _SAME_WHEN_PROMPTED for verdict in broken_calls(facts))
+    )
+    return "as_text" if is_lost else None

@@ -12,9 +12,10 @@ from gateway.answer.rescue.faces import Swallowed, of_refusal
 from gateway.answer.rescue.remedies import SIMPLER, with_usage
 from gateway.chat.length import open_within
 from gateway.chat.lessons_learnt import fall_back, may_fall_back, may_rescue, note_rescue
-from gateway.chat.prepare import note_prepared, options_for, with_tools
+from gateway.chat.prepare import options_for, with_tools
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.kinds.lowering.without import lowered
+from gateway.request.findings import Way
 from gateway.request.headers import client_of
 from gateway.request.state import RequestState
 from gateway.traffic.lesson_rules import LESSON_S
@@ -49,8 +50,8 @@ class Prompted:
 
     def take(self, state: RequestState) -> None:
         """It is what the client's answer comes from."""
-        state.found.selected = self.selection.reason
-        note_prepared(state.found, self.request, self.prepared)
+        state.found.way = Way.prepared(self.selection.reason, self.request, self.prepared)
+        state.found.notes.extend(self.prepared.warnings)
 
 
 def prompted(
@@ -74,7 +75,7 @@ def prompted(
 
 async def opened(state: RequestState, request: ChatRequest, prepared: Prepared, route: Route) -> Opened:
     """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
-    is_live = state.found.arm == "live" and state.found.strategy in NATIVE_STRATEGIES
+    is_live = state.found.enrolled.arm == "live" and state.found.way.strategy in NATIVE_STRATEGIES
     rescues = is_live and may_rescue(state, request)
     told_less = SIMPLER if rescues and _wants_simpler(state) else ()
     try:

@@ -9,7 +9,6 @@ from attrs import evolve
 from gateway.core.client import Client
 from gateway.core.rules import ModelRule, covers_model
 from gateway.core.tools import ToolSet
-from gateway.request.findings import Findings
 from gateway.request.state import RequestState
 from gateway.wire.chat_request import ChatRequest
 from strategies.asking.ask_again import AskAgain
@@ -21,7 +20,7 @@ from strategies.mapping.mappings import MAPPINGS
 from strategies.schema.known_tools import only_reads
 from strategies.schema.names import repair_name
 
-__all__ = ["mends_calls", "note_prepared", "options_for", "with_tools"]
+__all__ = ["mends_calls", "options_for", "with_tools"]
 
 UNMAPPED = frozenset({"passthrough", "xml_text"})
 """Strategies that show the model no tools of the request."""
@@ -121,11 +120,3 @@ def _is_harmful_twice(name: str, tools: ToolSet) -> bool:
     """Whether a tool may change something, so that a copy of its call is not meant."""
     tool = tools.get(name)
     return not (only_reads(name) or (tool is not None and tool.only_reads))
-
-
-def note_prepared(found: Findings, request: ChatRequest, prepared: Prepared) -> None:
-    """What the strategy made of the request."""
-    found.strategy = prepared.strategy
-    found.notes.extend(prepared.warnings)
-    found.is_rewritten = prepared.body is not request.raw and prepared.body != request.raw
-    found.prompted_tools = prepared.prompted_tools

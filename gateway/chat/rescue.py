@@ -39,7 +39,7 @@ log = structlog.get_logger("toolgate")
 def chance_of(state: RequestState, request: ChatRequest, prepared: Prepared, route: Route) -> "Chance | None":
     """What another answer to this request can be had from; None where its answer stands as it comes."""
     reads = prepared.strategy in NATIVE_STRATEGIES or prepared.strategy == "xml_prompt"
-    if state.found.arm != "live" or not reads or not may_rescue(state, request):
+    if state.found.enrolled.arm != "live" or not reads or not may_rescue(state, request):
         return None
     return Chance(state, request, prepared, route)
 
@@ -180,7 +180,7 @@ class Chance:
             note_rescue(state, swallowed, "not_possible")
             return None
         self.is_spent = True
-        first, remedy = (state.found.strategy, state.found.selected), None
+        first, remedy = state.found.way, None
         try:
             body = await ask(other.prepared.body)
             other.take(state)  # its calls' ids say how they were made
@@ -195,7 +195,7 @@ class Chance:
         finally:
             budget.give_back()
             if remedy is None:
-                state.found.strategy, state.found.selected = first
+                state.found.way = first
         note_rescue(state, swallowed, "failed" if remedy is None else "asked")
         rescues.asked(upstream, asked_for, face.name, state.deadline.now(), is_cured=remedy is not None)
         if remedy is None:

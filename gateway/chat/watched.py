@@ -98,7 +98,7 @@ def preparation(state: RequestState, request: ChatRequest, selection: Selection,
     found = state.found
     found.verdict = None  # of another upstream, which was asked before
     settings = state.configuration.settings
-    if found.arm == "control" and settings.canary_rest == "control":
+    if found.enrolled.arm == "control" and settings.canary_rest == "control":
         return None
     # An answer to a request that was not told the tools in its prompt is read as one in which calls may have leaked.
     reading = state.configuration.factory.unprompted(selection)

@@ -48,7 +48,7 @@ def _values(summary: Summary) -> tuple[float | None, ...]:
     facts, trace = summary.facts, summary.trace
     read = 1.0 if facts.read else None
     streamed = read if summary.stream else None
-    begun = 1.0 if _has_begun(summary) else None
+    begun = 1.0 if summary.stream and summary.first_sent_s is not None else None  # its client has got something of it
     return (
         1.0,
         summary.duration_s if trace is None else None,
@@ -67,11 +67,6 @@ def _values(summary: Summary) -> tuple[float | None, ...]:
         streamed and facts.held_bytes_max,
         streamed and summary.longest_hold_s,
     )
-
-
-def _has_begun(summary: Summary) -> bool:
-    """It is a stream of which the client has got something."""
-    return summary.stream and summary.first_sent_s is not None
 
 
 def _rows(summary: Summary, telemetry: Telemetry, arm: str, outcome: str) -> tuple[Fed, ...]:
@@ -118,7 +113,7 @@ def _measure_traced(summary: Summary, telemetry: Telemetry, arm: str, trace: str
     """The times that are told with the trace they belong to."""
     way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
     telemetry.observe_traced("toolgate_request_duration_seconds", way, summary.duration_s, trace)
-    if _has_begun(summary) and summary.first_sent_s is not None:
+    if summary.stream and summary.first_sent_s is not None:
         to = {"upstream": summary.upstream, "arm": arm}
         telemetry.observe_traced("toolgate_time_to_first_token_seconds", to, summary.first_sent_s, trace)
 

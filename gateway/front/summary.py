@@ -116,6 +116,7 @@ class Summary:
         ended, began = state.deadline.now(), state.started
         facts = _NO_ANSWER if found.facts is None else found.facts
         end = _end(state, facts)
+        enrolled, way = found.enrolled, found.way
         return cls(
             id=state.id,
             trace=state.trace,
@@ -127,16 +128,16 @@ class Summary:
             credential=state.credential,
             who=state.who,
             configuration=state.configuration,
-            request=found.request,
-            assignment=found.assignment,
-            arm=found.arm,
-            key=found.key,
+            request=enrolled.request,
+            assignment=enrolled.assignment,
+            arm=enrolled.arm,
+            key=enrolled.key,
             follows=found.follows or "nothing",
-            strategy=found.strategy,
-            selected=found.selected,
+            strategy=way.strategy,
+            selected=way.selected,
             notes=found.notes,
-            is_rewritten=found.is_rewritten,
-            prompted_tools=found.prompted_tools,
+            is_rewritten=way.is_rewritten,
+            prompted_tools=way.prompted_tools,
             asked_again=found.asked_again,
             upstream=state.upstream.name,
             upstream_status=state.upstream_status,

@@ -1,18 +1,23 @@
-"""What is found out about a chat request on its way, for whoever writes it down at its end, however that comes."""
+"""What is found out about a chat request on its way, for whoever writes it down at its end, however that comes.
 
-from attrs import define, field
+Each step of the way returns its part whole and frozen; `Findings` holds the part that is true now. It is the one thing
+here that changes, as a request may end in any step: by its client's leaving, a fault, or a limit of time.
+"""
+
+from attrs import define, field, frozen
 
 from gateway.answer.facts import Facts
 from gateway.core.records import Arm, DryVerdict, Follows
 from gateway.rollout.assignment import Assignment
 from gateway.wire.chat_request import ChatRequest
+from strategies.base import Prepared
 
-__all__ = ["Findings"]
+__all__ = ["NO_WAY", "UNREAD", "Enrolled", "Findings", "Way"]
 
 
-@define(kw_only=True)
-class Findings:
-    """What is known of a request's job so far; those that answer it fill it in, and nobody else."""
+@frozen(kw_only=True)
+class Enrolled:
+    """What is asked, in which conversation and in which arm: from when the body was read, and for good."""
 
     request: ChatRequest | None = None
     assignment: Assignment | None = None
@@ -20,27 +25,59 @@ class Findings:
     """Of the rollout, once the request is in one."""
     key: str = ""
     """The conversation."""
-    follows: Follows | None = None
-    """What the request brings after the conversation's last answer; `None` before it has been looked at."""
+
+
+UNREAD = Enrolled()
+"""Of every request whose body nobody has read yet, or that is none for an answer."""
+
+
+@frozen(kw_only=True)
+class Way:
+    """How the model server is asked; another one takes its place where the request is prepared anew."""
+
     strategy: str | None = None
     selected: str | None = None
     """Why the strategy was chosen."""
-    notes: list[str] = field(factory=list)
-    """What the strategy has to say of the request."""
     is_rewritten: bool = False
     """The model server is sent another request than came."""
     prompted_tools: int = 0
     """How many tools stand in its prompt."""
+
+    @classmethod
+    def prepared(cls, selected: str | None, request: ChatRequest, prepared: Prepared) -> "Way":
+        """The way of a request that a strategy has prepared, which may have been another one than was selected."""
+        return cls(
+            strategy=prepared.strategy,
+            selected=selected,
+            is_rewritten=prepared.body is not request.raw and prepared.body != request.raw,
+            prompted_tools=prepared.prompted_tools,
+        )
+
+
+NO_WAY = Way()
+"""Before a strategy was chosen."""
+
+
+@define(kw_only=True)
+class Findings:
+    """What is known of a request's job so far; those that answer it fill it in, and nobody else."""
+
+    enrolled: Enrolled = UNREAD
+    way: Way = NO_WAY
+    follows: Follows | None = None
+    """What the request brings after the conversation's last answer; `None` before it has been looked at."""
+    looping_tool: str | None = None
+    """The tool that the conversation's last calls, all alike, were of."""
+    notes: list[str] = field(factory=list)
+    """What there is to say of the request in words, in the order in which it was seen."""
+    asks_usage: bool = False
+    """The gateway has asked for the stream's usage, for itself."""
     asked_again: str = ""
     """What asking the model again for a broken call came to last."""
     answer_id: str | None = None
     """What the client knows the answer by, where that is not the chat answer's own id."""
     facts: Facts | None = None
-    """What was seen of the answer."""
-    looping_tool: str | None = None
-    """The tool that the conversation's last calls, all alike, were of."""
-    asks_usage: bool = False
-    """The gateway has asked for the stream's usage, for itself."""
+    """What was seen of the answer; they go on while it comes."""
     verdict: DryVerdict | None = None
     """What reading beside an untouched answer came to."""
     noise: bool | None = None
@@ -51,5 +88,6 @@ class Findings:
     @property
     def is_usage_unasked(self) -> bool:
         """Nobody has asked the model server what a stream took."""
-        options = None if self.request is None else self.request.body.get("stream_options")
+        request = self.enrolled.request
+        options = None if request is None else request.body.get("stream_options")
         return not self.asks_usage and not (isinstance(options, dict) and options.get("include_usage"))

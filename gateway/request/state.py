@@ -152,7 +152,7 @@ class RequestState:
     @property
     def limits(self) -> Limits:
         """The bounds that its answer meets."""
-        limits, request = self.configuration.limits, self.found.request
+        limits, request = self.configuration.limits, self.found.enrolled.request
         if request is None or request.choices == limits.max_choices:
             return limits
         return evolve(limits, max_choices=min(request.choices, MAX_CHOICES))
@@ -188,10 +188,10 @@ class RequestState:
 
     def make_call_id(self, dialect: str) -> str:
         """The id of the next call that this request's answer is given."""
-        found = self.found
-        epoch = found.assignment.epoch if found.assignment is not None else 0
+        enrolled = self.found.enrolled
+        epoch = enrolled.assignment.epoch if enrolled.assignment is not None else 0
         return self.shared.call_ids.make(
-            arm=found.arm or "off", strategy=found.strategy or "none", dialect=dialect, epoch=epoch
+            arm=enrolled.arm or "off", strategy=self.found.way.strategy or "none", dialect=dialect, epoch=epoch
         )
 
     async def count_key(self, key: str, quota: Quota) -> None:
@@ -281,7 +281,7 @@ class RequestState:
         headers = response.headers
         headers["Server"] = SERVER_NAME
         headers["X-Request-Id"] = self.id
-        strategy, arm = self.found.strategy, self.found.arm
+        strategy, arm = self.found.way.strategy, self.found.enrolled.arm
         if strategy is not None:
             headers["X-Toolgate-Strategy"] = strategy
         if arm is not None:
