@@ -172,20 +172,6 @@ class WatchedBody:
         self._reading = _Reading(terms)
 
     @property
-    def ask_again(self) -> SecondRequest | None:
-        """Nothing is ever asked again."""
-        return None
-
-    def second_answer(self, body: bytes) -> bytes:
-        """There is no broken call whose place a second answer could take."""
-        del body
-        return b""
-
-    def no_second_answer(self) -> bytes:
-        """Nothing is held for a second answer."""
-        return b""
-
-    @property
     def verdict(self) -> DryVerdict | None:
         """What the watch came to, once it has ended."""
         return self._reading.verdict

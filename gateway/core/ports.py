@@ -15,6 +15,7 @@ __all__ = [
     "Fed",
     "Glance",
     "Happening",
+    "Memory",
     "Meter",
     "RequestSpan",
     "Sink",
@@ -106,6 +107,15 @@ class StoreError(Exception):
 
 class BadRecord(StoreError):
     """One of the records can never be kept, however often it is tried; the others can, without it."""
+
+
+@frozen(kw_only=True)
+class Memory:
+    """What the store shall keep of a conversation for its later requests, whichever worker they reach."""
+
+    key: str
+    value: bytes
+    ttl_s: float
 
 
 @frozen(kw_only=True)

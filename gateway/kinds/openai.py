@@ -5,7 +5,8 @@ from typing import Any
 
 from attrs import frozen
 
-from gateway.kinds.shared.port import Headers, HttpAsk, Memory, Reply, Situation
+from gateway.core.ports import Memory
+from gateway.kinds.shared.port import Headers, HttpAsk, Reply, Situation
 
 __all__ = ["OpenAiKind"]
 

@@ -6,7 +6,8 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.errors import GatewayError, UpstreamRejected
-from gateway.surfaces.port import Asked, Memory, Situation
+from gateway.core.ports import Memory
+from gateway.surfaces.port import Asked, Situation
 from gateway.wire.chat_request import parse_request
 
 __all__ = ["CHAT", "KEEP_ALIVE", "ChatSurface", "ChatTelling"]

@@ -17,9 +17,10 @@ from typing import Any, Literal, Protocol
 from attrs import field, frozen
 
 from gateway.core.errors import GatewayError
+from gateway.core.ports import Memory
 from gateway.wire.chat_request import ChatRequest
 
-__all__ = ["Asked", "Carrier", "LateSystem", "Memory", "Server", "Situation", "Surface", "Telling"]
+__all__ = ["Asked", "Carrier", "LateSystem", "Server", "Situation", "Surface", "Telling"]
 
 LateSystem = Literal["user", "inline", "first"]
 """Where system text goes that comes behind the first message: into a user's message, where it stood, to the front."""
@@ -43,15 +44,6 @@ class Server:
     takes_verbosity: bool = False
     thinking: Literal["drop", "chat_template_kwargs"] = "drop"
     """How a wish to think, or not to, is told."""
-
-
-@frozen(kw_only=True)
-class Memory:
-    """What the session store shall keep for later requests."""
-
-    key: str
-    value: bytes
-    ttl_s: float
 
 
 @frozen(kw_only=True)

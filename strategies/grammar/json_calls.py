@@ -12,7 +12,7 @@ from strategies.grammar.dialect import Context, Draft
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Reject
-from strategies.text.turns import TURN, Turns, whole
+from strategies.text.turns import TURN, Turns, at_once
 
 __all__ = ["CONTAINER_KEYS", "EXTRAS", "NAME_KEYS", "drafting", "drafts_of", "renaming"]
 
@@ -36,26 +36,6 @@ _CALLS = 50
 _PARALLEL = "multi_tool_use.parallel"
 
 
-def drafts_of(
-    value: Any,
-    context: Context,
-    *,
-    form: str,
-    steps: tuple[str, ...] = (),
-    name: str | None = None,
-    code: str | None = None,
-    aliases: bool = True,
-    bare: bool = False,
-) -> list[Draft]:
-    """The calls that `value` stands for; raises `Reject` where it stands for none.
-
-    `bare`: nothing but its members says that it is a call, so there may be no others.
-    """
-    return whole(
-        drafting(value, context, form=form, steps=steps, name=name, code=code, aliases=aliases, bare=bare),
-    )
-
-
 def drafting(
     value: Any,
     context: Context,
@@ -67,7 +47,10 @@ def drafting(
     aliases: bool = True,
     bare: bool = False,
 ) -> Turns[list[Draft]]:
-    """The same in turns."""
+    """The calls that `value` stands for, read in turns; raises `Reject` where it stands for none.
+
+    `bare`: nothing but its members says that it is a call, so there may be no others.
+    """
     objects = _objects(value)
     if not objects:
         raise Reject("no object")
@@ -79,6 +62,9 @@ def drafting(
         if not count % _CALLS:
             yield
     return drafts
+
+
+drafts_of = at_once(drafting)
 
 
 def _is_record(value: dict[str, Any]) -> bool:

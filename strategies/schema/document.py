@@ -20,6 +20,7 @@ __all__ = [
     "branches",
     "has_type",
     "listed",
+    "member",
     "named_types",
     "properties",
     "required",
@@ -281,14 +282,21 @@ def _target(reference: Any, root: Schema) -> Any:
         return None
     node: Any = root
     for step in reference[1:].split("/")[1:_MAX_PARTS]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, Mapping):
-            node = node.get(key)
-        elif isinstance(node, list) and key.isdecimal() and len(key) < 6 and int(key) < len(node):
-            node = node[int(key)]
-        else:
+        node = member(node, step)
+        if node is None:
             return None
     return node
+
+
+def member(node: Any, step: str) -> Any:
+    """What one step of a JSON pointer (RFC 6901) leads to; `None` where that is nothing."""
+    key = step.replace("~1", "/").replace("~0", "~")
+    if isinstance(node, Mapping):
+        return node.get(key)
+    # Five digits are an index of no schema that anybody wrote; Python refuses to read some thousands at all.
+    if isinstance(node, list) and key.isdecimal() and len(key) < 6 and int(key) < len(node):
+        return node[int(key)]
+    return None
 
 
 def branches(schema: Schema) -> list[Any]:

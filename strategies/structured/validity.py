@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, cast
 from urllib.parse import unquote
 
-from strategies.schema.document import Schema, has_type, named_types
+from strategies.schema.document import Schema, has_type, member, named_types
 from strategies.schema.patterns import pattern_of
 
 __all__ = ["Validity"]
@@ -81,12 +81,8 @@ class Validity:
         if not fragment.startswith("/"):
             return self._named().get(f"{place}#{fragment}")
         for step in unquote(fragment)[1:].split("/")[:_MAX_NESTING]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, Mapping):
-                node = node.get(key)
-            elif isinstance(node, list) and key.isdecimal() and len(key) < 6 and int(key) < len(node):
-                node = node[int(key)]
-            else:
+            node = member(node, step)
+            if node is None:
                 return None
         return node
 

@@ -18,7 +18,7 @@ from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
 from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
 from strategies.text.numbers import written
-from strategies.text.turns import LONG, TURN, Turns, scanning, whole
+from strategies.text.turns import LONG, TURN, Turns, at_once, scanning
 
 __all__ = ["CHOSEN", "JsonFault", "Parsed", "loading_strict", "loads_strict", "parse", "parsing"]
 
@@ -87,25 +87,6 @@ class JsonFault(ValueError):
         self.reason = reason
 
 
-def parse(
-    text: str,
-    *,
-    start: int = 0,
-    closed: bool = False,
-    body_keys: Sequence[str] = (),
-    known_keys: Sequence[str] = (),
-    max_depth: int = 64,
-) -> Parsed:
-    """The value that begins at the first non-space from `start`; `closed` says that the model ended the text there.
-
-    `body_keys` are the string parameters that may hold code, `known_keys` all parameters: they delimit a value with
-    unescaped quotes.
-    """
-    return whole(
-        parsing(text, start=start, closed=closed, body_keys=body_keys, known_keys=known_keys, max_depth=max_depth)
-    )
-
-
 def parsing(
     text: str,
     *,
@@ -115,7 +96,11 @@ def parsing(
     known_keys: Sequence[str] = (),
     max_depth: int = 64,
 ) -> Turns[Parsed]:
-    """The same in turns."""
+    """The value that begins at the first non-space from `start`, read in turns.
+
+    `closed` says that the model ended the text there; `body_keys` are the string parameters that may hold code,
+    `known_keys` all parameters: they delimit a value with unescaped quotes.
+    """
     start = _skip(_SPACE, text, start)
     parsed = yield from _decode(text, start, max_depth)
     if parsed is None:
@@ -127,13 +112,11 @@ def parsing(
     return parsed
 
 
-def loads_strict(text: str) -> Any:
-    """The value of a text that is exactly one valid JSON value, finite and within the depth bound."""
-    return whole(loading_strict(text))
+parse = at_once(parsing)
 
 
 def loading_strict(text: str) -> Turns[Any]:
-    """The same in turns."""
+    """The value of a text that is exactly one valid JSON value, finite and within the depth bound; read in turns."""
     notes: list[str] = []
     start = _skip(_SPACE, text, 0)
     yield from _scanning(text, start, 64)
@@ -150,6 +133,9 @@ def loading_strict(text: str) -> Turns[Any]:
     if _may_hold_surrogates(text, start, end):
         _refuse_surrogates(value)
     return value
+
+
+loads_strict = at_once(loading_strict)
 
 
 def _may_hold_surrogates(text: str, start: int, end: int) -> bool:

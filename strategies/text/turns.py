@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from gateway.wire.json_scan import JsonScanner
 
-__all__ = ["LONG", "TURN", "Turns", "replaced", "scanning", "whole"]
+__all__ = ["LONG", "TURN", "Turns", "at_once", "replaced", "scanning", "whole"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Turns = Generator[None, None, T]
 
@@ -25,6 +26,15 @@ def whole(work: Turns[T]) -> T:
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+def at_once(work: Callable[P, Turns[T]]) -> Callable[P, T]:
+    """The same work for those who have no turns to give: on few bytes, or where nobody waits."""
+
+    def done(*args: P.args, **kwargs: P.kwargs) -> T:
+        return whole(work(*args, **kwargs))
+
+    return done
 
 
 def replaced(pattern: re.Pattern[str], text: str, by: Callable[[re.Match[str]], str]) -> Turns[str]:

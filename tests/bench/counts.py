@@ -21,10 +21,8 @@ import structlog
 import uvloop
 from attrs import frozen
 
-from gateway.app import build
-from gateway.config import load as config
 from gateway.telemetry.logs import configure_logging
-from tests.bench.requests import HEAD_END, LAST_CHUNK, PROSE, _Peer
+from tests.bench.requests import HEAD_END, LAST_CHUNK, PROSE, _Peer, begun, repeat
 from tests.bench.routes import ROUTES, Route
 
 __all__ = ["Counts", "counts", "post"]
@@ -142,26 +140,6 @@ class _Reader(asyncio.Protocol):
             self._on_read()
 
 
-async def _requests(port: int, route: Route, count: int) -> None:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-    asked = post(port, route.path, route.ask(False))
-
-    def answered(peer: _Peer, message: bytes) -> None:
-        nonlocal count
-        assert message.startswith(b"HTTP/1.1 200"), message[:500]
-        count -= 1
-        if count > 0:
-            peer.transport.write(asked)
-        else:
-            done.set_result(None)
-
-    transport, _ = await loop.create_connection(lambda: _Peer(answered), "127.0.0.1", port)
-    transport.write(asked)
-    await done
-    transport.close()
-
-
 async def _events(port: int, server: _Server, counter: _Counter, *, is_gateway: bool) -> float:
     """Calls for one event: of all that say the same word the fewest, as timers of others run between them."""
     fewest: dict[int, int] = {}
@@ -195,28 +173,19 @@ async def _counted(strategy: str, route: Route) -> Counts:
     server = _Server(route)
     upstream = await loop.create_server(lambda: _Peer(server.asked), "127.0.0.1", 0)
     upstream_port = upstream.sockets[0].getsockname()[1]
-    settings = config.load(
-        {
-            "UPSTREAM_URL": f"http://127.0.0.1:{upstream_port}/v1",
-            "GATEWAY_PORT": "0",
-            "METRICS_PORT": "0",
-            "STORE_URL": "memory://",
-            "STRATEGY_RULES": f"bench={strategy}",
-            **route.environ,
-        }
-    )
-    gateway = await build(settings)
-    port = int(gateway.url.rpartition(":")[2].partition("/")[0])
+    gateway, port = await begun(upstream_port, strategy, route.environ)
+    asked = route.ask(False)
     found: dict[str, Counter[CodeType]] = {}
     costs: dict[str, float] = {}
     for at, each in enumerate((port, upstream_port)):
-        await _requests(each, route, WARM)
+        message = post(each, route.path, asked)
+        await repeat(each, message, WARM)
         counted = {"request": _Counter(), "event": _Counter(), "quiet": _Counter()}
         batches = []
         for _ in range(BATCHES):
             before = counted["request"].calls.total()
             with counted["request"]:
-                await _requests(each, route, REQUESTS // BATCHES)
+                await repeat(each, message, REQUESTS // BATCHES)
             batches.append(counted["request"].calls.total() - before)
         cost = min(batches) * BATCHES / REQUESTS
         costs["request"] = cost if at == 0 else costs["request"] - cost

@@ -12,13 +12,13 @@ import json
 import os
 import pstats
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import structlog
 from attrs import field, frozen
 
-from gateway.app import build
+from gateway.app import Gateway, build
 from gateway.config import load as config
 from gateway.telemetry.logs import configure_logging
 
@@ -158,6 +158,45 @@ class _Load:
         transport.close()
 
 
+async def repeat(port: int, message: bytes, count: int) -> float:
+    """Ask this so often, one after another, over one connection; the CPU seconds that it took the process."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def answered(peer: _Peer, reply: bytes) -> None:
+        nonlocal count
+        assert reply.startswith(b"HTTP/1.1 200"), reply[:500]
+        count -= 1
+        if count > 0:
+            peer.transport.write(message)
+        else:
+            done.set_result(None)
+
+    transport, _ = await loop.create_connection(lambda: _Peer(answered), "127.0.0.1", port)
+    before = time.process_time()
+    transport.write(message)
+    await done
+    spent = time.process_time() - before
+    transport.close()
+    return spent
+
+
+async def begun(upstream_port: int, strategy: str, environ: Mapping[str, str]) -> tuple[Gateway, int]:
+    """A gateway before this model server, which reads its answers so; and its port."""
+    settings = config.load(
+        {
+            "UPSTREAM_URL": f"http://127.0.0.1:{upstream_port}/v1",
+            "GATEWAY_PORT": "0",
+            "METRICS_PORT": "0",
+            "STORE_URL": "memory://",
+            "STRATEGY_RULES": f"bench={strategy}",
+            **environ,
+        }
+    )
+    gateway = await build(settings)
+    return gateway, int(gateway.url.rpartition(":")[2].partition("/")[0])
+
+
 async def _measured(strategy: str, requests: int, rounds: int, profile: str | None) -> Figures:
     loop = asyncio.get_running_loop()
     replies = {stream: _reply(stream) for stream in (False, True)}
@@ -167,17 +206,7 @@ async def _measured(strategy: str, requests: int, rounds: int, profile: str | No
 
     upstream = await loop.create_server(lambda: _Peer(asked), "127.0.0.1", 0)
     upstream_port = upstream.sockets[0].getsockname()[1]
-    settings = config.load(
-        {
-            "UPSTREAM_URL": f"http://127.0.0.1:{upstream_port}/v1",
-            "GATEWAY_PORT": "0",
-            "METRICS_PORT": "0",
-            "STORE_URL": "memory://",
-            "STRATEGY_RULES": f"bench={strategy}",
-        }
-    )
-    gateway = await build(settings)
-    port = int(gateway.url.rpartition(":")[2].partition("/")[0])
+    gateway, port = await begun(upstream_port, strategy, {})
     costs = []
     for stream in (False, True):
         through, beside = _Load(port, stream), _Load(upstream_port, stream)

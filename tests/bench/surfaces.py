@@ -14,18 +14,15 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import aiohttp
 import structlog
 import uvloop
 from aiohttp import web
 
-from gateway.app import build
-from gateway.config import load as config
 from gateway.telemetry.logs import configure_logging
 from tests.bench.counts import EVENTS, WARM, _Reader, _Server, post
-from tests.bench.requests import _Peer
+from tests.bench.requests import _Peer, begun, repeat
 from tests.bench.routes import ROUTES, Route, claude_code_request
 
 __all__ = ["ratios"]
@@ -65,29 +62,6 @@ async def bare_relay(upstream: str) -> AsyncIterator[int]:
         await session.close()
 
 
-async def _requests(port: int, path: str, asked: dict[str, Any], count: int) -> float:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-    message = post(port, path, asked)
-
-    def answered(peer: _Peer, reply: bytes) -> None:
-        nonlocal count
-        assert reply.startswith(b"HTTP/1.1 200"), reply[:500]
-        count -= 1
-        if count > 0:
-            peer.transport.write(message)
-        else:
-            done.set_result(None)
-
-    transport, _ = await loop.create_connection(lambda: _Peer(answered), "127.0.0.1", port)
-    before = time.process_time()
-    transport.write(message)
-    await done
-    spent = time.process_time() - before
-    transport.close()
-    return spent
-
-
 async def _events(port: int, route: Route, server: _Server, mark: bytes) -> float:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -113,16 +87,7 @@ async def _of_route(route: Route, strategy: str, rounds: int) -> dict[str, list[
     loop = asyncio.get_running_loop()
     upstream = await loop.create_server(lambda: _Peer(server.asked), "127.0.0.1", 0)
     upstream_port = upstream.sockets[0].getsockname()[1]
-    environ = {
-        "UPSTREAM_URL": f"http://127.0.0.1:{upstream_port}/v1",
-        "GATEWAY_PORT": "0",
-        "METRICS_PORT": "0",
-        "STORE_URL": "memory://",
-        "STRATEGY_RULES": f"bench={strategy}",
-        **route.environ,
-    }
-    gateway = await build(config.load(environ))
-    port = int(gateway.url.rpartition(":")[2].partition("/")[0])
+    gateway, port = await begun(upstream_port, strategy, route.environ)
     asks = {"request": route.ask(False)}
     if route.path == "/v1/messages":
         asks["request of 76 KB"] = claude_code_request()
@@ -131,10 +96,10 @@ async def _of_route(route: Route, strategy: str, rounds: int) -> dict[str, list[
         ports = (port, relay_port, upstream_port)
         for asked in asks.values():
             for each in ports:
-                await _requests(each, route.path, asked, WARM)
+                await repeat(each, post(each, route.path, asked), WARM)
         for _ in range(rounds):
             for name, asked in asks.items():
-                ours, bare, alone = [await _requests(each, route.path, asked, REQUESTS) for each in ports]
+                ours, bare, alone = [await repeat(each, post(each, route.path, asked), REQUESTS) for each in ports]
                 found.setdefault(name, []).append((ours - alone) / (bare - alone))
             marks = (route.mark, route.server_mark, route.server_mark)
             costs = zip(ports, marks, strict=True)

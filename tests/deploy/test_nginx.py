@@ -28,6 +28,7 @@ from tests.support.faulty_upstream import (
     completion,
     event,
     hang,
+    paused,
     stream,
     text,
 )
@@ -410,12 +411,7 @@ async def test_a_reload_cuts_no_stream(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def paused(connection: Connection, received: Received) -> None:
-        await connection.send(STREAM_HEAD, text("first"))
-        await go_on.wait()
-        await connection.send(text("last"), event(finish="stop"), DONE)
-
-    upstream.script = paused
+    upstream.script = paused(go_on, text("first"), text("last"), event(finish="stop"), DONE)
     running = await gateway(upstream.url)
     async with nginx(tmp_path, running.url) as proxy, asyncio.timeout(30):
         responses = []

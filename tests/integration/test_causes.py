@@ -1,12 +1,10 @@
 """Why a model server could not answer: one word in log and record, and what to look at for its operator alone."""
 
-import asyncio
-
 import pytest
 
 from gateway.core.records import RequestRecord
 from tests.support.client import ask, chat
-from tests.support.faulty_upstream import answer_json, hang
+from tests.support.faulty_upstream import answer_json, hang, without_tls
 from tests.support.processes import free_port
 
 KEYED = {"GATEWAY_API_KEYS": "opens-the-door"}
@@ -35,14 +33,7 @@ async def test_a_host_that_is_none(gateway, client, log):
 
 
 async def test_a_server_without_tls(gateway, client, log):
-    async def refuse(reader, writer):
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with without_tls() as port:
         running = await gateway(f"https://127.0.0.1:{port}/v1")
         answer = await ask(client, running.url, chat())
     assert "is it http:// in UPSTREAM_URL" in answer.json["error"]["message"]

@@ -10,10 +10,11 @@ from anthropic.types import Message
 from google import genai
 from google.genai import types
 
+from gateway.core.ports import Memory
 from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.qwen_web.dialogue import QwenWebKind
-from gateway.kinds.shared.port import HttpAsk, Kind, Memory, Reply, Situation
+from gateway.kinds.shared.port import HttpAsk, Kind, Reply, Situation
 from gateway.wire.chat_reshape import stream_to_body
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer

@@ -21,13 +21,13 @@ from canitoolcall.results import ParsedToolCall, ParseResult, Status
 from tests.support.client import Answer, ask, chat
 from tests.support.faulty_upstream import (
     DONE,
-    STREAM_HEAD,
     Connection,
     FaultyUpstream,
     Received,
     answer_json,
     completion,
     event,
+    stream,
     text,
 )
 from tests.support.reading import pieces
@@ -55,7 +55,7 @@ async def serve(connection: Connection, received: Received) -> None:
         return
     parts = pieces(fixture.raw_output, range(1, len(fixture.raw_output)) if cuts == [-1] else cuts)
     events = [event({"role": "assistant", "content": ""}), *map(text, parts), event(finish=finish_of(fixture)), DONE]
-    await connection.send(STREAM_HEAD, b"".join(events))
+    await stream(b"".join(events))(connection, received)
 
 
 def result_of(answer: Answer, *, streamed: bool) -> ParseResult:

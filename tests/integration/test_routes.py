@@ -10,7 +10,16 @@ import pytest
 from yarl import URL
 
 from tests.support.client import TOOLS, ask, chat, exchange, get, post_bytes
-from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer, answer_json, completion, event, stream, text
+from tests.support.faulty_upstream import (
+    DONE,
+    answer,
+    answer_json,
+    completion,
+    event,
+    paused,
+    stream,
+    text,
+)
 
 ANSWER = (event({"role": "assistant", "content": ""}), text("hel"), text("lo"), event(finish="stop"), DONE)
 
@@ -171,12 +180,7 @@ async def test_a_relayed_upload_without_a_length_streams_up(gateway, upstream, c
 async def test_a_relayed_stream_comes_as_it_comes(gateway, upstream, connect):
     go_on = asyncio.Event()
 
-    async def script(connection, received):
-        await connection.send(STREAM_HEAD, b"event: response.created\ndata: {}\n\n")
-        await go_on.wait()
-        await connection.send(b"data: not json at all\n\n")
-
-    upstream.script = script
+    upstream.script = paused(go_on, b"event: response.created\ndata: {}\n\n", b"data: not json at all\n\n")
     running = await gateway(upstream.url)
     reader, writer = await connect(running.url)
     writer.write(post_bytes({"input": "x"}, "Connection: close", path="/v1/audio/speech"))

@@ -18,14 +18,13 @@ from attrs import define
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import (
     DONE,
-    STREAM_HEAD,
     Connection,
     FaultyUpstream,
     Received,
     answer_json,
-    completion,
     event,
     text,
+    whole_or_streamed,
 )
 from tests.support.processes import Program
 from tests.support.redis_server import RedisServer, needs_redis
@@ -77,13 +76,10 @@ async def model(connection: Connection, received: Received) -> None:
     if "refuse" in said:
         error = {"error": {"message": f"key {OURS} of {VENDORS[0]} is not allowed", "code": OURS}}
         await answer_json(error, status="403 Forbidden")(connection, received)
-    elif not body.get("stream"):
-        await answer_json(completion(ANSWER))(connection, received)
     else:
         pieces = [text(ANSWER[begin : begin + 17]) for begin in range(0, len(ANSWER), 17)]
-        await connection.send(STREAM_HEAD, *pieces)
-        if "break" not in said:
-            await connection.send(event(finish="stop"), DONE)
+        end = () if "break" in said else (event(finish="stop"), DONE)
+        await whole_or_streamed(ANSWER, *pieces, *end)(connection, received)
 
 
 @define

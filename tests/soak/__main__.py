@@ -9,7 +9,6 @@ held against each other, the log is searched for faults of ours, and whoever mea
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import sys
@@ -26,14 +25,13 @@ from tests.attacks.test_hostile_clients import NO_HTTP, NO_REQUEST
 from tests.support.client import ask, chat, exchange, open_connection, post_bytes
 from tests.support.faulty_upstream import (
     DONE,
-    STREAM_HEAD,
     Connection,
     FaultyUpstream,
     Received,
     answer_json,
-    completion,
     event,
     text,
+    whole_or_streamed,
 )
 from tests.support.processes import Program
 
@@ -128,11 +126,8 @@ async def serves(connection: Connection, received: Received) -> None:
     if received.method != "POST" or not received.body:
         await answer_json({"object": "list", "data": []})(connection, received)
         return
-    asked = json.loads(received.body)
-    if not asked.get("stream"):
-        await answer_json(completion(f"I look.\n{CALL}"))(connection, received)
-        return
-    await connection.send(STREAM_HEAD, *MODELS.get(asked["model"], MODELS["honest"]))
+    pieces = MODELS.get(received.json["model"], MODELS["honest"])
+    await whole_or_streamed(f"I look.\n{CALL}", *pieces)(connection, received)
 
 
 @define

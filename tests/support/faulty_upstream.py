@@ -4,8 +4,8 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
 
 from attrs import define, field, frozen
@@ -228,6 +228,28 @@ def stream(*pieces: bytes, head: bytes = STREAM_HEAD) -> Script:
     return script
 
 
+def whole_or_streamed(content: str, *pieces: bytes) -> Script:
+    """This text, whole or as a stream of these pieces, whichever is asked for."""
+    whole, streamed = answer_json(completion(content)), stream(*pieces)
+
+    async def script(connection: Connection, received: Received) -> None:
+        asks = received.json if received.body else {}
+        await (streamed if asks.get("stream") else whole)(connection, received)
+
+    return script
+
+
+def paused(until: asyncio.Event, first: bytes, *rest: bytes) -> Script:
+    """A streamed answer whose rest waits for the event."""
+
+    async def script(connection: Connection, received: Received) -> None:
+        await connection.send(STREAM_HEAD, first)
+        await until.wait()
+        await connection.send(*rest)
+
+    return script
+
+
 def raw(*pieces: bytes) -> Script:
     """These bytes, then a clean close."""
     return stream(*pieces, head=b"")
@@ -250,3 +272,17 @@ def in_turn(*scripts: Script) -> Script:
         await (rest.pop(0) if len(rest) > 1 else rest[0])(connection, received)
 
     return script
+
+
+@asynccontextmanager
+async def without_tls() -> AsyncIterator[int]:
+    """The port of a server that speaks plain HTTP, whatever it hears."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        yield int(server.sockets[0].getsockname()[1])

@@ -24,6 +24,7 @@ from tests.support.faulty_upstream import (
     answer_json,
     completion,
     event,
+    paused,
     stream,
     text,
 )
@@ -78,12 +79,7 @@ async def test_a_stream_is_not_held_back(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def paused(connection: Connection, received: Received) -> None:
-        await connection.send(STREAM_HEAD, text("first"))
-        await go_on.wait()
-        await connection.send(text("second"), event(finish="stop"), DONE)
-
-    upstream.script = paused
+    upstream.script = paused(go_on, text("first"), text("second"), event(finish="stop"), DONE)
     async with start() as (url, _), client.post(f"{url}/v1/chat/completions", json=chat()) as response:
         async with asyncio.timeout(10):
             assert b"first" in await response.content.readuntil(b"\n\n")

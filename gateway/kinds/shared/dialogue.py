@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from gateway.core.errors import UpstreamBadReply
+from gateway.core.ports import Memory
 from gateway.kinds.shared.answer import Answer, Feed, gathered, is_stream
 from gateway.kinds.shared.faults import Fault, fault_of_status, refused, unreadable
 from gateway.kinds.shared.memory import Place, key_of_answer
-from gateway.kinds.shared.port import HttpAsk, Memory, Reply, Situation
+from gateway.kinds.shared.port import HttpAsk, Reply, Situation
 
 __all__ = ["PlacedDialogue", "TranslatingDialogue"]
 

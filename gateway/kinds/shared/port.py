@@ -18,7 +18,9 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
-__all__ = ["Dialogue", "Headers", "HttpAsk", "Kind", "Memory", "Reply", "Situation", "json_ask"]
+from gateway.core.ports import Memory
+
+__all__ = ["Dialogue", "Headers", "HttpAsk", "Kind", "Reply", "Situation", "json_ask"]
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -51,15 +53,6 @@ class Reply:
     body: bytes
     retry_after_s: float | None = None
     """How long the body itself said to wait."""
-
-
-@frozen(kw_only=True)
-class Memory:
-    """What the session store shall keep for later turns."""
-
-    key: str
-    value: bytes
-    ttl_s: float
 
 
 @frozen(kw_only=True)

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 from attrs import field, frozen
 
+from gateway.core.ports import Memory
 from gateway.surfaces.heard import Heard, hear_whole
 from gateway.surfaces.messages.faults import told_error
-from gateway.surfaces.port import Memory
 from gateway.surfaces.seals import Seals
 
 __all__ = ["PING", "THINKING", "MessagesTelling", "Terms", "Thinking"]

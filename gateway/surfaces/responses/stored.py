@@ -11,7 +11,7 @@ import msgspec
 from attrs import field, frozen
 
 from gateway.core.errors import InvalidRequest, ItemNotFound, NotFound, PreviousResponseNotFound
-from gateway.surfaces.port import Memory
+from gateway.core.ports import Memory
 from gateway.surfaces.responses.telling import ResponsesTelling, input_id, item_letters
 
 __all__ = ["MAX_DEPTH", "Keeping", "Shelf", "entry_of", "is_own_id", "listed_items", "not_found", "stored_key"]

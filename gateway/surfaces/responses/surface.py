@@ -9,8 +9,9 @@ import msgspec
 from attrs import evolve, frozen
 
 from gateway.core.errors import GatewayError, InvalidRequest
+from gateway.core.ports import Memory
 from gateway.surfaces.checks import MAX_ITEMS
-from gateway.surfaces.port import Asked, Memory, Situation, Telling
+from gateway.surfaces.port import Asked, Situation, Telling
 from gateway.surfaces.responses.ask import (
     chat_fields,
     decoded_request,

@@ -12,9 +12,9 @@ import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.errors import UpstreamBadReply, UpstreamTruncated
+from gateway.core.ports import Memory
 from gateway.surfaces.carrier import named_event
 from gateway.surfaces.heard import Heard, hear_whole
-from gateway.surfaces.port import Memory
 from gateway.surfaces.responses.calls import call_item, cut_text, is_mended
 from gateway.surfaces.responses.errors import told_fault
 from gateway.surfaces.responses.frames import Frames, encoded, object_of, quoted

@@ -1,11 +1,9 @@
 """The look at the model servers after the start: what is amiss is said before anybody asks for an answer."""
 
-import asyncio
-
 import pytest
 
 from gateway.process.first_look import look_around
-from tests.support.faulty_upstream import FaultyUpstream, answer, answer_json
+from tests.support.faulty_upstream import FaultyUpstream, answer, answer_json, without_tls
 from tests.support.processes import free_port
 
 LISTING = {"object": "list", "data": [{"id": f"model-{number}"} for number in range(6)]}
@@ -34,14 +32,7 @@ async def test_an_address_without_its_path_is_named_with_its_setting(gateway, up
 
 
 async def test_tls_where_there_is_none_is_named(gateway, log):
-    async def refuse(reader, writer):
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with without_tls() as port:
         await look_around(await gateway(f"https://127.0.0.1:{port}/v1"))
     line = await log.record("model_server_seen")
     assert line["advice"] == "is it http:// in UPSTREAM_URL, not https://?"

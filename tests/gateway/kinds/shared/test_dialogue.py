@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import UpstreamBadReply
+from gateway.core.ports import Memory
 from gateway.kinds.shared.dialogue import TranslatingDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status
-from gateway.kinds.shared.port import Memory, Reply, Situation
+from gateway.kinds.shared.port import Reply, Situation
 
 SITUATION = Situation(now=1.0, make_id=str)
 BODY = {"model": "m", "stream": True}
