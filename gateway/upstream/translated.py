@@ -81,7 +81,7 @@ class TranslatedReply:
         "_inner",
         "_is_finished",
         "_reads",
-        "_turn",
+        "_state",
         "_whole",
     )
 
@@ -94,7 +94,7 @@ class TranslatedReply:
         headers: CIMultiDict[str],
         whole: bytes | None = None,
     ) -> None:
-        self._turn = state
+        self._state = state
         self._dialogue = dialogue
         self._inner = inner
         self._headers = headers
@@ -126,7 +126,7 @@ class TranslatedReply:
 
     async def begin(self) -> None:
         """Wait for the first event, if it may say that there must be another answer instead of this one."""
-        state = self._turn
+        state = self._state
         first_due = state.upstream_started + state.upstream.first_byte_timeout_s
         due = min(state.deadline.now() + FIRST_EVENT_S, first_due)
         with suppress(TimeoutError):
@@ -157,23 +157,23 @@ class TranslatedReply:
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole answer."""
-        deadline = self._turn.deadline
+        deadline = self._state.deadline
         return await gathered(self.read, deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     async def finish_session(self, body: bytes | None = None) -> None:
         """Keep what the dialogue wants kept, once; `body` is what the client is about to be given whole."""
-        facts = self._turn.found.facts
+        facts = self._state.found.facts
         if self._is_finished or (facts is not None and facts.has_second_answer):
             return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
-        delivered = _delivered(self._turn, body)
+        delivered = _delivered(self._state, body)
         if delivered is None:
             return
         self._is_finished = True
         try:
             for memory in self._dialogue.remember(delivered):
-                await self._turn.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
+                await self._state.shared.sessions.remember({memory.key: memory.value}, memory.ttl_s)
         except Exception:  # the answer is there: that the next one lacks its past is the smaller harm
-            log.exception("conversation_not_kept", upstream=self._turn.upstream.name)
+            log.exception("conversation_not_kept", upstream=self._state.upstream.name)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -199,7 +199,7 @@ class TranslatedReply:
         self._reads += 1
         if self._reads > MAX_STEPS:
             raise _endless()
-        other = await _converse(self._turn, self._dialogue, self._headers, first=ask, repeatable=False)
+        other = await _converse(self._state, self._dialogue, self._headers, first=ask, repeatable=False)
         self._inner, self._ended = other._inner, other._whole
         return body_to_stream(other._body or b"") if other._whole else b""
 
@@ -208,7 +208,7 @@ class TranslatedReply:
         at = out.rfind(ERROR_EVENT)
         if at < 0 or (at and out[at - 1 : at] != b"\n"):
             return out
-        return out[:at] + self._turn.upstream.masked(out[at:])
+        return out[:at] + self._state.upstream.masked(out[at:])
 
 
 ChatReply = UpstreamReply | TranslatedReply
