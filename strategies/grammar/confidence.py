@@ -18,6 +18,7 @@ ANNOUNCED = "announced_example"
 UNDECLARED = "undeclared"
 """What is said of a call of a tool that the request did not offer, in a form that leaves no doubt that it is a call."""
 
+# Threshold 90 by default: `shell` and what stands in prose are below it on purpose, an operator has to ask for them.
 FORMS = {
     "prompted": 99,
     "special": 99,
@@ -43,6 +44,7 @@ _CHOSEN = 7
 """For a mend that had to choose. The contract starts at 8, which no form but the prompted one survives at the default
 threshold; on the labelled answers 7 recovers what was meant and makes no call of any text that is none."""
 _COSTS = {
+    # More than any form has above the default threshold: by itself enough to refuse.
     ANNOUNCED: 12,
     "value_closed_by_call": 12,
     "document_closed_by_next": 12,
@@ -51,12 +53,14 @@ _COSTS = {
     "closer_foreign": 5,
     "in_line_of_words": 5,
     "sole_words": 5,
+    # Three of them bring a tag below the default threshold: then it is rather a call of another tool.
     "unknown_argument": 3,
     "known_tool_only": 1,
     "call_closer_missing": 2,
     "call_closer_wrong": 2,
     "value_closer_wrong": 2,
     "parameter_chosen": 8,
+    # What is only another way to write the same value says nothing against the call.
     "apostrophes": 0,
     "typed_string": 0,
     "null_dropped": 0,
@@ -97,6 +101,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
     tool = draft.tool
     options = context.options
     reasons: list[str] = []
+    # Every step leaves its reason, with its number: an operator can add them up in the log.
     score = base(draft.form, context, dialect, reasons)
     arguments: dict[str, object] = draft.arguments
     mends: Sequence[str] = draft.mends
@@ -108,6 +113,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
         reasons.extend(filled.mends)
         arguments, unknown = yield from _taken(schema, filled.arguments)
         mends = (*mends, *(("unknown_argument",) * unknown), *(("known_tool_only",) if tool.known else ()))
+        # The first fault is told: what a value turned out to be explains more than that it does not fit.
         fault = fault or schema.check(arguments)
     else:
         reasons.append(UNDECLARED)
@@ -122,6 +128,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
     refusal: Reason | None = None
     if fault is not None:
         refusal = Reason.SCHEMA_INVALID
+    # Before the score: an operator who left a tool out should read that, not a number.
     elif not context.may_recover(name):
         refusal, fault = Reason.NOT_LISTED, "tool not in RECOVERY_TOOLS"
     elif dialect in options.dialects_off:
@@ -133,6 +140,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
     verdict = Verdict(
         dialect=dialect,
         name=name,
+        # Many unknown arguments take more than there is.
         score=max(score, 0),
         accepted=refusal is None,
         reasons=tuple(reasons),
@@ -175,6 +183,7 @@ def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:
     options = context.options
     if context.prompted == dialect and form not in _IN_PLACE:
         form = "prompted"
+    # The settings' own number, so the family's bonus must not be added to it.
     elif form == "tool_fence":
         reasons.append(f"{form} {options.confidence_json_block}")
         return options.confidence_json_block
@@ -183,6 +192,7 @@ def base(form: str, context: Context, dialect: str, reasons: list[str]) -> int:
         return options.confidence_shell
     score = FORMS[form]
     reasons.append(f"{form} {score}")
+    # The highest forms stay at 99: nothing is certain but a structured call.
     if dialect in context.family and score < FORMS["special"]:
         score += _FAMILY
         reasons.append(f"family +{_FAMILY}")

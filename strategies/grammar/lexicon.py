@@ -71,15 +71,18 @@ LEFTOVERS = (
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
 
 
+# Text is looked through in the bytes of the event, before its JSON is decoded: most events need no decoding at all.
 _WRITTEN = re.compile(r'["\\/\x00-\x1f]')
 """What a JSON string holds as an escape, or may."""
 _BEHIND = "(?<![A-Za-z])"
+# One letter alone would stop the scan in every other word; four of them hardly ever.
 _WORD = 4
 """How much of a marker that begins with a letter or a tilde is asked for before it is looked at."""
 
 
 def line_of(before: str) -> str:
     """What stands on the last line of a text; the end of a reasoning block begins a line."""
+    # Templates write the answer right behind the closer of the reasoning, and the model goes on like that.
     line = before.rsplit("\n", 1)[-1]
     if ">" in line or "]" in line:
         for end in REASONING_ENDS:
@@ -110,9 +113,11 @@ def _trigger(starts: Iterable[str], glued: Collection[str]) -> re.Pattern[str]:
 def _loud(starts: tuple[str, ...], glued: Collection[str]) -> re.Pattern[bytes]:
     """What finds these in the body of a JSON string; of the escapes only those that `quiet` lets through matter."""
     # A start that holds what is written as an escape cannot be looked for as it stands: then all escapes are loud.
+    # Only one marker of some request need be so for its escapes to count; the usual ones hold none.
     is_mixed = any(_WRITTEN.search(start) for start in starts if start != "\n")
     escapes = rb"\\" if is_mixed else rb"\\n" if "\n" in starts else rb"(?!)"
     found = _trigger((start for start in starts if start != "\n"), glued).pattern.encode()
+    # `\nassistant` in the bytes is a line break and a word; the letter in front of the word is the escape's.
     found = found.replace(_BEHIND.encode(), rb"(?:%b|(?<=\\[nt]))" % _BEHIND.encode())  # the end of an escape
     return re.compile(escapes + b"|" + found)
 
@@ -121,6 +126,7 @@ def _alternative(first: str, rests: set[str], *, in_word: bool) -> str:
     behind = "" if in_word else _BEHIND
     if "" in rests:
         return behind + re.escape(first)
+    # At the very end of a text a start may be cut anywhere.
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
     return rf"{behind}{re.escape(first)}(?={whole}|(?:{cut})\Z)"
@@ -134,6 +140,7 @@ class Lexicon:
     def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
         self._sorted = sorted(set(markers))
         by_head: dict[str, list[str]] = {}
+        # Longest first: `<tool_call>` must not be taken for `<tool`.
         for marker in sorted(self._sorted, key=len, reverse=True):
             by_head.setdefault(marker[:2], []).append(marker)
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
@@ -146,6 +153,7 @@ class Lexicon:
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""
+        # Markers of one character have a head of one.
         for head in (text[index : index + 2], text[index]):
             markers = self._by_head.get(head)
             if markers and text.startswith(markers, index):
@@ -171,6 +179,7 @@ class Lexicon:
         return self._sorted[place : bisect_right(self._sorted, rest, place, key=lambda marker: marker[: len(rest)])]
 
 
+# Agents send the same tools with every request: building takes longer than all that is looked up in it.
 @lru_cache(maxsize=256)
 def lexicon(markers: tuple[str, ...], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> Lexicon:
     """A lexicon, shared by requests with the same markers; the `glued` among them may stand behind a letter."""

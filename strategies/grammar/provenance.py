@@ -22,10 +22,12 @@ __all__ = ["Provenance"]
 # https://github.com/NousResearch/hermes-agent/issues/47967 https://genai.owasp.org/llmrisk/llm01-prompt-injection/
 _SENDERS = frozenset({"user", "tool", "function"})
 _MAX_DEPTH = 4
+# Some tenths of a second of comparing: no honest answer has so many calls in so long a conversation.
 _BUDGET = 256 << 20
 """Characters that the look-ups of one request may go over."""
 _REACH = 4096
 """How far behind the head of a copied call the rest of it is looked for, at least."""
+# A shorter tail (`</read>`) stands in any text about tools.
 _MIN_TAIL = 12
 _EDGE = 400
 _WORD = re.compile(r"[A-Za-z0-9_]{3,64}")
@@ -42,6 +44,7 @@ _ENTITIES = (
     ("&#39;", "'"),
     ("&amp;", "&"),
 )
+# A byte order mark and a zero-width space: pages hold them, and models leave them out when they copy.
 _INVISIBLE = ("\ufeff", "\u200b")
 
 
@@ -62,6 +65,7 @@ class Provenance:
 
     def quoting(self, raw: str, name: str, arguments: Mapping[str, Any]) -> Turns[bool]:
         """The same in turns."""
+        # A call without arguments has nothing of the page's in it: what it does its tool does anyway.
         if not self._messages or not arguments:
             return False
         block = yield from _folded(raw)
@@ -75,9 +79,11 @@ class Provenance:
         )
         sources: list[str] = []
         for text in self._texts():
+            # Folding a text goes over it several times, the search for a word once and in C.
             if any(map(text.__contains__, needles)):
                 sources += yield from self._forms(text)
         self._budget -= 3 * sum(map(len, sources))
+        # An attacker who fills the conversation must not win by making it too long to compare.
         if self._budget < 0:
             return bool(sources)
         for source in sources:
@@ -93,6 +99,7 @@ class Provenance:
 
     def _texts(self) -> list[str]:
         if self._sources is None:
+            # Not the assistant's own: a model that repeats its call means it again.
             sent = (message for message in self._messages if message.get("role") in _SENDERS)
             self._sources = [text for message in sent for text in _strings(message.get("content"), _MAX_DEPTH)]
         return self._sources

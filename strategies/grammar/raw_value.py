@@ -93,6 +93,7 @@ class Sink:
         entities: bool = True,
     ) -> None:
         self._arguments = arguments
+        # Not a string: adding to one copies it, and a file comes in thousands of events.
         self._pieces = Pieces()
         self._flows = flows and arguments.live
         self._key = key
@@ -138,6 +139,7 @@ class Sink:
             self._arguments.key(self._key)
             self._arguments.piece(encoded)
             return
+        # What the client has cannot be taken back: such a call breaks off, and says so.
         if not isinstance(value, str) or len(value) < self._sent:
             raise Reject("value changed after it had begun")
         self._arguments.piece(dumps(value[self._sent :])[1:])
@@ -151,13 +153,16 @@ class Sink:
             whole = text
             if self._trim:
                 text = _leading(text, body=self._body)
+            # Both wrappers are told from content at their end alone, so the value waits for it.
             self._paused = text.startswith((CDATA_OPEN, "```")) or (self._paired and text != whole)
             if self._paused:
                 return
             if not text or CDATA_OPEN.startswith(text[:9]) or "```".startswith(text[:3]) or text[0] == "\r":
                 self._held = text
                 return
+        # White space at the end may be the line break in front of the closer.
         keep = len(text) - (_trailing(text, body=self._body) if self._trim and not self._paired else 0)
+        # One entity that stands for itself means that none was meant as such: only the whole value can tell.
         amp = text.find("&") if self._entities else -1
         if 0 <= amp < keep:
             keep, self._paused = amp, True
@@ -165,6 +170,7 @@ class Sink:
         if keep and "\ud800" <= text[keep - 1] <= "\udbff":
             keep -= 1
         out, self._held = text[:keep], text[keep:]
+        # Blanks without end: they are kept, but not looked at with every event again.
         self._paused = self._paused or len(self._held) > _MAX_HELD
         if out:
             if not self._opened:
@@ -179,6 +185,7 @@ def trimmed(text: str, *, body: bool) -> str:
     """A value without the white space that belongs to the markup: one line break each side, or all around."""
     if not body:
         return text.strip()
+    # One line break each side, as templates write values on lines of their own; a file's own last one stays.
     return text[_leading_size(text) : len(text) - _trailing(text, body=True)]
 
 
@@ -333,6 +340,7 @@ class _Value:
         end = yield from closed_by(self.cur, self.markup, self.key, tag, body=self.body)
         if kind == "loose" and end == "end":
             end = None
+        # Two parameters and one closer between them: the first of the two lacks its own.
         if end is not None and self._next_opened and not self.nested:
             raise self._not_closed(flat=self.way.flat)
         self._next_opened = False
@@ -341,6 +349,7 @@ class _Value:
             self._closed_at = self.cur.offset if end is None else self._closed_at
         if end == "call_close" and self.nested:
             self.nested, self._owed = self.nested - 1, self._owed + 1
+        # A pass before this one found words behind that end, so it was content: `value_end` has asked for the next.
         elif end == "call_close" and self.body and self._skipped < self.way.skip:
             self._skipped += 1
         elif end is not None and not (end == "param" and self.nested):
@@ -354,6 +363,7 @@ class _Value:
         """An opener of a call: a document may hold calls, but none opens behind what may have been its end."""
         opens = yield from opens_call(self.cur, self.markup, self.key, tag)
         if opens and not self.way.flat:
+            # A path or a number holds no call; what looks like one is the next, and its closer is lost.
             if not self.body:
                 yield from doubt(self.cur)
             self.nested += 1
@@ -362,6 +372,7 @@ class _Value:
             self.sink.pause()
             return ""
         self._seen_nested = self._seen_nested or opens
+        # What closed before may have been the end: both readings give a call, of which one would be made up.
         if opens and (self._seen_close or self._seen_call_close):
             raise Reject("another call inside a value", attempted=True, inside=self.body)
         self._owed += 1
@@ -400,6 +411,7 @@ class _Value:
         if not self.markup.may_follow(self._name):
             return ""
         if not self.way.lenient:
+            # Documents hold elements with names of parameters (`<content>`); `<parameter=` they do not hold by chance.
             self._next_opened = self.markup.distinct
             return ""
         if not self.body and "</" in self.sink.raw:
@@ -437,6 +449,7 @@ _LAST_TAG = re.compile(r"</([A-Za-z_][\w.:-]{0,127})\s*>\Z")
 
 def _ends_with_closer(text: str) -> bool:
     """Whether the last tag closes what the text did not open."""
+    # As much as the longest tag that counts (`_LAST_TAG`).
     found = _LAST_TAG.search(text.rstrip()[-140:])
     return found is not None and text.count(f"<{found.group(1)}") < text.count(f"</{found.group(1)}")
 
@@ -449,6 +462,7 @@ def last_tag(text: str) -> str:
 
 def doubt(cur: Cursor, seen: str = "value not closed for certain") -> Steps:
     """There is no telling where a value ends: no call, and what follows may be part of it. `seen` says why."""
+    # Read to the end: whoever stopped earlier would search the rest of the value for calls.
     while (yield from cur.until("<", _ignore)):
         cur.pos += 1
     raise Reject(seen, attempted=True, inside=True, refusal=Reason.NOT_CLOSED)
@@ -497,6 +511,7 @@ _FENCE = re.compile(r"```[ \t]*+[\w.+#-]*+[ \t\r]*+\Z")
 
 def unwrap_cdata(text: str) -> str | None:
     """The content of a value that is entirely one CDATA section; None where it is not."""
+    # The wrapper may stand on lines of its own.
     core = text.strip()
     if core.startswith(CDATA_OPEN) and core.endswith(CDATA_CLOSE):
         return core[len(CDATA_OPEN) : -len(CDATA_CLOSE)]
@@ -532,10 +547,12 @@ def read_cdata(cur: Cursor, sink: Sink, closers: tuple[str, ...]) -> Steps:
 
 def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str:
     """Undo entities where the whole value was clearly escaped; of a markup file only where it is a whole document."""
+    # A bare angle bracket shows that nothing was escaped: then each entity is what the file is to hold.
     if "&" not in text or "<" in text or ">" in text or _QUOTED_ENTITY.search(text):
         return text
     if not any(sign in text for sign in _SURE) and not (key == "command" and "&amp;&amp;" in text):
         return text
+    # A page is full of entities that are meant; escaped as a whole, it begins with what no page begins with.
     if _path_ends(others, _MARKUP_FILES) and (_path_ends(others, _MARKDOWN_FILES) or not _DOCUMENT.match(text)):
         return text
     return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
@@ -546,6 +563,7 @@ def without_breaks(cur: Cursor, text: str) -> str:
     if not cur.literal_breaks:
         return text
     text = text.removeprefix("\\n").removesuffix("\\n")
+    # `\n` inside may be code's own escape as well as a line break.
     if "\\" in text:
         raise Reject("line breaks can be read in several ways", attempted=True)
     return text
@@ -564,6 +582,7 @@ def without_fence(key: str, text: str, others: Callable[[str], object]) -> str:
     inner, _, closer = inner.rpartition("\n")
     if not newline or not _FENCE.match(opener) or closer.strip() != "```":
         return text
+    # A fence inside: the outer one may be the first of two, and the content a text with both.
     return text if any(line.startswith("```") for line in inner.split("\n")) else inner
 
 

@@ -25,8 +25,10 @@ from strategies.text.turns import Turns
 
 __all__ = ["Candidate"]
 
+# So that no step over a long one comes near the 10 ms that others of the process may have to wait.
 _LONG = 1 << 15
 """A longer text is read again in another turn."""
+# Whoever asks the model again quotes it, and a model repeats what it is shown.
 _SHOWN = 1 << 16
 """How much of a refused candidate is shown to whoever wants to know what was wrong with it."""
 
@@ -51,9 +53,9 @@ class Candidate:
         self._limit = context.options.limits.max_call_bytes
         self._refusals: list[Note] = []
         self._is_data = False
+        """A dialect found that the answer ends inside a value."""
         self._least_blind = 1
         """Up to where nothing begins a candidate again, at least."""
-        """A dialect found that the answer ends inside a value."""
         self._remains = ("", 0)
         """The family whose markup it is without being a call, and the offset up to which it is."""
         self._drafts = 0
@@ -98,6 +100,7 @@ class Candidate:
         while True:
             part, text = self._admit(text)
             self._cursor.push(part)
+            # What is left over is still to come: a dialect must not take the bound for the end of the answer.
             self._cursor.eof = eof and not text
             self._cursor.cut = cut
             over = self._run()
@@ -107,6 +110,7 @@ class Candidate:
             if self.paused:
                 self._later = text
                 return False
+            # Checked behind the dialect's turn, so that a call of exactly the bound still is one.
             if self._size + self._used > self._limit:
                 self._give_up(Reason.TOO_LARGE, blind=maxsize)
                 self.rest += text
@@ -115,6 +119,7 @@ class Candidate:
                 return False
 
     def _admit(self, text: str) -> tuple[str, str]:
+        # One character more than may be held, or the bound could never be seen to be exceeded.
         room = self._limit + 1 - self._size - self._used
         part, text = text[:room], text[room:]
         if part:
@@ -152,6 +157,8 @@ class Candidate:
             try:
                 if self._settling is not None and not self._is_settled(self._settling):
                     return False
+                # A generator's own for-loop resumes it where it stood; it ends when the dialect has said all, and may
+                # raise.
                 for draft in self._steps:
                     if draft is None:
                         if not self._cursor.paused:
@@ -182,6 +189,7 @@ class Candidate:
         if is_large:
             yield
         dialect = self._rows[self._row]
+        # Raised into our own handler: the next dialect of the marker may read the same text as a call of a known tool.
         if draft.tool is None and not self._may_be_undeclared(dialect):
             raise Reject("unknown_tool", name=draft.name)
         if dialect.level != "A" and self.is_example:
@@ -197,6 +205,7 @@ class Candidate:
         told = (yield from dumping(judged.arguments)) if is_large else dumps(judged.arguments)
         if is_large:
             yield
+        # The bound is one of bytes. Reading counts characters, which are never more, so only here it is exact.
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
         if verdict.accepted and is_long:
             verdict = refused(verdict, Reason.TOO_LARGE)
@@ -207,6 +216,7 @@ class Candidate:
         self._ended = draft.end is not None
         end = End(raw, verdict.name, told, verdict, draft.call_id)
         if self._began:
+            # The client has the beginning of this call already: it cannot become text any more.
             self.events.append(end if verdict.accepted else Broken(raw, verdict.reasons[-1]))
         elif verdict.accepted:
             start = Start("", verdict.name, dialect.id, is_declared=draft.tool is not None)
@@ -228,6 +238,8 @@ class Candidate:
         self.work += self._cursor.offset
         is_meant = refusal.attempted or self._calls_unknown(refusal)
         self._refusals.append(self._note(refusal.reason, refusal.refusal, meant=is_meant, name=refusal.name))
+        # An answer that was cut in the middle of a call tells the user so by its finish reason; the rest is no new
+        # candidate.
         is_cut = self._cursor.eof and self._cursor.cut and refusal.attempted
         self._is_data = self._is_data or refusal.inside or is_cut
         if refusal.blind:
@@ -241,6 +253,7 @@ class Candidate:
         if refusal.reason == CUT:
             self._give_up(None, blind=self._size)
             return True
+        # Once a call of it has gone out, reading the same text again could give that call twice.
         if refusal.again and not self._drafts:
             self._opening = self._opening.again(refusal.hint)
         elif self._row + 1 < len(self._rows) and not self._drafts:
@@ -289,6 +302,7 @@ class Candidate:
             meant=meant,
             offered=self._context.tools.names if refusal is Reason.UNKNOWN_TOOL else (),
         )
+        # Behind a refusal the cursor may stand beyond what is still ours: calls before it were consumed.
         reach = min(self._cursor.offset, len(raw))
         return self._shown_note(verdict, raw, reach) if meant else Note(verdict)
 
@@ -319,6 +333,7 @@ class Candidate:
         """Whether a call of a tool that was not offered is one all the same."""
         if self._context.options.undeclared_tools == "text":
             return False
+        # Nobody but a model that means a call writes special tokens, or the very form it was told to write.
         return dialect.level == "A" or self._context.prompted == dialect.id
 
     def _emit_live(self, name: str, json: str | None) -> bool:
@@ -330,6 +345,7 @@ class Candidate:
             return False
         if self._context.find(name) is None and self._context.options.undeclared_tools == "text":
             return False
+        # Before the arguments are there only the form counts: what has begun cannot be taken back.
         score = base("tag", self._context, dialect.id, [])
         if score < self._context.options.min_confidence or not self._context.may_recover(name):
             return False
@@ -361,10 +377,12 @@ class Candidate:
         """The call that has begun is none: all that was read of it is shown, then the failure."""
         self._flow()
         self.events.append(Broken(self._consume(), reason))
+        # The client was given a beginning of arguments: another call in the same text would be one too many.
         self.blind = maxsize
 
     def _close_live(self, draft: Draft, arguments: dict[str, object]) -> None:
         for key, value in arguments.items():
+            # Defaults and names that were repaired at the end; what the dialect wrote itself has flowed already.
             if key not in draft.arguments:
                 self._arguments.key(key)
                 self._arguments.piece(dumps(value))
@@ -375,6 +393,7 @@ class Candidate:
 def _notice_breaks(cur: Cursor, marker: str) -> Steps:
     r"""Whether a literal `\n` stands between the opener and what follows it."""
     size = len(marker)
+    # Markers such as `<tool` end before their attributes do.
     if not marker.endswith(">"):
         if (yield from cur.peek(size + 1))[size:] != ">":
             return

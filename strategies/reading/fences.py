@@ -53,6 +53,7 @@ class Fence:
         limit, rows, opening = self._token(window, end)
         # Whoever reads on may take off white space before a call, but not the indentation of code: it goes out first.
         indented = window.indented(limit)
+        # Three steps, as what is firm and what is not have to be events of their own.
         if window.told < indented < limit:
             window.text(indented, firm=True)
             limit, indented, end = limit - indented, 0, end - indented
@@ -74,6 +75,7 @@ class Fence:
                 return newline + 1, True
             start, at_line = newline + 1, True
         rest = buf[start:]
+        # A closing line holds the fence and blanks; whatever is longer than any of those is no such line.
         if not at_line or len(rest) >= FENCE_LINE:
             return len(buf), False
         if window.eof:
@@ -151,6 +153,7 @@ class TokensInFence:
 
     def _is_quotation(self) -> bool:
         """Whether a fence closes behind the last call within the fence that has just been left, and words follow."""
+        # The last line is the closer of the fence that has just been left.
         rest = self._held.said().rstrip().rpartition("\n")[0]
         inner = _INNER_CLOSER.search(rest)
         return inner is not None and bool(rest[inner.end() :].strip())
@@ -183,6 +186,7 @@ class Carrier:
     @classmethod
     def begin(cls, window: Window, line: str, fence: FenceMark, info: str, after: Mode) -> "Carrier":
         held = window.out.hold()
+        # The opening line is the first thing held: it goes with the calls, or stays with the text.
         held.events.append(Text(line))
         return cls(after, held, fence, info)
 
@@ -192,6 +196,7 @@ class Carrier:
         if self._is_closed:
             return self._step_behind(window)
         held = self._held
+        # A closer counts before markers: a fence that holds nothing but calls ends at the first line that can close it.
         if held.calls and not held.refused and (move := self._close(window)) is not None:
             return move
         if window.may_begin():
@@ -226,6 +231,7 @@ class Carrier:
         """More than calls stands in it: it is a literal fence, in which calls by special tokens may still count."""
         held = self._held
         if self._fence[2] == BEHIND_WORDS:
+            # Negative: `Prose` is to look whether this inline code closes, once, before it reads on in it.
             window.inline = -self._fence[1]
             return self._decide(window, accept=False)
         fence = Fence(self._fence, is_example=False, after=self.after)
@@ -234,6 +240,7 @@ class Carrier:
             held.refused = False
             self._decide(window, accept=True)
             return fence
+        # The words around them make examples of calls by tags, not of those by special tokens.
         held.keep(window.grammar.tokens)
         if held.calls:
             return TokensInFence(fence, held)
@@ -256,6 +263,7 @@ class Carrier:
         info = opens_fence(line[size:], buf[0]) if size >= 3 and buf[0] in "`~" else None
         if info is None or info not in window.grammar.carriers or window.offset < window.blind:
             return self._decide(window, accept=False)
+        # Another fence of calls right behind: all of them stand or fall together.
         self._fence, self._info = (buf[0], size, 0), info
         window.text(len(line) + has_ended)
         self._is_closed = self._has_begun = False

@@ -117,10 +117,12 @@ class Prose:
         if grammar.line_rows and window.is_line_start and (move := self._line_start(window, 0)) is not None:
             return move
         at = 0
+        # Prose holds few of the characters that markers begin with, so most of it costs one scan in C.
         while (match := lexicon.trigger.search(buf, at)) is not None:
             at = match.start()
             if buf[at] == "\n":
                 move = self._line_start(window, at + 1)
+            # A tilde may begin a marker of some dialect as well as a fence; a backtick never does.
             elif buf[at] == "`" or (buf[at] == "~" and lexicon.at(buf, at) is None):
                 return self._run(window, at)
             elif not window.eof and lexicon.may_begin(buf, at):
@@ -163,6 +165,7 @@ class Prose:
         begun = at
         while at < len(buf) and buf[at] in _BLANK:
             at += 1
+        # Whoever removes a call removes the white space before it: not where that is the indentation of code.
         if at > begun and window.indents(begun, at):
             window.text(at, firm=True)
             return self
@@ -174,6 +177,7 @@ class Prose:
             window.text(at)
             window.foretell_line()
             return WAIT
+        # One marker may begin another: the longer one that stands here says what it is.
         if marker is None or len(grammar.lexicon.at(buf, at) or "") > len(marker):
             return None
         opening = Opening(marker=marker, before=window.before(at))
@@ -184,12 +188,14 @@ class Prose:
         """Of one of these markers."""
         out = window.out
         opening = Opening(marker=marker, before=window.before(at))
+        # Markers behind a call need no line of their own: models write on right behind its closer.
         follows = out.fresh and not window.buf[:at].strip()
         # Without a call of the same family it is no result, but markup that the answer is about.
         if window.grammar.results.get(marker, NOBODY) & out.callers and (opening.starts_line or follows):
             window.text(at)
             return Discarding(self)
         is_silent = out.is_silent and not window.buf[:at].strip()
+        # A server that shows special tokens shows the end of the turn too; in any other answer it is text about tokens.
         if marker in END_TOKENS and (out.is_speaking or (is_silent and out.callers)):
             window.text(at)
             window.remain(len(marker), TURN)
@@ -223,6 +229,8 @@ class Prose:
         if window.inline and (literal := self._inline_code(window, 0)) is not None:
             return literal
         is_doubtful = rows[0].level in "BC" and shows_example(opening.before)
+        # "For example:" leaves no doubt in front of special tokens (level A), which nobody writes to show them; in
+        # front of tags that anybody can type it is what people write before they show some.
         after = BehindCall(self, window.out.hold()) if is_doubtful else self
         return Call.begin(window, rows, opening, after)
 
@@ -233,6 +241,7 @@ class Prose:
             return move
         buf, drafts = window.buf, window.out.drafts
         is_behind_quote = window.tail[-1:] in _QUOTES  # "the `</think>` token" is named, not used
+        # The quote that would close may come with the next event: the decision must not depend on that cut.
         if len(buf) == len(marker) and not window.eof and is_behind_quote:
             return WAIT
         is_mentioned = is_behind_quote and buf[len(marker) : len(marker) + 1] in _QUOTES
@@ -267,6 +276,8 @@ class Prose:
         if window.eof or len(buf) >= bound:
             window.inline = 0
             return None
+        # Without this each event would search the same text again: quadratic in the length of a span that never closes.
+        # The run at the very end is looked at anew, as it may grow.
         self._looked = (window.inline, window.offset + max(search, len(buf.rstrip("` \t\r\n"))))
         window.text(at)
         return WAIT
@@ -283,6 +294,7 @@ class Prose:
             window.text(at)
             window.foretell_fence(size)
             return WAIT
+        # Three make a fence, two or fewer inline code: https://spec.commonmark.org/0.31.2/#fenced-code-blocks
         if size >= 3 and (move := self._fence_line(window, at, end)) is not None:
             return move
         if "\n" in buf[:at]:  # a paragraph may end in front of it, and with it inline code
@@ -297,9 +309,12 @@ class Prose:
         """Of a run from `at` to `end` that may open a fence."""
         line = window.before(at).rsplit("\n", 1)[-1]
         is_behind_words = not may_open_fence(line)
+        # Models do put a fence behind "Here is the call:" on one line; Markdown knows none there, so only those few
+        # count.
         if is_behind_words and (window.inline or window.buf[at] == "~" or not may_open_behind(line)):
             return None
         buf, mark = window.buf, window.buf[at]
+        # Bounded: an opening line without end would otherwise be searched again with every event.
         newline = buf.find("\n", end, end + FENCE_LINE)
         is_short = newline >= 0 or len(buf) - end < FENCE_LINE
         if newline < 0 and is_short and not window.eof:
@@ -332,6 +347,7 @@ class Prose:
         is_blind = window.offset < window.blind
         if window.out.drafts is not None:
             window.out.drafts.enter_fence()
+        # Part of the line may have gone out ahead, while it could not become a fence that carries calls.
         told = min(window.told, end - at)
         line = window.take(end - at)
         is_example = is_announced_example(before)
@@ -362,6 +378,7 @@ class BehindCall:
         held = self._held
         if window.blanks():
             return self
+        # What followed the words was no call after all: there is nothing to doubt.
         if not held.calls:
             return self._decide(window, accept=False)
         if window.may_begin():
@@ -417,6 +434,7 @@ class Reasoning:
                 else:
                     window.close_thought(len(closer))
                 return self.after
+            # The closer is one that the opener chose and need not be a marker of the lexicon.
             if not window.eof and (closer.startswith(buf[at:]) or lexicon.may_begin(buf, at)):
                 window.text(at)
                 window.foretell("AB")
@@ -425,6 +443,7 @@ class Reasoning:
             if marker is None or window.offset + at < window.blind:
                 continue
             rows, opening = window.openings_at(marker, at, "AB")
+            # A tag in the middle of a thought is talked about; no model writes its own special token to talk about it.
             rows = tuple(row for row in rows if row.level in ("AB" if opening.starts_line else "A"))
             if rows:
                 window.text(at)
@@ -458,6 +477,7 @@ class Draft:
         if not self._held.calls:
             return self._decide(window, accept=False)
         buf, closer = window.buf, self._reasoning.closer
+        # Asked before the lexicon: what may still become the closer decides more than what may become a marker.
         if not window.eof and len(buf) < len(closer) and closer.startswith(buf):
             return WAIT
         if not self._is_closed and buf.startswith(closer):
@@ -501,8 +521,10 @@ class BehindDrafts:
         if window.may_begin():
             return WAIT
         marker = window.marker()
+        # A closer that belongs to the call says nothing about whether it was meant.
         if marker in LEFTOVERS:
             window.drop(len(marker), "leftover")
+        # Some models close their reasoning twice, the second time behind the call: it is no answer.
         elif marker in REASONING_ENDS:
             window.text(len(marker))
         else:
@@ -526,6 +548,7 @@ class Discarding:
     def step(self, window: Window) -> Move:
         buf, lexicon = window.buf, window.grammar.lexicon
         at = -1
+        # Only where drafts wait can an answer follow the invented result; else nothing behind it is looked at any more.
         while (drafts := window.out.drafts) is not None:
             match = lexicon.trigger.search(buf, at + 1)
             if match is None:

@@ -25,6 +25,7 @@ from strategies.reading.window import Window
 
 __all__ = ["CUT_REASONS", "Reader"]
 
+# `cut` is ours, for a stream that ended without a finish reason; the others are OpenAI's.
 CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _TURN = 1 << 12
 """How many characters are worked off before the others of the process have their turn."""

@@ -22,11 +22,14 @@ from strategies.reading.outlet import Outlet
 
 __all__ = ["FENCE_LINE", "LEVELS", "Window"]
 
+# Enough for the sentence that announces an example; each marker copies it, so it must not be much longer.
 BEFORE = 400
 """How much of the text before a marker its dialect may look at."""
 LEVELS = "ABCDE"
+# An info string is a word or two; whatever is longer holds text, and waiting for its end would hold that.
 FENCE_LINE = 256
 """How long a line may be that opens or closes a code fence."""
+# Moves cut the buffer at its front, which copies the rest: in short blocks the copies stay short.
 _BLOCK = 1 << 12
 _BLANK = " \t\r"
 _THOUGHT = frozenset((*REASONING, *REASONING_ENDS))
@@ -98,6 +101,7 @@ class Window:
     def push(self, text: str) -> None:
         """More text has come."""
         if self._ahead:
+            # Blocks are kept last first, so that the next one is popped in constant time.
             self._ahead[:0] = _blocks(text)
         elif text:
             self.give(text)
@@ -166,6 +170,7 @@ class Window:
         if fence is not None:
             rows = self.openings.in_fence(rows, fence)
         opening = self.openings.opening(marker, self.tail, fence)
+        # The opening is told all the same: who asks wants to know how the marker stands, even where it opens nothing.
         if self.offset < self.blind:
             return (), opening
         return self.openings.among(rows, opening, self.offset, callers), opening
@@ -181,6 +186,7 @@ class Window:
 
     def indents(self, at: int, end: int) -> bool:
         """Whether the blanks from `at` to `end`, which begin a line, indent code: they stay, whatever comes."""
+        # Behind a call the blanks belong to it, and what has gone out cannot be made firm any more.
         if self.out.fresh or self.told >= end:
             return False
         return indents_code(self.before(at))
@@ -235,6 +241,7 @@ class Window:
         """Remember what stands before the next text."""
         self.tail = (self.tail + text)[-BEFORE:]
         line = line_of(self.tail)
+        # A line of a megabyte (a minified file, say) must not be looked at from its beginning with every event.
         if len(line) == BEFORE:  # so long that its beginning is not in sight
             is_new = "\n" in text
             self.is_line_start = (self.is_line_start or is_new) and not text[text.rfind("\n") + 1 :].strip(_BLANK)
@@ -260,6 +267,7 @@ class Window:
     def end_thought(self, closer: str) -> None:
         """Reasoning ends here that has begun before the answer: a new answer begins, in which all may count again."""
         if self.out.drafts is not None:
+            # What blinded was a refused candidate of the drafts; it says nothing about the answer that begins here.
             self.blind = min(self.blind, self.offset)
         self.out.end_thought(closer)
 
@@ -276,6 +284,7 @@ class Window:
             end = match.start()
             if buf[end] in "`~\n" and levels == LEVELS:
                 break
+            # Where the answer begins, a tag of reasoning is taken out; shown ahead it would stay.
             if self.out.is_silent and any(marker in _THOUGHT for marker in self.grammar.lexicon.begun(buf, end)):
                 break
             if self.offset + end >= self.blind and self._foresight.may_open(buf, end, self.before(end), levels):
