@@ -35,6 +35,7 @@ __all__ = [
     "text_follows",
 ]
 
+# A call's closer, its section's, an opener of the next section, and room for one that is doubled.
 _BETWEEN = 6
 """How many closers and openers of sections may stand between one call and the next."""
 _PAIR = 160
@@ -113,6 +114,7 @@ def closed_by(cur: Cursor, markup: Markup, key: str, tag: str, *, body: bool) ->
             found = "param"
         elif kind in ("call_open", "section_open") and markup.distinct:
             found = "call_close"
+        # A path or a number holds no tags: whatever opens behind it, it has ended.
         elif not body and kind in ("param", "call_open", "next_call"):
             found = "param"
     cur.back(start)
@@ -127,6 +129,7 @@ def next_tag(cur: Cursor, markup: Markup, key: str) -> Steps:
         if (yield from cur.peek(1)) != "<":
             return None
         tag = yield from cur.tag()
+        # Tags that models strew in without a meaning must not hide the one behind them.
         if tag is None or markup.kind(tag, key)[0] != "noise":
             return tag
         cur.pos += len(tag)
@@ -171,6 +174,7 @@ def call_follows(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
         yield from cur.ws()
         yield from cur.lit(_TYPE)
         tag = yield from next_tag(cur, markup, key)
+        # The opener of another call decides only with a parameter behind it: tags alone may be mentioned.
         kind = markup.kind(tag, key)[0] if tag else "other"
         if kind in ("call_open", "next_call"):
             cur.pos += len(tag)
@@ -232,6 +236,7 @@ _FAMILIES = frozenset(
 _OF_VALUE = frozenset({"close", "loose", "foreign", "other_close"})
 _OF_CALL = frozenset({"call_close", "section_close", "stray_close"})
 CLOSERS = _OF_VALUE | _OF_CALL
+# Each look ahead starts at every closer again: without a bound a page of closers would cost its square.
 _MAX_RUN = 8
 """How many closers are looked at together."""
 
@@ -254,11 +259,13 @@ class Elements:
         self.holds_own = self.holds_own or is_opener
         self.holds_opener = self.holds_opener or is_opener
         closes, name = _parts(tag)
+        # An element without content closes itself.
         if not name or tag.endswith("/>"):
             return
         if closes:
             if self._open.get(name):
                 self._open[name] -= 1
+        # Whatever prefix a family gives its tags (`antml:`, `minimax:`, the bars of DSML), the element is the same.
         elif name.rpartition(":")[2] in _FAMILIES or name == self.key or self.counts(name):
             self.holds_opener = True
             self._open[name] = self._open.get(name, 0) + 1
@@ -274,6 +281,7 @@ def _parts(tag: str) -> tuple[bool, str]:
     if found is None:
         return False, ""
     closes, prefix, name = found.groups()
+    # Models mix the bars of both widths within one call.
     return bool(closes), ("DSML:" if "DSML" in prefix else prefix) + name
 
 
@@ -329,6 +337,7 @@ def read_run(cur: Cursor, markup: Markup, key: str, tag: str) -> Steps:
             break
         cur.pos += len(following)
         yield from cur.ws()
+        # The last token of an answer may have cost the closer its end: `</tool_cal` closes as well as the whole tag.
         if (yield from cur.at_stub(markup.ends)):
             follows = "text" if cur.cut else "end"
             break
@@ -355,11 +364,13 @@ def end_of_run(run: Run, elements: Elements, tag: str) -> RunEnd | None:
         return "doubt", 0
     if found is None or found[0] == "content":
         return found
+    # An element like it is open inside the value: that one's closer comes first.
     if inner and (run.kinds[0] != "close" or (leading == inner + 1 and not elements.holds_own)):
         return "content", 0
     is_other = "other_close" in run.kinds
     if is_other and run.kinds[:2] == ("other_close", "close"):
         return "content", 0
+    # Never worse than without: where two readings stand, the text stays text.
     return ("doubt", 0) if elements.holds_opener or is_other else found
 
 

@@ -50,6 +50,7 @@ _BEHIND_STRING = ("", "<", "[", "`")
 _MEMBER = re.compile(r"[ \t,]*+[\"'“]?[\w-]++[\"'”]?[ \t]*+:[ \t]*+[\"'“\[{\d]|[\"',:]")
 """What stands behind an object when a brace too many ended it."""
 _LINE_END = re.compile(r"\n|<\||\[TOOL_CALLS\]|</s>")
+# As much as has to be held back while the end of the line may have begun.
 _LONGEST_END = len("[TOOL_CALLS]")
 _FENCE = "```"
 _FENCE_WORD = re.compile(r"[A-Za-z_]*")
@@ -86,8 +87,11 @@ def read_json(
         except JsonFault:
             pass
         else:
+            # Braces make a value of which the ladder took less: then something stands in it that is no JSON, and all is
+            # read again.
             if not text[parsed.end :].strip():
                 return Payload(value=parsed.value, steps=parsed.steps)
+    # No second pass over a cut answer: what is missing could be any part of the arguments.
     elif cur.cut:
         raise Reject("cut", attempted=True)
     raise Reject("JSON is not closed", again=True, hint=_MENDING, attempted=True)
@@ -134,6 +138,7 @@ def _read_string(cur: Cursor) -> Steps:
     yield from cur.ws()
     if (yield from cur.at_end()) and cur.cut:
         raise Reject("cut", attempted=True)
+    # `"a": 1}` after a lost brace begins like arguments in a string.
     if (yield from cur.peek(1)) not in _BEHIND_STRING:
         raise Reject("text after the string", attempted=True)
     return Payload(value=parsed.value, steps=parsed.steps)
@@ -148,12 +153,15 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
         raise Reject("cut", attempted=True)
     text = "".join(pieces)
     try:
+        # The end of an answer is no sign that the model closed anything, unless only the frame's own braces are
+        # missing.
         closed = ended or lacks_frame_only(text, frame)
         parsed = yield from cur.work(_parsing(text, context, tool, closed=closed))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     if text[parsed.end :].strip(" \t\r\n`"):
         raise Reject("text after the object", attempted=True)
+    # A closing token inside a string ends the pass too early; the braces it lacks would then be made up.
     if ended and "missing_braces" in parsed.steps and (yield from _goes_on_behind(cur, stops)):
         raise Reject("the closing token may be inside a string", attempted=True)
     steps = parsed.steps if ended else tuple(FRAME.get(step, step) for step in parsed.steps)
@@ -170,6 +178,7 @@ def _goes_on_behind(cur: Cursor, stops: tuple[str, ...]) -> Steps:
 def _parsing(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Turns[Parsed]:
     """The value; the tool it names says which argument may hold unescaped quotes."""
     try:
+        # First without the schema: most values need no knowledge of what they are for.
         return (yield from parsing(text, closed=closed))
     except JsonFault:
         tool = tool or _tool_named(text, context)
@@ -202,6 +211,7 @@ def lacks_frame_only(text: str, frame: int) -> bool:
     except JsonTooDeep:
         return False
     missing = scanner.open_brackets
+    # A list of calls has one bracket of the frame more.
     return not closed and missing is not None and missing <= frame + (frame and bare.startswith("["))
 
 
@@ -209,6 +219,7 @@ def read_surplus(cur: Cursor) -> Steps:
     """Consume braces that are left over behind a value; returns the mends."""
     cur.anchor = start = cur.offset
     yield from cur.ws()
+    # More than some are no slip of the pen, but another kind of text.
     braces = yield from cur.match(_BRACES, 8)
     if not braces:
         cur.back(start)
@@ -229,6 +240,7 @@ def read_end(cur: Cursor, closers: tuple[str, ...]) -> Steps:
         yield from cur.match(_SURPLUS, 16)
         if (yield from cur.lits(closers)) or ((yield from cur.at_end()) and not cur.cut):
             return ("surplus_braces",)
+    # Another tag in the closer's place: whoever reads on says what that is.
     elif (yield from cur.peek(1)) == "<":
         return ("call_closer_missing",)
     raise Reject("text after the object", attempted=True)
@@ -249,6 +261,7 @@ def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     cur.anchor = None
     behind = "".join(pieces)
     rest = behind.strip(" \t\r}]")
+    # Only lines that end in a brace or go on with a member: words behind a call are common, and no damage.
     if rest and (pieces[-1].rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind)):
         raise Reject("text after the object", again=True, hint=_MENDING, attempted=True)
 
@@ -266,6 +279,7 @@ def named_drafts(cur: Cursor, context: Context, name: str, payload: Payload, for
 
 def code_draft(context: Context, code: str) -> Draft:
     """Bare code for the tool that runs it; raises `Reject` where none is declared."""
+    # Families that were trained with an interpreter send it bare code, whichever name the client gave it.
     for tool in filter(None, map(context.find, _CODE_TOOLS)):
         schema = context.schema(tool)
         key = "code" if "code" in schema.properties else next(iter(schema.required), None)
@@ -326,6 +340,7 @@ def read_objects(
     fenced = yield from _fence(cur)
     found: list[Draft] = []
     while (yield from _begins_value(cur, (*closers, *stops))):
+        # The calls before it count by now: another value has begun behind them.
         for draft in found:
             yield draft
         payload = yield from read_json(cur, context, opening, (*closers, *stops), frame=1)
@@ -345,6 +360,7 @@ def _begins_value(cur: Cursor, ends: tuple[str, ...]) -> Steps:
     if first != "[":
         return first == "{"
     for end in ends:
+        # `[TOOL_CALLS]` and `[/TOOL_CALLS]` begin like lists.
         if end.startswith("[") and (yield from cur.starts(end)):
             return False
     return True

@@ -18,6 +18,7 @@ from strategies.text.cursor import Cursor, Reject, Steps
 
 __all__ = ["confirm_end"]
 
+# So many calls in one answer end the search, so that it does not go over all of them again for each.
 _PASSED = 8
 """How many calls may stand between an end that has no closer of the call and what shows that it was none."""
 _UNSEEN: frozenset[Kind] = frozenset({"section_open", "section_close", "noise"})
@@ -30,8 +31,10 @@ def confirm_end(cur: Cursor, markup: Markup, key: str, way: Way, *, lacks: bool,
     Not `closed`: an opener took the place of `K`. A call that `lacks` what it requires goes on where another `C` and a
     parameter stand.
     """
+    # This pass was asked for by such a search: another one would ask without end.
     if way.skip or way.lenient:
         return
+    # Read beyond the call, but given back: what stands there belongs to the answer.
     cur.floor = cur.offset
     yield from cur.ws()
     cur.is_last = yield from cur.at_end()
@@ -117,6 +120,7 @@ class _Behind:
         if not (yield from opens_call(self.cur, self.markup, self.key, tag)):
             return False
         self._passed += 1
+        # In the middle of a line a call is rather talked about.
         is_next = self._text.at_line_start if self.closed else self._passed > _PASSED
         if is_next and (self.markup.distinct or not self._ends):
             return True

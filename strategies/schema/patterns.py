@@ -7,6 +7,11 @@
 The dialect is ECMA's as far as names of arguments need it; a pattern with anything else (references, assertions,
 properties of Unicode) is not understood, and says nothing. The states of all readings are followed at once, and each
 step is remembered, so a text costs its length. Bounds: the size of a pattern, of its automaton and of the text.
+
+It is our own and not RE2 (https://github.com/google/re2), which is as safe and not much faster here (1.5 us for 2.4 a
+name, 3.5 for 12 a pattern): RE2's dialect is Perl's. Of the cases here it answered twelve otherwise: it knows no
+`\u0062`, reads `[]` and `\b` in a set in another way, and its white space is narrower, while patterns that mean
+something else to a script (`a{`, `(?<n>a)`, `\p{L}`) were read as if they did not.
 """
 
 from functools import lru_cache

@@ -24,6 +24,7 @@ CUT = "cut"
 """The reason of a call that was complete but for its end, in an answer that was cut: nothing inside it is one."""
 _WS = re.compile(r"[ \t\r\n]*")
 _LITERAL_WS = re.compile(r"(?:[ \t\r\n]|\\[nrt])*")
+# Longer ones are no tags of a call, but pages: the bound keeps a lone `<` from holding all text behind it.
 _TAG_BOUND = 200
 _STUB_BOUND = 140
 _TURN = 1000
@@ -87,6 +88,7 @@ class Reject(Exception):
 def overlap(text: str, start: int, marker: str) -> int:
     """How many characters at the end of `text` (from `start` on) are a proper prefix of `marker`."""
     longest = min(len(marker) - 1, len(text) - start)
+    # Markers are short: this is cheaper than anything cleverer.
     for size in range(longest, 0, -1):
         if text.endswith(marker[:size]):
             return size
@@ -147,8 +149,10 @@ class Cursor:
     def _leave(self, size: int) -> None:
         """Let the window begin behind its first `size` characters; an anchored look-ahead can still return to them."""
         start = None if self.anchor is None else self.anchor - self._base
+        # Nobody goes back to it.
         if start is None or start >= size:
             self._behind = None
+        # What the window still holds of the look-ahead is kept as one piece; later pieces are only added to it.
         elif start >= 0 or self._behind is None:
             start = max(start, 0)
             self._behind = Pieces(self.text[start:size])
@@ -178,6 +182,7 @@ class Cursor:
     @property
     def settled(self) -> int:
         """The offset behind which nothing will be read again."""
+        # What an anchor may go back to, or a call gives back, has not been used yet.
         bounds = [bound for bound in (self.anchor, self.floor) if bound is not None]
         return min(self.offset, *bounds) if bounds else self.offset
 
@@ -213,6 +218,7 @@ class Cursor:
         """Whether the answer ends here, or within the first characters of one of `markers`."""
         while True:
             rest = self.text[self.pos : self.pos + _STUB_BOUND]
+            # An empty rest is the end itself; a whole marker is no stub.
             if rest and not any(len(rest) < len(marker) and marker.startswith(rest) for marker in markers):
                 return False
             if self.eof:
@@ -228,6 +234,7 @@ class Cursor:
         while True:
             match = (_LITERAL_WS if self.literal_breaks else _WS).match(self.text, self.pos)
             self.pos = match.end() if match else self.pos
+            # The backslash may turn out to be half of a line break.
             is_begun = self.literal_breaks and self.text[self.pos :] == "\\"
             if (self.pos < len(self.text) and not is_begun) or self.eof:
                 return self.offset - start
@@ -315,6 +322,7 @@ class Cursor:
         if not self._left:
             yield from self._rest()
         yield from self.peek(1)
+        # A tag that comes in many small pieces is searched once, not from its beginning with each.
         seen = self.pos + 1
         while True:
             base = self._base
@@ -327,6 +335,7 @@ class Cursor:
                 return None
             seen = len(self.text)
             yield
+            # The window may have moved while others had their turn.
             seen -= self._base - base
 
     def json(self, sink: Sink, max_depth: int = 64) -> Steps:

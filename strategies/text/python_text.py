@@ -55,6 +55,7 @@ _STRING_BODIES = {
     "'''": re.compile(r"[^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+", re.DOTALL),
     '"""': re.compile(r'[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+', re.DOTALL),
 }
+# Models that speak JSON all day write its words in Python, too.
 _WORDS: dict[str, Any] = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
@@ -139,6 +140,7 @@ class _Reader:
 
     def _quoted(self) -> str:
         """The calls stand in quotes as a whole."""
+        # A code span or a quotation of the whole: what stands inside is still a call and nothing else.
         for quote in ("`", '"', "'"):
             if self._text.startswith(quote, self._at) and self._text.rstrip().endswith(quote):
                 self._at += 1
@@ -181,6 +183,7 @@ class _Reader:
         while not self._lit("]"):
             if self._at == len(self._text) and found:
                 self._mends.append("missing_bracket")
+                # The bracket is the list's: the call before it is complete, but whoever judges it should know.
                 found[-1] = evolve(found[-1], mends=(*found[-1].mends, *self._taken()))
                 break
             found.append((yield from self._printed()))
@@ -195,6 +198,7 @@ class _Reader:
         """A call, or a call inside `print`."""
         start = self._at
         name = self._callee()
+        # Code models print what a call returns: `print(get_weather(city="Rome"))` is the call.
         if name == "print":
             self._space()
             match = _CALLEE.match(self._text, self._at)
@@ -224,6 +228,7 @@ class _Reader:
 
     def _call(self, name: str) -> Turns[PythonCall]:
         arguments, positional = yield from self._arguments()
+        # `search({"query": "x"})`: as those write who know the tool from its JSON.
         if len(positional) == 1 and not arguments and isinstance(positional[0], dict):
             arguments, positional = positional[0], []
         return PythonCall(name=name, arguments=arguments, positional=tuple(positional), mends=self._taken())
@@ -317,11 +322,13 @@ class _Reader:
         found: dict[str, Any] = {}
         while not self._lit("}"):
             key = yield from self._value()
+            # A set is the nearest that Python has to a list of different things.
             if not found and _SET.match(self._text, self._at):
                 self._at = start
                 self._depth -= 1
                 found_items: list[Any] = yield from self._sequence("}")
                 return found_items
+            # JSON has text alone for keys; a whole number is written as one, and so read back.
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise PythonFault("a key is no text")
             self._space()
@@ -343,6 +350,7 @@ class _Reader:
             raise PythonFault("not a number")
         if _LEADING_ZERO.match(digits) and digits.lstrip("+-").replace("_", "").isdigit():
             self._mends.append("leading_zero")
+            # Python 3 refuses `007`; nobody who writes a day or a month means an octal number.
             digits = digits[:1].strip("0123456789") + (digits.lstrip("+-0_") or "0")
         try:
             return written(int(digits, 0), told)
@@ -352,6 +360,7 @@ class _Reader:
             value = float(digits)
         except ValueError:
             raise PythonFault("not a number") from None
+        # Neither infinite nor not a number: both give something else than nought.
         if value - value != 0:
             raise PythonFault("number out of range")
         return written(value, told)
@@ -363,6 +372,7 @@ class _Reader:
         if word in _WORDS:
             self._at += len(word)
             return _WORDS[word]
+        # `Point(x=1)` is data that some models write for an object; a small letter is a function, and that is code.
         if self._constructors and following == "(" and word.rsplit(".", 1)[-1][:1].isupper():
             self._at += len(word) + 1
             arguments, positional = yield from self._arguments()

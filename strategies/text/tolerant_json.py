@@ -39,6 +39,7 @@ _APOSTROPHE = re.compile(r"'(?<=\w')(?=\w)")  # the quote first: it is found wit
 # https://github.com/minpeter/ai-sdk-tool-call-middleware/issues/298
 _CONTROLS = tuple(map(chr, range(32)))
 """Each is looked for by itself: that is ten times as fast in a long text as a class of them."""
+# An end such as `}"` looks like a string in which a brace was closed, not like a value that lacks one.
 _BRACE_IN_STRING = re.compile(r"[}\]]\s*+[\"'”][\s}\]]*+\Z")
 _NEXT_MEMBER = re.compile(r'\s*+,\s*+"[^"\\\n]{1,64}+"\s*+:')
 _PLAIN_DECODER = json.JSONDecoder()
@@ -49,6 +50,7 @@ _PLAIN = r'(?:"[^"\\\x00-\x1f]*+"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?
 _COMMA = r"[ \t\r\n]*+,[ \t\r\n]*+"
 _PLAIN_ITEMS = re.compile(rf"(?:{_PLAIN}{_COMMA}){{1,{TURN}}}+")
 _PLAIN_MEMBERS = re.compile(rf'(?:"[^"\\\x00-\x1f]*+"[ \t\r\n]*+:[ \t\r\n]*+{_PLAIN}{_COMMA}){{1,{TURN}}}+')
+# JavaScript reads an octal number, Python none at all, people a decimal one: no reading is sure.
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _WORD = re.compile(r"[-+]?[A-Za-z_$][A-Za-z0-9_$]*+")
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*+(?=\s*+:)")
@@ -174,6 +176,7 @@ def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
     scanner = yield from _scanning(text, start, max_depth)
     if not scanner.is_done and not scanner.is_scalar:
         return None
+    # Raw line breaks in strings are common, and the standard decoder can be told to take them.
     for strict in (True, False):
         if len(text) > LONG:
             yield
@@ -192,11 +195,14 @@ def _has_plain_integers(text: str) -> bool:
     """Whether each whole number of a long text is surely written as it always is: none of them need be looked at."""
     if len(text) <= LONG or "-0" in text:
         return False
+    # A number of 300 digits or more covers one of these blocks wholly. Python refuses some 4,300 of them
+    # (https://docs.python.org/3/library/stdtypes.html#int-max-str-len), and JSON of floats ends at 309.
     return not any(text[at : at + _DIGITS].isdigit() for at in range(0, len(text), _DIGITS))
 
 
 def _decoder(notes: list[str], *, strict: bool, plain: bool = False) -> json.JSONDecoder:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        # The last one wins, as in every reader of JSON that clients use; that there were two is told.
         result = dict(items)
         if len(result) != len(items):
             _note(notes, "duplicate_keys")
@@ -216,6 +222,7 @@ def _decoder(notes: list[str], *, strict: bool, plain: bool = False) -> json.JSO
 
 
 def _float(digits: str, notes: list[str]) -> float | str:
+    # `1e999` is valid JSON and infinite in Python, which would then write it as no JSON at all.
     value = float(digits)
     if math.isfinite(value):
         return written(value, digits)
@@ -257,7 +264,9 @@ def _mend(
     max_depth: int,
 ) -> Turns[Parsed]:
     fault = JsonFault("never read")
+    # From the surest to the most daring: each is a pass of its own, tried only where the one before found a fault.
     for way in ("strictly", "apostrophes", "loosely"):
+        # Two values with lost quotes could exchange their ends.
         if (way == "apostrophes" and not _APOSTROPHE.search(text, start)) or (way == "loosely" and len(body_keys) != 1):
             continue
         if len(text) > LONG:
@@ -323,6 +332,7 @@ class _Reader:
             following = text[self._at : self._at + 1]
             if not following:
                 return
+            # Asked first: JSON that is laid out has a run of these before each member.
             if following in _PLAIN_SPACE:
                 self._at = _skip(_SPACE, text, self._at)
             elif following == "/":
@@ -457,10 +467,12 @@ class _Reader:
                 return True
             if self._at == len(self._text):
                 return self._ends_unclosed()
+            # A brace too many inside a list only: in an object it may be the object's own end.
             if self._text[self._at] != "}" or "{" in self._open:
                 break
             _note(self._notes, "surplus_braces")
             self._at += 1
+        # On one line a missing comma looks just like an unescaped quote.
         if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
             _note(self._notes, "missing_comma")
             return True
@@ -473,6 +485,7 @@ class _Reader:
     def _ends_unclosed(self) -> bool:
         if (
             not self._closed
+            # Braces that were taken for surplus before may be those that are missing here.
             or "surplus_braces" in self._notes
             or _BRACE_IN_STRING.search(self._text, max(0, self._at - 99))
         ):
@@ -492,6 +505,7 @@ class _Reader:
 
     def _string(self) -> Turns[str]:
         quote = self._text[self._at]
+        # An empty string and a quote look the same, but no reading of JSON has a quote there.
         if self._text.startswith(quote * 3, self._at) and quote in "\"'":
             return (yield from self._triple_string(quote * 3))
         if quote == '"':
@@ -547,6 +561,7 @@ class _Reader:
     def _loose_quote(self, position: int) -> Turns[int]:
         """The one quote from `position` on that can be the end of the value."""
         pattern = self._loose_end
+        # All ends are looked for, not the first: that there is exactly one is the whole evidence.
         found = stranger = -1
         while pattern is not None and (match := _TO_QUOTE.match(self._text, position)):
             position = match.end()
@@ -562,6 +577,7 @@ class _Reader:
             found = match.end() - 1
         if found < 0:
             raise JsonFault("string never closed")
+        # What follows an earlier quote reads as members of other names, to the end: the value may have ended there.
         if stranger >= 0 and self._ends_in_members(stranger):
             raise JsonFault("inner quotes can be read in several ways")
         return found
@@ -571,6 +587,7 @@ class _Reader:
         members = "{" + self._text[position:].lstrip()[1:]
         try:
             _, end = _PLAIN_DECODER.raw_decode(members)
+        # The decoder recurses in C, and what is read here has not been bounded.
         except (ValueError, RecursionError):
             return False
         return not members[end:].strip("}] \t\r\n")
@@ -603,6 +620,7 @@ class _Reader:
             return self._word()
         digits = match.group()
         following = self._text[match.end() : match.end() + 1]
+        # `12px`, `1.2.3`, a date: text without quotes, of which half would be lost.
         if _LEADING_ZERO.match(digits) or following.isalnum() or (following and following in "_."):
             raise JsonFault("not a number")
         self._at = match.end()

@@ -7,6 +7,10 @@
 Scalars stay text: the schema of the tool says what they mean. What YAML reads in another way than it looks (comments
 behind a value, anchors, several documents) is refused, as there would be two readings. Lines are read once, from top to
 bottom; nesting is bounded.
+
+It is our own and not PyYAML's event parser, which reads seven of the cases here otherwise: `*.py` is an alias to it, a
+value ends at ` #`, flow values need not be JSON, half a character passes. It also takes some fifteen times as long, and
+all of it in one go: 60 ms for a mapping of 68 KB.
 """
 
 import re
