@@ -1,4 +1,4 @@
-"""The patterns of a schema, matched in linear time: a stranger's regular expression never backtracks here.
+r"""The patterns of a schema, matched in linear time: a stranger's regular expression never backtracks here.
 
     pattern = branch { "|" branch }
     branch  = { ( "(" [ "?:" ] pattern ")" | set | "." | escape | character | "^" | "$" ) [ repeat ] }
