@@ -165,6 +165,7 @@ async def _converted(
 ) -> web.StreamResponse:
     """Ask in chat, whatever the client speaks."""
     found = state.found
+    # Only a kind with sessions has to know what was said: any other answer would be held to its end for nothing.
     state.delivered = [] if state.upstream.row.is_translated else None
     if assignment.arm in WATCHED_ARMS:
         try:

@@ -42,6 +42,7 @@ def open_lanes(host: str, port: int, count: int) -> Lanes:
     addresses = _addresses(host, port)
     with ExitStack() as opened:
         # Without SO_REUSEPORT: another gateway of the same user would share the port silently.
+        # Bound once alone and let go: it also tells which port 0 becomes.
         first = _bound(addresses, port, opened, shared=False)
         number = int(first[0].getsockname()[1])
         for sock in first:

@@ -42,6 +42,7 @@ from gateway.telemetry.logs import configure_logging
 
 __all__ = ["Pacing", "Supervisor", "supervise"]
 
+# Slots beyond it have no port of their own.
 _LAST_PORT = 65535
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGCHLD)
 
@@ -138,6 +139,8 @@ class Supervisor:
         """Until a signal ends it, or no worker can be started."""
         self._pid_file.write()
         try:
+            # Only taken down in the handler: what a signal asks for is done between two turns, when nothing is half
+            # done.
             with self._signals() as pending:
                 while not (self._stopping and not self._workers):
                     self._turn(pending)
@@ -247,6 +250,7 @@ class Supervisor:
 
     def _start(self, lane: int, settings: Settings, *, replaces: Worker | None = None) -> bool:
         """Whether there is a process; without room for one the lane waits, as after a failure."""
+        # Before the process: it has to be told its metrics port with its settings.
         slot = self._free_slot(settings)
         lanes = self._open.filenos()
         try:
@@ -311,6 +315,7 @@ class Supervisor:
         worker.state, worker.served_since, worker.target = "serving", self._now(), metrics
         self._ever_ready = True
         log.info("worker_ready", slot=worker.slot, lane=worker.lane, pid=worker.pid)
+        # The lane has its old worker still: only now that the new one answers may that one go.
         if worker.replaces is not None:
             self._settings = worker.settings
             self._dismiss(worker.replaces, patient=True)
@@ -349,6 +354,7 @@ class Supervisor:
                 self._lanes[worker.lane].start_at = self._now()
             self._give_up_restart(worker.faults or (f"a new worker ended with {code} before it was ready",))
             return
+        # Settings that no worker ever took will not get better by waiting; later the old ones still serve.
         if code == EXIT_SETTINGS and not self._ever_ready:
             self._give_up(EXIT_SETTINGS, worker.faults)
             return
@@ -360,6 +366,7 @@ class Supervisor:
         log.warning(
             "worker_replaced", lane=worker.lane, failures=lane.failures, wait_s=wait_s, faults=list(worker.faults)
         )
+        # Whoever started it, systemd or a container, should see it fail, and not a process that listens to nobody.
         if not self._ever_ready and all(lane.failures >= self._pace.hopeless for lane in self._lanes):
             self._give_up(EXIT_FAILED, worker.faults)
 

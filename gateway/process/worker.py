@@ -38,6 +38,7 @@ ORPHAN_DRAIN_S = 3.0
 """A worker without a supervisor makes room for a new one: its port must not be held for the whole drain time."""
 ORPHAN_END_S = 4.5
 IDLE_LOOK_S = 0.05
+# The system cuts it to its own bound (`net.core.somaxconn`); aiohttp's 128 is short for a burst of agents.
 BACKLOG = 1024
 
 log = structlog.get_logger("toolgate")
@@ -58,6 +59,7 @@ class WorkerShare:
         port = settings.metrics_port and settings.metrics_port + self.slot
         # A port that was not asked for is a mere warning when it is taken; here it is the only way to the metrics.
         sources = {**settings.sources, "METRICS_PORT": settings.sources.get("METRICS_PORT", "default")}
+        # Rounded up: nobody who sets 10 for 4 workers wants 8.
         share = -(-settings.max_concurrency // self.workers)
         return attrs.evolve(
             settings, metrics_port=port, max_concurrency=share, sources=sources, shared_digest=settings.digest()
@@ -107,6 +109,7 @@ class LaneServer(Server):
         async with self._changing:
             for lane in list(self._sites):
                 await self._leave(lane)
+        # The supervisor keeps its own: what waits in a lane is not lost with these.
         for numbers in self._part.lanes:
             for number in numbers:
                 os.close(number)
@@ -257,6 +260,7 @@ def _end_with_the_supervisor(channel: int) -> None:
         time.sleep(ORPHAN_END_S)
         os._exit(EXIT_FAILED)
 
+    # A thread and no task: the loop may be what hangs.
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()
 
 

@@ -16,6 +16,7 @@ from gateway.rollout.judge import Counts, JudgeRules, JudgeState, step
 
 __all__ = ["ArmTotals", "Evidence", "Overhead", "SliceState", "after", "conversations"]
 
+# Names of slices come from dialects, of which there are more; the state is kept in one value of the store.
 MAX_SLICES = 32
 MAX_EXAMPLES = 5
 """Of each slice: another one that fails more often must not push them out."""
@@ -24,6 +25,7 @@ SKETCH = 128
 """Conversations are counted exactly up to this many, then estimated."""
 WINDOW_S = 60
 WINDOW_REQUESTS = 20
+# No percentile is kept: how many were slow can be added up over processes, percentiles cannot.
 SLOW_SHARE = 0.05
 """The 95th percentile is over the budget when more than this share is."""
 SETTINGS_S = 60
@@ -119,6 +121,7 @@ class Evidence:
 def after(evidence: Evidence, blocks: Iterable[Block], rules: JudgeRules) -> Evidence:
     """The evidence with the blocks taken in; those that it holds already change nothing."""
     for block in blocks:
+        # Each block once, whoever reads them again after a restart.
         if block.number > evidence.block:
             evidence = _after(evidence, block, rules)
     return evidence
@@ -129,6 +132,7 @@ def conversations(evidence: Evidence) -> int:
     sketch = evidence.sketch
     if len(sketch) < SKETCH:
         return len(sketch)
+    # The k smallest of evenly spread hashes tell how many there are: https://doi.org/10.1007/3-540-45726-7_1
     return int((SKETCH - 1) * _HASHES / max(1, sketch[-1]))
 
 
@@ -154,6 +158,7 @@ def _after(evidence: Evidence, block: Block, rules: JudgeRules) -> Evidence:
     tally, settings, who = _read(evidence.epoch, block)
     on = tally.slices.difference(evidence.slices_off)
     asking = _asking(evidence.who, block.number, who)
+    # As many as ask now, and not as are configured: keys that nobody uses cannot agree with anybody.
     rules = evolve(rules, credentials=max(1, len(asking)))
     return evolve(
         _with_settings(evidence, block.number, settings),
@@ -172,6 +177,7 @@ def _read(epoch: int, block: Block) -> tuple[_Tally, frozenset[str], frozenset[s
     tally = _Tally()
     for text, count in block.counts.items():
         name = read(text)
+        # Late words of an epoch that is over: its requests met other settings.
         if name is not None and name.epoch == epoch and count > 0:
             tally.counts[name.kind, name.arm, name.slice] = count
     settings, who = set(), set()
@@ -228,6 +234,7 @@ def _slices(
 ) -> Mapping[str, SliceState]:
     """The tests of each slice; answers without a dialect are none that could be switched off."""
     states = dict(before)
+    # Sorted, as all processes have to come to the same evidence, bounds included.
     for name in sorted(on):
         if "/" not in name or name.endswith("/none") or (name not in states and len(states) >= MAX_SLICES):
             continue
@@ -275,5 +282,6 @@ def _examples(before: tuple[tuple[str, str], ...], tally: _Tally) -> tuple[tuple
 def _with_settings(evidence: Evidence, number: int, seen: Iterable[str]) -> Evidence:
     settings = {digest: last for digest, last in evidence.settings.items() if number - last <= SETTINGS_S}
     settings |= dict.fromkeys(sorted(seen)[:MAX_SETTINGS], number)
+    # Processes under different settings are common for seconds, while a reload goes round.
     since = (evidence.differ_since or number) if len(settings) > 1 else None
     return evolve(evidence, settings=settings, differ_since=since)

@@ -36,8 +36,11 @@ __all__ = [
     "step",
 ]
 
+# How much worse a fault makes things nobody knows before: one test for each, and their mean, which is as honest as each
+# of them (https://arxiv.org/abs/2203.03532 on such sums that begin anew at nought).
 RATIOS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 """The larger risks that are tried, each as a multiple of the one that is no fault."""
+# Among fewer than these one bad request moves the difference by more than half a point, which is `min_diff`.
 MIN_REQUESTS = 200
 """Requests in each arm over which the difference in points is taken."""
 SPAN_REQUESTS = 20
@@ -46,6 +49,7 @@ MAX_WHO = 64
 MAX_PARTS = 3
 """How many credentials have to agree, where there are so many."""
 
+# The largest limit that can be set is far below: e^50 is a chance of one in 10^21.
 MAX_SCORE = 50.0
 """Beyond every limit that can be set; more would only hide for how long a fault is over."""
 
@@ -180,6 +184,7 @@ def _arms(state: ArmState, block: Counts, rules: JudgeRules) -> ArmState:
     bad.update(map(who_of, live_bad))
     more = Span(live=block.live, live_bad=len(live_bad), control=block.control, control_bad=len(control))
     span = state.waiting.plus(more)
+    # With nobody in one arm there is nothing to compare with: the odds would be nought or without bound.
     if not span.smaller:
         return evolve(state, waiting=span, waiting_bad=dict(bad), live_keys=live_keys, control_keys=control_keys)
     gain, loss = _compared(span, rules.risk_ratio)
@@ -202,6 +207,7 @@ def _counted(
     """The conversations whose bad requests count, and how many of each did so far."""
     if not keys:
         return (), before
+    # One conversation that fails with each of its requests would otherwise be a fault for everybody.
     worst = nlargest(min_keys, before.values())
     most = worst[-1] if len(worst) == min_keys else 0
     counting = [key for key in sorted(keys) if before.get(key, 0) <= most]
@@ -232,6 +238,7 @@ def _added(
         who: tuple(
             had + bad.get(who, 0) * each for had, each in zip(parts.get(who, (0.0,) * len(gain)), gain, strict=True)
         )
+        # In an order that all processes share: sums of floats depend on it.
         for who in (*parts, *(who for who in bad if who not in parts))
     }
     held = {who: _at_most(part, most) for who, part in wanted.items()}
@@ -259,6 +266,7 @@ def _recent(spans: tuple[Span, ...], span: Span) -> tuple[Span, ...]:
         spans = (*spans[:-1], spans[-1].plus(span))
     else:
         spans = (*spans, span)
+    # A good past must not make a new fault look small, as the difference is asked for over these alone.
     while _has_enough(_sum(spans[1:])):
         spans = spans[1:]
     return spans
@@ -302,6 +310,7 @@ def _bounded(score: float) -> float:
 
 def _evidence(scores: tuple[float, ...]) -> float:
     """The logarithm of the mean of the likelihood ratios."""
+    # Taken out before `exp`, which has no room for what a score may come to.
     top = max(scores)
     return top + math.log(sum(math.exp(score - top) for score in scores) / len(scores))
 

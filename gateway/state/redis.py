@@ -36,8 +36,10 @@ _ANSWER_S = 30 * 86400
 _BATCH_S = 300
 _LARGE_OPERATION_S = 2.0
 """Least time for batches, pages and trimming: none of them is waited for by a request."""
+# So that no single answer holds the server, or this process, for long.
 _PAGE = 200
 _TRIM_RECORDS = 500
+# More wait for one: a Redis works off one command after the other anyway.
 _CONNECTIONS = 16
 
 _AWAY = (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.InvalidResponse, OSError, EOFError)
@@ -97,6 +99,7 @@ class RedisStore:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Keep all of these, or none."""
+        # A batch whose answer was lost is sent again: by its digest the script knows that it has it.
         digest = blake2b(digest_size=16)
         arguments: list[str | bytes | int | float] = []
         for packed in pack(records):
@@ -109,6 +112,7 @@ class RedisStore:
 
     async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
         """The records of a kind with `since <= at < until`, oldest first."""
+        # Records of one instant are told apart by how many of them were seen: scores have no other place to go on from.
         at, seen = since, 0
         while True:
             head = (kind_of(kind), repr(at), f"({until!r}", seen, _PAGE)
@@ -126,6 +130,7 @@ class RedisStore:
         """The next records of all kinds behind a cursor, in the order in which they were written."""
         at = places(cursor)
         found: list[Written[Record]] = []
+        # An empty page would mean the end to whoever asked.
         while not found:  # what no version can read is passed over
             pages = [await self._range(kind, _next_id(at[kind]), limit) for kind in KINDS]
             entries = sorted(
@@ -238,6 +243,7 @@ class RedisStore:
     async def run_script(self, script: str, *arguments: str | bytes | float) -> Any:
         """Run one of another module's scripts in the time of a small operation."""
         if script not in self._scripts:
+            # Sent by its digest from then on: https://redis.io/docs/latest/commands/evalsha/
             self._scripts[script] = self._client.register_script(script)
         return await self._run(script, *arguments)
 
@@ -266,6 +272,7 @@ class RedisStore:
 
 def _translated(error: Exception) -> StoreError:
     """Words of our own: the library's may name the address. What failed while connecting is the cause of its error."""
+    # What the library raises while it connects says less than what it met.
     for one in (error.__cause__, error):
         for kind, words in _WORDS:
             if isinstance(one, kind):

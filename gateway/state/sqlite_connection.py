@@ -25,10 +25,12 @@ __all__ = ["BRIEFS", "Line"]
 
 W = TypeVar("W")
 
+# A look at the file costs a thread's turn; for so long a store that was moved away may be written in vain.
 _LOOK_AGAIN_S = 0.5
 _MIGRATION_S = 5.0
 _ENDING_S = 30.0
 """How long the end of a connection is waited for: longer than any disk that will still answer takes."""
+# On a disk that hangs every operation would otherwise leave one more thread behind.
 _MAX_ENDINGS = 4
 _RETRY_S = 0.02
 # In WAL mode a lost power supply costs the last transactions at most, never the file:
@@ -137,8 +139,10 @@ class Line:
                     raise
         except (sqlite3.Error, OSError, ValueError, OverflowError) as error:
             code = _code(error)
+            # Only writers meet it: those who read go on.
             if code == sqlite3.SQLITE_BUSY:
                 self._write_pause.failed()
+            # A number too large for SQLite is the record's fault and not the store's.
             elif code not in _ANSWERS and not isinstance(error, OverflowError):
                 self._pause.failed()
             raise _translated(error, code) from error
@@ -162,6 +166,8 @@ class Line:
                     done: W = await in_thread(transaction.run, connection._conn)
                     break
                 except sqlite3.OperationalError as error:
+                    # Once it has begun the lock was there: what is busy then is something else, and part of the work
+                    # may be done.
                     if _code(error) != sqlite3.SQLITE_BUSY or transaction.has_begun or time.monotonic() >= due:
                         raise
                 except BaseException:
@@ -222,6 +228,7 @@ class Line:
         if self._connection is None:
             if len(self._endings) >= _MAX_ENDINGS:  # each holds a thread until the disk answers
                 raise TimeoutError
+            # Before the connection: were the file exchanged in between, the next look finds it out, and not never.
             self._identity = await asyncio.to_thread(_identity if self.read_only else _create, self.path)
             self._looked_at = time.monotonic()
             self._connection = await self._connected()
@@ -264,6 +271,7 @@ async def _prepare(connection: aiosqlite.Connection, timeout_s: float) -> None:
     while True:
         try:
             await _set(connection, _PRAGMAS)
+            # Most processes meet a file that is ready, and it may be locked: then nothing has to be written.
             if await _version(connection) != len(_MIGRATIONS):
                 await _set(connection, _FILE_PRAGMAS)
                 await _migrate(connection)
@@ -287,6 +295,7 @@ async def _set(connection: aiosqlite.Connection, pragmas: Iterable[str]) -> None
 
 
 async def _migrate(connection: aiosqlite.Connection) -> None:
+    # Workers start at the same time and find the same old file.
     await connection.execute("BEGIN EXCLUSIVE")
     try:
         version = await _version(connection)  # another process may just have done it
@@ -311,6 +320,7 @@ async def _version(connection: aiosqlite.Connection) -> int:
 
 def _code(error: Exception) -> int:
     """SQLite's own code, without what is only detail."""
+    # The upper bytes are the extended code: https://www.sqlite.org/rescode.html#extrc
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

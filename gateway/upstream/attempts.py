@@ -116,6 +116,7 @@ async def _attempt(
     state.upstream_started = deadline.now()
     if span is not None:
         call = _within(span, state, call)
+    # Of the attempt before, of another upstream perhaps: this one may never have a status.
     state.upstream_status = None
     try:
         reply: UpstreamReply = await state.shared.client.send(call, deadline)
@@ -124,6 +125,7 @@ async def _attempt(
             await _refuse(state, reply, keep_errors=keep_errors, refused=refused)
         if span is not None:
             span.answered(reply.status)
+        # Where a relay keeps errors no exception tells of them.
         healthy = reply.status not in GATEWAY_STATUSES
         return reply
     except UpstreamError as error:
@@ -155,6 +157,7 @@ def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> Upstr
     if not told:
         return call
     headers = call.headers.copy()
+    # It belongs to the `traceparent` that is replaced.
     headers.popall("tracestate", None)
     headers.update(told)
     return evolve(call, headers=headers)
@@ -171,6 +174,7 @@ def _measure(state: RequestState) -> None:
 async def _refuse(state: RequestState, reply: UpstreamReply, *, keep_errors: bool, refused: Refused | None) -> None:
     """Raise what an answer other than 2xx stands for, unless the client is to see it."""
     key_is_ours = not state.upstream.forwards_credentials
+    # That the gateway's own key was refused is nothing that its clients could mend, and says which servers it has.
     if keep_errors and reply.status >= 400 and not (key_is_ours and reply.status in (401, 403)):
         return
     with reply:

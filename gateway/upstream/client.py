@@ -30,8 +30,10 @@ from gateway.upstream.plain import KEEPALIVE_S, Connections, Tell
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
+# A page of a proxy is some kilobytes; whatever is larger is no message for anybody.
 MAX_ERROR_BYTES = 1 << 20
 ERROR_BODY_TIMEOUT_S = 10.0
+# Beyond it a server that answers before it has read (413, say) is heard while the body is still on its way.
 PIECE_BYTES = 256 << 10
 
 
@@ -271,6 +273,7 @@ async def rejection(
 ) -> UpstreamError:
     """The error that an answer other than 2xx stands for; its JSON body is kept, the gateway's own secrets masked."""
     status = reply.status
+    # A redirect is not followed, and a 1xx is none of an answer's.
     if status < 400:
         return UpstreamBadReply(f"the model server answered with status {status}")
     # The client's own key is right: told of a 401 it would ask its user for another one.
@@ -390,6 +393,7 @@ def _is_garbled(error: BaseException) -> bool:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
+    # Exceptions may be chained in a circle.
     for _ in range(8):
         if cause is None:
             return

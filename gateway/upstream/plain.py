@@ -28,6 +28,7 @@ KEEPALIVE_S = 4.0
 NEXT_ADDRESS_S = 1.0
 """How long an address of a name is tried while there is another one."""
 
+# As long as a container's name may go on leading to where it was; asking for each new connection costs a thread.
 NAME_KEPT_S = 10.0
 _USED = ("_reading_paused", "close", "is_connected", "read", "should_close")
 _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
@@ -50,6 +51,7 @@ class _Connection(ResponseHandler):
         if self.tell is None:
             return
         body = self.body
+        # The reader's own ways to say this cost two calls more for each event.
         if len(body._buffer) == 1 and body._exception is None:  # as nearly always: one piece
             self.tell(body._read_nowait_chunk(-1), body._eof)
         else:
@@ -66,6 +68,7 @@ class _Connection(ResponseHandler):
         tell(body.read_nowait(-1) if is_sound else b"", body.is_eof() or not is_sound)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp asks for it after each read; without a look first every one of them would go through the parser.
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
@@ -130,6 +133,7 @@ class Connections:
             connection = await self._connected(address, connect_timeout_s)
         try:
             # A body without a length ends where the connection does: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
+            # Set anew for each answer: it makes the parser that reads the next head.
             connection.set_response_params(read_until_eof=True, auto_decompress=decode)
             if connection.transport is None:
                 raise ServerDisconnectedError()
@@ -138,6 +142,7 @@ class Connections:
             # https://www.rfc-editor.org/rfc/rfc9110#section-15.2
             while 100 <= message.code < 200 and message.code != 101:
                 message, payload = await connection.read()
+        # A cancelled request leaves half an answer on the wire: nobody may read on from there.
         except BaseException:
             connection.close()
             raise
@@ -153,6 +158,7 @@ class Connections:
         loop = asyncio.get_running_loop()
         self._idle.setdefault(address, deque()).append(_Idle(connection, loop.time()))
         if self._sweep is None:
+            # One timer for all connections, and none while none of them waits.
             self._sweep = loop.call_later(KEEPALIVE_S, self._sweep_idle)
 
     def close(self) -> None:
@@ -183,6 +189,7 @@ class Connections:
         except TimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error
         except OSError as error:
+            # Out of descriptors is our own trouble: the server's breaker must not open for it.
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise NoCapacity("no free connection to the model server", retry_after_s=1.0) from error
             cause: Cause = "no_such_host" if isinstance(error, gaierror) else "refused"
@@ -213,6 +220,7 @@ class Connections:
 
 async def _reached(addresses: Sequence[str], port: int) -> _Connection:
     """A connection to the first of a name's addresses that takes one."""
+    # `localhost` is often told as `::1` first, where nothing listens; only the last address may take all of the time.
     *others, last = addresses
     for other in others:
         with suppress(OSError):  # TimeoutError is one
@@ -233,6 +241,8 @@ def _head(url: URL, headers: Iterable[tuple[str, str]], length: int) -> bytes:
     lines.append(f"Content-Length: {length}\r\n\r\n")
     head = "\r\n".join(lines)
     # Header values come from clients: https://cwe.mitre.org/data/definitions/93.html
+    # Each line has one end but the last, which holds the blank line as well: counted, as any other would be a
+    # stranger's.
     ends = len(lines) + 1
     if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
         raise ValueError("a header that would split the request")

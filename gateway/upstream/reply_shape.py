@@ -31,8 +31,7 @@ async def whole_body(state: RequestState, reply: ChatReply) -> bytes:
 async def stream_opening(state: RequestState, reply: ChatReply) -> bytes:
     """The beginning of a stream that was not announced as one; a JSON answer becomes a whole stream."""
     # Some servers and proxies ignore `stream` where tools are given, or stream under `text/plain`; agents that asked
-    # for
-    # a stream cannot read a body, and some wait for ever.
+    # for a stream cannot read a body, and some wait for ever.
     head = await _peek(state, reply)
     match _shape(head):
         case "sse":
@@ -45,6 +44,7 @@ async def stream_opening(state: RequestState, reply: ChatReply) -> bytes:
 
 async def _read_all(state: RequestState, reply: ChatReply) -> bytes:
     body = await reply.read_all(**state.deadlines)
+    # A stream that was gathered has told before when it began.
     if state.upstream_first is None:
         state.upstream_first = state.deadline.now()
     return body
@@ -70,6 +70,7 @@ def _start(body: bytes) -> bytes:
 
 
 def _is_open(start: bytes) -> bool:
+    # Blanks in front say nothing: some servers send them to keep a connection alive.
     return any(known.startswith(start) and known != start for known in STREAM_STARTS)
 
 

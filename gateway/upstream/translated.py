@@ -43,6 +43,7 @@ def chat_headers(state: RequestState, *, stream: bool) -> CIMultiDict[str]:
     headers = upstream_headers(state)
     headers["Content-Type"] = "application/json"
     headers["Accept"] = "text/event-stream" if stream else "application/json"
+    # Compressed streams come in blocks: nothing is saved on one machine, and every event waits for its block.
     headers["Accept-Encoding"] = "identity"
     return headers
 
@@ -53,7 +54,6 @@ async def open_chat(
     """An answer to the request that `body` is, its head read; `original` is the client's own request."""
     if state.upstream.down_level:
         body = lowered(body, state.upstream.down_level)
-        state.delivered = [] if state.delivered is None else state.delivered
     headers = chat_headers(state, stream=stream)
     if not state.upstream.row.is_translated:
         return await open_reply(
@@ -197,6 +197,7 @@ class TranslatedReply:
         """What was fed is void, and none of it was given out: ask as the dialogue says instead."""
         self._inner.close()
         self._reads += 1
+        # A server that voids each answer would be asked for ever, at its client's cost.
         if self._reads > MAX_STEPS:
             raise _endless()
         other = await _converse(self._state, self._dialogue, self._headers, first=ask, repeatable=False)
@@ -326,6 +327,7 @@ def _scope(state: RequestState) -> str:
 
 
 def _digest(state: RequestState, *named: str) -> str:
+    # A sign that stands in none of them: `a` + `bc` must not be `ab` + `c`.
     told = "\0".join(named).encode("utf-8", "surrogateescape")
     return blake2b(told, key=state.shared.secret, digest_size=SCOPE_BYTES).hexdigest()
 

@@ -123,6 +123,8 @@ def any_in(raw: msgspec.Raw) -> Any:
 def decode_chunk(data: bytes) -> Chunk | None:
     """The chunk that an event's data holds; None for an object of another shape, which is passed on unread."""
     try:
+        # The decoder looks at the text of those fields alone that are read; a fault in any other is the client's to
+        # meet.
         if not data.isascii():
             data.decode()
         return _CHUNK.decode(data)
@@ -138,6 +140,7 @@ def decode_chunk(data: bytes) -> Chunk | None:
 def holds_half_a_character(data: bytes) -> bool:
     """Whether all that is wrong is an escaped surrogate without its other half, which clients can read."""
     try:
+        # Only Python's own reader lets half a character through: it is asked where the fast one has refused.
         value = json.loads(data)
     except (ValueError, RecursionError):
         return False
@@ -191,8 +194,10 @@ def text_chunk(event: dict[str, Any], index: int, text: str) -> bytes:
 def rebuilt_chunk(event: dict[str, Any], text: str) -> bytes:
     """The event with other content: all its fields but what belonged to the old content or comes at the end."""
     choice = event["choices"][0]
+    # They speak of the tokens that the old content had.
     kept = {key: value for key, value in choice.items() if key != "logprobs"}
     delta = {key: value for key, value in (choice.get("delta") or {}).items() if key != "tool_calls"}
+    # The finish that follows brings the usage: told twice, a client would count it twice.
     shared = {key: value for key, value in event.items() if key != "usage" or not choice.get("finish_reason")}
     return encode_object({**shared, "choices": [{**kept, "delta": {**delta, "content": text}, "finish_reason": None}]})
 
@@ -224,6 +229,7 @@ def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: st
 def args_template(event: dict[str, Any], index: int, number: int) -> tuple[bytes, bytes]:
     """What stands before and behind the argument text in all chunks of one call's arguments."""
     chunk = _chunk(event, index, {"tool_calls": [{"index": number, "function": {"arguments": ""}}]})
+    # From the right: a field of the server's own before it may hold the same words.
     head, name, tail = chunk.rpartition(b'"arguments":""')
     return head + name[:-2], tail
 
@@ -250,4 +256,5 @@ def token_counts(usage: object) -> dict[str, int]:
     if not isinstance(usage, dict):
         return {}
     named = {"input": usage.get("prompt_tokens"), "output": usage.get("completion_tokens")}
+    # `True` is an int to Python, and a sum beyond 2^53 is none any more where JavaScript reads it.
     return {key: value for key, value in named.items() if type(value) is int and 0 <= value < _MOST_TOKENS}

@@ -85,6 +85,7 @@ class ChatRequest:
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
     body = _decode(raw)
+    # After decoding: what is no JSON is told so first.
     members = _refuse_doubled(raw, READ_FIELDS)
     return _checked(raw, body, members.get("tools"))
 
@@ -106,6 +107,7 @@ def _checked(raw: bytes, body: dict[str, Any], tools: msgspec.Raw | None = None)
     model = _model(body.get("model"))
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
+        # A truthy word here would be answered in a form that its sender does not read.
         raise InvalidRequest("stream must be true or false", param="stream")
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -148,6 +150,7 @@ def _refuse_doubled(raw: bytes, once: frozenset[str]) -> Mapping[str, msgspec.Ra
     Gives each field as it was written, where that is certain.
     """
     members = _each_once(raw)
+    # One look at how the body is written; only where that is unclear is it read once more, by the slower reader.
     if members is not None:
         return members
     outermost: list[tuple[str, Any]] = []

@@ -9,6 +9,7 @@ import re
 
 __all__ = ["JsonScanner", "JsonTooDeep"]
 
+# Possessive: a value in the making is scanned again with each piece, and must not be backtracked into.
 _QUIET = re.compile(r'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|\{\}|\[\])*+', re.DOTALL)
 """What can be passed in one go inside a container: plain characters, whole strings, empty containers."""
 _FLAT = re.compile(r'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
@@ -82,6 +83,7 @@ class JsonScanner:
     def _end_of_scalar(self, text: str, start: int) -> int:
         match = _SCALAR.match(text, start)
         end = match.end() if match else start
+        # `12` may go on with `3`.
         return -1 if end == len(text) else end
 
     def _end_of_value(self, text: str, position: int) -> int:

@@ -58,6 +58,7 @@ class StructuredCall:
         """The next piece of its arguments."""
         self.pieces.append(piece)
         if self.before is not None and not self.differs:
+            # Compared as it comes: once it differs nobody has to wait for its end.
             self.differs = not self.before.arguments.startswith(piece, self.size)
         self.size += len(piece)
 
@@ -76,6 +77,7 @@ class StructuredCall:
 
     def has_ended(self) -> bool:
         """A whole value has come; each piece is looked at once, however often this is asked."""
+        # Without the blanks in front the scanner would take them for the value's first character.
         text = "".join(self.pieces[self._scanned :]).lstrip()
         self._scanned = len(self.pieces)
         return self._scanner.feed(text) >= 0 or self._scanner.is_scalar
@@ -200,6 +202,7 @@ class NativeCalls:
         if isinstance(deltas, list):
             dropped = [delta for delta in deltas if isinstance(delta, dict) and not self._mend_delta(delta)]
             if dropped:
+                # By identity: two pieces may be equal and only one of them dropped.
                 gone = set(map(id, dropped))
                 deltas[:] = [delta for delta in deltas if id(delta) not in gone]
         return len(self.mended) > before
@@ -221,6 +224,7 @@ class NativeCalls:
         before = call.before if call is not None else None
         if call is None or before is None or call.is_dropped:
             return None
+        # Where calls are held anyway the values can be compared; else only the bytes have been seen.
         is_copy = call.key == before.key if self._reads_copies else call.arguments == before.arguments
         if not is_copy:
             return None
@@ -236,6 +240,8 @@ class NativeCalls:
         if not self.is_legacy(function_call):
             return False
         before = len(self.mended)
+        # `function_call` came before `tool_calls` and knows one call:
+        # https://platform.openai.com/docs/guides/function-calling
         if self.legacy is None:
             self.legacy = StructuredCall(index=-1, id="", name="")
         if not self.legacy.name:
@@ -263,6 +269,7 @@ class NativeCalls:
 
         Returns what becomes of the indexes of those that were held; None where the call is dropped.
         """
+        # Clients count calls from nought without a gap, so what is dropped must not leave one.
         free = self.first + self.numbered
         held, self._held = self._held, {}
         moved: dict[int, int | None] = {}
@@ -319,6 +326,7 @@ class NativeCalls:
         index, call_id, name = delta.get("index"), delta.get("id"), function.get("name")
         if isinstance(index, int):
             call = self._at.get(index)
+        # Without an index the id tells, if there is one; a piece with neither goes on with the last call.
         elif call_id:
             call = self._by_id.get(call_id) if isinstance(call_id, str) else None
         else:
@@ -394,6 +402,7 @@ class NativeCalls:
             # Results find their calls by them. https://github.com/HKUDS/nanobot/issues/4059
             given["id"] = self._other_id(told, _text(function.get("name")))
             self.mended.append("id_doubled")
+        # The SDKs' types have one for each call; some servers leave out what can be but one word.
         if given.get("type") is None:
             given["type"] = "function"
             self.mended.append("type_missing")
@@ -455,6 +464,7 @@ class NativeCalls:
 
 def key_of(name: str, arguments: str) -> CallKey:
     """What two calls have in common that are the same."""
+    # No arguments and empty ones are the same call.
     text = arguments.strip() or "{}"
     try:
         return name, msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()

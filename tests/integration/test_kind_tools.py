@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 
+from gateway.request.state import RequestState
 from tests.support.anthropic_server import AnthropicServer, error_body
 from tests.support.chat import hear_body, hear_stream
 from tests.support.client import ask, chat, get
@@ -143,7 +144,9 @@ LOWERED = 'down_level = ["enum", "additionalProperties"]\n'
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_words_that_a_server_refuses_are_taken_out_of_schemas(start, client, streamed):
+async def test_words_that_a_server_refuses_are_taken_out_of_schemas(start, client, streamed, monkeypatch):
+    kept = []
+    monkeypatch.setattr(RequestState, "deliver", lambda state, chat: kept.append(state.delivered))
     server = OpenAiServer([FITS], key=KEY, refused=frozenset({"enum", "additionalProperties"}))
     async with start("openai", server, LOWERED) as running:
         got = await ask(client, running.url, asking("gpt-4o", streamed))
@@ -151,6 +154,7 @@ async def test_words_that_a_server_refuses_are_taken_out_of_schemas(start, clien
     [sent] = server.requests
     level = sent["tools"][0]["function"]["parameters"]["properties"]["level"]
     assert level == {"type": "string", "description": '(enum: ["low","high"])'}
+    assert set(kept) == {None}, "an answer that nobody asks for again is not held to its end"
 
 
 async def test_without_the_setting_the_refusal_is_the_clients(start, client):
