@@ -5,10 +5,19 @@ everything within this process, and `pytest` for all there is. Tests of a whole 
 of named files in one, unless `-n` says otherwise.
 """
 
+import os
+import sys
+
+# Also where the environment says not to: else each process rewrites every test anew, for seconds, and each program that
+# a test starts compiles the gateway.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import asyncio
+import gc
+import importlib
 import json
 import logging
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,6 +85,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are known: what is made by then stays, and was looked through a dozen times
     adopt_orphans()
     if config.getoption("--near") or config.getoption("--few"):
         reading.CUTS = NEAR_CUTS if config.getoption("--near") else FEW_CUTS
@@ -84,6 +94,25 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     told: dict[str, Any] = getattr(config, "workerinput", {})
     config.stash[_NEAR] = told["near"] if "near" in told else near.near_tests(near.changed_files())
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Let each process begin to import tests at another place: it then finds what the others have rewritten by then."""
+    told: dict[str, Any] | None = getattr(collector.config, "workerinput", None)
+    if told is None or not isinstance(collector, pytest.Session):
+        return
+    folders = [path for path in map(Path, collector.config.args) if path.is_dir()]
+    paths = sorted({path for folder in folders for path in folder.absolute().rglob("test_*.py")})
+    names = [path.relative_to(near.ROOT) for path in paths if not pytest_ignore_collect(path, collector.config)]
+    first = int(told["workerid"].removeprefix("gw")) * len(names) // told["workercount"]
+    for name in (*names[first:], *names[:first]):
+        with suppress(Exception, pytest.skip.Exception):  # told where it is collected
+            importlib.import_module(".".join(name.with_suffix("").parts))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

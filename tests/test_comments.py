@@ -3,6 +3,7 @@
 import io
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 from tests.support.sources import is_address
@@ -12,6 +13,7 @@ ADDRESS = re.compile(r"https?://[^\s()]+?(?=[.,;:]?(?:[\s()]|$))")
 BARE = re.compile(r"(?<![\w/])[\w.-]+/[\w.-]+#\d+")
 
 
+@cache
 def comments() -> list[tuple[str, str]]:
     found = []
     for package in ("gateway", "strategies"):
@@ -25,14 +27,11 @@ def comments() -> list[tuple[str, str]]:
     return found
 
 
-COMMENTS = comments()
-
-
 def test_every_address_in_a_comment_can_lead_somewhere() -> None:
-    named = [(path, address) for path, comment in COMMENTS for address in ADDRESS.findall(comment)]
+    named = [(path, address) for path, comment in comments() for address in ADDRESS.findall(comment)]
     assert len(named) > 100
     assert [each for each in named if not is_address(each[1])] == []
 
 
 def test_a_thread_is_named_by_its_address() -> None:
-    assert [(path, comment) for path, comment in COMMENTS if BARE.search(comment)] == []
+    assert [(path, comment) for path, comment in comments() if BARE.search(comment)] == []
