@@ -134,7 +134,7 @@ class BodyExchange:
             for each in choice.broken_structured:
                 choice.review.tell(each, "untouched")
             return self._encoded(changed=self._told(choice, entry, message) or self._is_changed)
-        return self._encoded(changed=self._deliver(choice, entry, message, [*self._read, *choice.give_back()]))
+        return self._encoded(changed=self._deliver(choice, entry, message, [*self._read, *choice.as_written()]))
 
     def _encoded(self, *, changed: bool) -> bytes:
         return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body

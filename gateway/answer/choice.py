@@ -24,6 +24,7 @@ from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
 from strategies.base import BrokenCall, FinishReason, Prepared, part_id
 from strategies.base.tries import Tries
 from strategies.mapping.answers import Translation, translation_of
+from strategies.reading.factory import Readers
 from strategies.text.turns import LONG
 
 __all__ = ["Choice", "MakeId", "broken_off", "check_index"]
@@ -58,6 +59,7 @@ class Choice:
         "_reads",
         "_repeats",
         "_review_work",
+        "_shape",
         "_shaper",
         "_stages",
         "_texts",
@@ -104,6 +106,7 @@ class Choice:
         """The finish reason that the model server gave."""
         self._early: list[Event] | None = None
         """What the end of the text came to so far, once it has been begun to be read."""
+        self._shape = prepared.shape
         self._shaper = Shaper(prepared.shape)
         may_hold = may_ask and self._reader is not None and prepared.asks_for_text
         self._hold = Hold(prepared.ask_again) if may_hold and prepared.ask_again else None
@@ -316,6 +319,13 @@ class Choice:
             events = [*events, *self._shaper.feed(self._last(self._reader, "cut")), *self._shaper.release()]
             self._end_text()
         return events if self._repeats is None else self._repeats.feed(events)
+
+    def as_written(self) -> list[Event]:
+        """Nothing came of asking again: what is held is text, or the calls that it holds beyond doubt."""
+        hold, readers = self._hold, self._make_reader
+        if hold is None or hold.broken_call is None or not isinstance(readers, Readers):
+            return self.give_back()
+        return [*hold.as_written(readers, self._shape), *self.give_back()]
 
     def _last(self, reader: GuardedReader, reason: FinishReason) -> list[Event]:
         """What the end of the text comes to."""

@@ -132,7 +132,7 @@ class Endings:
         choice = self._round.choice
         if choice is None or self._waiting is None:
             return
-        self.apply(choice, choice.give_back(), self._waiting[0])
+        self.apply(choice, choice.as_written(), self._waiting[0])
         self._calls.release(choice)
         self._calls.tell_mapped(choice, self._waiting[0], choice.translation())
         self._resume()

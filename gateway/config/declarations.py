@@ -89,6 +89,7 @@ class Settings(Watching, Keeping, Rollout, ToolCalls, ModelServer, Serving):  # 
             trailing_text=self.trailing_text,
             duplicate_calls=self.duplicate_calls,
             undeclared_tools=self.undeclared_tools,
+            unfit_calls=self.unfit_calls,
             native_leaks=self.native_leaks,
             none_markup=self.none_markup,
             reasoning_calls=self.reasoning_calls,

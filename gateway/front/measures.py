@@ -11,7 +11,7 @@ from gateway.core.reasons import Reason
 from gateway.core.sentences import reason_of
 from gateway.front.summary import Summary
 from gateway.request.shared import Telemetry
-from strategies.grammar.confidence import UNDECLARED
+from strategies.grammar.confidence import UNDECLARED, UNFIT
 
 __all__ = ["measure"]
 
@@ -198,6 +198,8 @@ def _measure_calls(facts: Facts, telemetry: Telemetry, strategy: str, arm: str, 
         telemetry.observe("toolgate_call_bytes", dialect, call.size)
         if any(reason == UNDECLARED or reason.startswith("known_tool_only") for reason in verdict.reasons):
             telemetry.count("toolgate_undeclared_calls_total", dialect)
+        if UNFIT in verdict.reasons:
+            telemetry.count("toolgate_unfit_calls_total", dialect)
 
 
 def _measure_refusal(verdict: Verdict, telemetry: Telemetry, strategy: str, arm: str) -> None:

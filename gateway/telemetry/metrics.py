@@ -180,6 +180,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "dialect",
     ),
     _counter(
+        "toolgate_unfit_calls_total",
+        "Delivered calls in a family's special tokens that their tool does not take, after asking again in vain.",
+        "dialect",
+    ),
+    _counter(
         "toolgate_reasoning_calls_total",
         "Calls read in a field of reasoning that was all of the answer, by dialect and arm; delivered in live alone.",
         "dialect",

@@ -223,11 +223,13 @@ TRANSFORMS = Board(
                 panel(
                     "series",
                     "Calls outside the rules",
-                    "Calls per second of tools that the request did not declare, calls behind the first that were not "
-                    "delivered, calls in answers to requests without tools, those that stood in reasoning, and markup "
-                    "where calls were forbidden.",
+                    "Calls per second of tools that the request did not declare, calls that their tool does not take "
+                    "and that went out after asking again, calls behind the first that were not delivered, calls in "
+                    "answers to requests without tools, those that stood in reasoning, and markup where calls were "
+                    "forbidden.",
                     "ops",
                     (per_second("toolgate_undeclared_calls_total", of=ALL), "undeclared"),
+                    (per_second("toolgate_unfit_calls_total", of=ALL), "unfit"),
                     (per_second("toolgate_undelivered_calls_total", of=ALL), "not delivered"),
                     (per_second("toolgate_overheard_calls_total", of=ALL), "overheard"),
                     (per_second("toolgate_reasoning_calls_total", of=ALL), "in reasoning"),

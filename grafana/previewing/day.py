@@ -161,6 +161,7 @@ class _Worker:
             if chance < 0.02:
                 count("toolgate_undeclared_calls_total", {"dialect": dialect})
             if chance < 0.01:
+                count("toolgate_unfit_calls_total", {"dialect": dialect})
                 count("toolgate_reasoning_calls_total", {"dialect": dialect, "arm": arm})
                 count("toolgate_none_markup_total", {"dialect": dialect, "result": "kept"})
             if chance < 0.05:

@@ -51,6 +51,7 @@ class Options:
     trailing_text: Literal["drop", "keep"] = "drop"
     duplicate_calls: Literal["drop", "keep"] = "drop"
     undeclared_tools: Literal["pass", "text"] = "pass"
+    unfit_calls: Literal["pass", "text"] = "pass"
     native_leaks: bool = True
     """Answers of models that call natively are looked through for what their servers leak."""
     none_markup: Literal["keep", "drop"] = "keep"

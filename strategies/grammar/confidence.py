@@ -11,12 +11,14 @@ from strategies.schema.tool_schema import ToolSchema
 from strategies.text.tolerant_json import CHOSEN
 from strategies.text.turns import TURN, Turns, whole
 
-__all__ = ["ANNOUNCED", "FORMS", "UNDECLARED", "Judged", "cost", "judge", "judging"]
+__all__ = ["ANNOUNCED", "FORMS", "UNDECLARED", "UNFIT", "Judged", "cost", "judge", "judging"]
 
 ANNOUNCED = "announced_example"
 """The mend of a call that the words before it announce as an example."""
 UNDECLARED = "undeclared"
 """What is said of a call of a tool that the request did not offer, in a form that leaves no doubt that it is a call."""
+UNFIT = "unfit"
+"""What is said of a call that its tool does not take and that the model, asked again, did not write otherwise."""
 
 # Threshold 90 by default: `shell` and what stands in prose are below it on purpose, an operator has to ask for them.
 FORMS = {
@@ -64,8 +66,12 @@ _COSTS = {
     "apostrophes": 0,
     "typed_string": 0,
     "null_dropped": 0,
+    "bare_text": 0,
 }
 """What these mends take off, any other 2; what only brings a value to its declared type takes nothing."""
+
+_TYPED = frozenset({"typed_string", "null_dropped"})
+"""Mends of a value's type that leave what the model wrote."""
 
 _MANY = 10 * TURN
 """Of so small a thing as a mend that is known."""
@@ -82,6 +88,8 @@ class Judged:
 
     verdict: Verdict
     arguments: dict[str, object]
+    is_as_written: bool = False
+    """Nothing was mended but types, so that these are the arguments which the model wrote."""
 
 
 def cost(mend: str) -> int:
@@ -149,7 +157,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
         threshold=threshold,
         about=_quoted_in(draft.arguments) if refusal is Reason.LOW_CONFIDENCE and "inner_quotes" in mends else "",
     )
-    return Judged(verdict=verdict, arguments=arguments)
+    return Judged(verdict=verdict, arguments=arguments, is_as_written=_TYPED.issuperset(draft.mends))
 
 
 def _taken(schema: ToolSchema, given: Mapping[str, object]) -> Turns[tuple[dict[str, object], int]]:

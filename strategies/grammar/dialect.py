@@ -6,6 +6,7 @@ belongs to the next one, or is dropped markup when it returns.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -184,7 +185,18 @@ class Arguments:
 class Context:
     """What the grammars of one request know: its tools, their schemas, the settings, the prompted dialect."""
 
-    __slots__ = ("_flowing", "_provenance", "_schemas", "family", "model", "options", "prompted", "restricted", "tools")
+    __slots__ = (
+        "_flowing",
+        "_provenance",
+        "_schemas",
+        "family",
+        "model",
+        "options",
+        "prompted",
+        "restricted",
+        "takes_unfit",
+        "tools",
+    )
 
     def __init__(
         self,
@@ -206,9 +218,17 @@ class Context:
         """`RECOVERY_TOOLS` applies: the model was not asked for this form."""
         self.family = family
         """The dialects that the model's family writes by training."""
+        self.takes_unfit = False
+        """The model was asked again: calls beyond doubt pass though their tools do not take them."""
         self._provenance = provenance
         self._flowing = flowing
         self._schemas: dict[str, ToolSchema] = {}
+
+    def as_written(self) -> "Context":
+        """The same for an answer that nothing better came of asking again for."""
+        other = copy(self)
+        other.takes_unfit = True
+        return other
 
     def find(self, name: str) -> Tool | None:
         """The declared tool of exactly this name."""

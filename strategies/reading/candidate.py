@@ -4,6 +4,7 @@ A dialect is asked with more lenient attempts while it wants them, then the next
 once more, so the reader keeps a budget. In `incremental` mode a call that has begun can only end or break.
 """
 
+import re
 from collections.abc import Generator
 from functools import cached_property
 from sys import maxsize
@@ -12,7 +13,7 @@ from attrs import evolve
 
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
-from strategies.grammar.confidence import ANNOUNCED, base, judging
+from strategies.grammar.confidence import ANNOUNCED, UNFIT, Judged, base, judging
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.grammar.literal import says_example
@@ -28,6 +29,8 @@ __all__ = ["Candidate"]
 # So that no step over a long one comes near the 10 ms that others of the process may have to wait.
 _LONG = 1 << 15
 """A longer text is read again in another turn."""
+_KEY = re.compile(r"[\w$.-]+")
+"""A parameter's name that no sign of the markup has come into."""
 # Whoever asks the model again quotes it, and a model repeats what it is shown.
 _SHOWN = 1 << 16
 """How much of a refused candidate is shown to whoever wants to know what was wrong with it."""
@@ -196,6 +199,8 @@ class Candidate:
             draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
         judged = yield from judging(draft, self._context, dialect.id)
         verdict = judged.verdict
+        if self._passes_unfit(dialect, judged):
+            verdict = evolve(verdict, accepted=True, refusal=None, reasons=(*verdict.reasons, UNFIT))
         if self._began:
             self._close_live(draft, judged.arguments)
         raw = self._consume(draft.end)
@@ -335,6 +340,12 @@ class Candidate:
             return False
         # Nobody but a model that means a call writes special tokens, or the very form it was told to write.
         return dialect.level == "A" or self._context.prompted == dialect.id
+
+    def _passes_unfit(self, dialect: Dialect, judged: Judged) -> bool:
+        """Whether a call passes that its tool does not take: only in tokens that say nothing else, and unmended."""
+        if not self._context.takes_unfit or judged.verdict.refusal is not Reason.SCHEMA_INVALID:
+            return False
+        return dialect.level == "A" and judged.is_as_written and all(map(_KEY.fullmatch, judged.arguments))
 
     def _emit_live(self, name: str, json: str | None) -> bool:
         if json is not None:

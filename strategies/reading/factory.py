@@ -25,6 +25,13 @@ class Readers:
     def __call__(self) -> Reader:
         return Reader(self._context, self._grammar)
 
+    def as_written(self) -> "Readers | None":
+        """Readers of what was asked again in vain: a call beyond doubt is one, whatever its tool says to it."""
+        options = self._context.options
+        if options.unfit_calls == "text" or self._context.retells:
+            return None
+        return Readers(self._context.as_written(), self._grammar)
+
     def is_all_text(self, whole: str) -> bool:
         """Whether an answer that holds this and no more has no marker and no fence in it: nothing then opens."""
         for start in self._grammar.starts:

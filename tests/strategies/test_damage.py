@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from strategies.dialects.rows import TABLE
-from tests.support.damage import Outcome, damaged_calls, outcome_of, read_in_pieces, read_whole
+from tests.support.damage import Outcome, damaged_calls, outcome_of, read_in_pieces, read_whole, told_in_vain
 from tests.support.damage_forms import DATA_FORMS, TAG_FORMS
 
 SEEDS = 5
@@ -30,6 +30,8 @@ def tally(seed: int, count: int) -> Counter[Outcome]:
         if rng.random() < 0.3:
             live = read_in_pieces(case, rng, prompted=prompted, stream_arguments="incremental")
             assert outcome_of(case, live) != "wrong", shown
+        if outcome == "asked" and case.level == "A" and (vain := told_in_vain(case)):
+            assert vain == case.expected[: len(vain)], f"{shown}, asked again in vain to {vain}"
         outcomes[outcome] += 1
     return outcomes
 

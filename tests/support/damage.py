@@ -14,13 +14,19 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from gateway.core.events import Note
+from gateway.answer.stages import Hold, Shaper
+from gateway.core.events import End, Note
 from gateway.core.tools import Tool, ToolSet
+from gateway.wire.chat_request import request_of
+from strategies.asking.ask_again import asking_again
+from strategies.base import Options, Shape
+from strategies.dialects.rows import BY_ID
+from strategies.reading.factory import reader_factory
 from strategies.writing.renderer import CannotExpress
 from tests.support.damage_forms import DATA_FORMS, TAG_FORMS, Form
 from tests.support.reading import BOOLEAN, INTEGER, STRING, Reading, pieces, read, tool
 
-__all__ = ["Damaged", "Outcome", "damaged_calls", "outcome_of", "read_in_pieces", "read_whole"]
+__all__ = ["Damaged", "Outcome", "damaged_calls", "outcome_of", "read_in_pieces", "read_whole", "told_in_vain"]
 
 Span = tuple[int, int, str]
 """Where markup or a text stands, and the parameter it belongs to."""
@@ -165,6 +171,11 @@ class Damaged:
     damage: str
     behind: tuple[dict[str, Any], ...] = ()
     """The arguments of the same tool's calls behind it."""
+
+    @property
+    def level(self) -> str:
+        """How strong the evidence is that its dialect gives."""
+        return BY_ID[self.form.id].level
 
     @property
     def expected(self) -> list[tuple[str, dict[str, Any]]]:
@@ -363,6 +374,23 @@ def _is_whole(value: object) -> bool:
 
 def _as_json(value: Any) -> str:
     return json.dumps(value)
+
+
+def told_in_vain(case: Damaged) -> list[tuple[str, dict[str, Any]]]:
+    """The calls that the client gets where the model is asked again, and its second answer holds none."""
+    request = request_of({"model": "m", "messages": [{"role": "user", "content": "Do it."}]})
+    readers = reader_factory(tools=case.tools, options=Options(), model="m")
+    ask = asking_again(request, tools=case.tools)
+    assert ask is not None
+    reader, shaper, hold = readers(), Shaper(Shape()), Hold(ask)
+    out = [*hold.feed(shaper.feed(reader.feed(case.text))), *hold.feed(shaper.feed(reader.finish("stop")))]
+    out += [*hold.feed(shaper.finish("stop")), *hold.finish("stop")]
+    if hold.broken_call is None:
+        return []
+    told = hold.as_written(readers, Shape())
+    assert "".join(event.raw for event in [*out, *told]) == case.text
+    calls = [(event.name, json.loads(event.arguments)) for event in told if isinstance(event, End)]
+    return [] if any(name not in case.tools for name, _ in calls) else calls
 
 
 def read_whole(case: Damaged, *, prompted: bool, **options: Any) -> Reading:

@@ -2,15 +2,21 @@
 
 from io import StringIO
 
-from gateway.core.events import Drop, Event, Note, Start, Text, Verdict, refused
+from gateway.answer.stages.guard import GuardedReader
+from gateway.answer.stages.shaper import Shaper
+from gateway.core.events import Drop, End, Event, Note, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
-from strategies.base import AsksAgain, BrokenCall, FinishReason
+from strategies.base import AsksAgain, BrokenCall, FinishReason, Shape
+from strategies.grammar.confidence import UNFIT
+from strategies.reading.factory import Readers
 from strategies.reading.reader import CUT_REASONS
 
 __all__ = ["Hold"]
 
 _LIMIT = 1 << 18
 """Characters of an answer that can be asked for again: a longer one costs too much to be written twice."""
+_LEAST_LIMIT = 1 << 16
+"""Characters of calls that are read once more: as few as one turn reads."""
 _BEHIND = 500
 """How much text may follow a broken call: an answer that goes on was not waiting for its call."""
 
@@ -86,6 +92,28 @@ class Hold:
             Drop(event.raw, "repaired") if at > said and not isinstance(event, Note) else event
             for at, event in enumerate(held)
         ]
+
+    def as_written(self, readers: Readers, shape: Shape) -> list[Event]:
+        """What is held, now that nothing better came of asking again.
+
+        A server that reads its model's own tokens itself passes on what the model wrote, and the client answers that
+        an argument is missing: better than tokens as an answer, which end its work. So it is here where such calls, as
+        they were written, are all that is held.
+        """
+        said = self.broken_call
+        held = self.release()
+        lenient = readers.as_written() if said is not None and said.notes else None
+        text = "".join(event.raw for event in held)
+        if lenient is None or len(text) > _LEAST_LIMIT:
+            return held
+        reader = GuardedReader(lenient)
+        events = [*reader.feed(text), *reader.finish("stop")]
+        calls = [event for event in events if isinstance(event, End)]
+        is_unfit = bool(calls) and UNFIT in calls[0].verdict.reasons
+        if not is_unfit or any(map(_is_said, events)) or not all(self._ask.satisfies(call.name) for call in calls):
+            return held
+        shaper = Shaper(shape)
+        return [*shaper.feed(events), *shaper.finish("stop")]
 
     def _passed(self, event: Event) -> list[Event]:
         if self.is_over:

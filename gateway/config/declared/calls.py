@@ -158,6 +158,14 @@ class ToolCalls:
         "vain, passes under the name that was written; in tags that of a well-known tool passes, as the client's own "
         "answer is the better one. text: both stay text, and nothing is asked.",
     )
+    unfit_calls: Literal["pass", "text"] = _calls(
+        "UNFIT_CALLS",
+        choice("pass", "text"),
+        "pass",
+        "What becomes of a call in a family's special tokens, read without any mend, whose arguments its tool does not "
+        "take: it is asked for again and, in vain, passes as it was written, as a structured one would. text: then it "
+        "stays text.",
+    )
     structured_calls: tuple[tuple[str, str], ...] = _calls(
         "STRUCTURED_CALLS",
         call_modes,

@@ -173,7 +173,10 @@ def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
             yield from _quoted(cur, quote, sink)
             call.store(key, sink.value(), sink)
         else:
-            call.store(key, (yield from _plain(cur, call.schema, key, closer)), sink)
+            value = yield from _plain(cur, call.schema, key, closer)
+            if isinstance(value, str) and not call.schema.prop(key).is_string:
+                call.mends.append("bare_text")  # of a number that is damaged as often as not
+            call.store(key, value, sink)
         yield from _next(cur, closer)
 
 
