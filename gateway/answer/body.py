@@ -65,6 +65,7 @@ class BodyExchange:
         try:
             answer = decode_object(body)
         except BadChunk as error:
+            # Clients that speak UTF-16 read it; passed on unread, as whoever writes it anew could not.
             if holds_half_a_character(body):
                 return body
             raise UpstreamBadReply("the model server's answer is not a JSON object") from error
@@ -260,6 +261,9 @@ class BodyExchange:
     def _beside(self, choice: Choice, entry: dict[str, Any], message: dict[str, Any], events: list[Event]) -> bool:
         """Calls of the text, and behind them the structured ones that are others."""
         self._told(choice, entry, message)
+        # In a whole message all calls are there: the text's own come first, as their ids say how they were made, and of
+        # two that are one the structured one goes. In a stream, where the first that came is out, it is the other way
+        # (`Repeats`).
         structured = message.pop("tool_calls", None) or []
         self._deliver(choice, entry, message, events)
         given = choice.given
@@ -275,6 +279,7 @@ class BodyExchange:
         """Leave out the call in the older form where it is one of the others."""
         if self._prepared.make_reader is None or "function_call" not in message:
             return False
+        # The older form stands behind all others, so it is the one that goes.
         if choice.native.finish_legacy(choice.given):
             return False
         del message["function_call"]
@@ -312,6 +317,7 @@ class BodyExchange:
             return is_other
         if any("arguments" not in call["function"] for call in calls):
             raise broken_off(self.facts.broken[-1])
+        # OpenAI's own answers with calls have `null` for no words.
         message["content"] = "".join(texts) or None
         message["tool_calls"] = calls
         entry["finish_reason"] = choice.final_reason(self.facts.finish_reasons[choice.index])
@@ -364,6 +370,7 @@ class BodyExchange:
 def _events(choice: Choice, content: str, finish: str) -> Generator[None, None, list[Event]]:
     """What a text comes to, read in steps."""
     events: list[Event] = []
+    # As if it came in pieces: each choice has one way of reading.
     for at in range(0, len(content), _STEP):
         if at:
             yield

@@ -239,6 +239,7 @@ class _Showing:
     def _window(self, text: str, at: int, around: int, size: int) -> tuple[str, tuple[int, int]]:
         """A part of a text, masked as it stands there, and where in it the candidate begins and ends."""
         start, end = max(0, at - around), min(len(text), at + size + around)
+        # Masked with a margin: a credential that the edge cuts in two would not be known for one.
         left, right = max(0, start - _MARGIN), min(len(text), end + _MARGIN)
         clean = self.mask(text[left:right])
         shown = clean[start - left : max(start - left, len(clean) - (right - end))]
@@ -273,6 +274,7 @@ class _Showing:
         """A value, masked together with the key that may say what it is."""
         if not isinstance(value, str):
             return self._masked(value, depth)
+        # `password` says what its value is, which by itself looks like any word.
         label = f"{key}="
         clean = self.mask(label + value)
         return clean[len(label) :] if clean.startswith(label) else clean

@@ -108,6 +108,7 @@ class Choice:
         """What the end of the text came to so far, once it has been begun to be read."""
         self._shape = prepared.shape
         self._shaper = Shaper(prepared.shape)
+        # Holding delays what a client sees, so only where something could be asked for.
         may_hold = may_ask and self._reader is not None and prepared.asks_for_text
         self._hold = Hold(prepared.ask_again) if may_hold and prepared.ask_again else None
         self._repeats: Repeats | None = None
@@ -258,6 +259,7 @@ class Choice:
     def feed(self, text: str) -> list[Event]:
         """What more of the text comes to, or as much of that as one turn allows."""
         self.heard += len(text)
+        # Words are an answer: what was thought before them was not meant for the client.
         if self._thoughts is not None and text and not text.isspace():
             self._thoughts = None
         return self._through([Text(text)] if self._reader is None else self._reader.step(text))
@@ -456,6 +458,7 @@ class Choice:
                 pending.changed = True
             at += taken
             pending.held -= taken
+            # An event goes out as soon as every character of it is decided, whatever waits behind it.
             if pending.held == 0:
                 self.pending.popleft()
 
@@ -480,6 +483,7 @@ class Choice:
     def final_reason(self, reason: FinishReason) -> FinishReason:
         """The finish reason to give; a call that was read makes a stop a call."""
         is_call = self.number >= 0 or (self._reads and reason == "function_call" and self.native.numbered > 0)
+        # A cut answer stays one, and so does a filtered one: the agent must not run what may lack its end.
         return "tool_calls" if is_call and reason in ("stop", "tool_calls", "function_call") else reason
 
 

@@ -23,6 +23,7 @@ ID_LENGTH = 24
 _ARMS: tuple[Arm, ...] = get_args(Arm)
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _VALUES = {letter: value for value, letter in enumerate(_LETTERS)}
+# 2^56 of them: two calls of one conversation never get the same id.
 _NONCE_BYTES = 7
 _FACT_BYTES = 6
 _CHECK_BYTES = 4
@@ -72,6 +73,7 @@ class CallIds:
         if raw is None:
             return None
         body, check = raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:]
+        # In constant time: whoever can forge an id can tell what the arms did.
         if not compare_digest(self._digest(body, b"check", _CHECK_BYTES), check):
             return None
         nonce, hidden = body[:_NONCE_BYTES], body[_NONCE_BYTES:]

@@ -31,6 +31,11 @@ _COMPLAINT = 300
 """A longer text of a user says more than that a tool was not used."""
 
 _NAME = r"[\"'`]?[\w./:-]{1,128}[\"'`]?"
+# Each client's way to say it, under its name, is a case of the tests. Most are from the agents' own sources: Cline and
+# Roo Code (https://github.com/RooCodeInc/Roo-Code/blob/main/src/core/prompts/responses.ts), opencode
+# (https://github.com/sst/opencode/blob/dev/packages/opencode/src/tool/tool.ts), the AI SDK
+# (https://github.com/vercel/ai/blob/main/packages/ai/src/error/no-such-tool-error.ts), LangGraph
+# (https://github.com/langchain-ai/langgraph/blob/main/libs/prebuilt/langgraph/prebuilt/tool_node.py).
 _HEADING = re.compile(
     rf"""
       <tool_use_error> | <error> | \[(?:tool[ ])?error\] | (?:tool[ ])?error: | ❌
@@ -127,6 +132,7 @@ class LastAnswer:
 
 def last_answer(messages: Sequence[Mapping[str, Any]]) -> LastAnswer:
     """What the messages behind the assistant's last one tell of it."""
+    # From the end: a conversation of a thousand turns has told of the others before.
     last = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("role") == "assistant"), None)
     if last is None or last + 1 == len(messages):
         return LastAnswer()
@@ -138,6 +144,7 @@ def last_answer(messages: Sequence[Mapping[str, Any]]) -> LastAnswer:
         follows = found if _WEIGHT[found] > _WEIGHT[follows] else follows
         for one in fared:
             if len(outcomes) < _MAX_OUTCOMES:
+                # A call that is answered twice is told of by its first result.
                 outcomes.setdefault(one.call_id or len(outcomes), one)
     return LastAnswer(follows, tuple(outcomes.values()))
 
@@ -207,6 +214,7 @@ def _told(message: Mapping[str, Any], names: Mapping[str, str]) -> tuple[Follows
         return "tool_result", results
     if any(_begins_with_complaint(text) for text in texts):
         return "complaint", [Fared(outcome="no_tool_used")]
+    # A user who says "use the tool" behind an answer with calls speaks of the next one.
     asked = not names and any(len(text) <= _COMPLAINT and _WANTS_TOOL.search(text) for text in texts)
     return "complaint" if asked else "text", []
 
@@ -257,6 +265,7 @@ def _reported(text: str) -> Reason:
     invalid = _INVALID.match(text)
     if invalid is None:
         return ""
+    # The AI SDK wraps one report into the other.
     if _UNKNOWN.match(text[invalid.end() :].lstrip(": \n")):
         return "unknown_tool"
     return "missing_argument" if _IS_ABSENT.search(text) else "invalid_argument"

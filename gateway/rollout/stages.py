@@ -226,8 +226,10 @@ def configured(state: RolloutState, rules: RolloutRules, *, now: float, by: str)
     if rules.digest() == state.digest:
         return None
     target = begun(rules, now, by)
+    # Else an operator who corrects a typing error would undo what the judge has just found.
     if target.state in _LIVE and now < state.cooldown_until:
         return None
+    # New settings lead out of a rollback, but not at once to everybody.
     if state.state == "rolled_back" and target.state == "full":
         target = evolve(target, state="canary", step=0, percent=rules.canary_steps[0])
     after = _next(
@@ -260,6 +262,7 @@ def promoted(
         raise Refused(_NO_PROMOTION[state.state])
     if now < state.cooldown_until:
         raise Cooling(state.cooldown_until - now)
+    # By the share and not by the step's number: the settings may have other steps by now.
     larger = [step for step, percent in enumerate(rules.canary_steps) if percent > state.percent]
     if state.state == "dry_run":
         larger = [0]
@@ -283,6 +286,7 @@ def rolled_back(
     if state.state not in _LIVE:
         raise Refused(f"nobody is live: the rollout is {state.state}")
     rollbacks = _apart((*(at for at in state.rollbacks if now - at < _DAY_S), now))
+    # Twice as long each time: a fault that comes again with every try is not tried all day.
     wait_s = min(rules.rollback_cooldown_s * 2.0 ** (len(rollbacks) - 1), max(_DAY_S, rules.rollback_cooldown_s))
     after = _next(
         state,
@@ -344,6 +348,7 @@ def resumed(state: RolloutState, rules: RolloutRules, *, now: float, by: str, re
     """Out of a pause as it was before; out of a rollback to a dry run or the smallest step; slices on again."""
     if state.killed:
         raise Refused("a kill switch is on; `toolgate rollout unkill` turns it off")
+    # A pause keeps the epoch: nobody's arm has changed, and the evidence goes on.
     if state.state == "paused":
         return _changed(state, _next(state, reason, now, by, state=state.paused_from or "canary"), "resume")
     if state.state == "rolled_back":

@@ -30,6 +30,7 @@ __all__ = ["SqliteStore"]
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
 
+# Beyond every clock, and a number that SQLite still compares exactly enough.
 _FOR_EVER = 1e18
 _LAST_ID = (1 << 63) - 1
 _LARGE_OPERATION_S = 5.0
@@ -86,6 +87,7 @@ class SqliteStore:
         rows: dict[str, list[tuple[float, str | None, str]]] = {}
         briefs: list[tuple[int, int, str]] = []
         for packed in pack(records):
+            # Packed before the lock is asked for: nobody else can write while it is held.
             rows.setdefault(packed.kind, []).append((packed.at, packed.completion_id, packed.body.decode()))
             if isinstance(packed.record, RequestRecord):
                 briefs.append(brief_row(packed.record))
@@ -104,6 +106,7 @@ class SqliteStore:
 
     async def scan(self, kind: type[R], *, since: float = 0.0, until: float = float("inf")) -> AsyncIterator[R]:
         """The records of a kind with `since <= at < until`, oldest first."""
+        # A page at a time, each a reading of its own: one long one would keep the journal from being shortened.
         sql = (
             f"SELECT at, id, body FROM {kind_of(kind)} WHERE (at, id) > (?, ?) AND at < ?"  # noqa: S608 - our names
             f" ORDER BY at, id LIMIT {_PAGE}"
@@ -137,6 +140,7 @@ class SqliteStore:
 
     async def _behind(self, connection: aiosqlite.Connection, kind: str, place: str, limit: int) -> list[Any]:
         sql = f"SELECT id, body FROM {kind} WHERE id > ? ORDER BY id LIMIT ?"  # noqa: S608 - our names
+        # A cursor may come from a Redis that was the store before: its ids have two parts.
         after = int(place.partition("-")[0] or 0)
         rows = list(await connection.execute_fetchall(sql, (after, limit)))
         if not rows and after and limit and await self._last(connection, kind) < after:  # begun anew: ids start again
@@ -264,6 +268,7 @@ class SqliteStore:
         """The block that is added to; those of a future that will not be are dropped."""
         sql = "SELECT max(coalesce((SELECT max(number) FROM counts), 0), coalesce((SELECT max(number) FROM marks), 0))"
         [[last]] = connection.execute(sql)
+        # A clock that was set back must not add to a block that others have read already.
         number = current(int(self._wall()), int(last))
         if number < last:
             for table in ("counts", "marks"):
@@ -271,6 +276,7 @@ class SqliteStore:
         return number
 
     async def _forget(self, before: float, most: int) -> int:
+        # Over all kinds together: each by itself would forget its youngest while another kept older ones.
         sql = f"SELECT kind, id FROM ({_OLDEST}) WHERE at < ? ORDER BY at LIMIT ?"  # noqa: S608 - our names
 
         def work(connection: sqlite3.Connection) -> int:

@@ -20,6 +20,7 @@ async def trimmed(
 ) -> int:
     """Forget records older than `before`, and the oldest ones while all take more room; says how many."""
     forgotten = await _forgotten(forget, before, step)
+    # Looked at anew each time: records differ in size, and others write meanwhile.
     while (used := await size()) > max_bytes:
         surplus = math.ceil(await count() * (1 - max_bytes / used))
         gone = await _forgotten(forget, math.inf, step, surplus)

@@ -18,6 +18,7 @@ __all__ = ["FACES", "Face", "Swallowed", "of_body", "of_end", "of_error", "of_re
 
 MIN_TOKENS = 5
 """An answer of fewer tokens may be empty in earnest: a model that has nothing to say ends its turn."""
+# An error that quotes more than this quotes no single turn.
 MAX_CHARS = 1 << 20
 _MAX_RAW = 1 << 16
 
@@ -175,6 +176,7 @@ def of_body(body: bytes) -> Swallowed | None:
 
 def of_end(finish: object, usage: object, *, has_reasoned: bool) -> Swallowed | None:
     """The swallowed turn that an answer is of which nothing can be seen, by how it ended."""
+    # A call was announced and none came: nobody ends a turn so on purpose.
     if finish in ("tool_calls", "function_call"):
         return Swallowed(face=_BY_NAME["no_call"])
     if finish == "stop" and not has_reasoned and spoken_tokens(usage) >= MIN_TOKENS:
@@ -203,6 +205,7 @@ def _count(value: object) -> int:
 
 
 def _matched(face: Face, message: str, holder: Mapping[str, Any]) -> Swallowed | None:
+    # A code of its own says more than words, which are translated and reworded.
     if face.code is not None:
         if holder.get("code") != face.code:
             return None
@@ -213,6 +216,7 @@ def _matched(face: Face, message: str, holder: Mapping[str, Any]) -> Swallowed |
         return None
     groups = found.groupdict()
     text = groups.get("text") or ""
+    # Nine digits at most: Python refuses to read a number of thousands.
     return Swallowed(face=face, text=text[:MAX_CHARS], is_rest=int((groups.get("at") or "0")[:9]) > 0)
 
 

@@ -17,6 +17,7 @@ from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, block_of
 
 __all__ = ["Lookout"]
 
+# The first events say most; a first read may be of megabytes, which nobody need take apart.
 _LOOK_BYTES = 2 << 10
 """How much is taken apart at a time, until something can be seen."""
 _NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+\[\s*+\]')
@@ -108,6 +109,7 @@ class Lookout:
             if self._is_open:
                 if not self._is_own_usage(data):
                     out.append(raw)
+            # Asked before it is known whether anything can be seen: the asking itself may open the stream.
             elif self._is_last(raw, data):
                 self._held.append((raw, data))
             elif self._is_open:  # by this very event

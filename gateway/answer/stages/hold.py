@@ -65,6 +65,7 @@ class Hold:
                 self._said.write(event.raw)
                 self._size += len(event.raw)
             out += self._passed(event)
+        # Asking would send all of it back, and have it written a second time.
         if self._size > _LIMIT:
             out += self.release()
         return out
@@ -118,11 +119,14 @@ class Hold:
     def _passed(self, event: Event) -> list[Event]:
         if self.is_over:
             return [event]
+        # A call that can be used is worth more than the one that could not: nothing is asked for then.
         if isinstance(event, Start) and event.is_declared and self._ask.satisfies(event.name):
             return [*self.release(), event]
+        # The first broken call is the one that is asked for; others behind it are most often the same once more.
         note = None if self._notes else self._broken_call_of(event)
         if note is not None:
             self._notes = (note,)
+            # The broken call's own text follows its note, and is no answer that goes on.
             self._room = note.size + _BEHIND
             self._mark()
         elif not self._notes and not self._ask.required:

@@ -53,6 +53,7 @@ class Shaper:
     def feed(self, events: list[Event]) -> list[Event]:
         if len(events) == 1 and not self.calls and not self.held:
             event = events[0]
+            # The way of nearly every event: one text that does not end in white space.
             if isinstance(event, Text) and (self._shape.keep_space or event.firm or not event.raw[-1].isspace()):
                 return events
         out: list[Event] = []

@@ -16,6 +16,7 @@ from strategies.structured.prefix import is_right_so_far
 
 __all__ = ["ENOUGH", "HeldCall", "Piece", "Waits"]
 
+# By then the beginning has shown its names and types; what follows is mostly one long value, such as a file.
 ENOUGH = 4096
 """Characters of arguments that are right so far, behind which the rest flows."""
 
@@ -79,6 +80,7 @@ class HeldCall:
     def release(self) -> None:
         """All that is held goes out as it came, and what follows as it comes."""
         self.flows = True
+        # What the client has cannot be dropped as a copy any more.
         self.call.before = None
         self.let_go()
 
@@ -96,6 +98,8 @@ class HeldCall:
             return
         if not review.mends:
             self.release()
+        # A client shows which tool is being called: with all held it would show nothing for as long as the call is
+        # written.
         elif not call.size:
             self._tell_name(review)
         elif call.size >= ENOUGH and not self._is_looked_at and review.knows(call):
@@ -120,6 +124,7 @@ class HeldCall:
         return not call.differs or (review.mends and call.size < ENOUGH)
 
     def _tell_name(self, review: Review) -> None:
+        # Only the first: a name of the second would go out before the first one's arguments.
         if self.is_first and review.knows(self.call):
             self.is_told = True
             self.let_go()

@@ -105,6 +105,7 @@ class Review:
         return self._judged(call, call.name).is_valid
 
     def _judged(self, call: StructuredCall, name: str) -> Judged:
+        # By size as well: the same call is another one once more of it has come.
         key = (id(call), name, call.size)
         found = self._known.get(key)
         if found is None:
@@ -117,6 +118,7 @@ class Review:
         if not self.mends:
             return []
         live = [call for call in self.native.live if call.is_function]
+        # The last call of a cut answer lacks its end, which nobody may make up.
         found = [whole(self._reviewing(call)) for call in (live[:-1] if is_cut else live)]
         return [each for each in found if each.fault]
 
@@ -196,6 +198,7 @@ class Review:
         told: dict[str, str] = {}
         out: list[Event] = []
         block: list[Event] = []
+        # Each block of the text tells one call, and each call is told once.
         wanted = list(broken)
         for event in events:
             if isinstance(event, Start) or block:
@@ -215,6 +218,7 @@ class Review:
                 out += map(_as_text, block)
             block = []
         out += map(_as_text, block)
+        # Where nothing was told all of it is text, as it came.
         return Supplied(out if told else [Text(each.raw) if isinstance(each, Drop) else each for each in out], told)
 
     def _is_same(self, broken: Reviewed, end: End) -> bool:
