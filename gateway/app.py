@@ -75,7 +75,7 @@ class Gateway:
         )
         self.shared.admission.limit = settings.max_concurrency
         self.upkeep.follow(settings)
-        self.settings, waiting = config.settled(settings, self.settings, "reload")
+        self.settings, waiting = config.within_reach(settings, self.settings, "reload")
         for name in waiting:
             log.warning("setting_needs_restart", setting=name)
 
@@ -112,7 +112,7 @@ async def build(
             telemetry=telemetry,
             tracing=tracing,
             admission=Admission(limit=settings.max_concurrency),
-            rollout=upkeep.conductor,
+            rollout=upkeep.agent,
             keeps=upkeep.recorder,
             answered=upkeep.store,
             sessions=upkeep.sessions,

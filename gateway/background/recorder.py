@@ -59,7 +59,7 @@ class Recorder:
     _queue: deque[_Waiting] = field(init=False, factory=deque)
     _chars: int = field(init=False, default=0)
     _accepted: int = field(init=False, default=0)
-    _settled: int = field(init=False, default=0)
+    _done: int = field(init=False, default=0)
     _written: int = field(init=False, default=0)
     _failures: int = field(init=False, default=0)
     _most: int = field(init=False, default=MAX_BATCH)
@@ -108,7 +108,7 @@ class Recorder:
         self._enough.set()
         try:
             async with asyncio.timeout(timeout_s), self._progress:
-                await self._progress.wait_for(lambda: self._settled >= wanted)
+                await self._progress.wait_for(lambda: self._done >= wanted)
         except TimeoutError:
             return False
         finally:
@@ -121,7 +121,7 @@ class Recorder:
         await self.flush(timeout_s)
         if self._queue:
             self._lose("write_failed", len(self._queue))
-            await self._settle(len(self._queue))
+            await self._take_off(len(self._queue))
 
     async def _write(self) -> None:
         while True:
@@ -183,7 +183,7 @@ class Recorder:
             except BadRecord as error:
                 log.warning("record_lost", fault=str(error))
                 self._lose("write_failed", 1)
-                await self._settle(1)
+                await self._take_off(1)
             except StoreError:
                 return False
             else:
@@ -194,7 +194,7 @@ class Recorder:
         self._failures = 0
         self._written += count
         self._most = min(MAX_BATCH, 2 * self._most)
-        await self._settle(count)
+        await self._take_off(count)
 
     async def _failed(self, batch: list[_Waiting]) -> None:
         self._failures += 1
@@ -213,14 +213,14 @@ class Recorder:
             waiting.suspected_at = self._written
         if waiting.suspected_at < self._written:
             self._lose("write_failed", 1)
-            await self._settle(1)
+            await self._take_off(1)
         else:
             self._queue.rotate(-1)
 
-    async def _settle(self, count: int) -> None:
+    async def _take_off(self, count: int) -> None:
         for _ in range(min(count, len(self._queue))):
             self._chars -= self._queue.popleft().chars
-            self._settled += 1
+            self._done += 1
         if not self._queue:
             self._some.clear()
         async with self._progress:

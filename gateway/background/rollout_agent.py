@@ -38,7 +38,7 @@ from gateway.rollout.stages import (
 )
 from gateway.rollout.transitions import advanced, fallen_back, refreshed
 
-__all__ = ["Conductor"]
+__all__ = ["RolloutAgent"]
 
 LOST_S = 5.0
 """How long the store has to be silent for the rollout to be paused over it."""
@@ -57,7 +57,7 @@ def _ignore(_: DecisionRecord) -> None:
 
 
 @define(kw_only=True, eq=False)
-class Conductor:
+class RolloutAgent:
     """Who is live, and what came of it.
 
     `clock` gives seconds since the epoch; `on_decision` hears every decision that this process took; `name` is who

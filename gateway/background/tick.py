@@ -17,7 +17,7 @@ from attrs import define, field
 from gateway.background.lesson_sync import SharedLessons
 from gateway.background.quotas import KeyQuotas
 from gateway.background.recorder import Recorder
-from gateway.background.rollout_agent import Conductor
+from gateway.background.rollout_agent import RolloutAgent
 from gateway.background.secrets import Secret, kept_secret
 from gateway.background.sessions import Sessions
 from gateway.config.load import Settings
@@ -56,7 +56,7 @@ class Upkeep:
     telemetry: Telemetry
     store: WatchedStore
     recorder: Recorder
-    conductor: Conductor
+    agent: RolloutAgent
     lessons: SharedLessons
     sessions: Sessions
     quotas: KeyQuotas
@@ -92,19 +92,19 @@ class Upkeep:
             max_bytes=settings.store_max_bytes,
             is_store_up=lambda: store.is_up,
         )
-        conductor = Conductor(
+        agent = RolloutAgent(
             store=store,
             rules=settings.rollout_rules(),
             clock=time.time,
             salt=salt.value,
             on_decision=_Decisions(recorder, telemetry),
         )
-        await conductor.tick()  # a rollback that others know of holds for the first request, too
+        await agent.tick()  # a rollback that others know of holds for the first request, too
         return cls(
             telemetry=telemetry,
             store=store,
             recorder=recorder,
-            conductor=conductor,
+            agent=agent,
             lessons=SharedLessons(store),
             sessions=Sessions(store=store),
             quotas=KeyQuotas(shared=_shared_quotas(settings), telemetry=telemetry),
@@ -121,7 +121,7 @@ class Upkeep:
 
     def follow(self, settings: Settings) -> None:
         """New settings are in force."""
-        self.conductor.rules = settings.rollout_rules()
+        self.agent.rules = settings.rollout_rules()
         self._redactor = Redactor(settings.secrets())
         self.recorder.retention_s = settings.retention_s
         self.recorder.max_bytes = settings.store_max_bytes
@@ -138,7 +138,7 @@ class Upkeep:
 
     async def finish(self) -> None:
         """Share the last counts and write the last records, while `run` still goes on."""
-        await self.conductor.tick()
+        await self.agent.tick()
         await self.recorder.close(CLOSE_S)
 
     async def close(self) -> None:
@@ -158,12 +158,12 @@ class Upkeep:
             await asyncio.sleep(seconds)
 
     async def _tick(self) -> None:
-        await self.conductor.tick()
+        await self.agent.tick()
         self._show()
 
     def _show(self) -> None:
         """Put the rollout's state into the metrics."""
-        telemetry, now = self.telemetry, self.conductor.snapshot()
+        telemetry, now = self.telemetry, self.agent.snapshot()
         for state in get_args(State):
             telemetry.set("toolgate_rollout_state", {"state": state}, float(state == now.state))
         telemetry.set("toolgate_rollout_percent", {"kind": "target"}, now.percent_target / 100)
@@ -191,7 +191,7 @@ class Upkeep:
             self._salt = held
             return
         log.warning("salt_replaced", meaning="conversations may change their arm, as the store holds another salt")
-        self.conductor.salt = self._salt.value
+        self.agent.salt = self._salt.value
         self.call_ids.rekey(_derived(self._salt.value, b"call ids"))
         self.secret = _derived(self._salt.value, b"conversations")
         self.on_secret(self.secret)

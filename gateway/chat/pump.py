@@ -88,8 +88,8 @@ class _Stream:
         "_framer",
         "_held_since",
         "_idle_s",
+        "_is_decided",
         "_is_replaced",
-        "_is_settled",
         "_is_stream",
         "_keepalive_s",
         "_linger_due",
@@ -129,7 +129,7 @@ class _Stream:
         self._framer = None if isinstance(exchange, WatchedStream) else Framer()
         """What is relayed goes on as it comes, all else in whole events."""
         self._lookout = lookout
-        self._is_settled = False
+        self._is_decided = False
         """It was asked once more, which is all that one request may cost."""
         self._is_replaced = False
         """The client was given another answer than the one that the exchange has."""
@@ -196,7 +196,7 @@ class _Stream:
             self._reply.close()
             ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
             out = await chance.instead_of_stream(lookout, ask)
-            self._is_settled = out is not None or chance.is_spent
+            self._is_decided = out is not None or chance.is_spent
         if out is None:
             await self._relay(lookout.release())
             return
@@ -237,7 +237,7 @@ class _Stream:
 
     async def ask_again(self) -> None:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
-        if isinstance(self._exchange, WatchedStream) or self._is_settled:
+        if isinstance(self._exchange, WatchedStream) or self._is_decided:
             return
         while (wanted := self._exchange.ask_again) is not None:
             self._reply.close()

@@ -31,8 +31,8 @@ __all__ = [
     "inspect",
     "load",
     "reload",
-    "settled",
     "with_options",
+    "within_reach",
 ]
 
 LogFormat = Literal["json", "console"]
@@ -77,7 +77,7 @@ def inspect(environ: Mapping[str, str], *, default_log_format: LogFormat = "json
     return _read_all(environ, file_wins=False, default_log_format=default_log_format)
 
 
-def settled(new: Settings, before: Settings, step: Reach) -> tuple[Settings, list[str]]:
+def within_reach(new: Settings, before: Settings, step: Reach) -> tuple[Settings, list[str]]:
     """New settings without what `step` does not change, and the names of what waits for more than that."""
     waiting = [
         entry

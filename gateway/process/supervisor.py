@@ -441,7 +441,7 @@ class Supervisor:
         reload.waiting.remove(worker)
         reload.faults += faults
         if not faults and reload.candidate is not None:
-            self._settings, _ = config.settled(reload.candidate, self._settings, "restart")
+            self._settings, _ = config.within_reach(reload.candidate, self._settings, "restart")
             worker.settings = self._settings
             if self._restart is not None:
                 self._restart.settings = self._settings
@@ -470,7 +470,7 @@ class Supervisor:
         except ConfigError as error:
             self._end_restart(error.faults)
             return
-        settings, waiting = config.settled(settings, self._settings, "restart")
+        settings, waiting = config.within_reach(settings, self._settings, "restart")
         for name in waiting:
             log.warning("setting_needs_restart", setting=name)
         self._notifier.reloading()

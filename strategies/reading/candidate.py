@@ -79,7 +79,7 @@ class Candidate:
     @property
     def paused(self) -> bool:
         """It is not over and waits for no text: it has only done as much as one turn allows."""
-        return self._rests or self._settling is not None or self._cursor.paused
+        return self._rests or self._finishing is not None or self._cursor.paused
 
     @property
     def cut(self) -> bool:
@@ -142,7 +142,7 @@ class Candidate:
         self._began = ""
         self._shown = False
         self._ended = False
-        self._settling: Turns[None] | None = None
+        self._finishing: Turns[None] | None = None
         """What is still done for a call that is complete."""
         self._steps = self._parsing()
 
@@ -158,7 +158,7 @@ class Candidate:
     def _run(self) -> bool:
         while True:
             try:
-                if self._settling is not None and not self._is_settled(self._settling):
+                if self._finishing is not None and not self._is_finished(self._finishing):
                     return False
                 # A generator's own for-loop resumes it where it stood; it ends when the dialect has said all, and may
                 # raise.
@@ -167,8 +167,8 @@ class Candidate:
                         if not self._cursor.paused:
                             self._flow()
                         return False
-                    self._settling = self._finish_call(draft)
-                    if not self._is_settled(self._settling):
+                    self._finishing = self._finish_call(draft)
+                    if not self._is_finished(self._finishing):
                         return False
                 self._end()
                 return True
@@ -179,11 +179,11 @@ class Candidate:
                     self._rests = True
                     return False
 
-    def _is_settled(self, settling: Turns[None]) -> bool:
+    def _is_finished(self, finishing: Turns[None]) -> bool:
         """Go on with what is done for a call that is complete; whether all of it is done."""
-        for _ in settling:
+        for _ in finishing:
             return False
-        self._settling = None
+        self._finishing = None
         return True
 
     def _finish_call(self, draft: Draft) -> Turns[None]:
@@ -324,7 +324,7 @@ class Candidate:
     def _consume(self, end: int | None = None) -> str:
         """The text the dialect has used since the last event, up to the offset `end`."""
         text = self._pieces.text()
-        behind = self._cursor.pending + (0 if end is None else self._cursor.settled - end)
+        behind = self._cursor.pending + (0 if end is None else self._cursor.final - end)
         used = text[: len(text) - behind]
         rest = text[len(used) :]
         self._pieces = Pieces(rest)

@@ -139,7 +139,7 @@ class ToolSchema:
             return Value(whole, (), f"`{name}` is given {len(texts)} times")
         listing = Listing(self)
         listing.add(name, texts)
-        return next(value for _, value in listing.settled())
+        return next(value for _, value in listing.finish())
 
     def from_tags(self, text: str) -> Adapted | None:
         """All arguments as child tags; `None` if the text is no such markup."""
@@ -257,10 +257,11 @@ class Listing:
         prop = self._schema.prop(name)
         items = self._items.setdefault(name, [])
         self._texts[name] = texts
+        # Each text is read once, however often one more comes: two thousand of them took seconds.
         for index in range(len(items), len(texts)):
             items.append(read_text(prop.item(index), texts[index] if prop.is_string else texts[index].strip()))
 
-    def settled(self) -> Iterator[tuple[str, Value]]:
+    def finish(self) -> Iterator[tuple[str, Value]]:
         """Each parameter with its value."""
         for name, items in self._items.items():
             mends = [mend for item in items for mend in item.mends]

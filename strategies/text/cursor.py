@@ -180,7 +180,7 @@ class Cursor:
             yield from self._rest()
 
     @property
-    def settled(self) -> int:
+    def final(self) -> int:
         """The offset behind which nothing will be read again."""
         # What an anchor may go back to, or a call gives back, has not been used yet.
         bounds = [bound for bound in (self.anchor, self.floor) if bound is not None]
@@ -188,8 +188,8 @@ class Cursor:
 
     @property
     def pending(self) -> int:
-        """How many characters at hand are not settled."""
-        return len(self.text) + self._base - self.settled
+        """How many characters at hand are not final."""
+        return len(self.text) + self._base - self.final
 
     def back(self, offset: int) -> None:
         """Return to an anchored offset."""

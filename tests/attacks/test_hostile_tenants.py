@@ -30,16 +30,16 @@ class Town:
 
     async def begin(self, **settings: str) -> None:
         running = await self.arena.begin(**CANARY, **settings)
-        self.conductor = running.upkeep.conductor
-        self._patch.setattr(self.conductor, "clock", lambda: self.now)
+        self.agent = running.upkeep.agent
+        self._patch.setattr(self.agent, "clock", lambda: self.now)
         self._patch.setattr(running.upkeep.store._store, "wall", lambda: self.now)
         await self.second()
 
     async def second(self) -> None:
         """A second passes, and all that was counted in it is judged."""
-        await self.conductor.tick()
+        await self.agent.tick()
         self.now += 1.0
-        await self.conductor.tick()
+        await self.agent.tick()
 
     async def asked(self, key: str, *said: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:
         """A request: its arm, and the conversation with its answer."""
@@ -68,8 +68,8 @@ class Town:
 
     @property
     def state(self) -> tuple[str, tuple[str, ...]]:
-        snapshot = self.conductor.snapshot()
-        return snapshot.state, tuple(self.conductor.slices_off)
+        snapshot = self.agent.snapshot()
+        return snapshot.state, tuple(self.agent.slices_off)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_forged_rejections_of_one_key_take_nothing_back(town: Town) -> Non
         await town.turn(EVE, 1000 + number, FAULT)
         await town.second()
     assert town.state == ("canary", ())
-    assert max(town.conductor.snapshot().statistics.values()) < town.conductor.rules.judge().limit
+    assert max(town.agent.snapshot().statistics.values()) < town.agent.rules.judge().limit
     for number in range(60):
         await town.turn(ADA, number, FAULT)
         await town.turn(ADA, 1000 + number, FAULT)

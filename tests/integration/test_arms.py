@@ -188,8 +188,8 @@ async def test_the_next_request_tells_how_a_call_fared(gateway, upstream, client
 async def test_a_slice_that_is_off_stays_text(gateway, upstream, client):
     upstream.script = stream(text(CALL), event(finish="stop"), DONE)
     running = await gateway(upstream.url)
-    conductor = running.upkeep.conductor
-    conductor._obey(attrs.evolve(conductor._state, slices_off=("recovery/generic_xml",)))
+    agent = running.upkeep.agent
+    agent._obey(attrs.evolve(agent._state, slices_off=("recovery/generic_xml",)))
     got = await heard(client, running)
     assert (got.content, got.finish) == (CALL, "stop")
     exposition = (await get(client, f"{running.url}/metrics")).body.decode()

@@ -83,8 +83,8 @@ async def test_a_slice_that_is_off_stays_text_after_a_refusal_of_native_tools(ga
     refusal = answer_json({"error": {"message": "m does not support tools"}}, status="400 Bad Request")
     upstream.script = in_turn(refusal, stream(text(CALL), event(finish="stop"), DONE))
     running = await gateway(upstream.url)
-    conductor = running.upkeep.conductor
-    conductor._obey(attrs.evolve(conductor._state, slices_off=("xml_prompt/generic_xml",)))
+    agent = running.upkeep.agent
+    agent._obey(attrs.evolve(agent._state, slices_off=("xml_prompt/generic_xml",)))
     got = await ask(client, running.url, chat(model="some-model", tools=TOOLS))
     assert got.headers["X-Toolgate-Strategy"] == "xml_prompt"
     assert got.content == CALL

@@ -113,7 +113,7 @@ def test_every_primitive_of_the_cursor_is_told() -> None:
     machinery = {
         "offset",
         "push",
-        "settled",
+        "final",
         "pending",
         "text",
         "pos",

@@ -543,6 +543,6 @@ async def test_a_gateway_knows_of_a_rollback_before_it_serves(tmp_path: Path) ->
     await store.close()
     settings = load({"STORE_URL": url, "TRANSFORM_MODE": "full"})
     upkeep = await Upkeep.begin(settings, cast("Any", Gauges()), names=frozenset())
-    arm = upkeep.conductor.assign("anybody").arm
+    arm = upkeep.agent.assign("anybody").arm
     await upkeep.close()
     assert arm == "dry_run"

@@ -1,6 +1,6 @@
 """Two real processes and one real Redis: one of them rolls back, both obey, and no fault of Redis harms either.
 
-This file is also the program that the processes run: requests against a conductor, some of them bad on command.
+This file is also the program that the processes run: requests against a agent, some of them bad on command.
 """
 
 import asyncio
@@ -162,8 +162,8 @@ async def test_wrong_type_heals_when_it_is_gone(pair: tuple[Process, Process], r
 
 
 async def serve(url: str, name: str) -> None:
-    """Requests against a conductor until told to quit."""
-    from gateway.background.rollout_agent import Conductor
+    """Requests against a agent until told to quit."""
+    from gateway.background.rollout_agent import RolloutAgent
     from gateway.core.records import DecisionRecord
     from gateway.rollout.stages import RolloutRules
     from gateway.state.opening import open_store
@@ -177,14 +177,14 @@ async def serve(url: str, name: str) -> None:
     store = open_store(url, prefix="test:", timeout_ms=200)
     await store.open()
     rules = RolloutRules(transform_mode="canary", canary_percent=3000, rollback_scope="all")
-    conductor = Conductor(store=store, rules=rules, clock=time.time, salt=b"salt", on_decision=decided, name=name)
+    agent = RolloutAgent(store=store, rules=rules, clock=time.time, salt=b"salt", on_decision=decided, name=name)
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     rng = random.Random(name)
     word, requests, raised, shown = "fine", 0, 0, None
     took: list[float] = []
     reading = asyncio.ensure_future(commands.readline())
-    ticking = asyncio.ensure_future(conductor.tick())
+    ticking = asyncio.ensure_future(agent.tick())
     ticked = time.monotonic()
     while word != "quit":
         if reading.done():
@@ -192,17 +192,17 @@ async def serve(url: str, name: str) -> None:
             reading = asyncio.ensure_future(commands.readline())
         if ticking.done() and time.monotonic() - ticked >= TICK_S:
             raised += ticking.exception() is not None
-            ticking, ticked = asyncio.ensure_future(conductor.tick()), time.monotonic()
+            ticking, ticked = asyncio.ensure_future(agent.tick()), time.monotonic()
         began = time.thread_time()
         key = f"key {rng.randrange(5000)}"
-        assignment = conductor.assign(key)
+        assignment = agent.assign(key)
         bad = rng.random() < (0.5 if word == "fault" and assignment.arm == "live" else 0.005)
-        conductor.ended(
+        agent.ended(
             assignment, strategy="recovery", dialect="hermes", key=key, bad=bad, request_id=f"{name}-{requests}"
         )
         took.append(time.thread_time() - began)
         requests += 1
-        now = conductor.snapshot()
+        now = agent.snapshot()
         if (now.state, now.epoch, now.store_up) != shown:
             shown = now.state, now.epoch, now.store_up
             say(state=now.state, epoch=now.epoch, up=now.store_up)

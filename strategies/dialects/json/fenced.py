@@ -51,6 +51,7 @@ _MENDING, _ESCAPED = "mending", "escaped"
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
+    # The bracket of a glued marker belongs to the value.
     cur.pos += len(opening.marker.rstrip("{["))
     yield from cur.ws()
     if opening.hint is None:
@@ -68,6 +69,7 @@ def _parse(
     checked(found, context)
     found = with_mends(found, (yield from _closers(cur, opening)))
     end = cur.offset
+    # Words behind it: then it may be shown as well as meant, and counts for less.
     if opening.fence is None and not (yield from ends_message(cur)):
         found = in_prose(found, end)
     yield from found

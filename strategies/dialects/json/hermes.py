@@ -55,6 +55,7 @@ _WRONG_CLOSERS = (
 _SEPARATORS = (",", ";")
 _CALL_KEYS = frozenset({"name", "arguments", "parameters"})
 _NAME_RUN = re.compile(r"[A-Za-z0-9_.:/-]*")
+# A non-breaking space or a byte order mark in front is no part of the JSON.
 _BLANK_RUN = re.compile(r"[ \t\r\n\u00a0\ufeff]*")
 _MENTIONED = re.compile(
     r"""["'](?:name|tool|tool_name|function|function_name)["']\s{0,8}:\s{0,8}["']([\w.:/-]{1,64})["']"""
@@ -118,6 +119,7 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
         except Reject:
             value = None
     if value is None:
+        # Behind a call that was read whole, broken JSON is no reason to read all of it anew.
         if not is_first:
             raise Reject("JSON", attempted=True)
         cur.back(start)
@@ -162,6 +164,7 @@ def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> St
 
 def _parsed(text: str, context: Context) -> Turns[tuple[Any, tuple[str, ...]]]:
     schemas = _schemas(text, context)
+    # The schema tells which value may hold quotes that are not escaped, and what may follow it.
     bodies = {key for schema in schemas for key in schema.body_keys}
     keys = {key for schema in schemas for key in schema.properties}
     try:
@@ -207,6 +210,7 @@ def _end(cur: Cursor, closer: str) -> Steps:
         return ("call_closer_missing",)
     if (yield from cur.lits(_WRONG_CLOSERS)):
         return ("call_closer_wrong",)
+    # Models that forget the slash open a second call where they mean to close the first.
     for opener in ("<tool_call>", closer.replace("/", "")):
         if (yield from cur.starts(opener)):
             yield from _lone_opener(cur, opener)
@@ -219,6 +223,7 @@ def _end(cur: Cursor, closer: str) -> Steps:
 def _begun(cur: Cursor, closer: str) -> Steps:
     """The answer ends inside the closer."""
     rest = yield from cur.peek(len(closer))
+    # A lone `<` may begin anything.
     if len(rest) < 2 or len(rest) == len(closer) or not closer.startswith(rest):
         return False
     cur.pos += len(rest)

@@ -69,6 +69,7 @@ QUOTED = (
 NEVER = re.compile(r"(?!)")
 _PLAIN_TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})\s*(/?)>\Z")
 # https://cwe.mitre.org/data/definitions/1321.html
+# A client in JavaScript that copies arguments into an object would change all objects by these keys.
 _PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
 _NAMED_AS_TEXT = "<parameter>"
 _KEY_RUN = re.compile(r"[\w.:-]*")
@@ -168,6 +169,7 @@ class Call:
             return "call_open", ""
         if form.section_open.match(tag):
             return "section_open", ""
+        # Only where this call has shown that it writes them so: a document holds elements of any name.
         plain = _PLAIN_TAG.match(tag) if self.own_tags else None
         if plain and plain.group(2) in self.schema.properties:
             return "param", plain.group(2)
@@ -235,6 +237,8 @@ class Call:
             return
         if texts and "array" not in prop.types:
             self.mends.append("parameter_repeated" if text == texts[0] else "parameter_chosen")
+            # Of two documents the first stays: which of them was meant nobody can tell, and the call says so by its
+            # mend.
             if prop.body:
                 return
             texts[:] = [text if text.strip() else texts[0]]
@@ -243,6 +247,7 @@ class Call:
         if len(texts) > 1:
             self._listing.add(key, texts)
             return
+        # Read anew for each text: what it is the schema says, and a list of one is still a list.
         found = yield from self.schema.reading(key, texts[0])
         # A list written as a JSON string without its quotes: its own quotes are still escaped.
         if found.fault and '\\"' in text:
@@ -255,9 +260,9 @@ class Call:
         self.faults[key] = found.fault
         self.values[key] = found.value
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """All values have been given."""
-        for key, found in self._listing.settled():
+        for key, found in self._listing.finish():
             self._found(key, found)
 
 
@@ -294,8 +299,9 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
 
 def draft_of(call: Call, end: int | None = None) -> Draft:
     """The call as it was read."""
-    call.settle()
+    call.finish()
     values = call.values
+    # More than one parameter: then `input` is one of them, and nothing to be opened.
     if len(values) == 1 and call.tool is not None:
         values = _unwrapped(call, values)
     return Draft(
@@ -336,6 +342,7 @@ def _opens_well(cur: Cursor, call: Call) -> Steps:
     tag = yield from cur.tag()
     if tag is None:
         return False
+    # What follows decides: tags alone are what anybody writes about tags.
     kind, _ = call.kind(tag, "")
     if kind in ("param", "call_close", "section_close", "stray_close", "noise") or tag == _NAMED_AS_TEXT:
         return True

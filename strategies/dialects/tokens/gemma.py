@@ -53,6 +53,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _LITERAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 _TYPED = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"})
 _MAX_DEPTH = 64
+# A bare word of that length is a text whose mark was lost.
 _MAX_WORD = 4096
 
 
@@ -106,6 +107,7 @@ def _one(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     cur.anchor = None
     if not goes_on:
         ends = yield from read_end(cur, _CLOSERS)
+        # At the end of an answer nothing else shows that a value was cut in two.
         if "call_closer_missing" in ends and _GOES_ON.match((yield from cur.peek(_LOOK_AHEAD))):
             raise Reject("value not closed", attempted=True)
         call.mends += ends
@@ -125,6 +127,7 @@ def _refuse_rest(cur: Cursor, call: "_Call") -> Steps:
     if (yield from cur.lits(_QUOTES)):
         raise Reject("value not closed", attempted=True)
     key = yield from cur.match(_PLAIN_KEY, 64)
+    # A bracket too many has ended the object before its last argument: half a call is worse than none.
     if key in call.schema.properties and key not in call.values and (yield from cur.peek(1)) in _IS:
         raise Reject("value not closed", attempted=True)
     cur.back(start)
@@ -183,6 +186,7 @@ def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
 def _plain(cur: Cursor, schema: ToolSchema, key: str, closer: str) -> Steps:
     """A value that does not stand between quotes; a comma belongs to a text where no parameter follows it."""
     prop = schema.prop(key)
+    # Where the schema says nothing, `12` may be a number: only a declared text takes commas.
     is_text = prop.only_string and prop.schema.keys() & _TYPED
     if not is_text or (yield from cur.peek(1)) in ("", *"\"'{["):
         return (yield from _value(cur, prop, 1, closer))
@@ -263,6 +267,7 @@ def _bare_text(text: str) -> str:
 
 def _has_lone_quote(text: str) -> bool:
     """Whether a single quote at an end has none to belong to: one within a word is an apostrophe."""
+    # `don't` is a word; `'it` has lost the other half of its quotes.
     if text.endswith("'"):
         before = text.rfind("'", 0, -1)
         if text.count("'") % 2 or text[before - 1 : before].isalnum():

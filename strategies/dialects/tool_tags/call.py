@@ -244,6 +244,7 @@ class TagCall:
     def _repeat_body(self, key: str, first: str, text: str) -> None:
         """Of two documents the first counts, unless one of them is empty: then there is no telling."""
         self.mends.append("parameter_repeated")
+        # An empty one may be a slip, or the wish to empty the file: that must not be guessed.
         if bool(first.strip()) != bool(text.strip()):
             self._faults[key] = f"`{key}` is given twice, once empty"
 
@@ -266,7 +267,7 @@ class TagCall:
 
     def drafts(self, end: int | None = None) -> Iterator[Draft]:
         """The calls that the values stand for: one, or one per file."""
-        for key, found in self._listing.settled():
+        for key, found in self._listing.finish():
             self._found(key, found)
         forms = adapt_forms(self.tool.name, self.schema, self.values)
         adapted = forms != [self.values]

@@ -49,6 +49,7 @@ _HTML = frozenset(
 )
 _WRAPPERS = ("<tool_call>", "<tool_use>", "<tools>", "<function_calls>", "<xml>", "<tool>", "<action>")
 _NAMED = ("<tool_name>", "<actual_tool_name>", "<name>")
+# Some models think aloud in tags of their own first (`<reason>`): a few of those, and short ones.
 _MAX_PRELUDE = 4
 _PRELUDE_BOUND = 200
 
@@ -69,6 +70,7 @@ def _parse(
     cur.pos += len(opening.marker)
     name = opening.marker[1:]
     is_spaced = name.endswith("_ ")
+    # The blank is the marker's: what stands behind it has to complete the name of a declared tool.
     if is_spaced:
         name = (name + (yield from cur.match(_SPACED_RUN, 64))).replace("_ ", "_")
         if context.find(name) is None or (yield from cur.peek(1)) != ">":
@@ -86,6 +88,7 @@ def _call(
     if not tools:
         raise Reject("unknown tool", name=tag)
     call = TagCall(tag, tools[0], context.schema(tools[0]), context, mends=list(mends))
+    # By its name for clients that have it under another one; the mend says so.
     if tools[0].name != tag:
         call.mends.append("tool_name")
     if (yield from cur.peek(1)) == ">":
@@ -158,6 +161,7 @@ def _body(cur: Cursor, call: TagCall, tools: tuple[Tool, ...], opening: Opening)
     if tag is None:
         if (yield from read_words(cur, call, opening)):
             return
+        # A sole value stands on the tag's own line: below it may be anything.
         if spaces:
             raise Reject("no parameter")
         yield from read_sole_value(cur, call)
@@ -203,6 +207,7 @@ def _first_parameter(cur: Cursor, call: TagCall, tools: tuple[Tool, ...]) -> Ste
             cur.back(start)
             cur.anchor = None
             return
+        # A well-known tool is known with its parameters: what it does not take shows that it is not meant.
         if call.tool.known or not call.schema.required or not (yield from _pass_short(cur, name)):
             break
     raise Reject("no parameter of this tool")

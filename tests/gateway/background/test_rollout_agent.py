@@ -1,4 +1,4 @@
-"""The conductor: what one process makes of the rollout that it shares, with the store there or away."""
+"""The agent: what one process makes of the rollout that it shares, with the store there or away."""
 
 import random
 from collections.abc import Callable, Collection, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import define, evolve, field
 
-from gateway.background.rollout_agent import LOST_S, Conductor
+from gateway.background.rollout_agent import LOST_S, RolloutAgent
 from gateway.core.ports import Block, StoreError
 from gateway.core.records import DecisionRecord
 from gateway.rollout.assignment import WHOLE, Assignment
@@ -63,8 +63,8 @@ class World:
     def clock(self) -> float:
         return self.now
 
-    def conductor(self, rules: RolloutRules = ALL, *, store: Store | None = None, name: str = "one") -> Conductor:
-        return Conductor(
+    def agent(self, rules: RolloutRules = ALL, *, store: Store | None = None, name: str = "one") -> RolloutAgent:
+        return RolloutAgent(
             store=store or self.store,
             rules=rules,
             clock=self.clock,
@@ -75,7 +75,7 @@ class World:
 
     async def second(
         self,
-        *conductors: Conductor,
+        *agents: RolloutAgent,
         live: float = 0.0,
         control: float = 0.0,
         requests: int = 50,
@@ -84,14 +84,14 @@ class World:
     ) -> None:
         """One second of traffic on all of them, with these shares of bad requests."""
         for _ in range(4):
-            for conductor in conductors:
+            for agent in agents:
                 for _ in range(requests // 4):
                     self.requests += 1
                     key = f"key {self.rng.randrange(2000)}"
-                    assignment = conductor.assign(key)
+                    assignment = agent.assign(key)
                     where = dialect()
                     risk = live if assignment.arm == "live" and bad_dialect in ("", where) else control
-                    conductor.ended(
+                    agent.ended(
                         assignment,
                         strategy="recovery",
                         dialect=where,
@@ -100,7 +100,7 @@ class World:
                         request_id=f"request {self.requests}",
                         transformed=True if assignment.arm != "control" else None,
                     )
-                await conductor.tick()
+                await agent.tick()
             self.now += 0.25
 
     async def stored(self) -> RolloutState:
@@ -121,7 +121,7 @@ def world() -> World:
 
 
 async def test_nothing_happens_without_a_fault(world: World) -> None:
-    one, two = world.conductor(), world.conductor(name="two")
+    one, two = world.agent(), world.agent(name="two")
     for _ in range(60):
         await world.second(one, two, live=0.01, control=0.01)
     assert world.decisions == []
@@ -132,15 +132,15 @@ async def test_nothing_happens_without_a_fault(world: World) -> None:
 
 
 async def test_both_obey_the_one_rollback(world: World) -> None:
-    one, two = world.conductor(), world.conductor(name="two")
+    one, two = world.agent(), world.agent(name="two")
     for _ in range(20):
         await world.second(one, two, live=0.5, control=0.01)
     assert len(world.took("rollback")) == 1
-    for conductor in (one, two):
-        assert conductor.snapshot().state == "rolled_back"
-        assert conductor.snapshot().percent_effective == 0
-        assert conductor.snapshot().epoch == 2
-        assert {conductor.assign(f"k{n}").arm for n in range(100)} == {"dry_run"}
+    for agent in (one, two):
+        assert agent.snapshot().state == "rolled_back"
+        assert agent.snapshot().percent_effective == 0
+        assert agent.snapshot().epoch == 2
+        assert {agent.assign(f"k{n}").arm for n in range(100)} == {"dry_run"}
     decision = world.took("rollback")[0]
     assert decision.numbers["statistic"] >= decision.numbers["limit"]
     assert decision.examples
@@ -148,14 +148,14 @@ async def test_both_obey_the_one_rollback(world: World) -> None:
 
 
 async def test_outage_of_both_arms_changes_nothing(world: World) -> None:
-    one, two = world.conductor(), world.conductor(name="two")
+    one, two = world.agent(), world.agent(name="two")
     for _ in range(60):
         await world.second(one, two, live=0.5, control=0.5)
     assert world.decisions == []
 
 
 async def test_one_failing_conversation_changes_nothing(world: World) -> None:
-    one = world.conductor()
+    one = world.agent()
     tenant = next(key for key in (f"tenant {n}" for n in range(1000)) if one.assign(key).arm == "live")
     for _ in range(200):
         for number in range(15):
@@ -167,7 +167,7 @@ async def test_one_failing_conversation_changes_nothing(world: World) -> None:
 
 
 async def test_a_clock_that_was_ahead_does_not_blind_the_judge(world: World) -> None:
-    one, two = world.conductor(), world.conductor(name="two")
+    one, two = world.agent(), world.agent(name="two")
     for _ in range(10):
         await world.second(one, two, live=0.01, control=0.01)
     world.now -= 7200
@@ -178,52 +178,52 @@ async def test_a_clock_that_was_ahead_does_not_blind_the_judge(world: World) -> 
 
 
 async def test_slice_that_is_worse_is_switched_off_alone(world: World) -> None:
-    one, two = world.conductor(CANARY), world.conductor(CANARY, name="two")
+    one, two = world.agent(CANARY), world.agent(CANARY, name="two")
     for _ in range(40):
         await world.second(
             one, two, live=0.5, control=0.01, bad_dialect="glm", dialect=lambda: world.rng.choice(["hermes", "glm"])
         )
     assert [(one.decision, one.slice) for one in world.decisions] == [("slice_off", "recovery/glm")]
-    for conductor in (one, two):
-        assert conductor.slices_off == {"recovery/glm"}
-        assert conductor.snapshot().state == "canary"
+    for agent in (one, two):
+        assert agent.slices_off == {"recovery/glm"}
+        assert agent.snapshot().state == "canary"
 
 
 async def test_restart_does_not_resume(world: World) -> None:
-    one = world.conductor()
+    one = world.agent()
     for _ in range(10):
         await world.second(one, live=0.5, requests=100)
     assert one.snapshot().state == "rolled_back"
     world.now += 1e6
-    again = world.conductor(name="two")
+    again = world.agent(name="two")
     await again.tick()
     assert again.snapshot().state == "rolled_back"
     assert len(world.decisions) == 1
 
 
 async def test_restart_keeps_a_promoted_share(world: World) -> None:
-    await world.conductor().tick()
+    await world.agent().tick()
     state = await world.stored()
     await world.put(promoted(state, ALL, now=world.now, by=BY, reason="r", numbers={}).state)
-    again = world.conductor()
+    again = world.agent()
     await again.tick()
     assert again.snapshot().percent_effective == 2500
 
 
 async def test_new_settings_are_a_new_epoch_for_all(world: World) -> None:
-    one, two = world.conductor(), world.conductor(name="two")
+    one, two = world.agent(), world.agent(name="two")
     await world.second(one, two)
     one.rules = evolve(ALL, canary_percent=3000)
     await world.second(one, two)
-    for conductor in (one, two):
-        assert (conductor.snapshot().percent_effective, conductor.snapshot().epoch) == (3000, 2)
+    for agent in (one, two):
+        assert (agent.snapshot().percent_effective, agent.snapshot().epoch) == (3000, 2)
     assert [one.reason for one in world.decisions] == ["new_configuration"]
     await world.second(one, two)
     assert len(world.decisions) == 1, "the other keeps its settings to itself"
 
 
 async def test_new_limits_of_the_judge_are_no_new_epoch(world: World) -> None:
-    one = world.conductor()
+    one = world.agent()
     await world.second(one)
     one.rules = evolve(ALL, rollback_evidence=100.0)
     await world.second(one)
@@ -233,7 +233,7 @@ async def test_new_limits_of_the_judge_are_no_new_epoch(world: World) -> None:
 
 
 async def test_new_settings_wait_until_a_rollback_is_cool(world: World) -> None:
-    one = world.conductor()
+    one = world.agent()
     await one.tick()
     await world.put(rolled_back(await world.stored(), ALL, now=world.now, by=BY, reason="r", numbers={}).state)
     one.rules = evolve(ALL, canary_percent=500)
@@ -246,7 +246,7 @@ async def test_new_settings_wait_until_a_rollback_is_cool(world: World) -> None:
 
 class TestStoreAway:
     async def test_last_state_stays_in_force(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await world.put(evolve(begun(ALL, world.now, BY), percent=5000, revision=3))
         await one.tick()
         world.store.is_away = True
@@ -259,7 +259,7 @@ class TestStoreAway:
         assert one.store_up
 
     async def test_fault_is_found_alone_and_shared_later(self, world: World) -> None:
-        one, two = world.conductor(), world.conductor(name="two")
+        one, two = world.agent(), world.agent(name="two")
         await world.second(one, two)
         world.store.is_away = True
         for _ in range(20):
@@ -273,7 +273,7 @@ class TestStoreAway:
         assert len(world.took("rollback")) == 1
 
     async def test_two_that_fall_back_alone_come_to_one_state(self, world: World) -> None:
-        one, two = world.conductor(), world.conductor(name="two")
+        one, two = world.agent(), world.agent(name="two")
         await world.second(one, two)
         world.store.is_away = True
         for _ in range(20):
@@ -287,7 +287,7 @@ class TestStoreAway:
         assert one.snapshot().epoch == two.snapshot().epoch == stored.epoch
 
     async def test_more_careful_state_wins(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await world.second(one)
         world.store.is_away = True
         for _ in range(20):
@@ -300,7 +300,7 @@ class TestStoreAway:
         assert (stored.state, stored.epoch, stored.revision) == ("rolled_back", 10, 91)
 
     async def test_change_made_meanwhile_is_adopted(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await world.second(one)
         world.store.is_away = True
         await world.second(one)
@@ -312,7 +312,7 @@ class TestStoreAway:
 
     async def test_nothing_is_promoted(self, world: World) -> None:
         rules = evolve(ALL, rollout_auto="promote", canary_step_min_s=10.0, canary_step_min_requests=1)
-        one = world.conductor(rules)
+        one = world.agent(rules)
         for _ in range(5):
             await world.second(one, requests=400)
         world.store.is_away = True
@@ -322,7 +322,7 @@ class TestStoreAway:
         assert world.took("promote") == []
 
     async def test_long_loss_is_a_pause_until_it_has_been_over_for_long(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await world.second(one)
         world.store.is_away = True
         for _ in range(int(LOST_S) + 1):
@@ -343,7 +343,7 @@ class TestStoreAway:
         assert [decision.reason for decision in world.decisions] == ["store_lost", "cause_gone"]
 
     async def test_short_loss_is_nothing(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await world.second(one)
         world.store.is_away = True
         await world.second(one)
@@ -352,7 +352,7 @@ class TestStoreAway:
         assert world.decisions == []
 
     async def test_counts_are_shared_when_it_is_back(self, world: World) -> None:
-        one, two = world.conductor(), world.conductor(name="two")
+        one, two = world.agent(), world.agent(name="two")
         await world.second(one, two, requests=40)
         world.store.is_away = True
         await world.second(one, two, requests=40)
@@ -363,7 +363,7 @@ class TestStoreAway:
         assert sum(counts[f"{arm}_requests"] for arm in ("live", "control")) == 160
 
     async def test_careful_settings_do_not_wait(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await world.second(one)
         world.store.is_away = True
         one.rules = evolve(ALL, canary_percent=5000)
@@ -378,7 +378,7 @@ class TestStoreAway:
 
     async def test_begins_under_its_settings(self, world: World) -> None:
         world.store.is_away = True
-        one = world.conductor()
+        one = world.agent()
         await one.tick()
         assert one.snapshot().percent_effective == 1000
         assert not one.snapshot().store_up
@@ -394,18 +394,18 @@ class TestStoreAway:
 
 class TestStoreThatForgot:
     async def test_rollback_survives(self, world: World) -> None:
-        one, two = world.conductor(), world.conductor(name="two")
+        one, two = world.agent(), world.agent(name="two")
         for _ in range(20):
             await world.second(one, two, live=0.5, control=0.01)
         world.store = one.store = two.store = Store(wall=world.clock)
-        fresh = world.conductor(name="three")
+        fresh = world.agent(name="three")
         for _ in range(3):
             await world.second(fresh, one, two)
-        assert {conductor.snapshot().state for conductor in (one, two, fresh)} == {"rolled_back"}
+        assert {agent.snapshot().state for agent in (one, two, fresh)} == {"rolled_back"}
         assert len(world.took("rollback")) == 1
 
     async def test_older_state_does_not_come_back(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await one.tick()
         old = await world.stored()
         await world.put(rolled_back(old, ALL, now=world.now, by=BY, reason="r", numbers={}).state)
@@ -416,7 +416,7 @@ class TestStoreThatForgot:
 
     @pytest.mark.parametrize("rubbish", [b"", b"\xff\x00", b"[]", b'{"state": 5}', b"[" * 100_000])
     async def test_rubbish_is_replaced(self, world: World, rubbish: bytes) -> None:
-        one = world.conductor()
+        one = world.agent()
         await one.tick()
         for key in (STATE_KEY, EVIDENCE_KEY):
             await world.store.put(key, rubbish)
@@ -427,7 +427,7 @@ class TestStoreThatForgot:
 
 class TestKillSwitch:
     async def test_setting_counts_at_once(self, world: World) -> None:
-        one = world.conductor(evolve(ALL, kill_switch=True))
+        one = world.agent(evolve(ALL, kill_switch=True))
         assert one.killed
         assert one.assign("k", "live").arm == "off"
         one.rules = ALL
@@ -441,7 +441,7 @@ class TestKillSwitch:
 
     async def test_file_counts_while_it_is_there(self, world: World, tmp_path: Path) -> None:
         file = tmp_path / "kill"
-        one = world.conductor(evolve(ALL, kill_switch_file=str(file)))
+        one = world.agent(evolve(ALL, kill_switch_file=str(file)))
         await world.second(one)
         assert not one.killed
         file.touch()
@@ -454,18 +454,18 @@ class TestKillSwitch:
         assert [record.decision for record in world.decisions] == ["kill", "unkill"]
 
     async def test_file_counts_while_the_store_is_away(self, world: World, tmp_path: Path) -> None:
-        one = world.conductor(evolve(ALL, kill_switch_file=str(tmp_path)))
+        one = world.agent(evolve(ALL, kill_switch_file=str(tmp_path)))
         world.store.is_away = True
         await one.tick()
         assert one.assign("k").arm == "off"
 
     async def test_file_that_cannot_be_looked_at_changes_nothing(self, world: World) -> None:
-        one = world.conductor(evolve(ALL, kill_switch_file="x" * 5000))
+        one = world.agent(evolve(ALL, kill_switch_file="x" * 5000))
         await one.tick()
         assert not one.killed
 
     async def test_record_counts_for_all(self, world: World) -> None:
-        one, two = world.conductor(), world.conductor(name="two")
+        one, two = world.agent(), world.agent(name="two")
         await world.second(one, two)
         await world.put(killed(await world.stored(), now=world.now, by=BY, reason="r").state)
         await one.tick()
@@ -478,31 +478,31 @@ class TestKillSwitch:
 
 
 class TestWhatCounts:
-    def live(self, conductor: Conductor, count: int = 8) -> list[str]:
+    def live(self, agent: RolloutAgent, count: int = 8) -> list[str]:
         keys = (f"k{number}" for number in range(100_000))
-        return [key for key in keys if conductor.assign(key).arm == "live"][:count]
+        return [key for key in keys if agent.assign(key).arm == "live"][:count]
 
-    async def judged(self, world: World, conductor: Conductor) -> Mapping[str, int]:
+    async def judged(self, world: World, agent: RolloutAgent) -> Mapping[str, int]:
         for _ in range(3):
-            await conductor.tick()
+            await agent.tick()
             world.now += 1
-        return conductor.snapshot().counts
+        return agent.snapshot().counts
 
-    def end(self, conductor: Conductor, key: str, *, bad: bool = False, assignment: Assignment | None = None) -> None:
-        conductor.ended(
-            assignment or conductor.assign(key), strategy="recovery", dialect="hermes", key=key, bad=bad, request_id=key
+    def end(self, agent: RolloutAgent, key: str, *, bad: bool = False, assignment: Assignment | None = None) -> None:
+        agent.ended(
+            assignment or agent.assign(key), strategy="recovery", dialect="hermes", key=key, bad=bad, request_id=key
         )
 
     def mark(self, *, epoch: int = 1) -> CallMark:
         return CallMark(arm="live", strategy="recovery", dialect="hermes", epoch=epoch)
 
     async def test_forced_requests_do_not(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         self.end(one, "k", bad=True, assignment=one.assign("k", "live"))
         assert (await self.judged(world, one))["live_requests"] == 0
 
     async def test_requests_of_an_older_epoch_do_not(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         await one.tick()
         assignment = one.assign("k")
         one.rules = evolve(ALL, canary_percent=WHOLE)
@@ -512,7 +512,7 @@ class TestWhatCounts:
         assert counts["live_requests"] == counts["control_requests"] == 0
 
     async def test_conversation_is_bad_once_a_second(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         key = self.live(one)[0]
         for _ in range(10):
             self.end(one, key, bad=True)
@@ -521,7 +521,7 @@ class TestWhatCounts:
         assert counts["conversations"] == 1
 
     async def test_bad_outcome_counts(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         key = self.live(one)[0]
         self.end(one, key)
         world.now += 899
@@ -530,7 +530,7 @@ class TestWhatCounts:
         assert (await self.judged(world, one))["live_bad"] == 1
 
     async def test_late_outcome_does_not(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         key, other = self.live(one)[:2]
         self.end(one, key)
         world.now += 901
@@ -539,24 +539,24 @@ class TestWhatCounts:
         assert (await self.judged(world, one))["live_bad"] == 0
 
     async def test_outcome_that_another_process_knows_the_time_of_counts(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         one.outcome(self.mark(), key=self.live(one)[0], bad=True)
         assert (await self.judged(world, one))["live_bad"] == 1
 
     async def test_outcome_of_another_epoch_does_not(self, world: World) -> None:
-        one = world.conductor()
+        one = world.agent()
         one.outcome(self.mark(epoch=2), key="k", bad=True)
         one.outcome(self.mark(epoch=1 + 1024), key="l", bad=True)
         assert (await self.judged(world, one))["live_bad"] == 1, "ids carry the remainder alone"
 
     async def test_arm_off_does_not(self, world: World) -> None:
-        one = world.conductor(RolloutRules(transform_mode="off"))
+        one = world.agent(RolloutRules(transform_mode="off"))
         self.end(one, "k", bad=True)
         one.outcome(CallMark(arm="off", strategy=None, dialect=None, epoch=1), key="k", bad=True)
         assert set((await self.judged(world, one)).values()) == {0}
 
     async def test_hostile_names_and_keys_harm_nothing(self, world: World) -> None:
-        one = world.conductor(evolve(ALL, canary_percent=WHOLE))
+        one = world.agent(evolve(ALL, canary_percent=WHOLE))
         for key in ("\ud800", "a|b|c|d|e|f", "x" * 100_000, ""):
             one.ended(one.assign(key), strategy="a|b", dialect="\udfff", key=key, bad=True, request_id="|\ud800")
         counts = await self.judged(world, one)
@@ -565,7 +565,7 @@ class TestWhatCounts:
 
 
 async def test_full_falls_back_when_too_many_transformations_fail(world: World) -> None:
-    one = world.conductor(RolloutRules(rollback_scope="all"))
+    one = world.agent(RolloutRules(rollback_scope="all"))
     for number in range(200):
         key = f"k{number}"
         one.ended(one.assign(key), strategy="recovery", dialect="glm", key=key, bad=False, transformed=number % 5 > 0)
@@ -578,7 +578,7 @@ async def test_full_falls_back_when_too_many_transformations_fail(world: World) 
 
 
 async def test_slow_transformations_pause(world: World) -> None:
-    one = world.conductor(RolloutRules(transform_budget_ms=50))
+    one = world.agent(RolloutRules(transform_budget_ms=50))
     for number in range(400):
         for part in range(5):
             key = f"k{number} {part}"
@@ -613,7 +613,7 @@ async def test_who_comes_too_late_follows(world: World) -> None:
             return await super().swap(key, old, new)
 
     store = Late(wall=world.clock)
-    one = world.conductor(store=store)
+    one = world.agent(store=store)
     await one.tick()
     await one.tick()
     assert one.snapshot().percent_effective == 500
@@ -629,7 +629,7 @@ async def test_nothing_is_promoted_while_this_process_is_switched_off(world: Wor
         canary_step_min_requests=10,
         canary_step_min_keys=1,
     )
-    one = world.conductor(rules)
+    one = world.agent(rules)
     for _ in range(8):
         await world.second(one, requests=400)
     one.rules = evolve(rules, kill_switch=True)
@@ -650,7 +650,7 @@ async def test_steps_follow_each_other_by_themselves(world: World) -> None:
         canary_step_min_requests=500,
         canary_step_min_keys=20,
     )
-    one, two = world.conductor(rules), world.conductor(rules, name="two")
+    one, two = world.agent(rules), world.agent(rules, name="two")
     seen = []
     for _ in range(60):
         await world.second(one, two, requests=400)
@@ -665,7 +665,7 @@ async def test_tick_never_raises(world: World) -> None:
     def fail(_: DecisionRecord) -> None:
         raise RuntimeError("no")
 
-    one = world.conductor()
+    one = world.agent()
     one.on_decision = fail
     for _ in range(20):
         await world.second(one, live=0.5, requests=100)
@@ -674,7 +674,7 @@ async def test_tick_never_raises(world: World) -> None:
 
 async def test_what_waits_is_bounded(world: World) -> None:
     world.store.is_away = True
-    one = world.conductor(evolve(ALL, canary_percent=WHOLE))
+    one = world.agent(evolve(ALL, canary_percent=WHOLE))
     for number in range(30_000):
         one.ended(one.assign("k"), strategy="s", dialect=f"d{number}", key=f"k{number}", bad=True, request_id="r")
     await one.tick()
@@ -684,7 +684,7 @@ async def test_what_waits_is_bounded(world: World) -> None:
 
 async def test_an_outcome_that_was_told_to_one_process_is_no_news_for_the_others(world: World) -> None:
     """Those that judged nothing themselves know it, too."""
-    one, other, third = (world.conductor(name=name) for name in ("one", "other", "third"))
+    one, other, third = (world.agent(name=name) for name in ("one", "other", "third"))
     for each in (one, other, third):
         await each.tick()
     assert one.is_news("call", bad=True)

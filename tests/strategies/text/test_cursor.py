@@ -245,12 +245,12 @@ def test_the_window_keeps_what_is_anchored_and_forgets_the_rest() -> None:
     cursor.anchor = 1
     cursor.pos = 4
     cursor.push("gh")
-    assert (cursor.offset, cursor.settled, cursor.pending) == (4, 1, 7)
+    assert (cursor.offset, cursor.final, cursor.pending) == (4, 1, 7)
     cursor.back(1)
     assert cursor.text[cursor.pos :] == "bcdefgh"
     cursor.anchor = None
     cursor.pos = 3
     cursor.push("")
-    assert (cursor.text[cursor.pos :], cursor.offset, cursor.settled) == ("efgh", 4, 4)
+    assert (cursor.text[cursor.pos :], cursor.offset, cursor.final) == ("efgh", 4, 4)
     cursor.floor = 2
-    assert (cursor.settled, cursor.pending) == (2, 6)
+    assert (cursor.final, cursor.pending) == (2, 6)

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from gateway.config.declared.setting import Reach
-from gateway.config.load import DECLARED, Settings, settled
+from gateway.config.load import DECLARED, Settings, within_reach
 
 DEPLOY = (Path(__file__).parents[4] / "deploy" / "README.md").read_text()
 BY_NEW_PROCESSES = {
@@ -27,7 +27,7 @@ def test_a_step_changes_the_settings_that_it_reaches_and_names_the_others(step: 
     before = Settings()
     others: dict[str, Any] = {entry.attribute: object() for entry in DECLARED}
     changed = attrs.evolve(before, **others)
-    after, named = settled(changed, before, step)
+    after, named = within_reach(changed, before, step)
     kept = {
         entry.name for entry in DECLARED if getattr(after, entry.attribute) is not getattr(changed, entry.attribute)
     }
@@ -38,7 +38,7 @@ def test_a_step_changes_the_settings_that_it_reaches_and_names_the_others(step: 
 
 
 def test_what_is_as_it_was_waits_for_nothing() -> None:
-    assert settled(Settings(), Settings(), "reload") == (Settings(), [])
+    assert within_reach(Settings(), Settings(), "reload") == (Settings(), [])
 
 
 def test_the_operator_is_told_which_settings_need_more_than_a_reload() -> None:
