@@ -6,12 +6,14 @@ from typing import Generic, Protocol, TypeVar
 
 from attrs import frozen
 
-from gateway.core.records import Brief, Record, RequestRecord
+from gateway.core.records import Brief, OutcomeRecord, Record, RequestRecord
 
 __all__ = [
+    "NEXT",
     "Attributes",
     "BadRecord",
     "Block",
+    "Counted",
     "Fed",
     "Glance",
     "Happening",
@@ -128,9 +130,39 @@ class Block:
     marks: frozenset[str]
 
 
-Glance = Callable[[Brief], Callable[[int, int], bool] | bool]
-"""What is made of a brief: whether it can be one of those that are looked for; or what says so, from the checksums of
-the request's id and of its conversation's key. It is asked once for all requests that have the same brief."""
+NEXT = ("", "accepted", "rejected", "complained")
+"""How the next turn of a conversation can take an answer; empty while that is unknown."""
+
+
+@frozen(kw_only=True)
+class Glance:
+    """What requests are looked for by without opening their records. Some pass that are not looked for, and all that
+    are."""
+
+    brief: Callable[[Brief], Collection[str]] | None = None
+    """How the next turn must have taken an answer with this brief: some of `NEXT`, and where it is none of them the
+    answer is not looked for. It is asked once for all that have the same brief."""
+    ids: Collection[str] | None = None
+    """Only requests with one of these ids."""
+    has_id: Callable[[str], bool] | None = None
+    """Only requests whose id passes."""
+    also: Collection[str] = ()
+    """Ids of requests that are looked for whatever their brief says."""
+    key: str | None = None
+    """Only requests of this conversation."""
+
+
+@frozen(kw_only=True)
+class Counted:
+    """What became of the requests with tools of a period, as far as a store can count it."""
+
+    conversations: int
+    added_s: float | None
+    """The time added to an answer, which 95 of 100 stayed within."""
+    fared: Sequence[tuple[str, str, int]]
+    """How many outcomes there were by arm and word."""
+    rejected: Sequence[tuple[str, int]]
+    """How many of them were rejected, by the model that the conversation asked last."""
 
 
 @frozen
@@ -183,6 +215,17 @@ class Store(Protocol):
         `view` is `RequestRecord`, or a class with some of its fields: nothing else of a record is looked at. `before`
         is such a cursor, or empty. `holding`: only those whose JSON text holds all of these. `glance`: a store that
         keeps briefs leaves out those that it says no to, and need not look at `holding` then; others do not ask it.
+        """
+        ...
+
+    async def fared(self, keys: Collection[str]) -> list[OutcomeRecord] | None:
+        """The outcomes of these conversations; `None` where the store has nothing to find them by."""
+        ...
+
+    async def counted(self, since: float, add: Callable[[Brief, int], None]) -> Counted | None:
+        """The requests with tools since then: to `add` each brief is told, with how many of them have it.
+
+        `None`, and nothing is told, where the store has nothing to count them by.
         """
         ...
 

@@ -178,15 +178,19 @@ class BriefCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Brief(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Of a request's record, what it is looked for by, and no more: many requests have the same one."""
+    """Of a request's record, what it is looked for and counted by, and no more: many requests have the same one."""
 
     model: str
     arm: Arm
-    is_healthy: bool = True
-    has_error: bool = False
-    native: tuple[str, ...] = ()
-    """The tools of the model server's own calls, as far as they are known."""
+    healthy: bool = True
+    error: bool = False
+    """There was one; which one is not said."""
+    native_calls: int = 0
+    """1 for any number of them."""
+    native_tools: tuple[str, ...] = ()
     calls: tuple[BriefCall, ...] = ()
+    tools: int = 0
+    """1 for any number of them."""
 
 
 @frozen(kw_only=True)

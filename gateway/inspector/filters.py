@@ -44,6 +44,11 @@ class _Term:
     value: str
     is_negated: bool
 
+    @property
+    def is_whole(self) -> bool:
+        """The word itself is asked for, not one that looks like it."""
+        return not _GLOB.search(self.value) and self.value != "none"
+
     def matches(self, row: Filterable) -> bool:
         return self._holds(row) is not self.is_negated
 
@@ -94,19 +99,23 @@ class Filter:
         """All that is said under a key."""
         return {term.value for term in self.terms if term.key == key}
 
-    def but(self, key: str) -> "Filter":
-        """The same without what it says under a key."""
-        return Filter(terms=tuple(term for term in self.terms if term.key != key))
+    def but(self, *keys: str) -> "Filter":
+        """The same without what it says under these keys."""
+        return Filter(terms=tuple(term for term in self.terms if term.key not in keys))
+
+    def only(self, key: str) -> "Filter":
+        """What it says under this key."""
+        return Filter(terms=tuple(term for term in self.terms if term.key == key))
 
     @property
     def ids(self) -> Sequence[str]:
         """The ids that are asked for whole."""
-        return [term.value for term in self._said("id") if not _GLOB.search(term.value) and term.value != "none"]
+        return [term.value for term in self._said("id") if term.is_whole]
 
     @property
-    def asks_for_part_of_id(self) -> bool:
-        """Whether only the ids themselves can tell."""
-        return any(_GLOB.search(term.value) for term in self._said("id"))
+    def asks_for_ids(self) -> bool:
+        """Whether only the ids themselves can tell, as more is said of them than one that is whole."""
+        return any(term.is_negated or not term.is_whole for term in self.only("id").terms)
 
     @property
     def bare(self) -> Sequence[str]:

@@ -13,11 +13,22 @@ from gateway.core.reasons import Reason
 from gateway.core.records import LabelRecord, RequestRecord
 from gateway.inspector.detail import detail_of
 from gateway.inspector.filters import Filter
-from gateway.inspector.glance import Looking, by_conversation, by_id, by_reason
+from gateway.inspector.glance import by_conversation, by_id, by_reason, looking
 from gateway.inspector.outcomes import Outcomes
-from gateway.inspector.rows import CallHead, Head, Next, Row, Seen, Told, head_of, next_of, row_of, shown_call
+from gateway.inspector.rows import (
+    CallHead,
+    Head,
+    Next,
+    Row,
+    Seen,
+    Told,
+    broken,
+    head_of,
+    next_of,
+    row_of,
+    shown_call,
+)
 from gateway.report.facts.candidates import last_labels
-from gateway.state.sqlite_briefs import checksum
 
 __all__ = ["Page", "Reader"]
 
@@ -55,12 +66,12 @@ class Reader:
         labels = await self.labels()
         if wanted.asks_for_label and not labels:
             return Page((), "")
-        glance = await self._looking(wanted, labels)
+        glance = looking(wanted, labels) if wanted.terms else None
         found: list[Row] = []
         chunk = limit if not wanted.terms else _FIRST_CHUNK
         while True:
             written = await self.store.latest(Head, before, chunk, wanted.holding, glance)
-            outcomes = await self.outcomes.of([each.record for each in written], are_close=not wanted.terms)
+            outcomes = await self.outcomes.of([each.record for each in written])
             for each in written:
                 head, said = each.record, labels.get(each.record.id, _UNLABELLED)
                 next_ = _next(head, outcomes)
@@ -72,14 +83,6 @@ class Reader:
                 return Page(tuple(found), "")
             before, chunk = written[-1].cursor, _CHUNK
             await asyncio.sleep(0)  # others have their turn between two chunks
-
-    async def _looking(self, wanted: Filter, labels: Mapping[str, Mapping[int, bool]]) -> Looking | None:
-        if not wanted.terms or wanted.asks_for_part_of_id:
-            return None
-        if wanted.asks("outcome"):
-            await self.outcomes.refresh()
-        said = {checksum(each): frozenset(found.values()) for each, found in labels.items()}
-        return Looking(wanted, said, self.outcomes.words() if wanted.asks("outcome") else {})
 
     async def row(self, cursor: str, record: RequestRecord) -> Row:
         """The row of a record that has just been written."""
@@ -116,9 +119,9 @@ class Reader:
             return None
         cursor, record = found
         head = head_of(record)
-        outcomes = await self.outcomes.of([head], are_close=True)
+        outcomes = await self.outcomes.of([head])
         row = row_of(head, cursor=cursor, next_=_next(head, outcomes), labels=(await self.labels()).get(record.id))
-        shown = shown_call(head)
+        shown = shown_call(head.calls)
         would = next((call.setting for call in record.calls if shown is not None and call.number == shown.number), "")
         others = await self._others_under(head, shown, period_s) if would and shown is not None else None
         return detail_of(record, row, await self._turns(head), others)
@@ -134,7 +137,7 @@ class Reader:
         ):
             if written.record.at < since or written.record.id == head.id:
                 continue
-            for call in written.record.broken:
+            for call in broken(written.record.calls):
                 if call.reason == shown.reason and call.score >= shown.score:
                     count += 1
                     with_signs += bool(call.signs)

@@ -1,31 +1,44 @@
 """One line for each answer: what became of it, as a sign and a word, and how the next turn fared."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from attrs import frozen
 
 from gateway.core.records import Arm, OutcomeRecord, RequestRecord
+from gateway.report.facts.candidates import is_meant
 
 __all__ = [
-    "WORDS",
     "CallHead",
     "Head",
+    "Looks",
     "Next",
     "Row",
     "Seen",
     "Told",
+    "broken",
     "head_of",
     "kind_of",
     "next_of",
     "row_of",
+    "scores_of",
     "shown_call",
+    "words_of",
 ]
 
 Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
-_SENT = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
-WORDS = ("accepted", "rejected", "complained")
-"""What a next turn can say of an answer."""
+_SENT: Mapping[str, Kind] = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
+_SIGNS: Mapping[Kind, str] = {
+    "delivered": "✓",
+    "would": "◇",
+    "repaired": "↻",
+    "text": "✗",
+    "cut": "✗",
+    "overheard": "◇",
+    "native": "=",
+    "prose": "·",
+    "error": "!",
+}
 _ENDS = {"client_abort": "the client left"}
 
 
@@ -41,10 +54,6 @@ class CallHead:
     reason: str = ""
     meant: bool | None = None
     signs: tuple[str, ...] = ()
-
-    @property
-    def is_meant(self) -> bool:
-        return bool(self.tool) if self.meant is None else self.meant
 
 
 @frozen(kw_only=True)
@@ -68,13 +77,53 @@ class Head:
     duration_s: float = 0.0
     calls: tuple[CallHead, ...] = ()
 
-    @property
-    def sent(self) -> Sequence[CallHead]:
-        return [call for call in self.calls if call.decision in _SENT]
+
+class Candidate(Protocol):
+    """Of a candidate, what says what became of it."""
 
     @property
-    def broken(self) -> Sequence[CallHead]:
-        return [call for call in self.calls if call.decision == "refused" and call.is_meant]
+    def dialect(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+    @property
+    def score(self) -> int: ...
+    @property
+    def decision(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def meant(self) -> bool | None: ...
+
+
+class Looks(Protocol):
+    """What became of an answer, as far as a filter asks: its head or its brief."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def arm(self) -> str: ...
+    @property
+    def healthy(self) -> bool: ...
+    @property
+    def error(self) -> object: ...
+    @property
+    def native_calls(self) -> int: ...
+    @property
+    def native_tools(self) -> Sequence[str]: ...
+    @property
+    def calls(self) -> Sequence["Candidate"]: ...
+
+
+C = TypeVar("C", bound="Candidate")
+
+
+def _sent(calls: Sequence[C]) -> Sequence[C]:
+    return [call for call in calls if call.decision in _SENT]
+
+
+def broken(calls: Sequence[C]) -> Sequence[C]:
+    """The candidates that were meant as calls and stayed text."""
+    return [call for call in calls if call.decision == "refused" and is_meant(call)]
 
 
 class Told(NamedTuple):
@@ -104,32 +153,43 @@ class Seen:
     labels: Mapping[int, bool]
 
     def words(self, key: str) -> Sequence[str]:
-        head = self.head
         match key:
-            case "model":
-                return (head.model,)
-            case "arm":
-                return (head.arm,)
             case "id":
-                return (head.id,)
+                return (self.head.id,)
             case "outcome":
-                return (self.next.word or "unknown", kind_of(head))
+                return (self.next.word or "unknown", kind_of(self.head))
             case "label":
                 return ["right" if is_right else "wrong" for is_right in self.labels.values()]
-            case "tool":
-                return [*head.native_tools, *(call.tool for call in head.calls)]
-            case "dialect":
-                return [call.dialect for call in head.calls]
-            case "reason":
-                return [call.reason for call in head.broken]
-            case "decision":
-                return [call.decision for call in head.calls if call.decision != "refused" or call.is_meant]
             case _:
-                return ()
+                return words_of(self.head, key)
 
     @property
     def scores(self) -> Sequence[int]:
-        return [call.score for call in self.head.calls if call.score]
+        return scores_of(self.head)
+
+
+def words_of(looks: Looks, key: str) -> Sequence[str]:
+    """All that a filter can ask of it under a key, but for what stands beside it."""
+    match key:
+        case "model":
+            return (looks.model,)
+        case "arm":
+            return (looks.arm,)
+        case "tool":
+            return [*looks.native_tools, *(call.tool for call in looks.calls)]
+        case "dialect":
+            return [call.dialect for call in looks.calls]
+        case "reason":
+            return [call.reason for call in broken(looks.calls)]
+        case "decision":
+            return [call.decision for call in looks.calls if call.decision != "refused" or is_meant(call)]
+        case _:
+            return ()
+
+
+def scores_of(looks: Looks) -> Sequence[int]:
+    """In hundredths, of all candidates that were judged."""
+    return [call.score for call in looks.calls if call.score]
 
 
 @frozen(kw_only=True)
@@ -176,28 +236,28 @@ class Row:
 
     def _number(self) -> int | None:
         """The candidate that a label of this line is about."""
-        shown = shown_call(self.head)
+        shown = shown_call(self.head.calls)
         return None if shown is None else shown.number
 
 
-def shown_call(head: Head) -> CallHead | None:
+def shown_call(calls: Sequence[C]) -> C | None:
     """The candidate that a line and its detail are about: a call, else the broken one that came furthest."""
-    if head.sent:
-        return head.sent[0]
-    overheard = [call for call in head.calls if call.decision == "overheard"]
-    return max(head.broken, key=lambda call: call.score, default=None) or next(iter(overheard), None)
+    if sent := _sent(calls):
+        return sent[0]
+    overheard = (call for call in calls if call.decision == "overheard")
+    return max(broken(calls), key=lambda call: call.score, default=None) or next(overheard, None)
 
 
 def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] | None = None) -> Row:
     """The line of a record."""
-    kind, sign, what = _what(head)
-    shown = shown_call(head)
+    kind = kind_of(head)
+    shown = shown_call(head.calls)
     return Row(
         head=head,
         cursor=cursor,
         kind=kind,
-        sign=sign,
-        what=what,
+        sign=_SIGNS[kind],
+        what=_what(head, kind, shown),
         tool=shown.tool if shown else next(iter(head.native_tools), ""),
         dialect=shown.dialect if shown else "",
         score=shown.score if shown and shown.score else None,
@@ -206,48 +266,47 @@ def row_of(head: Head, *, cursor: str, next_: Next, labels: Mapping[int, bool] |
     )
 
 
-def kind_of(head: Head) -> Kind:
+def kind_of(looks: Looks) -> Kind:
     """What happened, in one word."""
-    return _what(head)[0]
+    shown = shown_call(looks.calls)
+    if shown is not None and shown.decision in _SENT:
+        return _SENT[shown.decision]
+    if not looks.healthy or (looks.error and not looks.calls):
+        return "error"
+    if shown is not None and shown.decision == "refused":
+        return "cut" if shown.reason == "cut" else "text"
+    if looks.native_calls:
+        return "native"
+    return "prose" if shown is None else "overheard"
 
 
-def _what(head: Head) -> tuple[Kind, str, str]:
-    if head.sent:
-        return _of_sent(head.sent)
-    if not head.healthy or (head.error and not head.calls):
-        return "error", "!", _ENDS.get(head.end, head.error or head.end)
-    if head.broken:
-        return _of_broken(head)
-    if head.native_calls:
-        return "native", "=", _of_native(head)
-    shown = shown_call(head)
-    if shown is not None:
-        return "overheard", "◇", f"overheard: {shown.tool}"
-    return "prose", "·", "prose"
+def _what(head: Head, kind: Kind, shown: CallHead | None) -> str:
+    same = _sent(head.calls) or broken(head.calls)
+    name = ((shown.tool if shown else "") or "a call") + (f" +{len(same) - 1}" if len(same) > 1 else "")
+    match kind:
+        case "would":
+            return f"would be {name}"
+        case "repaired":
+            return f"asked again, then ✓ {name}"
+        case "delivered":
+            return name
+        case "error":
+            return _ENDS.get(head.end, head.error or head.end)
+        case "cut":
+            return f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
+        case "text":
+            return f"stayed text: {name}"
+        case "native":
+            return _of_native(head)
+        case "overheard":
+            return f"overheard: {shown.tool if shown else ''}"
+        case _:
+            return kind
 
 
 def _of_native(head: Head) -> str:
     name = next(iter(head.native_tools), "") or "call"
     return f"native {name}" + (f" +{head.native_calls - 1}" if head.native_calls > 1 else "")
-
-
-def _of_sent(sent: Sequence[CallHead]) -> tuple[Kind, str, str]:
-    name = (sent[0].tool or "a call") + (f" +{len(sent) - 1}" if len(sent) > 1 else "")
-    match sent[0].decision:
-        case "would_deliver":
-            return "would", "◇", f"would be {name}"
-        case "repaired":
-            return "repaired", "↻", f"asked again, then ✓ {name}"
-        case _:
-            return "delivered", "✓", name
-
-
-def _of_broken(head: Head) -> tuple[Kind, str, str]:
-    shown = shown_call(head) or head.broken[0]
-    name = (shown.tool or "a call") + (f" +{len(head.broken) - 1}" if len(head.broken) > 1 else "")
-    if shown.reason == "cut":
-        return "cut", "✗", f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
-    return "text", "✗", f"stayed text: {name}"
 
 
 def next_of(at: float, outcomes: Iterable[OutcomeRecord | Told]) -> Next:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from attrs import define, field, frozen
 
-from gateway.core.ports import Block, Glance, Written
-from gateway.core.records import RECORDS, Record, RequestRecord
+from gateway.core.ports import Block, Counted, Glance, Written
+from gateway.core.records import RECORDS, Brief, OutcomeRecord, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.record_codec import KINDS, Packed, kind_of, pack, unpack, view_of
 
@@ -108,6 +108,14 @@ class MemoryStore:
         )
         found = nlargest(limit, wanted, key=lambda kept: kept.number)
         return [Written(str(kept.number), each) for kept in found if (each := view_of(view, kept.body)) is not None]
+
+    async def fared(self, keys: Collection[str]) -> list[OutcomeRecord] | None:
+        """There is nothing to find them by."""
+        return None
+
+    async def counted(self, since: float, add: Callable[[Brief, int], None]) -> Counted | None:
+        """There is nothing to count by."""
+        return None
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -8,8 +8,8 @@ from typing import Literal, Protocol, TypeVar
 import structlog
 from attrs import define, field
 
-from gateway.core.ports import BadRecord, Block, Glance, Meter, Store, StoreError, Written
-from gateway.core.records import Record, RequestRecord
+from gateway.core.ports import BadRecord, Block, Counted, Glance, Meter, Store, StoreError, Written
+from gateway.core.records import Brief, OutcomeRecord, Record, RequestRecord
 
 __all__ = ["StoreTelemetry", "WatchedStore"]
 
@@ -79,6 +79,16 @@ class WatchedStore:
         """The requests that were written last, the last one first."""
         with self._watch("read"):
             return await self._store.latest(view, before, limit, holding, glance)
+
+    async def fared(self, keys: Collection[str]) -> list[OutcomeRecord] | None:
+        """The outcomes of these conversations, where the store can find them."""
+        with self._watch("read"):
+            return await self._store.fared(keys)
+
+    async def counted(self, since: float, add: Callable[[Brief, int], None]) -> Counted | None:
+        """The requests since then, counted, where the store can count them."""
+        with self._watch("read"):
+            return await self._store.counted(since, add)
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

@@ -16,8 +16,8 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.core.ports import Block, Glance, StoreError, Written
-from gateway.core.records import RECORDS, Record, RequestRecord
+from gateway.core.ports import Block, Counted, Glance, StoreError, Written
+from gateway.core.records import RECORDS, Brief, OutcomeRecord, Record, RequestRecord
 from gateway.state import redis_scripts
 from gateway.state.backoff import Pause
 from gateway.state.blocks import BLOCK_SECONDS, LONGEST_JUMP_S, MAX_BLOCKS
@@ -180,6 +180,14 @@ class RedisStore:
                     found.append(Written(number.decode(), record))
             last = _id_before(page[-1][0].decode()) if len(page) == _PAGE else ""
         return found
+
+    async def fared(self, keys: Collection[str]) -> list[OutcomeRecord] | None:
+        """There is nothing to find them by."""
+        return None
+
+    async def counted(self, since: float, add: Callable[[Brief, int], None]) -> Counted | None:
+        """There is nothing to count by."""
+        return None
 
     async def find_answer(self, completion_id: str) -> RequestRecord | None:
         """The request kept last of those whose answer had this id."""

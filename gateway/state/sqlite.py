@@ -10,18 +10,31 @@ writer's lock proves.
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 
-from gateway.core.ports import Block, Glance, Written
-from gateway.core.records import RECORDS, Record, RequestRecord
+from gateway.core.ports import Block, Counted, Glance, Written
+from gateway.core.records import RECORDS, Brief, OutcomeRecord, Record, RequestRecord
 from gateway.state.blocks import BLOCK_SECONDS, MAX_BLOCKS, behind, current
 from gateway.state.cursors import places, told
 from gateway.state.record_codec import KINDS, kind_of, pack, unpack, view_of
-from gateway.state.sqlite_briefs import bodies, brief_row, glanced, has_briefs, keep_briefs
+from gateway.state.sqlite_briefs import (
+    bodies,
+    counted,
+    fared,
+    fill,
+    forget_shapes,
+    glanced,
+    has_briefs,
+    idle_shapes,
+    is_whole,
+    keep_briefs,
+    rows_beside,
+)
 from gateway.state.sqlite_connection import Line
 from gateway.state.trimming import trimmed
 
@@ -42,6 +55,7 @@ _WORK_S = 0.1
 _PAGE = 200
 _LAST = "SELECT coalesce(max(id), 0) FROM {kind}"
 _TRIM_ROWS = 1000
+_WITH_BRIEFS = ("requests", "outcomes")
 _VACUUM_PAGES = 1000
 _OLDEST = " UNION ALL ".join(f"SELECT '{kind}' AS kind, id, at FROM {kind}" for kind in KINDS)  # noqa: S608 - our names
 
@@ -84,23 +98,21 @@ class SqliteStore:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Keep all of these, or none."""
+        packed = pack(records)
         rows: dict[str, list[tuple[float, str | None, str]]] = {}
-        briefs: list[tuple[int, int, str]] = []
-        for packed in pack(records):
+        for each in packed:
             # Packed before the lock is asked for: nobody else can write while it is held.
-            rows.setdefault(packed.kind, []).append((packed.at, packed.completion_id, packed.body.decode()))
-            if isinstance(packed.record, RequestRecord):
-                briefs.append(brief_row(packed.record))
+            rows.setdefault(each.kind, []).append((each.at, each.completion_id, each.body.decode()))
+        beside = rows_beside(each.record for each in packed)
         if not rows:
             return
 
         def work(connection: sqlite3.Connection) -> None:
-            [[last]] = connection.execute(_LAST.format(kind="requests"))
+            last = {kind: int(next(connection.execute(_LAST.format(kind=kind)))[0]) for kind in _WITH_BRIEFS}
             for kind, values in rows.items():
                 sql = f"INSERT INTO {kind} (at, completion_id, body) VALUES (?, ?, ?)"  # noqa: S608 - our names
                 connection.executemany(sql, values)
-            if briefs:
-                keep_briefs(connection, int(last), briefs)
+            keep_briefs(connection, last, beside)
 
         await self._journal.write(self._large_s, work, patience_s=_PATIENT_S)
 
@@ -169,6 +181,17 @@ class SqliteStore:
                 rows = await self._holding(connection, until, limit, holding)
         return [Written(str(number), each) for number, body in rows if (each := view_of(view, body)) is not None]
 
+    async def fared(self, keys: Collection[str]) -> list[OutcomeRecord] | None:
+        """The outcomes of these conversations."""
+        async with self._reads.use(self._large_s) as connection:
+            _, outcomes_whole = await is_whole(connection)
+            return await fared(connection, keys) if outcomes_whole else None
+
+    async def counted(self, since: float, add: Callable[[Brief, int], None]) -> Counted | None:
+        """The requests since then, counted."""
+        async with self._reads.use(self._large_s) as connection:
+            return await counted(connection, since, add)
+
     async def _holding(
         self, connection: aiosqlite.Connection, until: int, limit: int, holding: Collection[str]
     ) -> list[Any]:
@@ -196,8 +219,21 @@ class SqliteStore:
         forgotten = await trimmed(
             self._forget, before=before, max_bytes=max_bytes, step=_TRIM_ROWS, size=self._size, count=self._count
         )
+        if forgotten:
+            async with self._reads.use(self._large_s) as connection:
+                idle, last = await idle_shapes(connection)
+            await self._journal.write(self._large_s, partial(forget_shapes, idle=idle, last=last))
+        await self._fill()
         await self._vacuum()
         return forgotten
+
+    async def _fill(self) -> None:
+        """Give what an older version wrote what it is looked for by."""
+        async with self._journal.use(self._large_s) as connection:
+            whole = dict(zip(_WITH_BRIEFS, await is_whole(connection), strict=True))
+        after = {kind: 0 for kind, is_so in whole.items() if not is_so}
+        while after:
+            after = await self._journal.write(self._large_s, partial(fill, after=after))
 
     async def get(self, *keys: str) -> dict[str, bytes]:
         """The values of those keys that have one."""

@@ -41,13 +41,21 @@ _FILE_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
 """Of a new file, the first before anything is in it. Both write: they must not be needed to open a locked file."""
 
 BRIEFS = (
-    "CREATE TABLE IF NOT EXISTS briefs (id INTEGER PRIMARY KEY, request INTEGER NOT NULL, key INTEGER NOT NULL,"
-    " brief TEXT NOT NULL)",
-    "CREATE TRIGGER IF NOT EXISTS requests_deleted AFTER DELETE ON requests"
-    " BEGIN DELETE FROM briefs WHERE id = old.id; END",
+    "CREATE TABLE IF NOT EXISTS shapes (id INTEGER PRIMARY KEY, brief TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE IF NOT EXISTS glances (id INTEGER PRIMARY KEY, at REAL NOT NULL, request TEXT NOT NULL,"
+    " key INTEGER NOT NULL, shape INTEGER NOT NULL, added INTEGER)",
+    "CREATE INDEX IF NOT EXISTS glances_key ON glances (key)",
+    "CREATE TABLE IF NOT EXISTS fared (id INTEGER PRIMARY KEY, at REAL NOT NULL, key INTEGER NOT NULL,"
+    " reporter INTEGER NOT NULL, arm TEXT NOT NULL, outcome TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS fared_key ON fared (key, at)",
+    "CREATE TRIGGER IF NOT EXISTS requests_gone AFTER DELETE ON requests"
+    " BEGIN DELETE FROM glances WHERE id = old.id; END",
+    "CREATE TRIGGER IF NOT EXISTS outcomes_gone AFTER DELETE ON outcomes"
+    " BEGIN DELETE FROM fared WHERE id = old.id; END",
 )
 """Beside the schema and not in its version, as whoever does not know them reads and writes the rest all the same:
-requests that an older version wrote have none, and those that it deletes leave none."""
+records that an older version wrote have none until the next trimming, and those that it deletes leave none. `shapes`
+holds each brief once, `added` the microseconds added to an answer, of requests with tools."""
 
 _FIRST_SCHEMA = (
     *(

@@ -1,7 +1,8 @@
 """What the inspector's page costs over many records: `python -m tests.bench.records [--count N]`.
 
 The store is made first, in a folder of its own; then a fresh process asks for the first page and for pages of filters
-that find nothing or little, and says what CPU time each took and how much memory all together.
+that find nothing or little, for figures and for details, and says what CPU time each took and how much memory all
+together.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any
 from attrs import evolve
 
 from gateway.core.records import Record
+from gateway.inspector.figures import PERIODS, Figures
 from gateway.inspector.filters import parsed
 from gateway.inspector.reader import Reader
 from gateway.state.sqlite import SqliteStore
@@ -26,16 +28,17 @@ __all__ = ["make", "measured"]
 
 FILTERS = (
     "",
-    "model:nobody",
-    "-model:*",
-    "score<0.01",
-    "outcome:nothing",
-    "outcome:rejected model:nobody*",
-    "-label:none",
-    "reason:none tool:x*",
-    "id:abc*",
-    "nobody",
+    *("model:nobody", "-model:*", "model:*coder* arm:live", "arm:control", "-arm:*", "nobody", "-nobody model:nobody"),
+    *("tool:rare_tool", "tool:nobody", "tool:x* reason:none", "dialect:shell score<0.01", "dialect:nobody"),
+    *("score<0.01", "score:0.37 tool:rare_tool", "reason:nobody", "reason:low_confidence score>0.88 -tool:*_*"),
+    *("decision:refused", "decision:nobody", "decision:overheard arm:off", "outcome:nothing", "outcome:cut"),
+    *("outcome:rejected", "outcome:rejected model:nobody*", "outcome:complained", "outcome:unknown score<0.02"),
+    *("outcome:accepted outcome:complained", "-outcome:accepted -outcome:unknown -outcome:rejected", "outcome:error"),
+    *("-outcome:native -outcome:prose -outcome:error", "outcome:unknown outcome:accepted"),
+    *("label:none", "-label:none", "label:wrong score<0.1", "label:none decision:nobody"),
+    *("id:req-000007", "id:req-00000*", "id:abc*", "-id:*", "id:*7", "id:none", "-id:req-0000?? model:nobody"),
 )
+"""Each word of the language, alone and with others; some find much, some one old answer, some nothing."""
 _BATCH = 200
 
 
@@ -57,7 +60,7 @@ async def make(path: Path, count: int) -> float:
 
 
 def measured(path: Path) -> dict[str, Any]:
-    """`cpu_ms` by filter, and `mib`, of a process that does nothing else."""
+    """`cpu_ms` by filter, `figures_ms` by period, `detail_ms` of an answer, `mib`; of a process that does just that."""
     out = subprocess.run([sys.executable, "-m", "tests.bench.records", "--read", str(path)], stdout=-1, check=True)
     return dict(json.loads(out.stdout))
 
@@ -65,14 +68,29 @@ def measured(path: Path) -> dict[str, Any]:
 async def _read(path: Path) -> dict[str, Any]:
     store = SqliteStore(path, timeout_s=30, read_only=True)
     await store.open()
+    try:
+        return await _told(store)
+    finally:
+        await store.close()
+
+
+async def _told(store: SqliteStore) -> dict[str, Any]:
     cpu_ms = {}
     for text in FILTERS:
         reader = Reader(store)
         started = time.process_time()
         await reader.page(parsed(text), before="", limit=100)
         cpu_ms[text] = (time.process_time() - started) * 1000
-    await store.close()
-    return {"cpu_ms": cpu_ms, "mib": _most_memory()}
+    figures_ms = {}
+    for period in PERIODS:
+        started = time.process_time()
+        await Figures(store).of(period)
+        figures_ms[period] = (time.process_time() - started) * 1000
+    reader, started = Reader(store), time.process_time()
+    for number in range(0, 10):
+        await reader.detail(f"req-{number * 7777:06d}", PERIODS["7d"])
+    detail_ms = (time.process_time() - started) * 100
+    return {"cpu_ms": cpu_ms, "figures_ms": figures_ms, "detail_ms": detail_ms, "mib": _most_memory()}
 
 
 def _most_memory() -> float:
@@ -96,6 +114,9 @@ def main() -> None:
         sys.stdout.write(f"{given.count:,} requests, {path.stat().st_size / 1e6:,.0f} MB, {each:.0f} us a record\n")
     for text, spent in found["cpu_ms"].items():
         sys.stdout.write(f"{text or 'first page':40} {spent:7.1f} ms\n")
+    for period, spent in found["figures_ms"].items():
+        sys.stdout.write(f"{'figures of ' + period:40} {spent:7.1f} ms\n")
+    sys.stdout.write(f"{'a detail':40} {found['detail_ms']:7.1f} ms\n")
     sys.stdout.write(f"{'memory':40} {found['mib']:7.1f} MiB\n")
 
 

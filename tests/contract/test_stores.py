@@ -100,6 +100,10 @@ def a_request(at: float = 1.0, **fields: Any) -> RequestRecord:
     return evolve(RequestRecord(id=f"r{at}", at=at, key="k", model="m", upstream="u"), **fields)
 
 
+def an_outcome(at: float, key: str, outcome: Any) -> OutcomeRecord:
+    return OutcomeRecord(at=at, key=key, arm="live", strategy="s", dialect="d", epoch=0, outcome=outcome)
+
+
 def a_rating(at: float, completion_id: str = "c") -> FeedbackRecord:
     return FeedbackRecord(at=at, completion_id=completion_id, rating="good")
 
@@ -217,6 +221,26 @@ async def test_the_latest_requests_come_page_by_page_and_none_twice(store, count
     llamas = await store.latest(RequestRecord, "", 1000, ('"model":"llama"',))
     assert [each.record.at for each in llamas] == [at for at in seen if not at % 3]
     assert await store.latest(RequestRecord, "", 10, ('"model":"nobody"',)) == []
+
+
+@every_store
+async def test_a_store_that_can_find_or_count_does_it_right(store):
+    """Others say that they cannot, and are asked for the records."""
+    told: list[tuple[str, int]] = []
+    await store.append([a_request(float(at), key=f"k{at % 3}", tools=at % 4, overhead_s=at / 100) for at in range(40)])
+    fared = [an_outcome(at, f"k{at % 2}", "accepted" if at < 30 else "rejected") for at in (1, 2, 3, 30, 31)]
+    await store.append([*fared, an_outcome(32, "nobody", "rejected"), an_outcome(39, "k2", "no_tool_used")])
+    found = await store.fared(["k0", "k1"])
+    counted = await store.counted(4.0, lambda brief, many: told.append((brief.model, many)))
+    if found is not None:
+        assert found == fared
+    if counted is None:
+        assert told == []
+        return
+    assert told == [("m", 27)]
+    assert (counted.conversations, counted.added_s) == (3, 0.38)
+    assert sorted(counted.fared) == [("live", "no_tool_used", 1), ("live", "rejected", 3)]
+    assert counted.rejected == [("m", 2)]
 
 
 @every_store

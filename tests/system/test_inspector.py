@@ -382,4 +382,6 @@ async def test_a_hundred_thousand_answers_are_looked_through_in_half_a_second(tm
     first = found["cpu_ms"].pop("")
     assert first < 300
     assert max(found["cpu_ms"].values()) < 500, found
+    assert max(found["figures_ms"].values()) < 1000, found
+    assert found["detail_ms"] < 100
     assert found["mib"] < 60

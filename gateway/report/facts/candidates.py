@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import get_args
+from typing import Protocol, get_args
 
 from attrs import frozen
 
-from gateway.core.records import CallRecord, LabelRecord, OutcomeRecord, RequestRecord, Stage
+from gateway.core.records import BriefCall, CallRecord, LabelRecord, OutcomeRecord, RequestRecord, Stage
 from gateway.report.facts.sketches import draw
 from gateway.report.facts.tree import Example
 
@@ -89,12 +89,19 @@ class Pair:
         )
 
 
-def is_sent(call: CallRecord) -> bool:
+def is_sent(call: CallRecord | BriefCall) -> bool:
     """The call reached the client, or would have."""
     return call.decision in SENT
 
 
-def is_meant(call: CallRecord) -> bool:
+class _Named(Protocol):
+    @property
+    def tool(self) -> str: ...
+    @property
+    def meant(self) -> bool | None: ...
+
+
+def is_meant(call: _Named) -> bool:
     """It was plainly meant as a call; records of older versions say so by naming its tool."""
     return bool(call.tool) if call.meant is None else call.meant
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from attrs import define, field
 
-from gateway.core.records import OutcomeRecord, RequestRecord
+from gateway.core.records import Brief, OutcomeRecord, RequestRecord
 from gateway.report.facts.candidates import MAX_NAME, UNTOUCHED, is_meant, is_sent
 from gateway.report.facts.intervals import rate
 from gateway.report.facts.sketches import Counts
@@ -35,6 +35,8 @@ class LeakTally:
     by_model: "Counts[_Model]" = field(factory=lambda: Counts(_Model))
     all_models: _Model = field(factory=_Model)
     keys: set[str] = field(factory=set)
+    more_conversations: int = 0
+    """Of answers that were counted without their keys."""
     _model_of: dict[str, str] = field(factory=dict)
     """The model that a conversation asked last."""
 
@@ -47,14 +49,23 @@ class LeakTally:
         self._model_of[record.key] = name
         if len(self._model_of) > _MAX_CONVERSATIONS:
             del self._model_of[next(iter(self._model_of))]
-        sent = [call for call in record.calls if is_sent(call) or call.decision == "repaired"]
-        meant = sent or [call for call in record.calls if call.decision == "refused" and is_meant(call)]
-        for model in (self.by_model.at(name), self.all_models):
-            model.answers += 1
-            model.native += record.native_calls > 0
-            model.leaked += bool(meant)
-            model.became += bool(sent)
-            model.dialects.update({call.dialect[:MAX_NAME] for call in meant})
+        self.count(record)
+
+    def count(self, answer: RequestRecord | Brief, many: int = 1) -> None:
+        """So many answers that are alike; whose conversations they were is not asked."""
+        sent = any(is_sent(call) or call.decision == "repaired" for call in answer.calls)
+        dialects = {
+            call.dialect[:MAX_NAME]
+            for call in answer.calls
+            if (is_sent(call) or call.decision == "repaired" if sent else call.decision == "refused" and is_meant(call))
+        }
+        for model in (self.by_model.at(answer.model[:MAX_NAME]), self.all_models):
+            model.answers += many
+            model.native += many * (answer.native_calls > 0)
+            model.leaked += many * bool(dialects)
+            model.became += many * sent
+            for dialect in dialects:
+                model.dialects[dialect] += many
 
     def add_outcome(self, record: OutcomeRecord) -> None:
         if record.outcome == "rejected":
@@ -62,13 +73,18 @@ class LeakTally:
             if (name := self._model_of.get(record.key)) is not None:
                 self.by_model.at(name).rejected += 1
 
+    def count_rejected(self, model: str, many: int) -> None:
+        """So many of the calls that this model gave last were rejected by the client."""
+        self.by_model.at(model[:MAX_NAME]).rejected += many
+        self.all_models.rejected += many
+
     def figures(self) -> Leaks:
         """The model that leaks most comes first."""
         models = [_told(name, model) for name, model in self.by_model.items()]
         whole = self.all_models
         return Leaks(
             answers=whole.answers,
-            conversations=len(self.keys),
+            conversations=len(self.keys) + self.more_conversations,
             native=whole.native,
             leaked=rate(whole.leaked, whole.answers),
             became=rate(whole.became, whole.leaked),

@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from gateway.core.records import LabelRecord, Record
+from gateway.inspector.figures import Figures
 from gateway.inspector.filters import parsed
 from gateway.inspector.reader import Reader
 from gateway.state.memory import MemoryStore
@@ -24,6 +25,13 @@ FILTERS = (
     *("outcome:error", "outcome:native -outcome:accepted", "outcome:delivered outcome:rejected", "outcome:nothing"),
     *("label:none", "label:right", "label:wrong", "-label:none", "label:wrong -label:right", "label:none score<0.5"),
     *("id:req-000007", "id:req-00001*", "-id:req-0*", "id:nobody", "req-000012", "hermes", "-hermes", "nobody"),
+    *("-id:req-000007", "id:none", "id:*7", "id:req-000007 id:req-000008", "-label:right id:*1*", "label:none id:*2"),
+    *("outcome:complained", "outcome:complained arm:live -model:qwen*", "-outcome:rejected -outcome:error"),
+    *("outcome:accepted outcome:rejected", "outcome:un* decision:refused", "outcome:*ed score>0.9"),
+)
+NOTHING = (
+    *("-model:*", "outcome:nothing", "-id:req-0*", "id:none"),
+    *("id:req-000007 id:req-000008", "outcome:accepted outcome:rejected"),
 )
 
 
@@ -32,7 +40,9 @@ def _records() -> list[Record]:
     shift = time.time() - made.until
     requests = [evolve(each, at=each.at + shift) for each in made.requests]
     outcomes = [
-        evolve(each, at=each.at + shift, reported_by=f"t{number}") for number, each in enumerate(made.outcomes * 2)
+        evolve(each, at=each.at + shift, reported_by=f"t{number // 2}", outcome=word)
+        for number, each in enumerate(made.outcomes * 2)
+        for word in (each.outcome, *(("no_tool_used",) if number % 9 == 0 else ()))
     ]
     labelled = [each.id for each in requests if len(each.calls) == 2][:8]
     labels = [
@@ -63,9 +73,7 @@ async def test_every_filter_finds_what_it_says_and_nothing_else(readers):
         assert shown[0] == shown[1], text
         if not shown[0]:
             empty.append(text)
-    assert empty == [
-        text for text in FILTERS if "nobody" in text or text in ("-model:*", "outcome:nothing", "-id:req-0*")
-    ]
+    assert empty == [text for text in FILTERS if "nobody" in text or text in NOTHING]
 
 
 async def test_pages_of_a_filter_follow_each_other(readers):
@@ -106,3 +114,13 @@ async def test_a_detail_finds_its_request_and_its_conversation(readers):
         assert shown[0] == shown[1]
         assert shown[0]["row"]["id"] == text
     assert await readers[0].detail("nobody", 1.0) is None
+
+
+async def test_figures_are_the_same_by_briefs_as_by_records(readers):
+    for period in ("24h", "7d"):
+        by_briefs, by_records = [await Figures(reader.store).of(period) for reader in readers]
+        assert by_briefs.pop("added_ms_p95") == pytest.approx(by_records.pop("added_ms_p95"), rel=0.02)
+        assert abs(by_briefs.pop("since") - by_records.pop("since")) < 60
+        assert by_briefs == by_records
+        assert by_briefs["answers"] > 20
+        assert sum(model["rejected"] for model in by_briefs["models"]) > 0
