@@ -3,8 +3,8 @@ r"""What the backslashes in a written string stand for: escapes of its language,
 A string with an escape that its language does not have (`C:\Users`: there is no `\U`) was never escaped, so all its
 backslashes are literal. Where it also holds what looks escaped on purpose (a quote, a line break outside a path) there
 are two readings, and `HalfEscaped` is raised: the call has to be asked for again. So it is where some quotes of a kind
-are escaped and others are not, and where a path with a drive could be read as escapes (`C:\new`) beside a string that
-was never escaped. Texts are walked once.
+are escaped and others are not, where a path with a drive could be read as escapes (`C:\new`) beside a string that
+was never escaped, and where one backslash of several seems to have been lost (`C:\\Users\new`). Texts are walked once.
 """
 
 import json
@@ -14,7 +14,7 @@ from attrs import define, field
 
 from strategies.text.turns import LONG, TURN, Turns, replaced
 
-__all__ = ["Backslashes", "HalfEscaped", "has_surrogates"]
+__all__ = ["Backslashes", "HalfEscaped", "has_surrogates", "lost_backslash"]
 
 _JSON = re.compile(r"""\\(?:(?P<known>["'\\/nrt\t]|u[0-9a-fA-F]{4})|[bf]|(?P<strange>))""")
 _PYTHON = re.compile(
@@ -27,6 +27,12 @@ _PATH = re.compile(
 )
 _DRIVE = re.compile(r":(?<=(?<!\w)[A-Za-z]:)\\[^\\/]")
 """The colon comes first: it is found at once in a long text, which a letter is not."""
+_TORN_PATH = re.compile(
+    r":(?<=(?<!\w)[A-Za-z]:)(?:(?:\\\\[\w.~%$-]++)*+\\[nrt][\w.~%$-]++\\\\\w"
+    r"|(?<=(?<![^\"'])[A-Za-z]:)(?:\\\\[\w.~%$-]++)++(?:\\[nrt][\w.~%$-]++)++(?![^\"']))"
+)
+"""A path whose backslashes are escaped but for one within, or for the last ones where it is all of the string."""
+_JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _JSON_ONLY = re.compile(r"""(?:[^\\]++|\\(?:["'\\/nrt\tbf]|u[0-9a-fA-F]{4}))*+""")
 _PYTHON_ONLY = re.compile(
     r"""(?:[^\\]++|\\(?:["'\\nrtabfv0-7]|\r?\n|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}))*+"""
@@ -100,7 +106,7 @@ class Backslashes:
         plain = body.replace("\\\\", "")
         quotes = [quote for quote in "\"'" if f"\\{quote}" in plain]
         if not has_strange:
-            if any(quote in plain.replace(f"\\{quote}", "") for quote in quotes):
+            if any(quote in plain.replace(f"\\{quote}", "") for quote in quotes) or _lost_one(body, plain):
                 raise HalfEscaped
             self._has_path = self._has_path or _DRIVE.search(body) is not None
         elif quotes or _ESCAPED_BACKSLASH.search(body):
@@ -112,6 +118,20 @@ class Backslashes:
         if len(body) > LONG:
             yield
         return not has_strange
+
+
+def lost_backslash(text: str) -> bool:
+    """Whether a string of this valid JSON seems to have lost one of its backslashes; for most texts a glance tells."""
+    if "\\\\" not in text or not _lost_one(text, text.replace("\\\\", "")):
+        return False
+    return any(_lost_one(body, body.replace("\\\\", "")) for body in _JSON_STRING.findall(text))
+
+
+def _lost_one(body: str, plain: str) -> bool:
+    """Whether a backslash was lost where others are escaped: nobody writes the controls that it then stands for."""
+    if len(plain) == len(body):
+        return False
+    return "\\b" in plain or "\\f" in plain or _TORN_PATH.search(body) is not None
 
 
 def _is_whole(only: re.Pattern[str], body: str) -> bool:

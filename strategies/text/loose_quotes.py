@@ -1,8 +1,9 @@
 r"""Text with quotes in it that nothing escaped: whether it is all that stood between its two quotes.
 
-Somebody who does not escape writes quotes in pairs around words, or a sign for inches. A quote too many at an edge,
-a pair around nothing, one glued to the wrong side of a word, and the name of a parameter beside a quote say that
-the value's own quotes were damaged: what seems to be inside may be outside, so there is no telling.
+Somebody who does not escape writes quotes in pairs around words, or a sign for inches. A quote too many at an edge, a
+pair around nothing or around what gives a value, one glued to the wrong side of a word, and the name of a parameter
+beside a quote say that the value's own quotes were damaged: what seems to be inside may be outside, so there is no
+telling.
 """
 
 import re
@@ -43,7 +44,8 @@ def _is_torn_at_edge(body: str, quote: str) -> bool:
         return False
     end = body.find(quote, 1)
     is_odd = body.count(quote) % 2 == 1
-    return is_odd or not body[1:end].strip() or body[end + 1 : end + 2].isalnum()
+    quoted = body[1:end].strip()
+    return is_odd or not quoted or quoted[-1] in "=:" or body[end + 1 : end + 2].isalnum()
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ from typing import Any
 from attrs import frozen
 
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
-from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates
+from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates, lost_backslash
 from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
 from strategies.text.numbers import written
 from strategies.text.turns import LONG, TURN, Turns, at_once, scanning
@@ -187,6 +187,8 @@ def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
             continue
         if len(text) > LONG:
             yield
+        if lost_backslash(text[start:end]):
+            raise JsonFault(str(HalfEscaped()))
         return Parsed(value, end, tuple(notes))
     return None
 

@@ -37,6 +37,11 @@ TWO_WAYS = [
     r"\alpha \times \pi",
     r"echo 'it'\''s'",
     "\\u0041\\d",
+    r"C:\\Users\bob\\new",
+    r"C:\\Users\\bob\new",
+    r"C:\new\\bob",
+    r"copy C:\\a\new\\b here",
+    r"\\w+\b",
     'print(\\"x\\")\nre.compile(\\d)',
 ]
 PIECES = [
@@ -137,6 +142,27 @@ def test_a_path_that_may_not_be_escaped_beside_one_that_is_not_is_none(key):
         parse(r'{"a": "C:\new", "b": "C:\Users"}')
     with pytest.raises(PythonFault, match="several ways"):
         read_calls(rf'f({key}="C:\new", b="C:\Users")')
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        (r"cd C:\\Users\\dan\nls", "cd C:\\Users\\dan\nls"),
+        (r"C:\\Users\\dan\n", "C:\\Users\\dan\n"),
+        (r"C:\\new\nC:\\old", "C:\\new\nC:\\old"),
+        (r"a\tb", "a\tb"),
+        (r"\\beta\\frac", r"\beta\frac"),
+    ],
+)
+def test_a_line_break_behind_a_path_is_one(body, meant):
+    assert parse(f'{{"a": "{body}"}}').value == {"a": meant}
+    assert read_calls(f'f(a="{body}")')[0].arguments == {"a": meant}
+
+
+@pytest.mark.parametrize("value", ["“so”", "'a', 'b'", ")", ","])
+def test_quotes_that_a_name_stands_between_are_none_of_a_text(value):
+    with pytest.raises(PythonFault, match="quotes"):
+        read_calls(f'read_file(""path="{value}")')
 
 
 def test_escaped_and_unescaped_quotes_of_a_kind_are_asked_about():
