@@ -6,7 +6,7 @@ it is an example for the reader of the answer; so a fence of calls waits until i
 
 import re
 
-from attrs import define
+from attrs import Factory, define
 
 from gateway.core.events import Drop, Event, Note, Text
 from strategies.grammar.dialect import Fence as FenceOf
@@ -179,6 +179,10 @@ class Carrier:
     """A candidate has been tried in this fence."""
     _whole: int = 0
     """How many of the events come before an end of a fence."""
+    _broken: Fence | None = None
+    """The fence it is in, where the call in it is none: those of the fences before it stand all the same."""
+    _texts: list[range] = Factory(list)
+    """Which of the events are such fences."""
 
     is_ground = False
     in_fence = False
@@ -191,10 +195,12 @@ class Carrier:
         return cls(after, held, fence, info)
 
     def step(self, window: Window) -> Move:
-        if window.blanks():
+        if (self._is_closed or self._broken is None) and window.blanks():
             return self
         if self._is_closed:
             return self._step_behind(window)
+        if self._broken is not None:
+            return self._step_broken(window, self._broken)
         held = self._held
         # A closer counts before markers: a fence that holds nothing but calls ends at the first line that can close it.
         if held.calls and not held.refused and (move := self._close(window)) is not None:
@@ -240,6 +246,10 @@ class Carrier:
             held.refused = False
             self._decide(window, accept=True)
             return fence
+        if self._whole and held.refused and self._is_meant():
+            # Half of a set would be worse than all of it: the calls before one that is broken are those before it.
+            self._broken = Fence(self._fence, is_example=True, after=self.after)
+            return self
         # The words around them make examples of calls by tags, not of those by special tokens.
         held.keep(window.grammar.tokens)
         if held.calls:
@@ -269,6 +279,25 @@ class Carrier:
         self._is_closed = self._has_begun = False
         return self
 
+    def _step_broken(self, window: Window, fence: Fence) -> Move:
+        """In a fence whose call is broken: all of it is text, whatever it holds."""
+        if not fence.read(window):
+            return WAIT
+        self._end_broken()
+        return self
+
+    def _end_broken(self) -> None:
+        """The fence with a broken call is over; what follows it decides about the others."""
+        held = self._held
+        self._texts.append(range(self._whole, len(held.events)))
+        self._is_closed, self._whole = True, len(held.events)
+        self._broken, held.refused = None, False
+
+    def _is_meant(self) -> bool:
+        """Whether the fence that has just been read was meant as a call, as those before it were."""
+        notes = [event.verdict for event in self._held.events[self._whole :] if isinstance(event, Note)]
+        return any(verdict.meant and verdict.name for verdict in notes)
+
     def _ends_in_cut_call(self) -> bool:
         """Whether nothing but a call that was cut stands behind the fences that have been closed."""
         behind = self._held.events[self._whole :]
@@ -283,10 +312,15 @@ class Carrier:
             return self.after
         # In an answer that was cut the last fence has not closed: what would have followed it may be prose.
         whole = len(held.events) if self._is_closed or not window.cut else self._whole
-        window.let_go([*map(_carried, held.events[:whole]), *as_text(held.events[whole:])])
+        events = [*map(_carried, held.events[:whole]), *as_text(held.events[whole:])]
+        for texts in self._texts:
+            events[texts.start : texts.stop] = as_text(held.events[texts.start : texts.stop])
+        window.let_go(events)
         return self.after
 
     def finish(self, window: Window) -> None:
+        if self._broken is not None:
+            self._end_broken()
         self._decide(window, accept=True)
 
 

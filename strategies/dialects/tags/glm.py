@@ -81,10 +81,12 @@ def read_pairs(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments, *, prompted: bool
 ) -> Generator[Draft | None, None, None]:
     """The call behind its opener: the name, the pairs, the closer."""
+    yield from _notice_breaks(cur, "\\n")
     yield from cur.ws()
     name = yield from cur.match(_NAME_RUN, 128)
     if not name:
         raise Reject("no name")
+    yield from _notice_breaks(cur, "\\n<")
     call, key = yield from _named(cur, context, name)
     call.name_run, call.pair = _NAME_RUN, _PAIR
     if call.tool is None and not prompted:
@@ -96,6 +98,12 @@ def read_pairs(
     else:
         yield from _pairs(cur, call, key, Way.of(opening.hint), arguments)
     yield draft_of(call, (yield from read_call_end(cur, call, Way.of(opening.hint))))
+
+
+def _notice_breaks(cur: Cursor, marker: str) -> Steps:
+    r"""Whether line breaks are written as a literal `\n`: around the name, where no backslash belongs."""
+    if (yield from cur.starts(marker)):
+        cur.literal_breaks = True
 
 
 def _named(cur: Cursor, context: Context, name: str) -> Steps:
