@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import structlog
 from attrs import define, frozen
-from structlog.typing import EventDict, WrappedLogger
 
 from gateway.background.tick import Upkeep
 from gateway.config import load as config
@@ -25,7 +24,7 @@ from gateway.front.listening import cannot_listen
 from gateway.front.server import MetricsServer, Server
 from gateway.request.deadline import Deadline
 from gateway.request.shared import Configuration, Shared, Telemetry
-from gateway.telemetry.logs import LineWriter, configure_logging
+from gateway.telemetry.logs import LineWriter, configure_logging, ready_lines
 from gateway.telemetry.metrics import Metrics
 from gateway.traffic.admission import Admission
 from gateway.upstream.client import UpstreamClient
@@ -118,6 +117,7 @@ async def build(
             sessions=upkeep.sessions,
             quotas=upkeep.quotas,
             mask=upkeep.mask,
+            lines=ready_lines,
             secret=upkeep.secret,
             call_ids=upkeep.call_ids,
             lessons=upkeep.lessons,
@@ -221,15 +221,13 @@ class _Journal:
         self._writer.close()
 
     def _configured(self, settings: Settings) -> LineWriter:
-        writer = configure_logging(
-            level=settings.log_level, form=settings.log_format, secrets=settings.secrets(), on_drop=self._dropped
+        return configure_logging(
+            level=settings.log_level,
+            form=settings.log_format,
+            secrets=settings.secrets(),
+            on_drop=self._dropped,
+            fields=self._fields,
         )
-        if self._fields:
-            structlog.configure(processors=[self._with_fields, *structlog.get_config()["processors"]])
-        return writer
-
-    def _with_fields(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-        return {**event, **self._fields}
 
     def _dropped(self, reason: str, lines: int) -> None:
         self._metrics.count("toolgate_log_events_dropped_total", {"reason": reason}, lines)

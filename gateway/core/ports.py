@@ -1,8 +1,8 @@
 """What the inside asks of the world. The edge implements these; tests pass fakes."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import frozen
 
@@ -17,6 +17,7 @@ __all__ = [
     "Fed",
     "Glance",
     "Happening",
+    "Lines",
     "Memory",
     "Meter",
     "RequestSpan",
@@ -46,6 +47,20 @@ class Fed:
 
     name: str
     labels: Mapping[str, str]
+
+
+class Lines(Protocol):
+    """Writes lines of the log that have much in common: what a key stands for is asked for once."""
+
+    def write(
+        self,
+        event: str,
+        key: Hashable | None,
+        begin: Callable[[], Mapping[str, Any]],
+        numbers: Mapping[str, float],
+        rest: Mapping[str, object],
+        ids: Mapping[str, str],
+    ) -> None: ...
 
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]

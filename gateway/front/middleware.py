@@ -93,7 +93,7 @@ def account(state: RequestState) -> None:
             usage = summary.facts.usage
             state.shared.quotas.spend(state.key, usage.get("input", 0) + usage.get("output", 0))
         measure(summary, state.shared.telemetry)
-        write_line(summary)
+        write_line(summary, state.shared.lines())
         keep(summary, state.shared)
         if state.span is not None:
             end_span(state.span, summary, state.shared.mask)

@@ -18,7 +18,7 @@ from gateway.core.client import Client
 from gateway.core.errors import ConfigError, GatewayError, Unauthenticated
 from gateway.core.limits import Limits
 from gateway.core.origins import is_loopback
-from gateway.core.ports import Fed, Meter, Tracing
+from gateway.core.ports import Fed, Lines, Meter, Tracing
 from gateway.core.records import Arm, Record, RequestRecord
 from gateway.core.rules import ModelRule, Quota, Standing
 from gateway.request.deadline import Deadline
@@ -338,6 +338,8 @@ class Shared:
     quotas: CountsKeys
     mask: Callable[[str], str]
     """Takes credentials out of a text that is to be kept."""
+    lines: Callable[[], Lines | None] = lambda: None
+    """Where the line of a request goes, when not through the log as any other."""
     secret: bytes = field(factory=lambda: secrets.token_bytes(32), repr=False)
     """What conversation keys and call ids are made with; the same in all processes."""
     call_ids: CallIds = field(factory=lambda: CallIds(secrets.token_bytes(32), secrets.token_bytes))

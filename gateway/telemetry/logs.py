@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
@@ -17,10 +17,11 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from gateway.core.ports import Lines
 from gateway.telemetry.redaction import Redactor
 from gateway.telemetry.request_line import Paint, lasting_line, request_line
 
-__all__ = ["LineWriter", "configure_logging"]
+__all__ = ["LineWriter", "ReadyLines", "configure_logging", "ready_lines"]
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["json", "console"]
@@ -33,6 +34,8 @@ _MAX_BATCH_BYTES = 4096
 _GATHER_S = 0.02
 """How long the first line of a batch waits for others: waking the thread for each would cost more than the line."""
 _CLOSE_TIMEOUT_S = 2.0
+_MOST_BEGUN = 512
+"""Beginnings of lines that are remembered."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
 _PAINTS: dict[Paint, str] = {"good": "32", "bad": "31", "plain": "0"}
@@ -69,6 +72,11 @@ class LineWriter:
         if self._sleeps:
             self._sleeps = False
             self._wake.release()
+
+    @property
+    def is_open(self) -> bool:
+        """Lines are still taken."""
+        return self._is_open
 
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         """Write what is queued, as far as the time allows."""
@@ -127,16 +135,23 @@ def configure_logging(
     fd: int | None = None,
     on_drop: OnDrop = lambda reason, lines: None,
     colours: bool | None = None,
+    fields: Mapping[str, object] | None = None,
 ) -> LineWriter:
-    """Send every log event, those of libraries too, through one pipeline; the writer is to be closed at the end."""
+    """Send every log event, those of libraries too, through one pipeline; the writer is to be closed at the end.
+
+    Every line says the `fields`, too.
+    """
     target = sys.stderr.fileno() if fd is None else fd
     writer = LineWriter(target, on_drop=on_drop)
     paint = os.isatty(target) and not os.environ.get("NO_COLOR") if colours is None else colours
+    redactor, render = Redactor(secrets), _JsonLine() if form == "json" else _ConsoleLine(paint)
+    own = dict(fields or {})
     processors: list[Processor] = [
+        *([lambda logger, method, event: {**event, **own}] if own else ()),
         structlog.contextvars.merge_contextvars,
         _with_traceback,
-        _Redaction(Redactor(secrets)),
-        _JsonLine() if form == "json" else _ConsoleLine(paint),
+        _Redaction(redactor),
+        render,
     ]
     structlog.configure(
         processors=processors,
@@ -149,7 +164,85 @@ def configure_logging(
         root.removeHandler(handler)
     root.addHandler(_Bridge())
     root.setLevel(max(_LEVELS[level], logging.INFO))
+    _in_force.lines = None
+    if isinstance(render, _JsonLine) and _LEVELS[level] <= logging.INFO:
+        _in_force.lines = ReadyLines(writer, redactor, render, processors, own)
     return writer
+
+
+class ReadyLines:
+    """Lines of level `info` for machines that have much in common: their beginning is redacted and encoded once.
+
+    What they say is what the pipeline would have said of the same fields.
+    """
+
+    __slots__ = ("_begun", "_own", "_processors", "_redactor", "_render", "_writer")
+
+    def __init__(
+        self,
+        writer: LineWriter,
+        redactor: Redactor,
+        render: "_JsonLine",
+        processors: list[Processor],
+        own: Mapping[str, object],
+    ) -> None:
+        self._writer = writer
+        self._redactor = redactor
+        self._render = render
+        self._processors = processors
+        self._own = own
+        self._begun: dict[Hashable, str] = {}
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whatever is logged goes this way: nobody has put the pipeline out of force, as tests do."""
+        return bool(self._processors) and self._processors[-1] is self._render and self._writer.is_open
+
+    def write(
+        self,
+        event: str,
+        key: Hashable | None,
+        begin: Callable[[], Mapping[str, Any]],
+        numbers: Mapping[str, float],
+        rest: Mapping[str, object],
+        ids: Mapping[str, str],
+    ) -> None:
+        """Write a line: what `key` stands for, which is asked for once, then the numbers, the rest, and the ids.
+
+        Without a key the beginning is made anew.
+        """
+        begun = self._begun.get(key)
+        if begun is None:
+            begun = f'"level":"info","event":"{event}",{_members(self._redactor.fields(begin()))}'
+            if key is not None:
+                if len(self._begun) >= _MOST_BEGUN:
+                    self._begun.clear()
+                self._begun[key] = begun
+        told = _members(self._redactor.fields({**rest, **self._own, **ids}))
+        self._writer.write(f'{{"timestamp":"{self._render.now()}",{begun},{_members(numbers)},{told}}}')
+
+
+class _InForce:
+    """What `configure_logging` has put in force last."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        self.lines: ReadyLines | None = None
+
+
+_in_force = _InForce()
+
+
+def ready_lines() -> Lines | None:
+    """Where lines go that have much in common; None where the log is not for machines, or says less."""
+    lines = _in_force.lines
+    return lines if lines is not None and lines.is_in_force else None
+
+
+def _members(fields: Mapping[str, Any]) -> str:
+    """The members of a JSON object, of which there is one at least."""
+    return _ascii(fields)[1:-1]
 
 
 class _LineLogger:
@@ -229,16 +322,24 @@ class _JsonLine:
     def __init__(self) -> None:
         self._stamp = _Stamp()
 
+    def now(self) -> str:
+        """What stands for the time."""
+        return self._stamp.now()
+
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
         whole = {"timestamp": "", "level": "", "event": "", **event}
-        whole["timestamp"], whole["level"] = self._stamp.now(), _level(method)
-        try:
-            line = msgspec.json.encode(whole).decode()
-        except (ValueError, OverflowError):  # lone surrogates; numbers of more than 64 bits
-            return json.dumps(whole, separators=(",", ":"))
-        if line.isascii() and "\x7f" not in line:
-            return line
-        return json.dumps(whole, separators=(",", ":"))
+        whole["timestamp"], whole["level"] = self.now(), _level(method)
+        return _ascii(whole)
+
+
+def _ascii(fields: Mapping[str, Any]) -> str:
+    try:
+        line = msgspec.json.encode(fields).decode()
+    except (ValueError, OverflowError):  # lone surrogates; numbers of more than 64 bits
+        return json.dumps(fields, separators=(",", ":"))
+    if line.isascii() and "\x7f" not in line:
+        return line
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _level(method: str) -> str:

@@ -12,7 +12,7 @@ import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.telemetry.logs import LineWriter, _portions, configure_logging
+from gateway.telemetry.logs import LineWriter, _portions, configure_logging, ready_lines
 from gateway.telemetry.redaction import _BEARER, _PAIR, _VENDOR_KEY, REDACTED, Redactor
 
 SECRET = "canary-secret-value"
@@ -244,6 +244,48 @@ def test_any_value_can_be_logged_in_bounds(pipe, value, form):
 def test_redaction_leaves_what_json_can_hold(value):
     fields = Redactor([SECRET]).fields({"value": value})
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
+
+
+@pytest.mark.parametrize("own", [{}, {"worker": 3}])
+def test_a_line_with_a_ready_beginning_says_what_any_other_line_would(pipe, own):
+    pipe.configure(fields=own)
+    begin = {"route": "chat", "model": f"m {SECRET}", "stream": True, "status": 200, "naïve": "\x7f\u2028"}
+    numbers = {"bytes_in": 7, "duration_s": 0.0001, "overhead_s": 1e-06}
+    rests: list[dict[str, object]] = [
+        {},
+        {"completion_id": f"id {SECRET}", "finish_reasons": ["stop", SECRET], "usage": {"input": 3}},
+        {"notes": ["half \ud800", "x" * 20_000], "calls": [{"tool": "a", "score": 0.97, "authorization": "b"}]},
+        {"far": 1 << 70, "nan": float("nan")},
+    ]
+    for key in ("known", None):
+        for rest in rests:
+            with structlog.contextvars.bound_contextvars(request_id="r-1", trace_id="t"):
+                structlog.get_logger().info("request_ended", **begin, **numbers, **rest)
+            lines = ready_lines()
+            assert lines is not None
+            lines.write("request_ended", key, lambda: begin, numbers, rest, {"request_id": "r-1", "trace_id": "t"})
+    told = [json.loads(line) for line in pipe.lines()]
+    for line in told:
+        assert line.pop("timestamp").endswith("Z")
+        assert line["model"] == f"m {REDACTED}"
+    assert told[0::2] == told[1::2]
+    assert len(told) == 4 * len(rests)
+
+
+@pytest.mark.parametrize("options", [{"form": "console"}, {"level": "warning"}])
+def test_no_line_is_ready_where_the_log_is_for_people_or_says_less(pipe, options):
+    pipe.configure(**options)
+    assert ready_lines() is None
+
+
+def test_no_line_is_ready_once_the_log_goes_elsewhere(pipe):
+    pipe.configure()
+    assert ready_lines() is not None
+    with structlog.testing.capture_logs():
+        assert ready_lines() is None
+    assert ready_lines() is not None
+    pipe.lines()
+    assert ready_lines() is None
 
 
 def test_a_blocked_pipe_drops_and_counts_and_never_waits():
