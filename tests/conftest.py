@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import msgspec
 import pytest
 import structlog
 from attrs import frozen
 from blockbuster import blockbuster_ctx
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from gateway.wire import known_texts
 from tests.support import near, reading
 from tests.support.client import open_connection
 from tests.support.descendants import adopt_orphans, children, end
@@ -183,6 +185,15 @@ def no_processes_left() -> Iterator[None]:
     before = children()
     yield
     end(children() - before)
+
+
+@pytest.fixture(autouse=True)
+def nobody_changes_what_all_requests_share() -> Iterator[None]:
+    """What is remembered of tools still says what was written, and is forgotten from one test to the next."""
+    yield
+    for known in list(known_texts._by_sample.values()):
+        assert msgspec.json.decode(known.text) == known.value, "a value that all requests share was changed"
+    known_texts.forget_all()
 
 
 def _sockets() -> int:

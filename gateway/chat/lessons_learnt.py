@@ -126,7 +126,7 @@ def _weigh_abilities(state: RequestState, facts: Facts) -> None:
 def _weigh_context(state: RequestState, facts: Facts) -> None:
     """Whether the server has read all of the prompt; what pictures take is another matter."""
     request, tokens = state.found.enrolled.request, facts.usage.get("input", 0)
-    if request is None or not tokens or facts.has_second_answer or b'"image_url"' in request.raw:
+    if request is None or not tokens or facts.has_second_answer or request.has_pictures:
         return
     upstream, model = state.upstream.name, state.model or ""
     cut = state.shared.context_cuts.observe(upstream, model, size=len(request.raw), tokens=tokens)

@@ -92,7 +92,7 @@ def _key(upstream: str, model: str) -> str:
 def _size(request: ChatRequest) -> tuple[int, int]:
     """The bytes of a request without its pictures, and how many of those it has."""
     size, images = len(request.raw), 0
-    if b'"image_url"' not in request.raw:
+    if not request.has_pictures:
         return size, 0
     for message in request.messages:
         content = message.get("content")

@@ -48,6 +48,12 @@ class ToolNames:
         self._spelt: dict[tuple[str, str], str] = {}
         """Names of a history that nothing declares."""
 
+    def copy(self) -> "ToolNames":
+        """The same table, to which more may be added."""
+        other = ToolNames()
+        other._by_flat, other._flat = dict(self._by_flat), dict(self._flat)
+        return other
+
     def __len__(self) -> int:
         return len(self._by_flat)
 

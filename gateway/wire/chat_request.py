@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -12,6 +12,7 @@ from attrs import Factory, evolve, field, frozen
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.json_scan import JsonScanner
+from gateway.wire.known_texts import known_value, made_of
 
 __all__ = [
     "TOOL_FIELDS",
@@ -58,6 +59,11 @@ class ChatRequest:
     )
     """Tools are declared and not switched off by `tool_choice`."""
 
+    @cached_property
+    def has_pictures(self) -> bool:
+        """It may hold some; what they take is another matter than what texts take."""
+        return b'"image_url"' in self.raw
+
     @property
     def choices(self) -> int:
         """How many answers are asked for."""
@@ -67,43 +73,56 @@ class ChatRequest:
     def replace(self, **fields: Any) -> bytes:
         """The request with these top-level fields changed; `None` removes one."""
         body = {**self.body, **fields}
-        return msgspec.json.encode(
-            {key: value for key, value in body.items() if value is not None or key not in fields}
-        )
+        return _encoded({key: value for key, value in body.items() if value is not None or key not in fields})
 
     def with_messages(self, messages: list[dict[str, Any]]) -> "ChatRequest":
         """The request as if the client had sent these messages."""
         body = {**self.body, "messages": messages}
-        return evolve(self, raw=msgspec.json.encode(body), body=body, messages=messages)
+        return evolve(self, raw=_encoded(body), body=body, messages=messages)
 
     def renamed(self, model: str) -> "ChatRequest":
         """The request as if the client had asked for this model."""
         body = {**self.body, "model": _model(model)}
-        return evolve(self, raw=msgspec.json.encode(body), body=body, model=model)
+        return evolve(self, raw=_encoded(body), body=body, model=model)
 
 
 def parse_request(raw: bytes) -> ChatRequest:
     """Decode and check what the gateway itself relies on; everything else is the upstream's to judge."""
-    body = _decode(raw)
-    # After decoding: what is no JSON is told so first.
-    members = _refuse_doubled(raw, READ_FIELDS)
-    return _checked(raw, body, members.get("tools"))
+    return _checked(raw, decoded_body(raw))
 
 
 def request_of(body: dict[str, Any]) -> ChatRequest:
     """The request that a body is, which was put together here."""
-    return _checked(msgspec.json.encode(body), body)
+    return _checked(_encoded(body), body)
 
 
 def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str, Any]:
     """The object that a request's body is; none of the fields in `once` stands there twice."""
+    members = _each_once(raw)
+    if members is not None:
+        try:
+            return {name: (known_value if name == "tools" else _decoded)(text) for name, text in members.items()}
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            pass  # what is wrong with it is said below
     body = _decode(raw)
     # RFC 8259 leaves it open which of two members counts: https://www.rfc-editor.org/rfc/rfc8259#section-4
-    _refuse_doubled(raw, once)
+    if members is None:
+        _refuse_doubled(raw, once)
     return body
 
 
-def _checked(raw: bytes, body: dict[str, Any], tools: msgspec.Raw | None = None) -> ChatRequest:
+_decoded = msgspec.json.Decoder().decode
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """The text of a body; of tools that are known it is there already."""
+    tools = body.get("tools")
+    if tools:
+        body = {**body, "tools": made_of(tools, "written", lambda: msgspec.Raw(msgspec.json.encode(tools)))}
+    return msgspec.json.encode(body)
+
+
+def _checked(raw: bytes, body: dict[str, Any]) -> ChatRequest:
     model = _model(body.get("model"))
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
@@ -124,7 +143,7 @@ def _checked(raw: bytes, body: dict[str, Any], tools: msgspec.Raw | None = None)
         model=model,
         stream=bool(stream),
         messages=cast("list[dict[str, Any]]", messages),
-        tools=ToolSet(_tools(body.get("tools"))) if tools is None else _tool_set(tools, body["tools"]),
+        tools=_tool_set(body.get("tools")),
         tool_choice=_tool_choice(body.get("tool_choice")),
         parallel=parallel,
     )
@@ -144,15 +163,8 @@ def _decode(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _refuse_doubled(raw: bytes, once: frozenset[str]) -> Mapping[str, msgspec.Raw]:
-    """A model server may go by the first of two fields with one name, where we go by the last.
-
-    Gives each field as it was written, where that is certain.
-    """
-    members = _each_once(raw)
-    # One look at how the body is written; only where that is unclear is it read once more, by the slower reader.
-    if members is not None:
-        return members
+def _refuse_doubled(raw: bytes, once: frozenset[str]) -> None:
+    """A model server may go by the first of two fields with one name, where we go by the last."""
     outermost: list[tuple[str, Any]] = []
 
     def ended(pairs: list[tuple[str, Any]]) -> None:
@@ -168,22 +180,23 @@ def _refuse_doubled(raw: bytes, once: frozenset[str]) -> Mapping[str, msgspec.Ra
     for name in once.intersection(names):
         if names.count(name) > 1:
             raise InvalidRequest(f"{name} is there more than once", param=name)
-    return {}
 
 
-def _each_once(raw: bytes) -> dict[str, msgspec.Raw] | None:
+def _each_once(raw: bytes) -> dict[str, bytes] | None:
     """The members of which, and of nothing else, the text is made; None too where a name has escapes."""
     try:
         members = _MEMBERS.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
+    texts: dict[str, bytes] = {}
     place = 0
     for name, value in members.items():
         before = _NAME.match(raw, place)
-        if before is None or before[1] != name.encode() or not raw.startswith(bytes(value), before.end()):
+        text = texts[name] = bytes(value)
+        if before is None or before[1] != name.encode() or not raw.startswith(text, before.end()):
             return None
-        place = before.end() + len(bytes(value))
-    return members if not members or _END.fullmatch(raw, place) is not None else None
+        place = before.end() + len(text)
+    return texts if not texts or _END.fullmatch(raw, place) is not None else None
 
 
 def _decode_halves(raw: bytes) -> Any:
@@ -205,23 +218,9 @@ def _model(value: object) -> str:
     return value
 
 
-_MOST_KEPT, _LARGEST_KEPT = 64, 128 << 10
-"""Sets of tools that are remembered, and bytes of one."""
-_kept: dict[bytes, ToolSet] = {}
-"""By the digest of how they were written. An agent sends the same tools with each request, and a tool that is the same
-object as before is one whose schema is known."""
-
-
-def _tool_set(written: msgspec.Raw, value: Any) -> ToolSet:
-    digest = blake2b(written, digest_size=16).digest()
-    tools = _kept.get(digest)
-    if tools is None:
-        tools = ToolSet(_tools(value))
-        if len(memoryview(written)) <= _LARGEST_KEPT:
-            while len(_kept) >= _MOST_KEPT:
-                _kept.pop(next(iter(_kept)), None)
-            _kept[digest] = tools
-    return tools
+def _tool_set(value: Any) -> ToolSet:
+    # A tool that is the same object as before is one whose schema is known.
+    return made_of(value, "tool_set", lambda: ToolSet(_tools(value)))
 
 
 def _tools(value: Any) -> list[Tool]:

@@ -9,6 +9,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.surfaces.bridges import function, is_server_tool, vendor_parameters
 from gateway.surfaces.checks import MAX_TOOLS, bounded
 from gateway.surfaces.toolnames import ToolNames
+from gateway.wire.known_texts import adopt, made_of
 
 __all__ = ["Tools", "tools_of"]
 
@@ -38,29 +39,49 @@ class Tools:
 
 def tools_of(body: Mapping[str, Any], loaded: list[str], *, keeps_cache_control: bool) -> Tools:
     """The tools of a request; `loaded` names those whose declarations the history has asked for."""
-    tools = Tools()
-    shown: list[dict[str, Any]] = []
-    deferred: dict[str, dict[str, Any]] = {}
-    for index, entry in enumerate(bounded(body.get("tools"), MAX_TOOLS, "tools")):
+    entries = body.get("tools")
+    declared = made_of(
+        entries, ("messages", keeps_cache_control), lambda: _declared(entries, keeps_cache_control=keeps_cache_control)
+    )
+    tools = Tools(names=declared.names.copy(), functions=declared.functions, left_out=list(declared.left_out))
+    # Behind all others and in the order in which they were asked for: the beginning of the prompt stays what it was.
+    late = [declared.deferred[name] for name in dict.fromkeys(loaded) if name in declared.deferred]
+    if late:
+        more = [_function(entry, tools.names, keeps_cache_control=keeps_cache_control) for entry in late]
+        tools.functions = [*tools.functions, *more]
+    _choose(body, tools)
+    return tools
+
+
+@define
+class _Declared:
+    """What the entries of `tools` come to, whatever else a request says."""
+
+    names: ToolNames
+    functions: list[dict[str, Any]]
+    left_out: list[str]
+    deferred: dict[str, dict[str, Any]]
+    """By name, what is shown once the history has asked for it."""
+
+
+def _declared(entries: object, *, keeps_cache_control: bool) -> _Declared:
+    found = _Declared(ToolNames(), [], [], {})
+    for index, entry in enumerate(bounded(entries, MAX_TOOLS, "tools")):
         if not isinstance(entry, dict):
             raise InvalidRequest("each tool must be an object", param=f"tools[{index}]")
         kind, name = entry.get("type"), entry.get("name")
         if _is_servers(entry):
-            tools.left_out.append(name if isinstance(name, str) and name else str(kind))
+            found.left_out.append(name if isinstance(name, str) and name else str(kind))
         elif not isinstance(name, str) or not name:
             raise InvalidRequest("the tool has no name", param=f"tools[{index}].name")
         elif name == _PLACEHOLDER:
             continue
         elif entry.get("defer_loading") is True:
-            deferred[name] = entry
+            found.deferred[name] = entry
         else:
-            shown.append(entry)
-    # Behind all others and in the order in which they were asked for: the beginning of the prompt stays what it was.
-    shown += [deferred[name] for name in dict.fromkeys(loaded) if name in deferred]
-    for entry in shown:
-        tools.functions.append(_function(entry, tools.names, keeps_cache_control=keeps_cache_control))
-    _choose(body, tools)
-    return tools
+            found.functions.append(_function(entry, found.names, keeps_cache_control=keeps_cache_control))
+    adopt(entries, found.functions)
+    return found
 
 
 def _is_servers(entry: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from attrs import define, field
 from gateway.core.errors import InvalidRequest
 from gateway.surfaces.bridges import APPLY_PATCH, LOCAL_SHELL, SHELL, custom_function, function, is_server_tool
 from gateway.surfaces.toolnames import ToolKind, ToolNames
+from gateway.wire.known_texts import adopt, made_of
 
 __all__ = ["Declared", "declared_tools", "readable_tools"]
 
@@ -170,15 +171,31 @@ def declared_tools(body: Mapping[str, Any], items: Iterable[object], *, offered:
     return declared
 
 
+def _declared(tools: list[Any]) -> Declared:
+    """What stands in `tools` alone."""
+    declared = Declared(is_searched=any(_searches(tool) for tool in tools))
+    declared.declare(tools)
+    adopt(tools, declared.functions)
+    return declared
+
+
 def readable_tools(body: Mapping[str, Any], items: Iterable[object]) -> Declared:
     """The tools of a request that have a form in chat, whatever else it demands."""
     given = body.get("tools")
     tools = given if isinstance(given, list) else []
-    declared = Declared(is_searched=any(_searches(tool) for tool in tools))
-    declared.declare(tools)
+    first = made_of(given, "responses", lambda: _declared(tools))
+    declared = Declared(
+        names=first.names.copy(),
+        functions=first.functions,
+        dropped=list(first.dropped),
+        left_out=list(first.left_out),
+        is_searched=first._is_searched,
+    )
     for item in items:
         if isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output"):
             more = item.get("tools")
+            if declared.functions is first.functions:  # which others are shown, too
+                declared.functions = list(first.functions)
             declared.declare(more if isinstance(more, list) else (), found=True)
     return declared
 

@@ -1,0 +1,89 @@
+"""JSON texts that come again with each request, as an agent's tools do: decoded once, with what was made of them.
+
+A value from here is shared by all requests that wrote it alike, so nobody may change it.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import msgspec
+
+__all__ = ["adopt", "forget_all", "known_value", "made_of"]
+
+T = TypeVar("T")
+
+_MOST = 64
+_LARGEST = 128 << 10
+_ROOM = 4 << 20
+"""Texts that are remembered, bytes of one, and of all."""
+_SAMPLE = 64
+
+
+class _Known:
+    """A value, the text that it was, and what belongs to it."""
+
+    __slots__ = ("adopted", "made", "text", "value")
+
+    def __init__(self, value: Any, text: bytes = b"") -> None:
+        self.value = value
+        self.text = text
+        self.made: dict[Hashable, Any] = {}
+        self.adopted: list[_Known] = []
+
+
+_by_sample: dict[tuple[int, bytes], _Known] = {}
+"""By the length and some of the letters: to compare a text with one that is there costs a tenth of its hash."""
+_by_id: dict[int, _Known] = {}
+
+
+def known_value(text: bytes) -> Any:
+    """What a text says; the same object for the same text, as far as it is remembered."""
+    sample = (len(text), text[:: max(1, len(text) // _SAMPLE)])
+    known = _by_sample.get(sample)
+    if known is not None and known.text == text:
+        return known.value
+    value = msgspec.json.decode(text)
+    if isinstance(value, list | dict) and len(text) <= _LARGEST:
+        _forget(sample)
+        while len(_by_sample) >= _MOST or sum(len(each.text) for each in _by_sample.values()) > _ROOM - len(text):
+            _forget(next(iter(_by_sample)))
+        _by_sample[sample] = _by_id[id(value)] = _Known(value, text)
+    return value
+
+
+def made_of(value: object, what: Hashable, make: Callable[[], T]) -> T:
+    """What is made of a value: once, where that is remembered; `what` tells it from all else that is made of it."""
+    known = _of(value)
+    if known is None:
+        return make()
+    found: T | None = known.made.get(what)
+    if found is None:
+        found = known.made[what] = make()
+    return found
+
+
+def adopt(value: object, made: object) -> None:
+    """Remember what is made of `made`, too, for as long as the value of which that was made is remembered."""
+    known = _of(value)
+    if known is not None and _of(made) is None:
+        child = _by_id[id(made)] = _Known(made)
+        known.adopted.append(child)
+
+
+def forget_all() -> None:
+    """Begin anew."""
+    _by_sample.clear()
+    _by_id.clear()
+
+
+def _of(value: object) -> _Known | None:
+    known = _by_id.get(id(value))
+    return known if known is not None and known.value is value else None
+
+
+def _forget(sample: tuple[int, bytes]) -> None:
+    leaving = [known] if (known := _by_sample.pop(sample, None)) is not None else []
+    while leaving:
+        known = leaving.pop()
+        _by_id.pop(id(known.value), None)
+        leaving += known.adopted
