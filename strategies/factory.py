@@ -9,7 +9,9 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.core.rules import Rule, covers_model
 from gateway.kinds.rows import KINDS
@@ -68,8 +70,7 @@ class Capability:
     dialect: str | None = None
 
 
-@frozen(kw_only=True)
-class Selection:
+class Selection(Struct, frozen=True, kw_only=True):
     """A strategy, the dialect its rule asked for, and what decided."""
 
     strategy: ToolExecutionStrategy
@@ -213,7 +214,7 @@ class ToolExecutionFactory:
             if covers_model(rule.pattern, model) or (asked is not None and covers_model(rule.pattern, asked)):
                 return Selection(strategy=self._strategies[rule.strategy], dialect=rule.dialect, reason="rule")
         if capability.strategy is not None and capability.strategy in self._strategies:
-            return evolve(self._named(capability.strategy, _learned(capability)), dialect=capability.dialect)
+            return replace(self._named(capability.strategy, _learned(capability)), dialect=capability.dialect)
         if capability.native_tools is False:
             return self._named(PROMPTED, "learned")
         kind = KINDS.get(provider)

@@ -11,7 +11,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.endings import error_event
@@ -313,7 +314,7 @@ def _watch_of(terms: WatchTerms) -> Prepared | None:
     prepared = terms.prepared
     if prepared is None or prepared.make_reader is None:
         return None
-    return evolve(prepared, shape=evolve(prepared.shape, wait_for_finish=True), ask_again=None)
+    return replace(prepared, shape=replace(prepared.shape, wait_for_finish=True), ask_again=None)
 
 
 def _no_id(dialect: str) -> str:

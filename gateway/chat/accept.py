@@ -4,7 +4,7 @@ import os
 from typing import Any, Literal
 
 import structlog
-from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.rules import ModelRule
@@ -42,7 +42,7 @@ async def accept(state: RequestState, raw: bytes, upstream: Upstream | None = No
         asked = await _recalled(RESPONSES, state, raw, upstream)
         if asked.refusal is not None:  # it is asked in chat and in nothing else
             raise asked.refusal
-        return evolve(asked, tell=telling)
+        return replace(asked, tell=telling)
     return await _recalled(surface, state, raw, upstream)
 
 

@@ -7,7 +7,7 @@ from typing import ParamSpec
 
 import structlog
 from aiohttp import web
-from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Facts
@@ -146,7 +146,7 @@ def _selected(
         is_chat=state.surface.is_identity,
     )
     if selection.reason == "intent" and route.rule is not None and route.rule.intent == "deliver":
-        selection = evolve(selection, strategy=IntentRecovery())
+        selection = replace(selection, strategy=IntentRecovery())
     found = state.found
     found.way = Way(strategy=selection.strategy.name, selected=selection.reason)
     if found.follows is None:  # else it is asked of another upstream, and tells what it told before

@@ -6,7 +6,9 @@ A refusal costs no generation: tools that cannot be compiled are told in simpler
 import time
 
 import structlog
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.answer.rescue.faces import Swallowed, of_refusal
 from gateway.answer.rescue.remedies import SIMPLER, with_usage
@@ -30,8 +32,7 @@ __all__ = ["Opened", "Prompted", "opened", "prompted"]
 log = structlog.get_logger("toolgate")
 
 
-@frozen(kw_only=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """An answer whose head is there, and how it is to be read."""
 
     reply: ChatReply
@@ -58,7 +59,7 @@ def prompted(
     state: RequestState, request: ChatRequest, route: Route, reason: str, *, dialect: str | None = None
 ) -> Prompted | None:
     """The request with its tools in the prompt; None where it cannot be had."""
-    selection = evolve(state.configuration.factory.prompted(reason), dialect=dialect)
+    selection = replace(state.configuration.factory.prompted(reason), dialect=dialect)
     started = time.perf_counter()
     try:
         options = options_for(state, selection, client_of(state.http.headers))

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.core.client import Client
 from gateway.core.rules import ModelRule, covers_model
@@ -59,7 +60,7 @@ def with_tools(
         prepared = strategy.prepare(request, options)
         return _held(state, prepared, request, **_pinning(state, prepared))
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
-    prepared = evolve(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
+    prepared = replace(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
     prepared = mapped(prepared, work, one_at_a_time=request.parallel is False)
     return _held(state, prepared, work.request)
 
@@ -93,9 +94,9 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes
     Their names are repaired where they certainly mean a declared tool.
     """
     if not shown.tools.names:
-        return evolve(prepared, **changes) if changes else prepared
+        return replace(prepared, **changes) if changes else prepared
     if not prepared.mend_native:
-        return evolve(prepared, calls=CallTerms(tools=shown.tools), **changes)
+        return replace(prepared, calls=CallTerms(tools=shown.tools), **changes)
     settings = state.configuration.settings
     keeps = settings.duplicate_calls == "keep"
     ids = known_ids(shown.model, _messages(prepared, shown))
@@ -108,7 +109,7 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes
         drops_copies=None if keeps else partial(_is_harmful_twice, tools=shown.tools),
     )
     rename = partial(repair_name, declared=shown.tools, aliases=dict(settings.tool_aliases))
-    return evolve(prepared, calls=terms, rename=rename, **changes)
+    return replace(prepared, calls=terms, rename=rename, **changes)
 
 
 def _messages(prepared: Prepared, shown: ChatRequest) -> Sequence[Mapping[str, Any]]:

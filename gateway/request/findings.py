@@ -4,7 +4,8 @@ Each step of the way returns its part whole and frozen; `Findings` holds the par
 here that changes, as a request may end in any step: by its client's leaving, a fault, or a limit of time.
 """
 
-from attrs import define, field, frozen
+from attrs import define, field
+from msgspec import Struct
 
 from gateway.answer.facts import Facts
 from gateway.core.records import Arm, DryVerdict, Follows
@@ -15,8 +16,7 @@ from strategies.base import Prepared
 __all__ = ["NO_WAY", "UNREAD", "Enrolled", "Findings", "Way"]
 
 
-@frozen(kw_only=True)
-class Enrolled:
+class Enrolled(Struct, frozen=True, kw_only=True):
     """What is asked, in which conversation and in which arm: from when the body was read, and for good."""
 
     request: ChatRequest | None = None
@@ -31,8 +31,7 @@ UNREAD = Enrolled()
 """Of every request whose body nobody has read yet, or that is none for an answer."""
 
 
-@frozen(kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """How the model server is asked; another one takes its place where the request is prepared anew."""
 
     strategy: str | None = None

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-from attrs import define, evolve, frozen
+from attrs import define, frozen
+from msgspec.structs import replace
 
 from gateway.config.load import Settings
 from gateway.core.client import Client
@@ -94,7 +95,7 @@ class Rereader:
         selection = self._factory.decide(DEFAULT_KIND, case.model, style, request, Capability())
         then = self._strategies.get(case.strategy)
         if then is not None and case.strategy != selection.strategy.name:
-            selection = evolve(selection, strategy=then, dialect=None)
+            selection = replace(selection, strategy=then, dialect=None)
         if case.arm in _UNTOUCHED:
             selection = self._factory.unprompted(selection)
         return selection.strategy.prepare(request, self._settings.strategy_options(selection.dialect))

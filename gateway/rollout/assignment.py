@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from attrs import frozen
+from msgspec import Struct
 
 from gateway.core.records import Arm
 
@@ -32,8 +33,7 @@ class InForce:
     slices_off: frozenset[str] = frozenset()
 
 
-@frozen(kw_only=True)
-class Assignment:
+class Assignment(Struct, frozen=True, kw_only=True):
     """The arm of one request, for as long as it lasts, and the epoch that it began in."""
 
     arm: Arm

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from attrs import frozen
+from msgspec import Struct
 
 from gateway.core.records import Follows, Outcome, OutcomeRecord
 from gateway.rollout.call_ids import CallIds, CallMark
@@ -122,8 +123,7 @@ class Fared:
     call_id: str = ""
 
 
-@frozen
-class LastAnswer:
+class LastAnswer(Struct, frozen=True):
     """What a request tells of the answer before it."""
 
     follows: Follows = "nothing"

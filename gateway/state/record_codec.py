@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import evolve
+from msgspec import Struct
 
 from gateway.core.ports import BadRecord
 from gateway.core.records import RECORDS, DecisionRecord, Record, RequestRecord
@@ -28,8 +29,7 @@ _ENCODER = msgspec.json.Encoder()
 _MAX_DEPTH = 16
 
 
-@frozen(kw_only=True)
-class Packed:
+class Packed(Struct, frozen=True, kw_only=True):
     """One record as it is stored, and what it is found by."""
 
     kind: str

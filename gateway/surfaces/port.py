@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gateway.core.errors import GatewayError
 from gateway.core.ports import Memory
@@ -26,8 +27,7 @@ LateSystem = Literal["user", "inline", "first"]
 """Where system text goes that comes behind the first message: into a user's message, where it stood, to the front."""
 
 
-@frozen(kw_only=True)
-class Server:
+class Server(Struct, frozen=True, kw_only=True):
     """What a surface may know of the model server that a request goes to, by its settings and its model's rule."""
 
     knows_messages: bool = False
@@ -124,12 +124,11 @@ class Telling(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """A request as the rest of the gateway sees it, and how its answer is told."""
 
     request: ChatRequest
-    tell: Callable[[], Telling] = field(repr=False)
+    tell: Callable[[], Telling]
     """A new telling of an answer."""
     refusal: GatewayError | None = None
     """Why it cannot be had in chat, though perhaps as it is: raised where it comes to that."""
@@ -145,7 +144,7 @@ class Asked:
     """What was put right in it, likewise."""
     left_out: tuple[str, ...] = ()
     """Tools that the model is not shown, by the names that the client gave them: it is told so."""
-    carry: "Callable[[], Carrier] | None" = field(repr=False, default=None)
+    carry: "Callable[[], Carrier] | None" = None
     """What answers of servers that speak its own wire are read through; None where they are not."""
 
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from attrs import field, frozen
+from attrs import frozen
+from msgspec import Struct, field
 
 from gateway.core.errors import ClientError, ForeignOrigin, NotJson, WrongHost
 from gateway.core.origins import Authority, Origin, parse_authority, parse_origin
@@ -44,8 +45,7 @@ class Headers(Protocol):
     def __contains__(self, key: object) -> bool: ...
 
 
-@frozen(kw_only=True)
-class Knock:
+class Knock(Struct, frozen=True, kw_only=True):
     """What the head of a request says of where it comes from and where it wants to go."""
 
     method: str
@@ -111,12 +111,11 @@ class Knock:
         return len(named) == 1 and _JSON.fullmatch(named[0].partition(";")[0].strip().lower()) is not None
 
 
-@frozen(kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """Whether a request is let in."""
 
     refusal: ClientError | None = None
-    headers: Mapping[str, str] = field(factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     """What every answer to it says to a browser, a refusal too."""
     is_preflight: bool = False
     """These headers are all of the answer."""

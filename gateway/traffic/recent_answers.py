@@ -2,7 +2,8 @@
 
 from collections import OrderedDict
 
-from attrs import define, field, frozen
+from attrs import define, field
+from msgspec import Struct
 
 __all__ = ["MAX_ANSWERS", "Answered", "RecentAnswers", "is_completion_id"]
 
@@ -11,8 +12,7 @@ MAX_ID_CHARS = 128
 _ID = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
 
 
-@frozen(kw_only=True)
-class Answered:
+class Answered(Struct, frozen=True, kw_only=True):
     """One answer: which request it belonged to and how it was made."""
 
     request_id: str

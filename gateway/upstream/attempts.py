@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import structlog
-from attrs import evolve
+from msgspec.structs import replace
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -160,7 +160,7 @@ def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> Upstr
     # It belongs to the `traceparent` that is replaced.
     headers.popall("tracestate", None)
     headers.update(told)
-    return evolve(call, headers=headers)
+    return replace(call, headers=headers)
 
 
 def _measure(state: RequestState) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 from attrs import field, frozen
+from msgspec import Struct
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -37,8 +38,7 @@ ERROR_BODY_TIMEOUT_S = 10.0
 PIECE_BYTES = 256 << 10
 
 
-@frozen(kw_only=True)
-class UpstreamCall:
+class UpstreamCall(Struct, frozen=True, kw_only=True):
     """One request to the model server and the time it is given."""
 
     method: str

@@ -16,7 +16,8 @@ from socket import SOCK_STREAM, gaierror
 from aiohttp import ClientConnectionError, ServerDisconnectedError, StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import RawResponseMessage
-from attrs import define, field, frozen
+from attrs import define, field
+from msgspec import Struct
 from yarl import URL
 
 from gateway.core.errors import Cause, NoCapacity, UpstreamRefused, UpstreamTimeout
@@ -73,8 +74,7 @@ class _Connection(ResponseHandler):
             super().resume_reading(resume_parser)
 
 
-@frozen
-class _Idle:
+class _Idle(Struct, frozen=True):
     connection: _Connection
     since: float
 

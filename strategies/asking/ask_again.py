@@ -12,6 +12,7 @@ from json import dumps
 from typing import Any
 
 from attrs import frozen
+from msgspec import Struct
 
 from gateway.core.events import Note
 from gateway.core.reasons import Reason
@@ -49,20 +50,22 @@ _MAX_NAMED = 50
 _NOT_CLOSED = ("missing_braces", "missing_brackets", "missing_quote", "truncated")
 
 
-@frozen(kw_only=True)
-class Demand:
+class Demand(Struct, frozen=True, kw_only=True):
     """Whether a call must come, and of which tool."""
 
     required: bool = False
     name: str | None = None
 
 
+_NO_DEMAND = Demand()
+
+
 def demanded(choice: object) -> Demand:
     """What a request's `tool_choice` demands."""
     if isinstance(choice, str):
-        return Demand(required=choice in _FORCING)
+        return Demand(required=True) if choice in _FORCING else _NO_DEMAND
     if not isinstance(choice, dict):
-        return Demand()
+        return _NO_DEMAND
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, dict):
         return Demand(required=allowed.get("mode") in _FORCING)
@@ -78,7 +81,7 @@ class AskAgain:
     tools: ToolSet
     messages: Sequence[dict[str, Any]]
     """The conversation as it went upstream."""
-    demand: Demand = Demand()
+    demand: Demand = _NO_DEMAND
     renderer: Renderer | None = None
     """What wrote the tools into the prompt; without one the model has them as native tools."""
     pins: bool = False

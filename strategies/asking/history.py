@@ -10,6 +10,7 @@ from json import dumps
 from typing import Any
 
 from attrs import define, field, frozen
+from msgspec import Struct
 
 from gateway.core.errors import InvalidToolResults
 from gateway.core.tools import ToolSet
@@ -24,8 +25,7 @@ _RESULT_ROLES = ("tool", "function")
 _NAMELESS = "unknown_tool"
 
 
-@frozen
-class History:
+class History(Struct, frozen=True):
     """The messages to send; `rendered` says whether any of them held tool calls or results."""
 
     messages: list[dict[str, Any]]

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from json import dumps
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
+from msgspec import Struct
 
 from gateway.core.events import Drop, End, Text
 from gateway.core.tools import ToolSet
@@ -48,8 +49,7 @@ MakeId = Callable[[str, str, int], str]
 """The id to send, from the one given, the tool's name and how many calls came before."""
 
 
-@frozen
-class Mended:
+class Mended(Struct, frozen=True):
     """The messages to send, and in words what was mended; the very same messages where nothing was."""
 
     messages: list[Message]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gateway.core.client import Client
 from gateway.core.events import Event, Note
@@ -73,8 +74,7 @@ class Options:
     """Clients of tags get a reminder of the form at the end of their system prompt."""
 
 
-@frozen(kw_only=True)
-class Shape:
+class Shape(Struct, frozen=True, kw_only=True):
     """What becomes of the calls and of the text around them once they are read."""
 
     first_only: bool = False
@@ -193,11 +193,10 @@ class Translates(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class CallTerms:
+class CallTerms(Struct, frozen=True, kw_only=True):
     """What structured calls are held to, and what may become of them."""
 
-    tools: ToolSet = field(factory=ToolSet)
+    tools: ToolSet = ToolSet()
     """Those that the model was offered; with none, nothing is said of a call."""
     mends: bool = False
     """Arguments may be held, mended and asked for again; else they go out as they come, and are counted."""
@@ -211,8 +210,7 @@ class CallTerms:
     """The id of a call whose own one is taken: from that, the tool's name, and how many calls came before it."""
 
 
-@frozen(kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """A request ready to send, and the way to read its answer."""
 
     strategy: str
@@ -221,14 +219,14 @@ class Prepared:
     """One reader per choice; `None` reads nothing and relays the upstream's bytes."""
     reads_reasoning: bool = False
     """Where neither text nor calls came, reasoning in a field of its own is read by such a reader, too."""
-    shape: Shape = field(factory=Shape)
+    shape: Shape = Shape()
     mend_native: bool = True
     """Mend the certain wire faults of structured tool calls."""
     ask_again: AsksAgain | None = None
     """How a broken call is asked for again; `None` never asks."""
     asks_for_text: bool = True
     """Also one that was written as text; else structured ones alone, and no text ever waits for that."""
-    calls: CallTerms = field(factory=CallTerms)
+    calls: CallTerms = CallTerms()
     """What its structured calls are held to."""
     rename: Callable[[str], str | None] | None = None
     """The declared tool that another name in a structured call means, if it certainly means one."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
 from gateway.core.events import Args, Broken, End, Event, Note, Start, Text, refused
 from gateway.core.reasons import Reason
@@ -67,7 +68,7 @@ def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepa
     ask_again = prepared.ask_again
     if isinstance(ask_again, AskAgain):
         ask_again = evolve(ask_again, translated_name=mapping.demanded)
-    return evolve(prepared, mapping=backing, make_reader=make_reader, ask_again=ask_again)
+    return replace(prepared, mapping=backing, make_reader=make_reader, ask_again=ask_again)
 
 
 def translation_of(mapping: Translates, calls: Iterable[tuple[str, str, str]]) -> Translation:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 from gateway.core.tools import ToolSet
 from strategies.base import Options
@@ -15,8 +15,7 @@ from strategies.reading.reader import Reader
 __all__ = ["Readers", "reader_factory"]
 
 
-@frozen
-class Readers:
+class Readers(Struct, frozen=True):
     """Readers for one request, one per choice."""
 
     _context: Context

@@ -17,7 +17,8 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from attrs import asdict, evolve
+from attrs import asdict
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Facts
@@ -106,7 +107,7 @@ def _hows() -> tuple[Prepared, ...]:
         for keep in (True, False)
         for wait in (True, False)
     ]
-    made += [evolve(reading[at % len(reading)], shape=shape) for at, shape in enumerate(shapes)]
+    made += [replace(reading[at % len(reading)], shape=shape) for at, shape in enumerate(shapes)]
     for mapping in ("claude_text_editor", "apply_patch"):
         work = CLIENTS["kilo"].mapped(mapping)
         for strategy in (NativeStrategy(), XmlPromptStrategy(), RecoveryStrategy()):

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from attrs import asdict, evolve
+from attrs import asdict
+from msgspec.structs import replace
 
 from gateway.answer.quiet import Quiet
 from gateway.answer.stream import StreamExchange
@@ -83,7 +84,7 @@ _NOISE = (
 
 
 def _hows() -> tuple[Prepared, ...]:
-    made = [evolve(each, reads_reasoning=True) for each in ways().values() if each.make_reader is not None]
+    made = [replace(each, reads_reasoning=True) for each in ways().values() if each.make_reader is not None]
     shapes = [
         Shape(first_only=first, keep_trailing=True, keep_space=keep, wait_for_finish=wait)
         for first in (True, False)
@@ -92,7 +93,7 @@ def _hows() -> tuple[Prepared, ...]:
     ]
     made += [NativeStrategy().prepare(_request("auto"), Options())]
     made += [CallsForbidden().prepare(_request("none"), Options(none_markup=mode)) for mode in ("keep", "drop")]
-    return (*made, *(evolve(made[at % len(made)], shape=shape) for at, shape in enumerate(shapes)))
+    return (*made, *(replace(made[at % len(made)], shape=shape) for at, shape in enumerate(shapes)))
 
 
 def _request(choice: str) -> ChatRequest:

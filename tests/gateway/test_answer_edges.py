@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.stages import GuardedReader
@@ -30,7 +30,7 @@ def request(**fields: Any) -> bytes:
 @pytest.mark.parametrize("tools", [True, False])
 def test_native_calls_are_left_alone_where_nothing_is_to_be_mended(tools: bool) -> None:
     """Answers that are only watched, or whose tools are switched off."""
-    how = evolve(prepared() if tools else prepared(tools=None), mend_native=False)
+    how = replace(prepared() if tools else prepared(tools=None), mend_native=False)
     events = [event({"role": "assistant", "tool_calls": [FAULTY]}), event({}, "stop"), DONE]
     out, exchange = stream(events, how)
     assert out == b"".join(events)

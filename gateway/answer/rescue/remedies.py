@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.choice import MakeId
@@ -109,7 +110,7 @@ def with_usage(body: bytes) -> bytes | None:
 
 
 def _read(body: bytes, prepared: Prepared, make_id: MakeId, limits: Limits) -> Remedy | None:
-    exchange = BodyExchange(evolve(prepared, ask_again=None), make_id=make_id, limits=limits)
+    exchange = BodyExchange(replace(prepared, ask_again=None), make_id=make_id, limits=limits)
     try:
         told = exchange.transform(body)
         message = _message(decode_object(told))

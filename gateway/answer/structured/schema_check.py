@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
 from gateway.core.events import Note
 from gateway.core.tools import Tool
@@ -32,7 +33,7 @@ def held_to_schemas(prepared: Prepared, kind: Kind, keywords: Sequence[str]) -> 
         for tool in _tools(prepared.body)
         if not kind.can_say(tool.parameters) or without(tool.parameters, keywords) != tool.parameters
     }
-    return evolve(prepared, ask_again=Fitting(ask=prepared.ask_again, schemas=schemas)) if schemas else prepared
+    return replace(prepared, ask_again=Fitting(ask=prepared.ask_again, schemas=schemas)) if schemas else prepared
 
 
 @frozen(kw_only=True)

@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from gateway.core.errors import GatewayError, InvalidRequest
 from gateway.core.ports import Memory
@@ -69,7 +70,7 @@ class ResponsesSurface:
         if len(items) > MAX_ITEMS:
             raise InvalidRequest(f"input holds more than {MAX_ITEMS} items", param="input")
         asked = self._accepted(body, resolved, items, chain, shelf, situation)
-        return evolve(asked, is_bound=True) if chain or resolved != own else asked
+        return replace(asked, is_bound=True) if chain or resolved != own else asked
 
     def _refused(self, body: dict[str, Any], situation: Situation, error: GatewayError) -> Asked:
         """A request that has no form in chat: a server that speaks its wire may take it all the same.

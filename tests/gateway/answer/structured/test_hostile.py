@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
@@ -50,7 +50,7 @@ FINE = '{"path": "a"}'
 
 def prepared(**terms: Any) -> Prepared:
     how = RecoveryStrategy().prepare(REQUEST, Options())
-    return evolve(how, calls=CallTerms(tools=REQUEST.tools, **terms))
+    return replace(how, calls=CallTerms(tools=REQUEST.tools, **terms))
 
 
 MODES = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.stream import StreamExchange
@@ -71,7 +71,7 @@ BROKEN = [
 
 def prepared(strategy: Any = None, *, mends: bool = True, **terms: Any) -> Prepared:
     result: Prepared = (strategy or RecoveryStrategy()).prepare(REQUEST, Options())
-    return evolve(result, calls=CallTerms(tools=REQUEST.tools, mends=mends, **terms))
+    return replace(result, calls=CallTerms(tools=REQUEST.tools, mends=mends, **terms))
 
 
 def entry(
@@ -397,7 +397,7 @@ def test_text_beside_a_right_call_stays_what_it_is() -> None:
 
 
 def test_a_call_that_none_can_be_held_to_is_not_judged() -> None:
-    how = evolve(prepared(), calls=CallTerms(tools=ToolSet(), mends=True))
+    how = replace(prepared(), calls=CallTerms(tools=ToolSet(), mends=True))
     parts = stream_of(streamed(["{x"]))
     run = Run(parts, how, SECOND)
     assert run.out == b"".join(parts)
