@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from gateway.core.errors import InvalidRequest, TooManyTools
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import TOOL_FIELDS, ChatRequest
+from gateway.wire.known_texts import adopt, made_of
 from strategies.asking.ask_again import Demand, asking_again, demanded
 from strategies.asking.forbidden import forbidding_reader, forbids_calls
 from strategies.asking.history import render_history
@@ -109,15 +110,18 @@ def _offered(request: ChatRequest, options: Options, warnings: list[str]) -> tup
     """The tools that the model is told about, and what the request demands of them."""
     if request.tool_choice == "none":
         return ToolSet(), Demand()
-    tools = _usable(request, warnings)
+    given = request.body.get("tools")
+    tools, faults = made_of(given, "usable", lambda: _usable(request, given))
+    warnings += faults
     if len(tools) > options.limits.max_tools:
         raise TooManyTools(f"{len(tools)} tools are more than the {options.limits.max_tools} allowed", param="tools")
-    return _allowed(ToolSet(tools), request.tool_choice)
+    return _allowed(tools, request.tool_choice)
 
 
-def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
-    usable = []
-    entries = request.body.get("tools")
+def _usable(request: ChatRequest, entries: object) -> tuple[ToolSet, tuple[str, ...]]:
+    """The tools that have a name to be called by, and what there is to say of the others."""
+    usable: list[Tool] = []
+    warnings: list[str] = []
     for index, entry in enumerate(entries if isinstance(entries, list) else []):
         name = function_name(entry)
         tool = request.tools.get(name) if name is not None else None
@@ -130,7 +134,9 @@ def _usable(request: ChatRequest, warnings: list[str]) -> list[Tool]:
             )
         else:
             usable.append(tool)
-    return usable
+    tools = ToolSet(usable)
+    adopt(entries, tools)
+    return tools, tuple(warnings)
 
 
 def _allowed(tools: ToolSet, choice: object) -> tuple[ToolSet, Demand]:

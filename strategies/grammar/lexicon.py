@@ -145,7 +145,7 @@ class Lexicon:
             by_head.setdefault(marker[:2], []).append(marker)
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
         self._longest = max(map(len, self._sorted), default=1)
-        starts = (*extra, *map(_start, self._sorted))
+        starts = tuple(dict.fromkeys((*extra, *map(_start, self._sorted))))
         in_word = frozenset(map(_start, glued))
         self.trigger = _trigger(starts, in_word)
         self.loud = _loud(starts, in_word)

@@ -12,8 +12,12 @@ from strategies.dialects.rows import TABLE
 from strategies.grammar.dialect import Context, Dialect, Opening
 from strategies.grammar.lexicon import LEFTOVERS, REASONING, REASONING_ENDS, Lexicon, lexicon
 
-__all__ = ["Grammar", "family_of", "grammar_for"]
+__all__ = ["Anchored", "Grammar", "family_of", "grammar_for"]
 
+_SHORT = 3
+"""Characters of a start that is looked for in each marker."""
+_WORD = 4
+"""Letters by which a text is looked for that has no sign at either end."""
 Rows = Mapping[str, tuple[Dialect, ...]]
 
 
@@ -34,7 +38,7 @@ class Grammar:
     """The dialects whose markers are special tokens."""
     lexicon: Lexicon
     line_lexicon: Lexicon
-    starts: tuple[str, ...]
+    starts: "Anchored"
     """One of these stands in every text in which anything but text can be found."""
 
     @classmethod
@@ -58,7 +62,7 @@ class Grammar:
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
             lexicon=lexicon(anywhere, ("`", "~~~", "\n") if line_rows else ("`", "~~~"), glued),
             line_lexicon=lexicon(tuple(line_rows)),
-            starts=_starts((*anywhere, *line_rows, "```", "~~~")),
+            starts=Anchored.of(_starts((*anywhere, *line_rows, "```", "~~~"))),
         )
 
 
@@ -69,13 +73,55 @@ def _opens_in_word(context: Context, marker: str, rows: Iterable[Dialect]) -> bo
     return any(row.may_open(context, Opening(marker=marker, before="word")) for row in rows)
 
 
-def _starts(markers: Iterable[str]) -> tuple[str, ...]:
-    """The fewest texts one of which stands in each marker; nearly all of them begin with a bracket of some kind."""
-    found: list[str] = []
+def _starts(markers: Iterable[str]) -> list[str]:
+    """A few texts one of which stands in each marker; nearly all of them begin with a bracket of some kind."""
+    found: dict[str, None] = {}
+    short: list[str] = []
     for marker in sorted({"<" if marker[0] == "<" else marker for marker in markers}, key=len):
-        if not any(start in marker for start in found):
-            found.append(marker)
-    return tuple(found)
+        is_known = any(marker[at:] in found for at in range(1, len(marker))) or any(start in marker for start in short)
+        if not is_known:
+            found[marker] = None
+            if len(marker) <= _SHORT:
+                short.append(marker)
+    return list(found)
+
+
+@frozen
+class Anchored:
+    """Texts that are looked for by what is rare in them: one search serves all that begin or end in it."""
+
+    first: tuple[tuple[str, tuple[str, ...]], ...]
+    """By how they begin."""
+    last: tuple[tuple[str, tuple[str, ...]], ...]
+    """By the sign that they end in."""
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> "Anchored":
+        first: dict[str, tuple[str, ...]] = {}
+        last: dict[str, tuple[str, ...]] = {}
+        for text in texts:
+            if not (text[-1].isalnum() or text[-1] in " _"):
+                last[text[-1]] = (*last.get(text[-1], ()), text)
+            else:
+                begun = text[:_WORD] if text[0].isalnum() else text[0]
+                first[begun] = (*first.get(begun, ()), text)
+        return cls(tuple(first.items()), tuple(last.items()))
+
+    def stand_in(self, whole: str) -> bool:
+        """Whether one of them does, wherever."""
+        for sign, texts in self.last:
+            place = whole.find(sign)
+            while place >= 0:
+                if whole.endswith(texts, 0, place + 1):
+                    return True
+                place = whole.find(sign, place + 1)
+        for begun, texts in self.first:
+            place = whole.find(begun)
+            while place >= 0:
+                if whole.startswith(texts, place):
+                    return True
+                place = whole.find(begun, place + 1)
+        return False
 
 
 def _by_marker(found: Iterable[tuple[Dialect, tuple[str, ...]]]) -> dict[str, tuple[Dialect, ...]]:

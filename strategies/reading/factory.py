@@ -33,10 +33,7 @@ class Readers(Struct, frozen=True):
 
     def is_all_text(self, whole: str) -> bool:
         """Whether an answer that holds this and no more has no marker and no fence in it: nothing then opens."""
-        for start in self._grammar.starts:
-            if start in whole:
-                return False
-        return not self._context.options.recovery_shell
+        return not self._context.options.recovery_shell and not self._grammar.starts.stand_in(whole)
 
 
 def reader_factory(

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from gateway.core.tools import Tool
 from gateway.wire.chat_request import is_system, texts_of
+from gateway.wire.known_texts import made_of
 
 __all__ = [
     "MARKER",
@@ -73,6 +74,10 @@ class _Ask:
 
 def section(renderer: DescribesTools, tools: Iterable[Tool], *, parallel: bool) -> str:
     """The marked section for these tools; made once for the same content."""
+    return made_of(tools, ("section", renderer, parallel), lambda: _section_of(renderer, tools, parallel=parallel))
+
+
+def _section_of(renderer: DescribesTools, tools: Iterable[Tool], *, parallel: bool) -> str:
     chosen = tuple(tools)
     content = msgspec.json.encode([(tool.name, tool.description, dict(tool.parameters)) for tool in chosen])
     ask = _Ask(renderer=renderer, parallel=parallel, content=content, tools=chosen)
