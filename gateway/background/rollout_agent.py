@@ -105,6 +105,12 @@ class RolloutAgent:
         return bool(self._switch) or self._state.killed
 
     @property
+    def is_quiet(self) -> bool:
+        """Nothing here is to be shared, and no file has to be looked at: only others can have something to tell."""
+        is_settled = self.store_up and not (self._is_new or self._has_diverged or self._rules.kill_switch_file)
+        return is_settled and self._counting.is_empty and self._unsent.is_empty
+
+    @property
     def epoch(self) -> int:
         """Of the state in force."""
         return self._state.epoch

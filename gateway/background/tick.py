@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Upkeep"]
 
 TICK_S = 0.25
+QUIET_TICKS = 4
+"""While nothing is counted here, one tick of these hears of what others decide."""
 LESSONS_S = 1.0
 SECRET_S = 2.0
 """Whoever starts while a store has lost the secret makes another one for all."""
@@ -68,6 +70,8 @@ class Upkeep:
     _redactor: Redactor
     _slices_shown: set[str] = field(init=False, factory=set)
     """Slices that were off at some time: what is on again is told to be so."""
+    _passed: int = field(init=False, default=0)
+    """Ticks since the last one that looks at the store in any case."""
     on_secret: Callable[[bytes], None] = lambda _: None
     """Hears of another secret than the one that it began with."""
 
@@ -158,6 +162,9 @@ class Upkeep:
             await asyncio.sleep(seconds)
 
     async def _tick(self) -> None:
+        self._passed = (self._passed + 1) % QUIET_TICKS
+        if self.agent.is_quiet and self._passed:
+            return
         await self.agent.tick()
         self._show()
 

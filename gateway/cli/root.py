@@ -13,24 +13,26 @@ from gateway.process.exits import EXIT_FAILED, EXIT_INTERRUPTED
 
 __all__ = ["cli", "main"]
 
+_LONGEST_HELP = 100
 _COMMANDS = {
-    "check": "look.check",
-    "completion": "look.completion",
-    "demo": "run.demo",
-    "dialects": "look.dialects",
-    "doctor": "run.doctor",
-    "export": "change.export",
-    "inspect": "run.inspect",
-    "probe": "run.probe",
-    "reload": "run.reload",
-    "replay": "look.replay",
-    "report": "look.report",
-    "rollout": "change.rollout",
-    "serve": "run.serve",
-    "settings": "look.check",
-    "try": "look.try_",
+    "check": ("look.check", "Print the settings in force, and every fault in them."),
+    "completion": ("look.completion", "Print what a shell needs to complete commands and options."),
+    "demo": ("run.demo", "Show what models write beside what an agent gets, without any model."),
+    "dialects": ("look.dialects", "List the forms of tool calls that are read."),
+    "doctor": ("run.doctor", "See whether everything that the gateway needs is there."),
+    "export": ("change.export", "Write recorded answers as training pairs or as fixtures."),
+    "inspect": ("run.inspect", "Show in a browser what became of each answer."),
+    "probe": ("run.probe", "Ask a model server what it can, and which rule fits it."),
+    "reload": ("run.reload", "Have the running gateway read its settings anew."),
+    "replay": ("look.replay", "Read answers again, and show what is read differently."),
+    "report": ("look.report", "Say what the records show: is the next step safe?"),
+    "rollout": ("change.rollout", "See and change who gets transformed answers."),
+    "serve": ("run.serve", "Run the gateway until it is told to stop."),
+    "settings": ("look.check", "Print every setting with its default and its meaning."),
+    "try": ("look.try_", "Show the calls in a model's answer, with scores and reasons."),
 }
-"""Each command and its module, which is loaded when it is asked for: help is there at once, and Ctrl-C is caught."""
+"""Each command, its module and its help in short: modules are loaded when they are asked for, so help is there at once,
+and Ctrl-C is caught."""
 
 
 class _Commands(click.Group):
@@ -42,8 +44,13 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return super().get_command(context, name)
-        module = import_module(f"gateway.cli.{_COMMANDS[name]}")
+        module = import_module(f"gateway.cli.{_COMMANDS[name][0]}")
         return cast("click.Command", getattr(module, "try_" if name == "try" else name))
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        own = {name: command.get_short_help_str(_LONGEST_HELP) for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted({**own, **{name: words for name, (_, words) in _COMMANDS.items()}}.items()))
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -183,6 +183,11 @@ class Counting:
         """Share a mark of the process itself."""
         self._mark(mark)
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was counted since."""
+        return not self._counts and not self._marks
+
     def take(self) -> tuple[dict[str, int], frozenset[str]]:
         """All that was counted; it is no longer here afterwards."""
         taken = self._counts, frozenset(self._marks)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -52,6 +53,15 @@ def test_alone_it_prints_its_help():
     assert result.exit_code == 0
     for command in ("serve", "check", "try", "settings", "version"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE)
+
+
+def test_the_list_of_commands_says_of_each_what_it_says_of_itself():
+    listed = " ".join(run("--help").stdout.partition("Commands:")[2].split())
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert f"{name} {command.get_short_help_str(200)}" in listed
 
 
 @pytest.mark.parametrize("command", ["serve", "check", "try", "settings", "version"])
