@@ -6,6 +6,7 @@ headings in it. Results are checked as they come: what is certain is mended, eve
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from json import dumps
 from typing import Any
 
@@ -13,7 +14,7 @@ from attrs import define, field, frozen
 from msgspec import Struct
 
 from gateway.core.errors import InvalidToolResults
-from gateway.core.tools import ToolSet
+from gateway.core.tools import Tool, ToolSet
 from strategies.grammar.dialect import Renderer
 from strategies.schema.structured import arguments_of
 from strategies.writing.renderer import CannotExpress
@@ -23,6 +24,8 @@ __all__ = ["History", "render_history"]
 _MAX_QUOTED = 80
 _RESULT_ROLES = ("tool", "function")
 _NAMELESS = "unknown_tool"
+_MOST_KEPT, _LONGEST_KEPT = 4096, 2048
+"""Calls that are remembered as they were written, and letters of the arguments of one."""
 
 
 class History(Struct, frozen=True):
@@ -123,11 +126,14 @@ class _Rewriting:
         return rendered
 
     def _call(self, index: int, name: str, arguments: object) -> str:
-        try:
-            return self.renderer.call(name, _decoded(arguments), self.tools.get(name))
-        except CannotExpress as error:
-            self._warnings.append(f"messages[{index}]: a call is shown in its nearest form: {error.reason}")
-            return error.nearest or f"{name}: {_as_text(arguments)}"
+        tool = self.tools.get(name)
+        if isinstance(arguments, str) and len(arguments) <= _LONGEST_KEPT:
+            text, fault = _kept(_Same(self.renderer, tool), name, arguments)
+        else:
+            text, fault = _written(self.renderer, name, arguments, tool)
+        if fault:
+            self._warnings.append(f"messages[{index}]: a call is shown in its nearest form: {fault}")
+        return text
 
     # --- results ---
 
@@ -189,6 +195,36 @@ class _Rewriting:
         plain = len(pieces) == 1
         self._messages.append({"role": "user", "content": pieces[0]["text"] if plain else pieces})
         self._results = []
+
+
+class _Same:
+    """Who writes, and of which tool: the same as these very two alone."""
+
+    __slots__ = ("renderer", "tool")
+
+    def __init__(self, renderer: Renderer, tool: Tool | None) -> None:
+        self.renderer = renderer
+        self.tool = tool
+
+    def __hash__(self) -> int:
+        return id(self.tool)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.tool is self.tool and other.renderer is self.renderer
+
+
+def _written(renderer: Renderer, name: str, arguments: object, tool: Tool | None) -> tuple[str, str]:
+    """A call in the model's own form, or in the nearest one to it and why."""
+    try:
+        return renderer.call(name, _decoded(arguments), tool), ""
+    except CannotExpress as error:
+        return error.nearest or f"{name}: {_as_text(arguments)}", error.reason
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _kept(writing: _Same, name: str, arguments: str) -> tuple[str, str]:
+    """The same, remembered: a conversation comes again with each of its turns."""
+    return _written(writing.renderer, name, arguments, writing.tool)
 
 
 def _name_and_arguments(call: Mapping[str, Any]) -> tuple[str, object]:
