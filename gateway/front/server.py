@@ -248,6 +248,7 @@ def _front_page(http: web.BaseRequest) -> web.Response:
 
 
 async def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
+    shared.telemetry.set("toolgate_event_loop_tasks", {}, len(asyncio.all_tasks()))
     # In a thread: it reads files of the kernel, and many series take their time.
     body, content_type = await asyncio.to_thread(shared.telemetry.render, http.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})

@@ -384,6 +384,7 @@ CATALOGUE: tuple[Metric, ...] = (
         zero=(("model",), ("tool",), ("own",)),
     ),
     _histogram("toolgate_event_loop_lag_seconds", _LAG, "How late the event loop ran a timer."),
+    _gauge("toolgate_event_loop_tasks", "Tasks of the event loop, idle connections' included, at the time of asking."),
     _counter(
         "toolgate_log_events_dropped_total",
         "Log lines that were dropped because the log could not take them.",

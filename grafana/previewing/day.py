@@ -59,6 +59,7 @@ class _Worker:
         for _ in range(60):
             lag = self.chance.expovariate(1 / 0.0005) * (1 + _traffic(hour) / 100)
             self.metrics.observe("toolgate_event_loop_lag_seconds", {}, lag)
+        self.metrics.set("toolgate_event_loop_tasks", {}, round(20 + _traffic(hour) / 4))
         self.metrics.set("toolgate_active_streams", {}, round(_traffic(hour) / 12 * self.chance.uniform(0.6, 1.4)))
         self.metrics.set("toolgate_requests_in_flight", {"route": "chat"}, round(_traffic(hour) / 10))
         self.metrics.set("toolgate_store_lag_seconds", {}, self.chance.uniform(0.2, 0.26))

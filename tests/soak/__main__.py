@@ -1,10 +1,11 @@
 """A mixed load with faults over real workers, for as long as it is told to: what they hold has to stay flat.
 
-    python -m tests.soak --seconds 7200 [--workers 2] [--clients 8]
+    python -m tests.soak --seconds 7200 [--workers 2] [--clients 8] [--rate 25] [--every 30]
 
 Clients ask on all three surfaces, streamed and whole, leave in the middle, send what is no request; the model server
-answers, calls, breaks off, floods, lies and is slow. At the end the figures of the first and of the last quarter are
-held against each other, the log is searched for faults of ours, and whoever meant it well has to have been served.
+answers, calls, breaks off, floods, lies and is slow. What the workers hold is told as it is read. At the end the second
+quarter and the last are held against each other, the log is searched for faults of ours, and whoever meant it well has
+to have been served.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from attrs import define, field
+from attrs import asdict, define, field, frozen
 
 from tests.attacks.arena import CALL, TOOLS, calls_of
 from tests.attacks.test_hostile_clients import NO_HTTP, NO_REQUEST
@@ -57,6 +58,8 @@ class Soak:
 
     url: str
     rng: random.Random
+    pause_s: float = 0.0
+    """How long a client waits between two requests, about."""
     asked: int = 0
     served: int = 0
     ends: dict[str, int] = field(factory=dict)
@@ -75,6 +78,8 @@ class Soak:
         )
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
             while time.monotonic() < until:
+                if self.pause_s:
+                    await asyncio.sleep(self.rng.expovariate(1 / self.pause_s))
                 self.asked += 1
                 way = self.rng.choice(ways)
                 try:
@@ -130,55 +135,80 @@ async def serves(connection: Connection, received: Received) -> None:
     await whole_or_streamed(f"I look.\n{CALL}", *pieces)(connection, received)
 
 
-@define
+@frozen
 class Sample:
     """What the workers hold, all together."""
 
+    seconds: float
+    asked: int
     rss_mib: float
-    descriptors: int
-    threads: int
+    pss_mib: float
+    descriptors: float
+    threads: float
+    tasks: float
 
     @classmethod
-    def of(cls, pids: list[int]) -> "Sample":
-        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
+    async def of(cls, program: Program, pids: list[int], load: Soak, began: float) -> "Sample":
+        rss, pss = (sum(_kib(pid, name) for pid in pids) / 1024 for name in ("Rss", "Pss"))
         descriptors = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
         threads = sum(len(os.listdir(f"/proc/{pid}/task")) for pid in pids)
-        return cls(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), descriptors, threads)
+        tasks = 0.0
+        async with aiohttp.ClientSession() as session:
+            for target in program.targets.values():
+                async with session.get(f"http://127.0.0.1:{target.rpartition(':')[2]}/metrics") as response:
+                    tasks += _value(await response.text(), "toolgate_event_loop_tasks")
+        return cls(time.monotonic() - began, load.asked, rss, pss, descriptors, threads, tasks)
+
+    def told(self) -> str:
+        numbers = (f"{name} {value:.1f}" for name, value in asdict(self).items() if name not in ("seconds", "asked"))
+        return f"{self.seconds:.0f} s, {self.asked} requests: {', '.join(numbers)}\n"
+
+
+def _kib(pid: int, name: str) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def _value(exposition: str, name: str) -> float:
+    return next(float(line.split()[1]) for line in exposition.splitlines() if line.startswith(f"{name} "))
 
 
 def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-async def soak(seconds: float, workers: int, clients: int, seed: int) -> int:
+async def soak(seconds: float, workers: int, clients: int, seed: int, rate: float, every: float) -> int:
     """Run it; 1 where something grew or was a fault of ours."""
     upstream = await FaultyUpstream(serves).start()
     samples: list[Sample] = []
+    told = sys.stdout.write
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         settings = {"GATEWAY_WORKERS": str(workers), "REPAIR_ATTEMPTS": "0", "LOG_LEVEL": "info"}
         async with Program(Path(folder), UPSTREAM_URL=upstream.url, **settings) as started:
             program = await started.serving()
             pids = list(program.workers.values()) if workers > 1 else [program.pid]
-            load = Soak(program.url, random.Random(seed))
+            load = Soak(program.url, random.Random(seed), pause_s=clients / rate if rate else 0.0)
             began = time.monotonic()
             running = [asyncio.ensure_future(load.client(began + seconds)) for _ in range(clients)]
             while time.monotonic() < began + seconds:
-                await asyncio.sleep(min(5.0, seconds / 20))
-                samples.append(Sample.of(pids))
+                await asyncio.sleep(min(every, seconds / 20))
+                samples.append(await Sample.of(program, pids, load, began))
+                told(samples[-1].told())
+                sys.stdout.flush()
                 del upstream.requests[:], upstream.connections[:-200]
             await asyncio.gather(*running)
             await asyncio.sleep(2)
-            idle = Sample.of(pids)
+            idle = await Sample.of(program, pids, load, began)
             lines = program.lines
             alive = list(program.workers.values()) if workers > 1 else pids
     await upstream.close()
     ours = [line for line in lines if "Traceback" in line or '"level":"error"' in line or "internal_error" in line]
     quarter = max(1, len(samples) // 4)
     first, last = samples[quarter : 2 * quarter] or samples, samples[-quarter:]  # the first one fills what is bounded
-    told = sys.stdout.write
     told(f"{load.asked} requests, {load.served} honest ones, {time.monotonic() - began:.0f} s, {workers} workers\n")
     is_flat = True
-    for name, more in (("rss_mib", MOST_MORE_MIB), ("descriptors", 4.0 * clients), ("threads", 2.0)):
+    mores = {"rss_mib": MOST_MORE_MIB, "pss_mib": MOST_MORE_MIB, "descriptors": 4.0 * clients, "threads": 2.0}
+    for name, more in {**mores, "tasks": 4.0 * clients}.items():
         before, after = (_median([getattr(each, name) for each in part]) for part in (first, last))
         flat = after <= max(MOST_GROWTH * before, before + more)
         is_flat = is_flat and flat
@@ -197,8 +227,10 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=0.0, help="requests a second; as many as can be, without")
+    parser.add_argument("--every", type=float, default=5.0, help="seconds between two looks at what is held")
     given = parser.parse_args()
-    return asyncio.run(soak(given.seconds, given.workers, given.clients, given.seed))
+    return asyncio.run(soak(given.seconds, given.workers, given.clients, given.seed, given.rate, given.every))
 
 
 if __name__ == "__main__":
