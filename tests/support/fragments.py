@@ -158,6 +158,7 @@ def _factory(prompted: str | None, options: Options):
     return reader_factory(tools=AGENT_TOOLS, options=options, model="m", prompted=prompted)
 
 
+@cache
 def ways() -> tuple[Way, ...]:
     """Every dialect as the prompted one, and each of the settings that a reader looks at."""
     low = Options(min_confidence=50, recovery_shell=True)
