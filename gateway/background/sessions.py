@@ -81,7 +81,12 @@ class Sessions:
         self._sessions[key] = session
         self._unwritten[key] = None
         self._bytes += session.size
-        while len(self._sessions) > self.max_sessions or self._bytes > self.max_bytes:
+        now = self.now()
+        while self._sessions and (
+            next(iter(self._sessions.values())).until <= now  # nobody may ever ask for it again
+            or len(self._sessions) > self.max_sessions
+            or self._bytes > self.max_bytes
+        ):
             self._forget(next(iter(self._sessions)))
 
     def _fresh(self, key: str) -> _Session | None:

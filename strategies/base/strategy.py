@@ -26,6 +26,8 @@ __all__ = [
     "FinishReason",
     "HearsReasoning",
     "InTurns",
+    "KeepsText",
+    "Kept",
     "Options",
     "PassesText",
     "Prepared",
@@ -110,6 +112,24 @@ class PassesText(Protocol):
         None while something is open. A text without any of it, which does not end in white space, is text: whatever
         comes before and behind, now or later, alone or joined with others.
         """
+        ...
+
+
+class Kept(Protocol):
+    """The text of an answer that no event accounts for yet."""
+
+    def rest(self, size: int) -> str:
+        """Its last characters."""
+        ...
+
+
+@runtime_checkable
+class KeepsText(Protocol):
+    """A reader that keeps what it has not accounted for, so that nobody else has to, in case it fails."""
+
+    @property
+    def tape(self) -> Kept:
+        """Text is on it before anything is done with it."""
         ...
 
 

@@ -6,6 +6,7 @@ from strategies.grammar.json_calls import renaming
 from strategies.grammar.json_payload import read_surplus
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
 from strategies.text.turns import Turns
 
@@ -25,10 +26,10 @@ class Target(Protocol):
 
 def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Steps:
     """Read the object the cursor stands on into `call`; its braces say where it ends, in a second pass the closer."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     loosely = hint == LOOSELY
-    complete = yield from (cur.until(closer, pieces.append) if loosely else cur.json(pieces.append))
-    text = "".join(pieces)
+    complete = yield from (cur.until(closer, pieces.add) if loosely else cur.json(pieces.add))
+    text = pieces.text()
     call.mends += yield from read_surplus(cur)
     schema = call.schema
     parsed = (yield from cur.work(_parsed(text, schema))) if complete else None

@@ -17,6 +17,7 @@ from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.grammar.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.grammar.json_calls import drafting
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
 from strategies.text.turns import Turns
 
@@ -77,11 +78,11 @@ def read_json(
     frame: int = 0,
 ) -> Steps:
     """The value that begins here, as a `Payload`; `frame` says how many braces around the arguments are not theirs."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if opening.hint == _MENDING:
         return (yield from _read_mended(cur, context, tuple(stops), tool, frame))
-    if (yield from cur.json(pieces.append)):
-        text = "".join(pieces)
+    if (yield from cur.json(pieces.add)):
+        text = pieces.text()
         try:
             parsed = yield from cur.work(_parsing(text, context, tool, closed=True))
         except JsonFault:
@@ -128,11 +129,11 @@ def _fence(cur: Cursor) -> Steps:
 
 def _read_string(cur: Cursor) -> Steps:
     """Arguments that were written as one string."""
-    pieces: list[str] = []
-    if not (yield from cur.json(pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from cur.json(pieces.add)):
         raise Reject("cut" if cur.cut else "value not closed", attempted=True, inside=True)
     try:
-        parsed = yield from cur.work(parsing("".join(pieces)))
+        parsed = yield from cur.work(parsing(pieces.text()))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
     yield from cur.ws()
@@ -146,12 +147,12 @@ def _read_string(cur: Cursor) -> Steps:
 
 def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: Tool | None, frame: int) -> Steps:
     """Everything up to a closing token, through the whole ladder."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     pattern, longest = _any_of(stops)
-    ended = yield from cur.until_match(pattern, longest - 1, pieces.append)
+    ended = yield from cur.until_match(pattern, longest - 1, pieces.add)
     if not ended and cur.cut:
         raise Reject("cut", attempted=True)
-    text = "".join(pieces)
+    text = pieces.text()
     try:
         # The end of an answer is no sign that the model closed anything, unless only the frame's own braces are
         # missing.

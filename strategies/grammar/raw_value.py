@@ -38,6 +38,7 @@ from strategies.grammar.dialect import Arguments
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.dumping import dumps
 from strategies.text.pieces import Pieces
+from strategies.text.tape import Taken
 
 __all__ = [
     "MEND_OF_END",
@@ -91,10 +92,12 @@ class Sink:
         trim: bool = True,
         paired: bool = False,
         entities: bool = True,
+        cur: Cursor | None = None,
     ) -> None:
         self._arguments = arguments
         # Not a string: adding to one copies it, and a file comes in thousands of events.
-        self._pieces = Pieces()
+        self._pieces = Pieces() if cur is None else Taken(cur)
+        """With a cursor that hands all of it over, no more than where it stands."""
         self._flows = flows and arguments.live
         self._key = key
         self._body = body

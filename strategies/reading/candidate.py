@@ -22,6 +22,7 @@ from strategies.reading.named import is_name, named_tool
 from strategies.text.cursor import CUT, Cursor, Reject, Steps
 from strategies.text.dumping import dumping, dumps
 from strategies.text.pieces import Pieces
+from strategies.text.tape import Tape
 from strategies.text.turns import Turns
 
 __all__ = ["Candidate"]
@@ -39,7 +40,9 @@ _SHOWN = 1 << 16
 class Candidate:
     """Reads one candidate; `events` fill up while it does, and when it is over `rest` goes back to the reader."""
 
-    def __init__(self, rows: tuple[Dialect, ...], opening: Opening, context: Context, *, live: bool) -> None:
+    def __init__(
+        self, rows: tuple[Dialect, ...], opening: Opening, context: Context, tape: Tape, start: int, *, live: bool
+    ) -> None:
         self.events: list[Event] = []
         self.rest = ""
         self.blind = 0
@@ -64,7 +67,9 @@ class Candidate:
         self._drafts = 0
         self._has_call = False
         """One of them became a call."""
-        self._pieces = Pieces()
+        self._tape = tape
+        self._start_at = start
+        """Where it begins, on the tape."""
         self._size = 0
         self._later = ""
         """Text that has come while it rested, beyond what one call may hold."""
@@ -125,14 +130,21 @@ class Candidate:
         # One character more than may be held, or the bound could never be seen to be exceeded.
         room = self._limit + 1 - self._size - self._used
         part, text = text[:room], text[room:]
-        if part:
-            self._pieces.add(part)
-            self._size += len(part)
+        self._size += len(part)
         return part, text
+
+    def _text(self, end: int | None = None) -> str:
+        """What of it no event accounts for, or the first characters of that."""
+        start = self._start_at + self.accounted
+        return self._tape.between(start, start + (self._size if end is None else end))
+
+    def _between(self, start: int, end: int) -> str:
+        return self._tape.between(self._start_at + start, self._start_at + end)
 
     def _start(self) -> None:
         """Hand the candidate to the dialect whose turn it is."""
-        self._cursor = Cursor()
+        # What flows is accounted for before its value has ended: such a call keeps what it needs itself.
+        self._cursor = Cursor(source=None if self._live else self._between)
         self._arguments = Arguments(self._emit_live if self._live else None)
         self._emitted: list[str] = []
         self._flowed = Pieces()
@@ -236,7 +248,7 @@ class Candidate:
         used = "" if self._ended else self._consume()
         if used:
             self.events.append(Drop(used, "markup") if self._has_call else Text(used))
-        self.rest = self._pieces.text()
+        self.rest = self._text()
 
     def _refused(self, refusal: Reject) -> bool:
         """The dialect says no: ask again, ask the next one, or give up (True)."""
@@ -253,7 +265,7 @@ class Candidate:
             self._remains = (self._rows[self._row].family, refusal.remains)
         if self._began:
             self._break(refusal.reason)
-            self.rest = self._pieces.text()
+            self.rest = self._text()
             return True
         if refusal.reason == CUT:
             self._give_up(None, blind=self._size)
@@ -267,14 +279,14 @@ class Candidate:
         elif self._remains[1] and not self._drafts:
             family, end = self._remains
             self.events.append(Drop(self._consume(end), REMAINS, family))
-            self.rest = self._pieces.text()
+            self.rest = self._text()
             return True
         else:
             self._give_up(None, blind=self._size if self._is_data else 0 if self._drafts else self._least_blind)
             return True
         eof, cut = self._cursor.eof, self._cursor.cut
         self._start()
-        self._cursor.push(self._pieces.text())
+        self._cursor.push(self._text())
         self._cursor.eof, self._cursor.cut = eof, cut
         return False
 
@@ -286,7 +298,7 @@ class Candidate:
             if refusal is not None:
                 self.events.append(self._note(refusal, refusal, meant=True))
             self.blind = blind
-        self.rest = self._pieces.text()
+        self.rest = self._text()
 
     def _calls_unknown(self, refusal: Reject) -> bool:
         """Whether it is a call in everything but its tool, which the request did not offer."""
@@ -296,7 +308,7 @@ class Candidate:
         return is_named and is_plain and not self.is_example
 
     def _note(self, reason: str, refusal: Reason, *, meant: bool, name: str = "") -> Note:
-        raw = self._pieces.text() if meant else ""
+        raw = self._text() if meant else ""
         verdict = Verdict(
             dialect=self._rows[self._row].id,
             name=(name if is_name(name) else named_tool(raw, self._opening.marker, self._context)) if meant else "",
@@ -323,12 +335,9 @@ class Candidate:
 
     def _consume(self, end: int | None = None) -> str:
         """The text the dialect has used since the last event, up to the offset `end`."""
-        text = self._pieces.text()
         behind = self._cursor.pending + (0 if end is None else self._cursor.final - end)
-        used = text[: len(text) - behind]
-        rest = text[len(used) :]
-        self._pieces = Pieces(rest)
-        self._size = len(rest)
+        used = self._text(self._size - behind)
+        self._size -= len(used)
         self.accounted += len(used)
         return used
 

@@ -70,7 +70,7 @@ class Call:
         # Arguments that have gone out cannot be taken back: nothing may be left to decide.
         live = is_decided and context.options.stream_arguments == "incremental"
         opening = window.openings.begun(opening, window.offset, window.tail)
-        candidate = Candidate(rows, opening, context, live=live)
+        candidate = Candidate(rows, opening, context, window.tape, window.offset, live=live)
         return cls(candidate, after, window.offset, (window.tail, window.is_line_start))
 
     @property

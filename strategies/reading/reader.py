@@ -22,6 +22,7 @@ from strategies.reading.modes import BehindDrafts, Prose
 from strategies.reading.moves import WAIT, Call, Mode
 from strategies.reading.outlet import joined
 from strategies.reading.window import Window
+from strategies.text.tape import Tape
 
 __all__ = ["CUT_REASONS", "Reader"]
 
@@ -59,6 +60,11 @@ class Reader:
         """What finds all that may begin something; None while something is open."""
         return self._window.grammar.lexicon.loud if self._is_clear else None
 
+    @property
+    def tape(self) -> Tape:
+        """What has come and is in no event that has gone out: whoever must not lose it need not keep it, too."""
+        return self._window.tape
+
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own, so nothing in the text is a draft of it."""
         out = self._window.out
@@ -66,7 +72,7 @@ class Reader:
         out.stand(in_fence=self._mode.in_fence)
         if isinstance(self._mode, BehindDrafts):
             self._mode = self._mode.after
-        return out.taken()
+        return self._account(out.taken())
 
     def feed(self, text: str) -> list[Event]:
         return self._all(self.step(text)) if text else []
@@ -77,9 +83,12 @@ class Reader:
     def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
         """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
         window = self._window
+        tape = window.tape
+        tape.add(text)
         if reason is not None:
             window.end(cut=reason in CUT_REASONS)
         elif text and self._flows(text):
+            tape.forget(len(text))
             window.offset += len(text)
             window.passed(text)
             window.out.pass_by(text)
@@ -123,8 +132,14 @@ class Reader:
             if window.out.held is not None:
                 self._mode.finish(window)
             window.out.stand(in_fence=self._mode.in_fence)
-            return window.out.finish(cut=window.cut)
-        return window.out.taken()
+            return self._account(window.out.finish(cut=window.cut))
+        return self._account(window.out.taken())
+
+    def _account(self, events: list[Event]) -> list[Event]:
+        """The events, which go out: what they tell is no longer kept."""
+        if events:
+            self._window.tape.forget(sum([len(event.raw) for event in events]))
+        return events
 
     def _works(self) -> bool:
         """Do as much as one turn allows; whether something is left."""

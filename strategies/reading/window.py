@@ -19,6 +19,7 @@ from strategies.reading.foresight import Foresight, may_become
 from strategies.reading.left_out import REMAINS
 from strategies.reading.openings import NOBODY, Openings, Rows
 from strategies.reading.outlet import Outlet
+from strategies.text.tape import Tape
 
 __all__ = ["FENCE_LINE", "LEVELS", "Window"]
 
@@ -56,6 +57,7 @@ class Window:
         "openings",
         "out",
         "tail",
+        "tape",
         "told",
     )
 
@@ -66,6 +68,8 @@ class Window:
         self.openings = Openings(context, grammar, self.out.callers)
         self._foresight = Foresight(context, grammar.lexicon, grammar.rows)
         self._line_foresight = Foresight(context, grammar.line_lexicon, grammar.line_rows)
+        self.tape = Tape()
+        """All that has come and is in no event that has gone out."""
         self.buf = ""
         self.told = 0
         """How much of the buffer has gone out as text already: it stays to be recognised, but cannot become a call."""

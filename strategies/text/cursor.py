@@ -13,6 +13,7 @@ from typing import Any
 from gateway.core.reasons import Reason
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.pieces import Pieces
+from strategies.text.tape import Source
 from strategies.text.turns import Turns
 
 __all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
@@ -111,11 +112,14 @@ class Cursor:
         "literal_breaks",
         "paused",
         "pos",
+        "source",
         "text",
     )
 
-    def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False) -> None:
+    def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False, source: Source | None = None) -> None:
         self.text = text
+        self.source = source
+        """Who keeps the text in front of the window; without, the window keeps what an anchor asks for."""
         self.pos = 0
         self.eof = eof
         self.cut = cut
@@ -148,7 +152,7 @@ class Cursor:
 
     def _leave(self, size: int) -> None:
         """Let the window begin behind its first `size` characters; an anchored look-ahead can still return to them."""
-        start = None if self.anchor is None else self.anchor - self._base
+        start = None if self.anchor is None or self.source is not None else self.anchor - self._base
         # Nobody goes back to it.
         if start is None or start >= size:
             self._behind = None
@@ -193,7 +197,10 @@ class Cursor:
 
     def back(self, offset: int) -> None:
         """Return to an anchored offset."""
-        if offset < self._base and self._behind is not None:
+        if offset < self._base and self.source is not None:
+            self.text = self.source(offset, self._base) + self.text
+            self._base = offset
+        elif offset < self._base and self._behind is not None:
             self.text = self._behind.text() + self.text
             self._base = self._behind_base
             self._behind = None

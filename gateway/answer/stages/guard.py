@@ -7,7 +7,7 @@ from typing import cast
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from gateway.core.reasons import Reason
-from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, PassesText
+from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, KeepsText, Kept, PassesText
 from strategies.text.pieces import Pieces
 
 __all__ = ["GuardedReader"]
@@ -16,20 +16,25 @@ _ROOM = 4096
 """How much text may be kept that is no longer needed."""
 
 
-_known: dict[type, tuple[bool, bool]] = {}
+_known: dict[type, tuple[bool, bool, bool]] = {}
 """What readers of a class can do: to ask each one would cost more than most of them do."""
 _MOST_KNOWN = 64
 
 
-def _abilities(reader: AnswerReader) -> tuple[InTurns | None, PassesText | None]:
-    """The reader as one that works in turns, and as one that says what it only passes on, where it is that."""
+def _abilities(reader: AnswerReader) -> tuple[InTurns | None, PassesText | None, Kept | None]:
+    """The reader as one that works in turns, as one that says what it only passes on, and what it keeps."""
     known = _known.get(type(reader))
     if known is None:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        known = _known[type(reader)] = isinstance(reader, InTurns), isinstance(reader, PassesText)
-    turns, passes = known
-    return cast(InTurns, reader) if turns else None, cast(PassesText, reader) if passes else None
+        known = isinstance(reader, InTurns), isinstance(reader, PassesText), isinstance(reader, KeepsText)
+        _known[type(reader)] = known
+    turns, passes, keeps = known
+    return (
+        cast(InTurns, reader) if turns else None,
+        cast(PassesText, reader) if passes else None,
+        cast(KeepsText, reader).tape if keeps else None,
+    )
 
 
 class GuardedReader:
@@ -46,6 +51,7 @@ class GuardedReader:
         "_pieces",
         "_reader",
         "_size",
+        "_tape",
         "_transcript",
         "_turns",
         "_untold",
@@ -59,13 +65,15 @@ class GuardedReader:
         """The same reader, where it can do its work in pieces."""
         self._passing: PassesText | None = None
         """The same, where it says what it would only pass on."""
+        self._tape: Kept | None = None
+        """What it keeps itself of the text that it has not accounted for."""
         self.fault: str | None = None
         """The exception that ended the reading."""
         self._untold: list[Event] = []
         """That there is no reader at all."""
         try:
             self._reader = reader = make_reader()
-            self._turns, self._passing = _abilities(reader)
+            self._turns, self._passing, self._tape = _abilities(reader)
         except Exception as error:  # noqa: BLE001 - as below
             self._untold = [self._note(error)]
         self._pieces = Pieces()
@@ -116,9 +124,10 @@ class GuardedReader:
         if reader is None:
             told = self._noted(self._told())
             return [*told, Text(text)] if text else told
-        self._pieces.add(text)
         self._size += len(text)
-        self._kept += len(text)
+        if self._tape is None:
+            self._pieces.add(text)
+            self._kept += len(text)
         try:
             if self._turns is not None:
                 return self._passed(self._turns.step(text, reason))
@@ -147,12 +156,14 @@ class GuardedReader:
         return events
 
     def _rest(self) -> str:
+        if self._tape is not None:
+            return self._tape.rest(self._size) if self._size > 0 else ""
         whole = self._pieces.text()
         return whole[len(whole) - self._size :] if self._size > 0 else ""
 
     def _failed(self, error: Exception) -> list[Event]:
-        self._reader = self._turns = None
         rest = self._rest()
+        self._reader = self._turns = self._tape = None
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
         told = self._noted([self._note(error), *told])
         self._pieces, self._size = Pieces(), 0

@@ -20,6 +20,7 @@ from strategies.grammar.fences import read_rest
 from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafting
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parse, parsing
 from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed
@@ -91,12 +92,12 @@ def _values(cur: Cursor) -> Steps:
     """All values that stand side by side here."""
     found: list[Parsed] = []
     while True:
-        pieces: list[str] = []
-        if not (yield from cur.json(pieces.append)):
+        pieces = Taken(cur)
+        if not (yield from cur.json(pieces.add)):
             if cur.cut:
                 raise Reject("cut", attempted=True)
             raise Reject("JSON is not closed", again=True, hint=_MENDING)
-        text = "".join(pieces)
+        text = pieces.text()
         try:
             parsed = yield from cur.work(parsing(text, closed=True))
         except JsonFault:
@@ -150,17 +151,17 @@ def _ignored(_text: str) -> None:
 
 def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
     """Everything up to the end of the fence or of the answer, through the whole ladder."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if opening.fence is not None:
-        closed = yield from read_rest(cur, opening.fence, pieces.append)
+        closed = yield from read_rest(cur, opening.fence, pieces.add)
     else:
         closed = False
         while not (yield from cur.at_end()):
-            pieces.append(cur.text[cur.pos :])
+            pieces.add(cur.text[cur.pos :])
             cur.pos = len(cur.text)
     if cur.cut and not closed:
         raise Reject("cut", attempted=True)
-    text = "".join(pieces).rstrip()
+    text = pieces.text().rstrip()
     steps: tuple[str, ...] = ()
     if opening.hint == _ESCAPED:
         text, steps = _unescaped(text), ("html_escaped",)

@@ -23,6 +23,7 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.lexicon import LEFTOVERS
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import Turns
 from strategies.writing.renderer import Hermes
@@ -83,13 +84,13 @@ def _parse_unopened(
 ) -> Generator[Draft | None, None, None]:
     """`{"name": ...}` and then `</tool_call>`: the opener was lost."""
     yield from glance(cur, context, aliases=True)
-    pieces: list[str] = []
-    if not (yield from cur.json(pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from cur.json(pieces.add)):
         raise Reject("JSON is not closed")
     yield from cur.ws()
     if not (yield from cur.lit("</tool_call>")):
         raise Reject("no call")
-    value, steps = yield from cur.work(_parsed("".join(pieces), context))
+    value, steps = yield from cur.work(_parsed(pieces.text(), context))
     found = yield from cur.work(drafting(value, context, form="hermes", steps=steps))
     yield from _with(found, ("call_opener_missing",))
 
@@ -108,14 +109,14 @@ def _values(cur: Cursor, context: Context, name: str | None, closer: str) -> Ste
 
 def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_first: bool) -> Steps:
     """One object or list; where its braces do not parse, what stands before the closer."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     cur.anchor = start = cur.offset
     steps: tuple[str, ...] = ()
     value: Any = None
-    is_whole = yield from cur.json(pieces.append)
+    is_whole = yield from cur.json(pieces.add)
     if is_whole:
         try:
-            value, steps = yield from cur.work(_parsed("".join(pieces), context))
+            value, steps = yield from cur.work(_parsed(pieces.text(), context))
         except Reject:
             value = None
     if value is None:
@@ -153,11 +154,11 @@ def _ignore(_: str) -> None:
 
 def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> Steps:
     """JSON that is broken: everything up to the closer, through the whole ladder."""
-    pieces: list[str] = []
-    if not (yield from cur.until(closer, pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from cur.until(closer, pieces.add)):
         raise Reject("JSON is not closed", attempted=True, inside=True)
     try:
-        return (yield from cur.work(_parsed("".join(pieces), context)))
+        return (yield from cur.work(_parsed(pieces.text(), context)))
     except Reject as refusal:
         raise Reject(refusal.reason, attempted=True, inside=not is_whole) from None
 
@@ -192,11 +193,11 @@ def _code(cur: Cursor) -> Steps:
         cur.anchor = None
         return None
     cur.anchor = None
-    pieces: list[str] = []
-    if not (yield from cur.until("</code>", pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from cur.until("</code>", pieces.add)):
         raise Reject("code is not closed", attempted=True)
     cur.pos += len("</code>")
-    return "".join(pieces).strip("\n")
+    return pieces.text().strip("\n")
 
 
 def _end(cur: Cursor, closer: str) -> Steps:

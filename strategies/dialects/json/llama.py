@@ -15,6 +15,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.json_payload import STOPS, Payload, code_draft, named_drafts, read_objects
 from strategies.text.cursor import Cursor, Reject
 from strategies.text.python_text import PythonFault, parse_calls
+from strategies.text.tape import Taken
 from strategies.writing.token_renderer import JsonRenderer, named_object
 
 __all__ = ["LLAMA_JSON"]
@@ -31,11 +32,11 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
     if (yield from cur.peek(1)) in ("{", "["):
         yield from read_objects(cur, context, opening, (), stops=(_TAG, *STOPS))
         return
-    pieces: list[str] = []
-    ended = yield from cur.until_match(_END, _LONGEST - 1, pieces.append)
+    pieces = Taken(cur)
+    ended = yield from cur.until_match(_END, _LONGEST - 1, pieces.add)
     if not ended and cur.cut:
         raise Reject("cut", attempted=True)
-    code = "".join(pieces).strip()
+    code = pieces.text().strip()
     if not _BUILT_IN.match(code):
         yield code_draft(context, code)
         return

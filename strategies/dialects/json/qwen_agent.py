@@ -18,6 +18,7 @@ from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import read_json, refuse_torn
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.writing.block_renderer import BlockRenderer
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.token_renderer import json_text
@@ -118,14 +119,14 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
     key = next((key for key in _CODE_KEYS if key in schema.properties and schema.prop(key).is_string), None)
     run: str = yield from cur.match(_BACKTICKS, 64)
     head: list[str] = []
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if key is None or not (yield from read_line(cur, head.append)):
         raise Reject("code for a tool that takes none", attempted=True)
-    if not (yield from read_rest(cur, Fence(mark="`", size=len(run), info=""), pieces.append)):
+    if not (yield from read_rest(cur, Fence(mark="`", size=len(run), info=""), pieces.add)):
         raise Reject("fence is not closed", attempted=True)
     yield from cur.match(_BLANKS, 4)
     yield from cur.match(_BACKTICKS, 256)
-    code: dict[str, Any] = {key: "".join(pieces).removesuffix("\n")}
+    code: dict[str, Any] = {key: pieces.text().removesuffix("\n")}
     return code
 
 

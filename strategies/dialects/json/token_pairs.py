@@ -34,6 +34,7 @@ from strategies.grammar.json_payload import STOPS, code_draft, marked_json, read
 from strategies.grammar.literal import inside_word
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonFault, bracketed, reading_calls
+from strategies.text.tape import Taken
 from strategies.writing.token_renderer import JsonRenderer, json_text, named_object
 
 __all__ = [
@@ -111,11 +112,11 @@ def _parse_internlm(
         yield from cur.ws()
         yield from read_objects(cur, context, opening, (_ACTION_END,), stops=STOPS)
         return
-    pieces: list[str] = []
-    closed = yield from cur.until(_ACTION_END, pieces.append)
+    pieces = Taken(cur)
+    closed = yield from cur.until(_ACTION_END, pieces.add)
     if not closed and cur.cut:
         raise Reject("cut", attempted=True)
-    draft = code_draft(context, "".join(pieces).strip("\r\n"))
+    draft = code_draft(context, pieces.text().strip("\r\n"))
     if closed:
         cur.pos += len(_ACTION_END)
     yield draft if closed else evolve(draft, mends=("call_closer_missing",))
@@ -306,14 +307,14 @@ def _is_json(cur: Cursor) -> Steps:
 
 def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str, ...], form: str) -> Steps:
     """Python calls up to the closer: by their brackets, or else whatever stands before it."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if opening.hint == _AS_TEXT:
-        if not (yield from cur.until(closers[0], pieces.append)):
+        if not (yield from cur.until(closers[0], pieces.add)):
             raise Reject("calls are not closed", attempted=True)
     else:
         yield from _by_brackets(cur, closers, pieces)
     try:
-        calls = yield from cur.work(reading_calls("".join(pieces)))
+        calls = yield from cur.work(reading_calls(pieces.text()))
     except PythonFault as fault:
         again = opening.hint is None and not cur.cut
         raise Reject(fault.reason, again=again, hint=_AS_TEXT, attempted=True) from None
@@ -321,11 +322,11 @@ def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str,
     yield from with_mends(drafts, (yield from read_end(cur, closers)))
 
 
-def _by_brackets(cur: Cursor, closers: tuple[str, ...], pieces: list[str]) -> Steps:
+def _by_brackets(cur: Cursor, closers: tuple[str, ...], pieces: Taken) -> Steps:
     """Expressions, one after the other, until a closer follows or the answer ends."""
     while True:
         try:
-            whole = yield from bracketed(cur, pieces.append)
+            whole = yield from bracketed(cur, pieces.add)
         except Reject as refusal:
             raise Reject(refusal.reason, again=not cur.cut, hint=_AS_TEXT, attempted=True) from None
         if not whole:

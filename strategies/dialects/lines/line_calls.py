@@ -17,6 +17,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.json_payload import STOPS, code_draft, named_drafts, read_json, refuse_torn
 from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.writing.token_renderer import JsonRenderer
 
 __all__ = ["CONTINUE", "FUNCTIONARY", "GPTME"]
@@ -72,11 +73,11 @@ def _require_end(cur: Cursor) -> Steps:
 
 def _code(cur: Cursor, context: Context) -> Steps:
     """Code up to the next call or the end of the message."""
-    pieces: list[str] = []
-    ended = yield from cur.until_match(_CODE_END, _LONGEST - 1, pieces.append)
+    pieces = Taken(cur)
+    ended = yield from cur.until_match(_CODE_END, _LONGEST - 1, pieces.add)
     if not ended and cur.cut:
         raise Reject("cut", attempted=True)
-    return code_draft(context, "".join(pieces).rstrip())
+    return code_draft(context, pieces.text().rstrip())
 
 
 def _parse_continue(
@@ -170,9 +171,9 @@ def _call_ends(cur: Cursor) -> Steps:
 
 def _argument(cur: Cursor) -> Steps:
     """One value, from the end of its key's line to the `END_ARG` that ends it."""
-    pieces: list[str] = []
+    pieces = Taken(cur)
     while True:
-        if not (yield from cur.until(_END_ARG, pieces.append)):
+        if not (yield from cur.until(_END_ARG, pieces.add)):
             raise Reject("value not closed", attempted=True)
         cur.anchor = start = cur.offset
         cur.pos += len(_END_ARG)
@@ -183,8 +184,8 @@ def _argument(cur: Cursor) -> Steps:
         cur.anchor = None
         cur.pos += len(_END_ARG)
         if ends:
-            return "".join(pieces).removesuffix("\r").removeprefix("\r").removeprefix("\n")
-        pieces.append(_END_ARG)
+            return pieces.text().removesuffix("\r").removeprefix("\r").removeprefix("\n")
+        pieces.add(_END_ARG)
 
 
 _END_ARG = "\nEND_ARG"

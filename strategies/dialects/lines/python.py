@@ -23,6 +23,7 @@ from strategies.grammar.json_calls import drafting
 from strategies.grammar.json_payload import with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonCall, PythonFault, bracketed, reading_calls
+from strategies.text.tape import Taken
 from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed, python_call
 from strategies.writing.renderer import CannotExpress
@@ -95,16 +96,16 @@ def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     form = "pythonic" if opening.fence is None else "fence"
-    pieces: list[str] = []
+    pieces = Taken(cur)
     in_list = opening.marker[0] == "["
     is_known = not in_list or (yield from _glance(cur, context))
     if opening.marker[0] in "\"'":
         yield from _quoted(cur, pieces)
     else:
         yield from _expressions(cur, pieces, meant=is_known)
-    if not is_known and not any(context.resolve(name, aliases=False) for name in _CALLED.findall("".join(pieces))):
+    if not is_known and not any(context.resolve(name, aliases=False) for name in _CALLED.findall(pieces.text())):
         raise Reject("no call")
-    calls: list[PythonCall] = yield from _read(cur, "".join(pieces))
+    calls: list[PythonCall] = yield from _read(cur, pieces.text())
     # `os.remove(path)` in a block of code is none of a server's tools called `remove`.
     if not in_list and any(_is_member(call.name, context) for call in calls):
         raise Reject("a method, not a tool")
@@ -155,22 +156,22 @@ def _glance(cur: Cursor, context: Context) -> Steps:
 _CALLED = re.compile(r"(?<![\w.:/-])([\w.:/-]++)\(")
 
 
-def _quoted(cur: Cursor, pieces: list[str]) -> Steps:
+def _quoted(cur: Cursor, pieces: Taken) -> Steps:
     """A call in quotes ends at the quote behind its brackets."""
     quote = cur.text[cur.pos]
-    pieces.append(quote)
+    pieces.add(quote)
     cur.pos += 1
     yield from _expressions(cur, pieces)
     if not (yield from cur.lit(quote)):
         raise Reject("quote is not closed")
-    pieces.append(quote)
+    pieces.add(quote)
 
 
-def _expressions(cur: Cursor, pieces: list[str], *, meant: bool = True) -> Steps:
+def _expressions(cur: Cursor, pieces: Taken, *, meant: bool = True) -> Steps:
     """A list or a call, and those that follow it, with what separates them."""
     while True:
-        if not (yield from bracketed(cur, pieces.append)):
-            if cur.cut or not pieces[0].lstrip().startswith("["):
+        if not (yield from bracketed(cur, pieces.add)):
+            if cur.cut or not (pieces.first or "").lstrip().startswith("["):
                 raise Reject("brackets are not closed", attempted=meant)
             return
         cur.anchor = start = cur.offset
@@ -180,7 +181,7 @@ def _expressions(cur: Cursor, pieces: list[str], *, meant: bool = True) -> Steps
         cur.anchor = None
         if not goes_on:
             return
-        pieces.append(blanks)
+        pieces.add(blanks)
         cur.pos += len(blanks)
 
 
@@ -259,13 +260,13 @@ def _parse_tagged(
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     yield from cur.ws()
-    pieces: list[str] = []
+    pieces = Taken(cur)
     head: str = yield from cur.match(_HEAD, 256)
     if (yield from cur.peek(1)) not in ("[", "("):
         raise Reject("no call")
-    pieces.append(head)
+    pieces.add(head)
     yield from _expressions(cur, pieces)
-    calls = yield from _read(cur, "".join(pieces))
+    calls = yield from _read(cur, pieces.text())
     drafts = yield from cur.work(call_drafts(calls, context, form="special"))
     end = cur.offset
     cur.anchor = end
@@ -299,9 +300,9 @@ def _parse_tool_code(
     bare = opening.fence is None and opening.marker != _TAG
     if opening.marker == _TAG:
         cur.pos += len(_TAG)
-    pieces: list[str] = []
+    pieces = Taken(cur)
     mends = yield from _statements(cur, opening, pieces, bare=bare)
-    calls = yield from _read(cur, "".join(pieces), constructors=True)
+    calls = yield from _read(cur, pieces.text(), constructors=True)
     form = "pythonic" if bare else "tool_fence"
     found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False))
     checked(found, context)
@@ -311,11 +312,11 @@ def _parse_tool_code(
     yield from with_mends(found, mends)
 
 
-def _statements(cur: Cursor, opening: Opening, pieces: list[str], *, bare: bool) -> Steps:
+def _statements(cur: Cursor, opening: Opening, pieces: Taken, *, bare: bool) -> Steps:
     """All statements up to the end of the fence, of the tag, or of the calls; returns the mends."""
     while True:
         if not bare:
-            pieces.append((yield from cur.match(_SEPARATORS, 256)))
+            pieces.add((yield from cur.match(_SEPARATORS, 256)))
             yield from _comments(cur)
             if opening.fence is not None and (yield from closes_here(cur, opening.fence)):
                 return ()
@@ -328,13 +329,13 @@ def _statements(cur: Cursor, opening: Opening, pieces: list[str], *, bare: bool)
         head: str = yield from cur.match(_HEAD, 256)
         if (yield from cur.peek(1)) not in ("(", "["):
             raise Reject("not a call")
-        pieces.append(head)
-        if not (yield from bracketed(cur, pieces.append)):
+        pieces.add(head)
+        if not (yield from bracketed(cur, pieces.add)):
             raise Reject("brackets are not closed", attempted=True)
         if bare and not (yield from _another(cur)):
             return ()
         if bare:
-            pieces.append("\n")
+            pieces.add("\n")
 
 
 def _another(cur: Cursor) -> Steps:

@@ -26,6 +26,7 @@ from strategies.schema.tool_schema import ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.loose_quotes import may_be_torn
 from strategies.text.python_text import PythonFault, bracketed, read_calls, reading_calls
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import whole
 from strategies.writing.block_renderer import BlockRenderer
@@ -112,12 +113,12 @@ def _object(cur: Cursor, context: Context, opening: Opening) -> Steps:
 
 def _python(cur: Cursor, context: Context, name: str) -> Steps:
     """`Action: read(filePath="/a")`."""
-    pieces = [name]
-    if not (yield from bracketed(cur, pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from bracketed(cur, pieces.add)):
         raise Reject("brackets are not closed", attempted=True)
     yield from cur.match(_DECORATION, 4)
     try:
-        calls = yield from cur.work(reading_calls("".join(pieces)))
+        calls = yield from cur.work(reading_calls(name + pieces.text()))
     except PythonFault as fault:
         raise Reject(fault.reason, attempted=True) from None
     return (yield from cur.work(call_drafts(calls, context, form="react")))
@@ -147,11 +148,11 @@ def _input(cur: Cursor, context: Context, opening: Opening, tool: Tool) -> Steps
         return payload.value, (*payload.steps, *(yield from read_surplus(cur)))
     if first == "`" and (yield from cur.starts("```")):
         return (yield from _fenced(cur, context.schema(tool)))
-    pieces: list[str] = []
-    stopped = yield from cur.until_match(_STOP, _STOP_SIZE, pieces.append)
+    pieces = Taken(cur)
+    stopped = yield from cur.until_match(_STOP, _STOP_SIZE, pieces.add)
     if not stopped and cur.cut:
         raise Reject("cut", attempted=True)
-    return text_arguments("".join(pieces), context.schema(tool)), ()
+    return text_arguments(pieces.text(), context.schema(tool)), ()
 
 
 def _input_heading(cur: Cursor) -> Steps:
@@ -165,15 +166,15 @@ def _fenced(cur: Cursor, schema: ToolSchema) -> Steps:
     """A fence holds the JSON, or the text of the one parameter."""
     run: str = yield from cur.match(_BACKTICKS, 64)
     line: list[str] = []
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if not (yield from read_line(cur, line.append)):
         raise Reject("fence is not closed", attempted=True)
     fence = Fence(mark="`", size=len(run), info="")
-    closed = yield from read_rest(cur, fence, pieces.append)
+    closed = yield from read_rest(cur, fence, pieces.add)
     if not closed:
         raise Reject("fence is not closed", attempted=True)
     yield from cur.match(_BACKTICKS, 256)
-    text = "".join(pieces)
+    text = pieces.text()
     if text.lstrip().startswith("{"):
         try:
             parsed = yield from cur.work(parsing(text, closed=True))

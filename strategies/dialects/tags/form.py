@@ -415,6 +415,7 @@ def read_parameter(
         trim=edges != "none",
         paired=edges == "pair",
         entities=not typed,
+        cur=cur,
     )
     if cur.literal_breaks:
         sink.pause()

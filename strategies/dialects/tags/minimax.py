@@ -23,6 +23,7 @@ from strategies.schema.document import Prop
 from strategies.schema.names import resolve_parameter
 from strategies.schema.values import read_text
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.writing.element_renderer import ParameterRenderer
 from strategies.writing.token_renderer import JsonRenderer, json_text
 
@@ -126,10 +127,10 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
     """What stands up to the closer of `name`: text, or nodes."""
     if depth > _MAX_NESTING:
         raise Reject("nested_too_deep", blind=True)
-    pieces: list[str] = []
+    pieces = Taken(cur)
 
     def take(text: str) -> None:
-        pieces.append(text)
+        pieces.add(text)
         if sink is not None:
             sink(text)
 
@@ -150,7 +151,7 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
             break
         else:
             yield from doubt(cur, "closed by another tag")
-    text = "".join(pieces)
+    text = pieces.text()
     if children and text.strip():
         yield from doubt(cur, "text between values")
     return children or text
@@ -158,14 +159,14 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
 
 def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     """A value whose opener is missing: the closer behind it has the name."""
-    pieces: list[str] = []
-    if call.texts or not (yield from cur.until(_MARK, pieces.append)):
+    pieces = Taken(cur)
+    if call.texts or not (yield from cur.until(_MARK, pieces.add)):
         yield from doubt(cur, "value not opened")
     cur.pos += len(_MARK)
     match = yield from _tag(cur)
     if match is None or not match.group(1) or match.group(2) not in call.schema.properties:
         yield from doubt(cur, "value not opened")
-    key, text = match.group(2), "".join(pieces).strip()
+    key, text = match.group(2), pieces.text().strip()
     if key in text[: len(key) + 1]:
         yield from doubt(cur, "value not opened")
     cur.pos += len(match.group())

@@ -15,6 +15,7 @@ from typing import Any
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, marked_json, named_drafts, read_arguments, read_end, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 
 __all__ = ["ARROWS", "FUNCTIONARY_V2", "TOOL_REQUEST"]
@@ -96,15 +97,15 @@ def _members(cur: Cursor) -> Steps:
 
 def _value(cur: Cursor) -> Steps:
     first = yield from cur.peek(1)
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if first in ('"', "{", "["):
-        if not (yield from cur.json(pieces.append)):
+        if not (yield from cur.json(pieces.add)):
             raise Reject("value not closed", attempted=True, inside=True)
     elif first == "'":
         yield from _single(cur, pieces)
     else:
-        pieces.append((yield from cur.match(_PLAIN_WORD, 128)))
-    text = "".join(pieces)
+        pieces.add((yield from cur.match(_PLAIN_WORD, 128)))
+    text = pieces.text()
     try:
         parsed = yield from cur.work(parsing(text))
     except JsonFault as fault:
@@ -114,20 +115,20 @@ def _value(cur: Cursor) -> Steps:
     return parsed.value
 
 
-def _single(cur: Cursor, pieces: list[str]) -> Steps:
+def _single(cur: Cursor, pieces: Taken) -> Steps:
     """A text between single quotes."""
-    pieces.append("'")
+    pieces.add("'")
     cur.pos += 1
     while True:
-        pieces.append((yield from cur.match(_PLAIN_STRING, 1 << 12)))
+        pieces.add((yield from cur.match(_PLAIN_STRING, 1 << 12)))
         if (yield from cur.lit("'")):
-            pieces.append("'")
+            pieces.add("'")
             return
         pair: str = yield from cur.peek(2)
         if not pair:
             raise Reject("value not closed", attempted=True, inside=True)
         size = 2 if pair[0] == "\\" else 1
-        pieces.append(pair[:size])
+        pieces.add(pair[:size])
         cur.pos += len(pair[:size])
 
 

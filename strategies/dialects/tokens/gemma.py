@@ -26,6 +26,7 @@ from strategies.grammar.json_payload import read_end
 from strategies.grammar.raw_value import Sink
 from strategies.schema.tool_schema import Prop, ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, loads_strict, parsing
 from strategies.text.turns import Turns, whole
 from strategies.writing.renderer import CannotExpress, without_tokens
@@ -294,11 +295,11 @@ def _value(cur: Cursor, prop: Prop, depth: int, closer: str = "}") -> Steps:
         raise Reject("nested_too_deep", blind=True)
     quote = yield from cur.lits(_QUOTES)
     if quote:
-        pieces: list[str] = []
-        if not (yield from cur.until(quote, pieces.append)):
+        pieces = Taken(cur)
+        if not (yield from cur.until(quote, pieces.add)):
             raise Reject("value not closed", attempted=True)
         cur.pos += len(quote)
-        return "".join(pieces)
+        return pieces.text()
     first = yield from cur.peek(1)
     if first == '"':
         return (yield from _json_string(cur))
@@ -314,10 +315,10 @@ def _value(cur: Cursor, prop: Prop, depth: int, closer: str = "}") -> Steps:
 
 
 def _json_string(cur: Cursor) -> Steps:
-    pieces: list[str] = []
-    if not (yield from cur.json(pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from cur.json(pieces.add)):
         raise Reject("value not closed", attempted=True)
-    return (yield from cur.work(_string_of("".join(pieces))))
+    return (yield from cur.work(_string_of(pieces.text())))
 
 
 def _python_string(cur: Cursor) -> Steps:

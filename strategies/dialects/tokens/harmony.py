@@ -28,6 +28,7 @@ from strategies.grammar.json_payload import (
     with_mends,
 )
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.writing.token_renderer import JsonRenderer, json_text
 
 __all__ = ["HARMONY", "HARMONY_STRIPPED", "Header", "read_header"]
@@ -134,8 +135,8 @@ def _callee(header: Header, context: Context) -> str | None:
 
 def _code(cur: Cursor, context: Context, name: str) -> Steps:
     """A body that is code: the tool's one text."""
-    pieces: list[str] = []
-    closed = yield from cur.until_match(_BODY_END, max(map(len, _STOPS)) - 1, pieces.append)
+    pieces = Taken(cur)
+    closed = yield from cur.until_match(_BODY_END, max(map(len, _STOPS)) - 1, pieces.add)
     if not closed and cur.cut:
         raise Reject("cut", attempted=True)
     found = context.resolve(name)
@@ -147,7 +148,7 @@ def _code(cur: Cursor, context: Context, name: str) -> Steps:
     if not key or not schema.prop(key).is_string:
         raise Reject("no arguments", attempted=True)
     yield from cur.lits(_ENDS)
-    return Draft(name=tool.name, tool=tool, arguments={key: "".join(pieces)}, form="special", mends=mends)
+    return Draft(name=tool.name, tool=tool, arguments={key: pieces.text()}, form="special", mends=mends)
 
 
 def _end(cur: Cursor, opening: Opening) -> Steps:

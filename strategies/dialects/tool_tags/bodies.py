@@ -13,6 +13,7 @@ from strategies.grammar.json_payload import read_surplus
 from strategies.grammar.raw_value import decode_entities
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import TURN, Turns
 from strategies.text.yaml_lines import NoMapping, reading_mapping
@@ -61,13 +62,13 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
         if not is_known and name not in _NOISE:
             raise Reject("no parameter of this tool")
         quote = yield from cur.lits(('"', "'"))
-        pieces: list[str] = []
-        if quote is None or not (yield from cur.until(quote, pieces.append)):
+        pieces = Taken(cur)
+        if quote is None or not (yield from cur.until(quote, pieces.add)):
             raise Reject("attribute not closed")
         cur.pos += 1
         if is_known:
             call.mends += mends
-            call.store(key, "".join(pieces))
+            call.store(key, pieces.text())
 
 
 _NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version"})
@@ -88,14 +89,14 @@ def read_name_attribute(cur: Cursor) -> Steps:
 
 def read_json_body(cur: Cursor, call: TagCall) -> Steps:
     """`<read_file>{"path": "a"}</read_file>`: an object whose keys are parameters."""
-    pieces: list[str] = []
-    if not (yield from cur.json(pieces.append)):
+    pieces = Taken(cur)
+    if not (yield from cur.json(pieces.add)):
         raise Reject("value not closed", attempted=True)
     call.mends += yield from read_surplus(cur)
     keys = tuple(call.schema.properties)
     try:
         parsed = yield from cur.work(
-            parsing("".join(pieces), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
+            parsing(pieces.text(), closed=True, body_keys=call.schema.body_keys, known_keys=keys)
         )
     except JsonFault as fault:
         raise Reject(fault.reason, attempted=True) from None
@@ -167,9 +168,9 @@ def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
     cur.anchor = None
     if not begins:
         return False
-    pieces: list[str] = []
+    pieces = Taken(cur)
     closed = yield from _until_closer(cur, f"</{call.tag}>", indent, pieces)
-    text = "".join(pieces)
+    text = pieces.text()
     if not closed and (cur.cut or not text.endswith("\n")):
         raise Reject("value not closed", attempted=True)
     last = yield from cur.work(_take_mapping(call, text))
@@ -225,12 +226,12 @@ def read_unclosed_tag(cur: Cursor, call: TagCall) -> Steps:
         return False
     yield from cur.match(_BLANKS, _KEY_BOUND)
     cur.pos += 2 if (yield from cur.starts("\r\n")) else 1
-    pieces: list[str] = []
+    pieces = Taken(cur)
     if not (yield from _until_closer(cur, "/>", indent, pieces)):
         raise Reject("not closed", attempted=True)
     cur.pos += 2
     call.mends.append("call_opener_broken")
-    text = "".join(pieces)
+    text = pieces.text()
     if not in_tags:
         yield from cur.work(_take_mapping(call, text))
         return True
@@ -257,13 +258,13 @@ def _take_yaml(call: TagCall, key: str, value: object) -> Turns[None]:
         call.take(adapted.arguments)
 
 
-def _until_closer(cur: Cursor, closer: str, indent: int, pieces: list[str]) -> Steps:
+def _until_closer(cur: Cursor, closer: str, indent: int, pieces: Taken) -> Steps:
     """Everything up to the closer that stands first on its line, no deeper than `indent`; False at the end."""
     line = ""
 
     def take(text: str) -> None:
         nonlocal line
-        pieces.append(text)
+        pieces.add(text)
         behind = text.rsplit("\n", 1)
         line = (behind[1] if len(behind) > 1 else line + text)[: indent + 1]
 

@@ -94,7 +94,7 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     prop = call.schema.prop(key)
     if key in PROTOTYPE_KEYS and key not in call.schema.properties:
         arguments = Arguments(None)
-    sink = Sink(arguments, key, body=prop.body, flows=prop.flows and key not in call.texts)
+    sink = Sink(arguments, key, body=prop.body, flows=prop.flows and key not in call.texts, cur=cur)
     call.sink = sink
     if cur.literal_breaks:
         sink.pause()

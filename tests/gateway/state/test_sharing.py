@@ -191,6 +191,15 @@ async def test_the_memory_of_sessions_is_bounded(store, wall):
     assert list(await sessions.recall("s2", "s3", "s4", "large")) == ["s4", "large"]
 
 
+async def test_sessions_that_nobody_asks_for_again_go_with_their_time(store, wall):
+    sessions = Sessions(store=store, now=wall)
+    for number in range(5):
+        await sessions.remember({f"s{number}": b"x" * 100}, 60.0)
+        wall.at += 25
+    assert sessions._bytes == 3 * 300
+    assert list(sessions._sessions) == ["s2", "s3", "s4"]
+
+
 async def test_a_secret_is_made_once(store):
     first = await kept_secret(store, "salt", lambda: b"one")
     second = await kept_secret(store, "salt", lambda: b"two")
