@@ -123,6 +123,7 @@ def test_every_primitive_of_the_cursor_is_told() -> None:
         "floor",
         "is_last",
         "literal_breaks",
+        "source",
         "paused",
     }
     public = {name for name in vars(Cursor) if not name.startswith("_")} - machinery
