@@ -24,10 +24,12 @@ log = structlog.get_logger("toolgate")
 
 async def feedback(state: RequestState) -> web.StreamResponse:
     """`{completion_id, rating, comment?}`: counted, logged, and kept with what is known of the answer."""
-    raw = await state.read_body()
-    if len(raw) > MAX_BYTES:
-        raise BodyTooLarge(f"feedback is at most {MAX_BYTES} bytes")
-    completion_id, rating, comment = _checked(_decoded(raw))
+    raw = bytearray()
+    async for piece in state.body():
+        raw += piece
+        if len(raw) > MAX_BYTES:  # the rest is not waited for
+            raise BodyTooLarge(f"feedback is at most {MAX_BYTES} bytes")
+    completion_id, rating, comment = _checked(_decoded(bytes(raw)))
     record = await _record(state, completion_id, rating, comment)
     state.shared.keeps.put(record)
     state.shared.telemetry.count("toolgate_feedback_total", {"rating": rating})

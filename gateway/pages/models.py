@@ -31,12 +31,21 @@ log = structlog.get_logger("toolgate")
 
 Listing = dict[str, Any]
 _LAST_YEAR = 1 << 36
+_MOST = 10_000
+"""Entries beyond these stand in a list as they came: no real one is nearly as long."""
+_TURN = 50
+"""After so many entries others have their turn."""
 _UNKNOWN = datetime.fromtimestamp(0, UTC)
 
 
 async def list_models(state: RequestState) -> web.StreamResponse:
     """`GET /v1/models`."""
     listing = await _all(state)
+    data = listing["data"]
+    for at in range(min(_MOST, len(data))):
+        data[at] = _described(state, data[at])
+        if at % _TURN == _TURN - 1:
+            await asyncio.sleep(0)
     if ANTHROPIC in state.http.headers:
         listing = _as_anthropic(listing)
     return await state.send(json_response(msgspec.json.encode(listing)))
@@ -47,6 +56,7 @@ async def one_model(state: RequestState) -> web.StreamResponse:
     wanted = unquote(state.http.rel_url.raw_path.removeprefix(PREFIX))
     for entry in (await _all(state))["data"]:
         if entry.get("id") == wanted:
+            entry = _described(state, entry)
             entry = _anthropic_model(entry) if ANTHROPIC in state.http.headers else entry
             return await state.send(json_response(msgspec.json.encode(entry)))
     raise UnknownModel("the model does not exist", param="model")
@@ -86,7 +96,7 @@ async def _all(state: RequestState) -> Listing:
             merged.setdefault(model if isinstance(model, str) else id(entry), entry)
     for name in _aliases(state):
         merged.setdefault(name, {"id": name, "object": "model", "owned_by": "toolgate"})
-    return {**found[0], "data": [_described(state, entry) for entry in merged.values()]}
+    return {**found[0], "data": list(merged.values())}
 
 
 async def _asked(state: RequestState, upstreams: list[Upstream]) -> list[Listing | GatewayError]:

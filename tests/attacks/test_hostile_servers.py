@@ -1,5 +1,6 @@
 """Model servers that break, lie or flood: the client gets their own words or an error that it understands, in time."""
 
+import asyncio
 import gzip
 import json
 from typing import Any
@@ -194,3 +195,29 @@ async def test_a_server_that_asks_for_an_hour_holds_nobody_for_it(arena: Arena) 
     got = await arena.ask()
     assert got.status == 429
     assert len(arena.upstream.requests) <= 2
+
+
+async def test_a_list_of_thousands_of_models_holds_nobody_up(arena: Arena) -> None:
+    running = await arena.begin()
+    sent = asyncio.Event()
+
+    async def lists(connection, received):
+        await answer_json({"data": [{"id": f"m{number}", "object": "model"} for number in range(3_000)]})(
+            connection, received
+        )
+        sent.set()
+
+    arena.upstream.script = lists
+    ended: list[str] = []
+
+    async def look(path: str) -> bytes:
+        async with arena.client.get(running.url + path) as response:
+            body = await response.read()
+        ended.append(path)
+        return body
+
+    listing = asyncio.ensure_future(look("/v1/models"))
+    await sent.wait()
+    await look("/healthz")
+    assert len(json.loads(await listing)["data"]) == 3_000
+    assert ended == ["/healthz", "/v1/models"]
