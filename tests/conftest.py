@@ -54,12 +54,14 @@ FEW_EXAMPLES = 25
 """How many examples Hypothesis makes, at most."""
 EXAMPLES = 100
 """How many it makes by default, at most: each run makes others, and `--many` makes ten times what a test asks for."""
+GC_THRESHOLDS = (20_000, 20, 20)
+"""How often the collector looks: by default every long value has it go through all that earlier tests have left."""
 EVERY_FEW = 3
 """Of so many golden cases one goes through untouched."""
 SAME_LINES_AGAIN = frozenset(
     {
         *("test_damage.py", "test_drafts.py", "test_fuzz_reader.py", "test_lateness.py", "test_left_out.py"),
-        *("test_one_call_once.py", "test_pattern_costs.py", "test_reader_properties.py", "test_round_trip.py"),
+        *("test_one_call_once.py", "test_pattern_costs.py", "test_reader_properties.py"),
         "test_special_tokens.py",
     }
 )
@@ -73,7 +75,9 @@ _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--near", action="store_true", help="the tests near what changed, with fewer cuts and examples")
     parser.addoption("--few", action="store_true", help="fewer tests of a kind, cuts and examples")
-    parser.addoption("--many", action="store_true", help="ten times as many examples as each test asks for")
+    parser.addoption(
+        "--many", action="store_true", help="ten times as many examples as each test asks for, and each cut by itself"
+    )
     parser.addoption("--answers", type=Path, metavar="PATH", help="labelled answers in place of the golden cases")
 
 
@@ -87,10 +91,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    gc.disable()  # until all tests are known: what is made by then stays, and was looked through a dozen times
     adopt_orphans()
     if config.getoption("--near") or config.getoption("--few"):
         reading.CUTS = NEAR_CUTS if config.getoption("--near") else FEW_CUTS
+    if config.getoption("--many"):
+        reading.APART = sys.maxsize
     if not config.getoption("--near"):
         config.stash[_NEAR] = None
         return
@@ -100,8 +105,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Let each process begin to import tests at another place: it then finds what the others have rewritten by then."""
+    if not isinstance(collector, pytest.Session):
+        return
+    gc.disable()  # until all tests are known: what is made by then stays, and was looked through a dozen times
     told: dict[str, Any] | None = getattr(collector.config, "workerinput", None)
-    if told is None or not isinstance(collector, pytest.Session):
+    if told is None:
         return
     folders = [path for path in map(Path, collector.config.args) if path.is_dir()]
     paths = sorted({path for folder in folders for path in folder.absolute().rglob("test_*.py")})
@@ -114,6 +122,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 

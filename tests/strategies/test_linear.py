@@ -180,7 +180,7 @@ def test_a_character_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: 
     def told(size: int) -> float:
         closed, opened = grown(BY_ID[dialect], size) or ("", "")
         text, reason = (closed, "stop") if state == "closed" else (opened, "length" if state == "cut" else "stop")
-        return cost(text, 64, Options(), prompted=dialect, reason=reason) / size
+        return cost(text, 256, Options(), prompted=dialect, reason=reason) / size
 
     assert told(1 << 18) <= MOST * told(1 << 15)
 

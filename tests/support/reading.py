@@ -130,15 +130,20 @@ def read(
 
 
 CUTS = 400
-"""At how many places, at most about, an answer is cut in two."""
+"""At how many places, at most about, an answer is cut."""
+APART = 32
+"""One reading has cuts so far apart, and others those between: what a cut does is seen by then."""
 
 
 def read_every_way(text: str, *, splits: int | None = None, **how: Any) -> Reading:
-    """Whole, per character, at two-piece splits and at random ones: all must agree."""
+    """Whole, per character, cut at every place, and at random ones: all must agree."""
     whole = read(text, **how)
     step = max(1, len(text) // (splits or CUTS))
-    for cut in range(step, len(text), step):
-        assert read([text[:cut], text[cut:]], **how).outcome == whole.outcome, f"cut at {cut}"
+    places = range(step, len(text), step)
+    readings = min(len(places), -(-APART // step))
+    for first in range(readings):
+        cuts = places[first::readings]
+        assert read(list(pieces(text, cuts)), **how).outcome == whole.outcome, f"cuts {[*cuts]}"
     assert read(list(text), **how).outcome == whole.outcome, "per character"
     rng = random.Random(len(text))
     for _ in range(5):

@@ -143,7 +143,7 @@ class ResponsesCarrier(EventCarrier):
     def _closed(self, event: dict[str, Any]) -> dict[str, Any]:
         """What the end of a text, a part or an item says that was not said before."""
         item = dict_of(event.get("item"))
-        if item.get("type") in CALLS:
+        if str(item.get("type")) in CALLS:
             self._own_calls += 1
             name, arguments = history_call(_NO_NAMES, item)
             return self._own_call(item.get("call_id") or item.get("id"), name, arguments)

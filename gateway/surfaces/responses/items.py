@@ -69,6 +69,8 @@ class History:
         kind = item.get("type")
         if kind is None or kind == "message":
             self._message(item, where)
+        elif not isinstance(kind, str):
+            raise InvalidRequest("the type of an item must be a string", param=f"{where}.type")
         elif kind in CALLS:
             name, arguments = history_call(self.names, item)
             self.turns.call(_call_id(item), name, arguments)

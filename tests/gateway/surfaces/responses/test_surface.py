@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.core.errors import ClientError, GatewayError
@@ -538,6 +538,7 @@ JUNK: st.SearchStrategy[Any] = st.recursive(
 @given(
     st.dictionaries(st.sampled_from(["input", "tools", "tool_choice", "text", "reasoning", "include", "store"]), JUNK)
 )
+@example({"input": [{"type": []}]})
 def test_no_request_breaks_more_than_itself(body: Json) -> None:
     with suppress(ClientError):
         asked = accept(**body)
