@@ -59,10 +59,12 @@ def read_settings() -> set[str]:
     return found.union(names(RolloutRules))
 
 
-@pytest.mark.parametrize("setting", [each.name for each in attrs.fields(Settings) if "name" in each.metadata])
-def test_every_setting_is_read(setting: str) -> None:
-    by_name = READ_BY_NAME.get(setting)
-    assert setting in read_settings() or (by_name and by_name in (ROOT / "gateway" / "config" / "load.py").read_text())
+def test_every_setting_is_read() -> None:
+    loading = (ROOT / "gateway" / "config" / "load.py").read_text()
+    by_name = {name for name, read in READ_BY_NAME.items() if read in loading}
+    settings = [each.name for each in attrs.fields(Settings) if "name" in each.metadata]
+    assert len(settings) > 90
+    assert [name for name in settings if name not in read_settings() | by_name] == []
 
 
 @pytest.mark.parametrize("cls", [Options, RolloutRules])
@@ -91,6 +93,6 @@ def fed() -> set[Any]:
     }
 
 
-@pytest.mark.parametrize("metric", [metric.name for metric in CATALOGUE])
-def test_every_metric_is_fed(metric: str) -> None:
-    assert metric in fed()
+def test_every_metric_is_fed() -> None:
+    assert len(CATALOGUE) > 60
+    assert [metric.name for metric in CATALOGUE if metric.name not in fed()] == []

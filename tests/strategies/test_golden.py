@@ -63,11 +63,11 @@ def test_golden_case_reads_as_expected(case: Case) -> None:
         assert found.text == (expected["content"] if expected.get("remains") else case.text)
 
 
-@EACH
-def test_golden_case_is_complete(case: Case) -> None:
-    assert case.rules or case.beside, "it says which rule it stands for, or why for none"
-    assert {"tools", "calls", "content"} <= case.expected.keys() <= FIELDS
-    assert all(call.keys() == {"name", "arguments"} for call in case.expected["calls"])
+def test_golden_cases_are_complete() -> None:
+    for case in CASES:
+        assert case.rules or case.beside, f"{case.id} says neither which rule it stands for, nor why for none"
+        assert {"tools", "calls", "content"} <= case.expected.keys() <= FIELDS, case.id
+        assert all(call.keys() == {"name", "arguments"} for call in case.expected["calls"]), case.id
 
 
 def test_no_two_cases_bear_one_name() -> None:

@@ -6,15 +6,20 @@ it imports itself, what the supporting modules that it imports do, and what the 
 """
 
 import ast
+import os
 import subprocess
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+import msgspec
 
 __all__ = ["ROOT", "changed_files", "is_test", "near", "near_tests"]
 
 ROOT = Path(__file__).parents[2]
+KEPT = ROOT / ".pytest_cache" / "near.json"
 ALWAYS = ("tests/test_architecture.py",)
 """Seconds that every change is worth."""
 BY_FOLDER = {
@@ -66,73 +71,111 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
                 waiting += inner
 
 
-def _imports(tree: ast.AST) -> Iterator[str]:
-    """The modules of the project that are imported anywhere in this piece of a source."""
-    known = _sources()
+def _named(tree: ast.AST) -> list[str]:
+    """What is imported anywhere in this piece of a source, each name with its module's."""
+    found: list[str] = []
     for node in _statements(tree):
         if isinstance(node, ast.Import):
-            named = [alias.name for alias in node.names]
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            named = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in named:
-            owner = name if name in known else name.rpartition(".")[0]
-            if owner in known:
-                yield owner
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
-
-
-@cache
-def _fixtures(conftest: Path) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """What each fixture imports when it is asked for, and which others it asks for."""
-    found = {}
-    for node in _tree(conftest).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
-            asked = frozenset(argument.arg for argument in node.args.args)
-            found[node.name] = (frozenset(_imports(node)), asked)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
     return found
 
 
-def _asked(tree: ast.AST) -> set[str]:
-    """The names of the arguments of all functions: fixtures are among them."""
-    return {
-        argument.arg
-        for node in _statements(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for argument in node.args.args
-    }
+def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    return [argument.arg for argument in node.args.args]
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class _Source(msgspec.Struct):
+    """What is asked of one source, and which version of it was read."""
+
+    version: tuple[int, int]
+    named: list[str]
+    """What it imports."""
+    asked: list[str]
+    """The names of the arguments of all its functions: fixtures are among them."""
+    fixtures: dict[str, tuple[list[str], list[str]]]
+    """What each of its decorated functions imports when it is called, and the names of its arguments."""
+
+
+def _version(path: Path) -> tuple[int, int]:
+    told = path.stat()
+    return told.st_mtime_ns, told.st_size
+
+
+def _read(path: Path, version: tuple[int, int]) -> _Source:
+    tree = ast.parse(path.read_bytes())
+    functions = [node for node in _statements(tree) if isinstance(node, _FUNCTIONS)]
+    fixtures = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS) and node.decorator_list}
+    return _Source(
+        version=version,
+        named=_named(tree),
+        asked=sorted({name for node in functions for name in _arguments(node)}) if is_test(_path(path)) else [],
+        fixtures={name: (_named(node), _arguments(node)) for name, node in fixtures.items()}
+        if path.name == "conftest.py"
+        else {},
+    )
+
+
+def _path(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
 @cache
+def _read_sources() -> dict[str, _Source]:
+    """What the sources say, by their paths. To read them all takes seconds, so what was read of one is kept beside what
+    pytest keeps, for as long as that source stays as it is.
+    """
+    known: dict[str, _Source] = {}
+    with suppress(OSError, msgspec.MsgspecError):
+        known = msgspec.json.decode(KEPT.read_bytes(), type=dict[str, _Source])
+    found: dict[str, _Source] = {}
+    for path in _sources().values():
+        source, version = known.get(name := _path(path)), _version(path)
+        found[name] = source if source is not None and source.version == version else _read(path, version)
+    if found != known:
+        with suppress(OSError):
+            KEPT.parent.mkdir(exist_ok=True)
+            written = KEPT.with_suffix(f".{os.getpid()}")
+            written.write_bytes(msgspec.json.encode(found))
+            written.replace(KEPT)
+    return found
+
+
+def _modules(names: Collection[str]) -> frozenset[str]:
+    """The modules of the project that these names are, or are in."""
+    known = _sources()
+    owners = {name if name in known else name.rpartition(".")[0] for name in names}
+    return frozenset(owners & known.keys())
+
+
 def _of_fixtures(path: Path) -> frozenset[str]:
     """What the shared fixtures import that this module of tests asks for."""
-    fixtures: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+    fixtures: dict[str, tuple[list[str], list[str]]] = {}
     found: set[str] = set()
     for folder in reversed(path.relative_to(ROOT).parents):
-        conftest = ROOT / folder / "conftest.py"
-        if conftest.exists() and conftest != path:
-            fixtures |= _fixtures(conftest)
-            found |= {name for name in _imports(_tree(conftest)) if name.startswith("tests.")}
-    waiting, seen = _asked(_tree(path)), set[str]()
+        conftest = _read_sources().get((folder / "conftest.py").as_posix())
+        if conftest is not None:
+            fixtures |= conftest.fixtures
+            found |= {name for name in _modules(conftest.named) if name.startswith("tests.")}
+    waiting, seen = set(_read_sources()[_path(path)].asked), set[str]()
     while waiting:
         name = waiting.pop()
         if name in fixtures and name not in seen:
             seen.add(name)
             imports, more = fixtures[name]
-            found |= imports
-            waiting |= more
+            found |= _modules(imports)
+            waiting |= set(more)
     return frozenset(found)
 
 
 @cache
 def graph() -> dict[str, frozenset[str]]:
     """What each module imports."""
-    return {name: frozenset(_imports(_tree(path))) for name, path in _sources().items()}
+    return {name: _modules(_read_sources()[_path(path)].named) for name, path in _sources().items()}
 
 
 def is_test(path: str) -> bool:
@@ -167,9 +210,9 @@ def near_tests(files: Collection[str]) -> frozenset[str] | None:
     """The paths of the modules of tests near these changed files; None where every test is."""
     if "tests/conftest.py" in files or "pyproject.toml" in files:
         return None
-    names = {path.relative_to(ROOT).as_posix(): name for name, path in _sources().items()}
+    names = {_path(path): name for name, path in _sources().items()}
     imports = {
-        name: graph()[name] | (_of_fixtures(path) if is_test(path.relative_to(ROOT).as_posix()) else frozenset[str]())
+        name: graph()[name] | (_of_fixtures(path) if is_test(_path(path)) else frozenset[str]())
         for name, path in _sources().items()
     }
     found = {*ALWAYS}

@@ -1,6 +1,7 @@
 """The same conversations through every kind: OpenAI clients see no difference, and no server has cause to refuse."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -55,9 +56,17 @@ def check(exchanges: list[Exchange], gots: list[Got]) -> None:
         assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
 
 
-@pytest.mark.parametrize("kind", WITH_CALLS)
-@pytest.mark.parametrize("seed", range(200))
-def test_an_answer_is_the_same_through_every_kind(kind: str, seed: int) -> None:
+def every_other() -> list[Any]:
+    """Each conversation through half of the kinds, and each kind with half of them; all where it may take long."""
+    return [
+        pytest.param(seed, kind, marks=[pytest.mark.long] if (seed + number) % 2 else [])
+        for seed in range(200)
+        for number, kind in enumerate(WITH_CALLS)
+    ]
+
+
+@pytest.mark.parametrize(("seed", "kind"), every_other())
+def test_an_answer_is_the_same_through_every_kind(seed: int, kind: str) -> None:
     exchanges = conversation(seed)
     make = WITH_CALLS[kind]
     driver = make([exchange.turn for exchange in exchanges])
