@@ -142,8 +142,8 @@ def read_every_way(text: str, *, splits: int | None = None, **how: Any) -> Readi
     places = range(step, len(text), step)
     readings = min(len(places), -(-APART // step))
     for first in range(readings):
-        cuts = places[first::readings]
-        assert read(list(pieces(text, cuts)), **how).outcome == whole.outcome, f"cuts {[*cuts]}"
+        apart = places[first::readings]
+        assert read(list(pieces(text, apart)), **how).outcome == whole.outcome, f"cuts {[*apart]}"
     assert read(list(text), **how).outcome == whole.outcome, "per character"
     rng = random.Random(len(text))
     for _ in range(5):
