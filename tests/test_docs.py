@@ -26,6 +26,7 @@ from gateway.app import Gateway
 from gateway.cli.root import cli
 from gateway.config.load import DECLARED, load
 from gateway.core.version import __version__
+from gateway.front.routes import ROWS
 from gateway.kinds.rows import KINDS
 from gateway.process import exits
 from gateway.telemetry.metrics import CATALOGUE
@@ -205,6 +206,11 @@ def test_settings_and_metrics_that_are_named_exist(name: str) -> None:
     assert set(re.findall(rf"(?<![\w$])(?:{groups})_[A-Z_]*[A-Z]\b(?!\()", TEXTS[name])) - settings == set()
     metrics = {metric.name for metric in CATALOGUE}
     assert set(re.findall(r"\btoolgate_[a-z_]+_(?:total|seconds|bytes|ratio)\b", TEXTS[name])) - metrics == set()
+
+
+def test_every_route_is_told() -> None:
+    told = TEXTS["deploy/SETTINGS.md"].partition("## Routes")[2].partition("\n## ")[0]
+    assert [path for method, path in ROWS if f"`{method} {path}`" not in told] == []
 
 
 def test_every_kind_of_model_server_is_told_with_its_options() -> None:

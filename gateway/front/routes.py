@@ -18,7 +18,7 @@ from gateway.surfaces.messages.surface import MESSAGES
 from gateway.surfaces.port import Surface
 from gateway.surfaces.responses.surface import COMPACT, RESPONSES
 
-__all__ = ["Row", "row_of"]
+__all__ = ["ROWS", "Row", "row_of"]
 
 
 @frozen
@@ -31,7 +31,7 @@ class Row:
     surface: Surface = CHAT
 
 
-_ROWS: dict[tuple[str, str], Row] = {
+ROWS: dict[tuple[str, str], Row] = {
     ("POST", "/v1/chat/completions"): Row(chat, "chat"),
     ("POST", "/v1/messages"): Row(chat, "messages", MESSAGES),
     ("POST", "/v1/messages/count_tokens"): Row(count_tokens, "count_tokens", MESSAGES),
@@ -49,7 +49,7 @@ _REST = Row(relay, "relay")
 
 def row_of(method: str, path: str) -> Row:
     """The route of a request whose path begins with `/v1/`; what is none of ours is relayed."""
-    row = _ROWS.get((method, path))
+    row = ROWS.get((method, path))
     if row is not None:
         return row
     if path.startswith(KEPT_PREFIX):
