@@ -18,7 +18,7 @@ from strategies.base import AnswerReader, FinishReason, HearsReasoning, Options,
 from strategies.clients import TextClient, recognise
 from strategies.grammar.dialect import TAGS
 from strategies.reading.factory import reader_factory
-from strategies.text.tolerant_json import loads_strict
+from strategies.text.strict_json import loads_strict
 from strategies.writing.prompt import SEPARATOR
 
 __all__ = ["XmlTextStrategy"]

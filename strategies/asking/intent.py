@@ -17,7 +17,7 @@ from gateway.wire.chat_request import ChatRequest, texts_of
 from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
 from strategies.reading.factory import reader_factory
 from strategies.schema.known_tools import known, known_tools
-from strategies.text.tolerant_json import loads_strict
+from strategies.text.strict_json import loads_strict
 
 __all__ = ["MIN_SCORE", "IntentRecovery", "IntentWatch", "asks_for_tools"]
 

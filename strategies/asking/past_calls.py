@@ -26,7 +26,8 @@ from strategies.asking.family_ids import family_id, short_id
 from strategies.base import Options
 from strategies.reading.factory import reader_factory
 from strategies.schema.structured import arguments_of
-from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+from strategies.text.strict_json import loads_strict
+from strategies.text.tolerant_json import JsonFault, parse
 
 __all__ = ["NOT_CARRIED_OUT", "Mended", "mend"]
 

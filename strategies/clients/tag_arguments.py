@@ -11,7 +11,7 @@ from typing import Any
 from attrs import field, frozen
 
 from strategies.clients.prompt_tools import PromptTool
-from strategies.text.tolerant_json import JsonFault, loads_strict
+from strategies.text.strict_json import JsonFault, loads_strict
 
 __all__ = ["PLAIN", "Form", "Pairs", "diffs", "file_writing", "follow_up", "listing", "reading", "server_call"]
 

@@ -14,7 +14,8 @@ from attrs import frozen
 from gateway.core.tools import Tool
 from strategies.schema.document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
 from strategies.schema.values import Value, Walk, from_markup, judged, read_text, reading, unique
-from strategies.text.tolerant_json import JsonFault, loads_strict, parse
+from strategies.text.strict_json import loads_strict
+from strategies.text.tolerant_json import JsonFault, parse
 from strategies.text.turns import LONG, TURN, Turns, whole
 
 __all__ = ["BODY_PARAMETERS", "Adapted", "Listing", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]

@@ -14,7 +14,8 @@ from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 from strategies.schema.fitting import Fitting
 from strategies.text.numbers import number_text
-from strategies.text.tolerant_json import JsonFault, loads_strict, parsing
+from strategies.text.strict_json import loads_strict
+from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import LONG, Turns, whole
 
 __all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "reading", "unique"]

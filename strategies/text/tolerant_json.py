@@ -7,20 +7,28 @@ unknown text is never dropped, and nesting is bounded before anything recurses. 
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from attrs import frozen
-
-from gateway.wire.json_scan import JsonScanner, JsonTooDeep
-from strategies.text.escapes import Backslashes, HalfEscaped, has_surrogates, lost_backslash
+from strategies.text.escapes import Backslashes, HalfEscaped
 from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
-from strategies.text.numbers import written
-from strategies.text.turns import LONG, TURN, Turns, at_once, scanning
+from strategies.text.strict_json import (
+    SPACE,
+    JsonFault,
+    Parsed,
+    decode,
+    decoder,
+    float_of,
+    int_of,
+    may_hold_surrogates,
+    note,
+    refuse_surrogates,
+    skip,
+)
+from strategies.text.turns import LONG, TURN, Turns, at_once
 
-__all__ = ["CHOSEN", "JsonFault", "Parsed", "loading_strict", "loads_strict", "parse", "parsing"]
+__all__ = ["CHOSEN", "JsonFault", "Parsed", "parse", "parsing"]
 
 CHOSEN: frozenset[str] = frozenset(
     {"inner_quotes", "missing_braces"},
@@ -28,9 +36,6 @@ CHOSEN: frozenset[str] = frozenset(
 """The steps that had to choose between readings; every other step is a plain mend."""
 
 _PLAIN_SPACE = " \t\r\n"
-_DIGITS = 150
-"""Two such blocks of digits may be a number that is too long to write; one is none yet."""
-_SPACE = re.compile(r"[ \t\r\n]*+")
 _JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PYTHON_STRING = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
 _WITH_APOSTROPHES = re.compile(r"'((?:[^'\\]++|\\.|(?<=\w)'(?=\w))*+)'", re.DOTALL)
@@ -72,23 +77,6 @@ _PYTHON_WORDS: dict[str, Any] = {"True": True, "False": False, "None": None}
 _SMART_QUOTES = {"“": "”", "”": "”", "„": "“", "‘": "’", "’": "’"}
 
 
-@frozen
-class Parsed:
-    """One value, the index behind it, and the mends it needed, in order of first need."""
-
-    value: Any
-    end: int
-    steps: tuple[str, ...]
-
-
-class JsonFault(ValueError):
-    """The text holds no value that could be read without guessing."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 def parsing(
     text: str,
     *,
@@ -103,12 +91,12 @@ def parsing(
     `closed` says that the model ended the text there; `body_keys` are the string parameters that may hold code,
     `known_keys` all parameters: they delimit a value with unescaped quotes.
     """
-    start = _skip(_SPACE, text, start)
-    parsed = yield from _decode(text, start, max_depth)
+    start = skip(SPACE, text, start)
+    parsed = yield from decode(text, start, max_depth)
     if parsed is None:
         parsed = yield from _mend(text, start, closed, body_keys, known_keys, max_depth)
-    if _may_hold_surrogates(text, start, parsed.end):
-        _refuse_surrogates(parsed.value)
+    if may_hold_surrogates(text, start, parsed.end):
+        refuse_surrogates(parsed.value)
     if closed and parsed.end < len(text) and isinstance(parsed.value, dict | list):
         return _without_surplus(text, parsed)
     return parsed
@@ -117,140 +105,17 @@ def parsing(
 parse = at_once(parsing)
 
 
-def loading_strict(text: str) -> Turns[Any]:
-    """The value of a text that is exactly one valid JSON value, finite and within the depth bound; read in turns."""
-    notes: list[str] = []
-    start = _skip(_SPACE, text, 0)
-    yield from _scanning(text, start, 64)
-    if len(text) > LONG:
-        yield
-    try:
-        value, end = _decoder(notes, strict=True).raw_decode(text, start)
-    except ValueError:
-        raise JsonFault("not valid JSON") from None
-    if _skip(_SPACE, text, end) != len(text):
-        raise JsonFault("text after the value")
-    if "non_finite" in notes or "huge_number" in notes:
-        raise JsonFault("number out of range")
-    if _may_hold_surrogates(text, start, end):
-        _refuse_surrogates(value)
-    return value
-
-
-loads_strict = at_once(loading_strict)
-
-
-def _may_hold_surrogates(text: str, start: int, end: int) -> bool:
-    return text.find("\\u", start, end) >= 0 or text.find("\\U", start, end) >= 0 or has_surrogates(text)
-
-
-def _refuse_surrogates(value: Any) -> None:
-    if has_surrogates(json.dumps(value, ensure_ascii=False)):
-        raise JsonFault("surrogate")
-
-
-def _scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
-    """What finds the end of the value, over the text; raises where it nests too deep."""
-    try:
-        return (yield from scanning(text, start, max_depth))
-    except JsonTooDeep:
-        raise JsonFault("too deep") from None
-
-
-def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    return match.end() if match else position
-
-
-def _note(notes: list[str], step: str) -> None:
-    if step not in notes:
-        notes.append(step)
-
-
-# The first two steps: the standard decoder, then the same with raw control characters allowed in strings.
-
-
-def _decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
-    if len(text) > LONG:
-        yield
-    scanner = yield from _scanning(text, start, max_depth)
-    if not scanner.is_done and not scanner.is_scalar:
-        return None
-    # Raw line breaks in strings are common, and the standard decoder can be told to take them.
-    for strict in (True, False):
-        if len(text) > LONG:
-            yield
-        notes: list[str] = [] if strict else ["control_chars"]
-        try:
-            value, end = _decoder(notes, strict=strict, plain=_has_plain_integers(text)).raw_decode(text, start)
-        except ValueError:
-            continue
-        if len(text) > LONG:
-            yield
-        if lost_backslash(text[start:end]):
-            raise JsonFault(str(HalfEscaped()))
-        return Parsed(value, end, tuple(notes))
-    return None
-
-
-def _has_plain_integers(text: str) -> bool:
-    """Whether each whole number of a long text is surely written as it always is: none of them need be looked at."""
-    if len(text) <= LONG or "-0" in text:
-        return False
-    # A number of 300 digits or more covers one of these blocks wholly. Python refuses some 4,300 of them
-    # (https://docs.python.org/3/library/stdtypes.html#int-max-str-len), and JSON of floats ends at 309.
-    return not any(text[at : at + _DIGITS].isdigit() for at in range(0, len(text), _DIGITS))
-
-
-def _decoder(notes: list[str], *, strict: bool, plain: bool = False) -> json.JSONDecoder:
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        # The last one wins, as in every reader of JSON that clients use; that there were two is told.
-        result = dict(items)
-        if len(result) != len(items):
-            _note(notes, "duplicate_keys")
-        return result
-
-    def constant(word: str) -> str:
-        _note(notes, "non_finite")
-        return word
-
-    return json.JSONDecoder(
-        strict=strict,
-        object_pairs_hook=pairs,
-        parse_constant=constant,
-        parse_float=lambda digits: _float(digits, notes),
-        parse_int=None if plain else lambda digits: _int(digits, notes),
-    )
-
-
-def _float(digits: str, notes: list[str]) -> float | str:
-    # `1e999` is valid JSON and infinite in Python, which would then write it as no JSON at all.
-    value = float(digits)
-    if math.isfinite(value):
-        return written(value, digits)
-    _note(notes, "non_finite")
-    return digits
-
-
-def _int(digits: str, notes: list[str]) -> int | float | str:
-    try:
-        return written(int(digits), digits)
-    except ValueError:
-        _note(notes, "huge_number")
-        return digits
-
-
 def _without_surplus(text: str, parsed: Parsed) -> Parsed:
-    if _skip(_SPACE, text, parsed.end) == len(text):
+    if skip(SPACE, text, parsed.end) == len(text):
         return parsed
     match = _SURPLUS.match(text, parsed.end)
     if match is None:
         return parsed
     steps = list(parsed.steps)
     if "<!--" in match.group():
-        _note(steps, "comment")
+        note(steps, "comment")
     if "}" in match.group() or "]" in match.group():
-        _note(steps, "surplus_braces")
+        note(steps, "surplus_braces")
     return Parsed(parsed.value, len(text), tuple(steps))
 
 
@@ -302,7 +167,7 @@ class _Reader:
         self._max_depth = max_depth
         self._notes: list[str] = []
         self._backslashes = Backslashes()
-        self._decoder = _decoder(self._notes, strict=True)
+        self._decoder = decoder(self._notes, strict=True)
         self._left = TURN
         """How many values are read before the others of the process have their turn."""
         self.has_apostrophes = False
@@ -336,7 +201,7 @@ class _Reader:
                 return
             # Asked first: JSON that is laid out has a run of these before each member.
             if following in _PLAIN_SPACE:
-                self._at = _skip(_SPACE, text, self._at)
+                self._at = skip(SPACE, text, self._at)
             elif following == "/":
                 self._comment()
             elif following == "\\":
@@ -351,12 +216,12 @@ class _Reader:
         if match is None:
             raise JsonFault("stray backslash")
         self._at = match.end()
-        _note(self._notes, step)
+        note(self._notes, step)
 
     def _comment(self) -> None:
         text = self._text
         if text.startswith("//", self._at):
-            self._at = _skip(_LINE_COMMENTS, text, self._at)
+            self._at = skip(_LINE_COMMENTS, text, self._at)
         elif text.startswith("/*", self._at):
             end = text.find("*/", self._at + 2)
             if end < 0:
@@ -364,7 +229,7 @@ class _Reader:
             self._at = end + 2
         else:
             raise JsonFault("stray slash")
-        _note(self._notes, "comment")
+        note(self._notes, "comment")
 
     def _value(self) -> Turns[Any]:
         self._left -= 1
@@ -397,7 +262,7 @@ class _Reader:
             for key, value in self._plain_members():
                 self._add(result, key, value)
             if self._ends("}"):
-                _note(self._notes, "trailing_comma")
+                note(self._notes, "trailing_comma")
                 return result
             key = yield from self._key()
             self._add(result, key, (yield from self._member(key)))
@@ -406,7 +271,7 @@ class _Reader:
 
     def _add(self, result: dict[str, Any], key: str, value: Any) -> None:
         if key in result:
-            _note(self._notes, "duplicate_keys")
+            note(self._notes, "duplicate_keys")
         result[key] = value
 
     def _array(self) -> Turns[list[Any]]:
@@ -415,7 +280,7 @@ class _Reader:
         while more:
             result.extend(self._plain_items())
             if self._ends("]"):
-                _note(self._notes, "trailing_comma")
+                note(self._notes, "trailing_comma")
                 return result
             result.append((yield from self._value()))
             more = self._goes_on("]")
@@ -472,15 +337,15 @@ class _Reader:
             # A brace too many inside a list only: in an object it may be the object's own end.
             if self._text[self._at] != "}" or "{" in self._open:
                 break
-            _note(self._notes, "surplus_braces")
+            note(self._notes, "surplus_braces")
             self._at += 1
         # On one line a missing comma looks just like an unescaped quote.
         if self._text.startswith('"', self._at) and "\n" in self._text[before : self._at]:
-            _note(self._notes, "missing_comma")
+            note(self._notes, "missing_comma")
             return True
         # Objects of a list joined without one: https://github.com/NousResearch/hermes-agent/issues/72488
         if closer == "]" and self._text.startswith("{", self._at) and self._text[before - 1] == "}":
-            _note(self._notes, "missing_comma")
+            note(self._notes, "missing_comma")
             return True
         raise JsonFault("missing comma or closing brace")
 
@@ -492,7 +357,7 @@ class _Reader:
             or _BRACE_IN_STRING.search(self._text, max(0, self._at - 99))
         ):
             raise JsonFault("never closed")
-        _note(self._notes, "missing_braces")
+        note(self._notes, "missing_braces")
         return False
 
     def _key(self) -> Turns[str]:
@@ -501,7 +366,7 @@ class _Reader:
         match = _BARE_KEY.match(self._text, self._at)
         if match is None:
             raise JsonFault("not a key")
-        _note(self._notes, "unquoted_keys")
+        note(self._notes, "unquoted_keys")
         self._at = match.end()
         return match.group()
 
@@ -513,10 +378,10 @@ class _Reader:
         if quote == '"':
             return (yield from self._json_text(self._matched(_JSON_STRING)))
         if quote == "'":
-            _note(self._notes, "python_literal")
+            note(self._notes, "python_literal")
             body = self._matched(_WITH_APOSTROPHES if self.has_apostrophes else _PYTHON_STRING)
             if _APOSTROPHE.search(body):
-                _note(self._notes, "apostrophes")
+                note(self._notes, "apostrophes")
             return (yield from self._python_text(body))
         return (yield from self._smart_string(_SMART_QUOTES[quote]))
 
@@ -533,7 +398,7 @@ class _Reader:
             raise JsonFault("string never closed")
         body = self._text[self._at + 3 : end]
         self._at = end + 3
-        _note(self._notes, "python_literal")
+        note(self._notes, "python_literal")
         return (yield from self._python_text(body))
 
     def _smart_string(self, closer: str) -> Turns[str]:
@@ -542,7 +407,7 @@ class _Reader:
             raise JsonFault("string never closed")
         body = self._text[self._at + 1 : end]
         self._at = end + 1
-        _note(self._notes, "smart_quotes")
+        note(self._notes, "smart_quotes")
         return (yield from self._json_text(self._escaped(body)))
 
     def _escaped(self, body: str) -> str:
@@ -557,7 +422,7 @@ class _Reader:
         if (yield from may_be_torn(body, '"', self._loose_names)):
             raise JsonFault("inner quotes can be read in several ways")
         self._at = end + 1
-        _note(self._notes, "inner_quotes")
+        note(self._notes, "inner_quotes")
         return (yield from self._json_text(self._escaped(body)))
 
     def _loose_quote(self, position: int) -> Turns[int]:
@@ -596,7 +461,7 @@ class _Reader:
 
     def _json_text(self, body: str) -> Turns[str]:
         if any(map(body.__contains__, _CONTROLS)):
-            _note(self._notes, "control_chars")
+            note(self._notes, "control_chars")
         if "\\" not in body:
             return body
         try:
@@ -604,7 +469,7 @@ class _Reader:
         except HalfEscaped as doubt:
             raise JsonFault(doubt.reason) from None
         if is_mended:
-            _note(self._notes, "bad_escape")
+            note(self._notes, "bad_escape")
         return text
 
     def _python_text(self, body: str) -> Turns[str]:
@@ -613,7 +478,7 @@ class _Reader:
         except HalfEscaped as doubt:
             raise JsonFault(doubt.reason) from None
         if is_mended:
-            _note(self._notes, "bad_escape")
+            note(self._notes, "bad_escape")
         return text
 
     def _number(self) -> Any:
@@ -627,8 +492,8 @@ class _Reader:
             raise JsonFault("not a number")
         self._at = match.end()
         if not _STRICT_NUMBER.fullmatch(digits):
-            _note(self._notes, "python_literal")
-        return _int(digits, self._notes) if digits.lstrip("+-").isdigit() else _float(digits, self._notes)
+            note(self._notes, "python_literal")
+        return int_of(digits, self._notes) if digits.lstrip("+-").isdigit() else float_of(digits, self._notes)
 
     def _word(self) -> Any:
         match = _WORD.match(self._text, self._at)
@@ -637,9 +502,9 @@ class _Reader:
         if word in _WORDS:
             return _WORDS[word]
         if word in _NON_FINITE:
-            _note(self._notes, "non_finite")
+            note(self._notes, "non_finite")
             return _NON_FINITE[word]
         if word in _PYTHON_WORDS:
-            _note(self._notes, "python_literal")
+            note(self._notes, "python_literal")
             return _PYTHON_WORDS[word]
         raise JsonFault("not a value" if self._at < len(self._text) or word else "value missing")

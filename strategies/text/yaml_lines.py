@@ -16,7 +16,7 @@ all of it in one go: 60 ms for a mapping of 68 KB.
 import re
 from typing import Any
 
-from strategies.text.tolerant_json import JsonFault, loading_strict
+from strategies.text.strict_json import JsonFault, loading_strict
 from strategies.text.turns import TURN, Turns, replaced, whole
 
 __all__ = ["NoMapping", "read_mapping", "reading_mapping"]

@@ -12,7 +12,8 @@ from strategies.dialects.rows import TABLE
 from strategies.schema.tool_schema import schema_of
 from strategies.text.dumping import dumps
 from strategies.text.python_text import read_calls
-from strategies.text.tolerant_json import loads_strict, parse
+from strategies.text.strict_json import loads_strict
+from strategies.text.tolerant_json import parse
 from tests.support.reading import read, tool
 
 JSON_NUMBERS = ("42", "0", "-0", "1.10", "1e5", "-2.50", "12345678901234567890", "0.1", "1E+2", "3.0")

@@ -20,7 +20,7 @@ from strategies.grammar.json_bodies import json_arguments
 from strategies.grammar.raw_value import Way, doubt
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.tolerant_json import JsonFault, loads_strict
+from strategies.text.strict_json import JsonFault, loads_strict
 from strategies.writing.element_renderer import ParameterRenderer
 
 __all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]

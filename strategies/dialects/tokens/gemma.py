@@ -26,8 +26,9 @@ from strategies.grammar.json_payload import read_end
 from strategies.grammar.raw_value import Sink
 from strategies.schema.tool_schema import Prop, ToolSchema
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.strict_json import loads_strict
 from strategies.text.tape import Taken
-from strategies.text.tolerant_json import JsonFault, loads_strict, parsing
+from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import Turns, whole
 from strategies.writing.renderer import CannotExpress, without_tokens
 from strategies.writing.token_renderer import family_section, json_text, reads_back

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-import gateway.cli.run.probe as probe
 from gateway.background.lesson_sync import SharedLessons
 from gateway.cli.root import cli
 from gateway.cli.run.probe import dialects_in
+from gateway.cli.run.probe_tasks import ABILITIES
 from gateway.state.opening import open_store
 from gateway.wire.chat_request import declared_tool
 from strategies.asking.renderers import RENDERERS
@@ -27,9 +27,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "add_note": {"text": "heron-4417"},
     "create_event": {"title": "Dinner", "when": {"day": 24, "month": 3}, "guests": [{"name": "Ada"}]},
 }
-OFFERED = {
-    tool.name: tool for task in probe._ABILITIES for tool in map(declared_tool, task.body["tools"]) if tool is not None
-}
+OFFERED = {tool.name: tool for task in ABILITIES for tool in map(declared_tool, task.body["tools"]) if tool is not None}
 USAGE = {"prompt_tokens": 0, "completion_tokens": 12}
 Reply = tuple[int, dict[str, Any]]
 
