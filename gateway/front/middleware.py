@@ -30,7 +30,7 @@ from gateway.surfaces.chat import CHAT
 from gateway.surfaces.port import Surface
 from gateway.traffic.door import Knock, Verdict
 from gateway.traffic.retry import capped_retry_after
-from gateway.upstream.causes import with_hint
+from gateway.upstream.look import with_hint
 
 __all__ = ["Handler", "enter", "error_response", "json_response", "preflight", "run"]
 

@@ -1,4 +1,7 @@
-"""A look at a model server from outside of any request: is it there, which models has it, and if not, what to set."""
+"""A look at a model server from outside of any request: is it there, which models has it, and if not, what to set.
+
+The same words stand behind the errors of requests, for whoever runs a gateway of their own (`with_hint`).
+"""
 
 import asyncio
 import json
@@ -10,18 +13,27 @@ import aiohttp
 from attrs import frozen
 
 from gateway.config.declared.values import shown_url
-from gateway.core.errors import GatewayError
+from gateway.core.errors import BreakerOpen, GatewayError, UpstreamError
 from gateway.core.version import __version__
 from gateway.request.servers import Upstream
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.traffic.routing import DEFAULT_UPSTREAM
 
-__all__ = ["Look", "look_at", "setting_of", "wires_of"]
+__all__ = ["Look", "look_at", "setting_of", "wires_of", "with_hint"]
 
 _LONGEST_S = 10.0
 _WIRES_S = 5.0
 _MAX_LISTING_BYTES = 8 << 20
 _SHOWN_MODELS = 3
+_HINTS = {
+    "refused": "is it running, and does {url} name its host and port?",
+    "no_such_host": "is the host in {url} spelt right?",
+    "tls": "is it http:// in {url}, not https://? can its certificate be trusted?",
+    "timeout": "is it loading a model, or is a firewall in between? the UPSTREAM_*_TIMEOUT_S say how long is waited",
+    "disconnected": "see its log; is it https:// in {url}?",
+    "not_found": "does {url} end in /v1, and is the model loaded?",
+}
+"""By the cause of a fault: what to look at, with the setting that names the server."""
 
 
 @frozen(kw_only=True)
@@ -169,3 +181,12 @@ def _models(upstream: Upstream, body: bytes) -> list[str] | None:
 def _shown(upstream: Upstream) -> str:
     name = "" if upstream.name == DEFAULT_UPSTREAM else f"{upstream.name}: "
     return f"{name}{shown_url(str(upstream.base_url.with_user(None)))}"
+
+
+def with_hint(error: UpstreamError | BreakerOpen, upstream: Upstream) -> str:
+    """The error's message with the server's address and what to look at: for nobody but its own operator."""
+    hint = _HINTS.get(error.cause or "")
+    if hint is None:
+        return error.message
+    where = setting_of(upstream, "url")
+    return f"{error.message} ({where} is {shown_url(str(upstream.base_url))}): {hint.format(url=where)}"
