@@ -39,6 +39,8 @@ __all__ = [
     "UpstreamTimeout",
     "UpstreamTruncated",
     "WrongHost",
+    "leaves",
+    "meaning",
 ]
 
 
@@ -288,3 +290,16 @@ class ConfigError(Exception):
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = faults
+
+
+def leaves() -> list[type[GatewayError]]:
+    """What a client can see: of the classes that are offered here those that have no others below them."""
+    offered = [each for name in __all__ if isinstance(each := globals()[name], type) and issubclass(each, GatewayError)]
+    above = {base for each in offered for base in each.__mro__[1:]}
+    return [each for each in offered if each not in above]
+
+
+def meaning(error: type[GatewayError]) -> str:
+    """What it says of itself, as a part of a sentence."""
+    said = (error.__doc__ or "").partition("\n")[0].removesuffix(".")
+    return f"{said[:1].lower()}{said[1:]}"

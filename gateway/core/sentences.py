@@ -12,7 +12,18 @@ from attrs import frozen
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
 
-__all__ = ["MENDS", "REASON_WORDS", "Why", "furthest", "reason_of", "told_mends", "why"]
+__all__ = [
+    "FORM_WORDS",
+    "MENDS",
+    "REASON_WORDS",
+    "Step",
+    "Why",
+    "furthest",
+    "reason_of",
+    "step_of",
+    "told_mends",
+    "why",
+]
 
 _MOST_NAMED = 8
 _MOST_CHARS = 120
@@ -40,8 +51,11 @@ REASON_WORDS: Mapping[str, str] = {
 
 MENDS = {
     "announced_example": "the words before it announce an example",
+    "apostrophes": "apostrophes stand where JSON has quotes",
+    "argument_beside": "an argument was written beside the others",
     "bad_escape": "{of} has an escape that JSON does not know",
     "bare_argument": "the argument was written without its name",
+    "bare_text": "the text of {of} was written without quotes",
     "call_closer_missing": "the call's closing tag is missing",
     "call_closer_wrong": "the call was closed by another tag",
     "call_opener_broken": "the call's opening tag is broken",
@@ -59,6 +73,7 @@ MENDS = {
     "frame_closer_missing": "the frame's closing tag is missing",
     "function_tag": "the tag around the function is broken",
     "function_word": "the function was closed by its own name",
+    "html_escaped": "it was written with entities of HTML",
     "huge_number": "a number is longer than numbers are",
     "in_reasoning": "it stood in a field of reasoning, and was all of the answer",
     "in_line_of_words": "it stands in a line of words",
@@ -69,6 +84,7 @@ MENDS = {
     "known_tool_only": "the tool is well known but was not offered",
     "leading_zero": "a number begins with a zero",
     "literal_newline": "line breaks were written as \\n",
+    "message_around": "a whole message was written around it",
     "missing_braces": "closing braces are missing",
     "missing_bracket": "a closing bracket is missing",
     "missing_brackets": "closing brackets are missing",
@@ -82,6 +98,7 @@ MENDS = {
     "names_as_text": "parameters were named by the word parameter",
     "non_finite": "a number is none that JSON knows",
     "none_markup": "the request forbids calls",
+    "null_dropped": "a parameter that was given as null was left out",
     "null_filled": "a parameter that may be null was left out",
     "number_as_text": "{of} was written as a number",
     "odd_space": "it holds white space that JSON does not know",
@@ -101,7 +118,11 @@ MENDS = {
     "tool_name": "the tool's name was given apart",
     "trailing_comma": "a comma stands before a closing brace",
     "truncated": "it ends before it is complete",
+    "typed_string": "a value was written as text and has the type that the tool wants now",
+    "undeclared": "the request did not offer the tool",
+    "unfit": "its tool does not take it, and the model, asked again, did not write it otherwise",
     "unknown_argument": "it has an argument that the tool does not know",
+    "unknown_sibling": "a call beside it names a tool that is not known",
     "unquoted_keys": "keys are written without quotes",
     "value_closed_by_call": "{of} was not closed before the call's end",
     "value_closed_by_end": "{of} was not closed before the answer's end",
@@ -111,8 +132,51 @@ MENDS = {
     "wrapped": "the arguments were wrapped once more",
 }
 """What had to be mended in a call, by the codes of verdicts; `{of}` is the parameter that it concerns, if known."""
+FORM_WORDS: Mapping[str, str] = {
+    "prompted": "the form that the model had been asked to write",
+    "special": "the model's own tokens for a call",
+    "tag": "a tag named like the tool",
+    "hermes": "JSON between tags of a call",
+    "function": "a function's tag with its parameters",
+    "invoke": "an invoke tag with its parameters",
+    "tool_fence": "a code fence that names the tool",
+    "fence": "JSON in a code fence",
+    "bare": "JSON that stands alone",
+    "pythonic": "a call as Python writes it",
+    "react": "lines of action and input",
+    "shell": "a command in a code fence",
+    "in_prose": "a form that stands in prose",
+    "shell_lines": "lines of a shell",
+    "family": "models of this family write it by training",
+}
+"""What the base value of a score is given for."""
+
+_STEP = re.compile(r"([a-z][a-z_]*)(?: ([+-]?[0-9]+))?")
 _DEDUCTION = re.compile(r"([a-z_]+) -([0-9]+)")
 _MOST_MENDS = 4
+
+
+@frozen
+class Step:
+    """One of the reasons of a verdict, for a person."""
+
+    words: str
+    code: str = ""
+    """The word that log and metrics have for it."""
+    points: int | None = None
+    """What it adds or takes, in hundredths."""
+
+
+def step_of(reason: str) -> Step:
+    """What a reason of a verdict says; one that is no code says it already."""
+    found = _STEP.fullmatch(reason)
+    if found is None:
+        return Step(reason)
+    code, points = found[1], None if found[2] is None else int(found[2])
+    words = MENDS.get(code) or FORM_WORDS.get(code) or REASON_WORDS.get(code)
+    if words is None:
+        return Step(reason) if points is None and "_" not in code else Step(code.replace("_", " "), code, points)
+    return Step(words.format(of="a value"), code, points)
 
 
 @frozen(kw_only=True)

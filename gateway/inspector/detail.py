@@ -1,20 +1,19 @@
 """One answer in full: a sentence, before and after, why, what was done with the request, and its conversation."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gateway.core.records import CallRecord, RequestRecord
-from gateway.core.sentences import MENDS, REASON_WORDS, told_mends
-from gateway.inspector.rows import Row
-from gateway.report.words import sign_words
+from gateway.core.sentences import REASON_WORDS, step_of
+from gateway.inspector.rows import Next, Row
+from gateway.report.words import result_words, sign_words
 
 __all__ = ["detail_of", "sentence_of"]
 
-_DEDUCTION = re.compile(r"([a-z_]+) ([+-]?[0-9]+)")
 _MAX_PANE = 1 << 18
+_NOT_KEPT = "No text of this answer was kept: where nothing looks like a call, AUDIT_BODIES=full alone keeps it."
 _LEFT_OUT = {
     "AUDIT_BODIES=none": "Texts are not kept: AUDIT_BODIES=none. AUDIT_BODIES=redacted keeps the candidate and what "
     "stands around it.",
@@ -42,9 +41,15 @@ def sentence_of(record: RequestRecord, call: CallRecord | None) -> str:
             return call.sentence or REASON_WORDS.get(call.reason, "it stayed text")
 
 
+def _code(record: RequestRecord, call: CallRecord | None) -> str:
+    """The word that log, metrics and filter have for the sentence."""
+    return call.reason if call is not None else record.error or ""
+
+
 def _without_candidate(record: RequestRecord) -> str:
     if record.error:
-        return f"there is no answer to read: {record.error}"
+        words = result_words("error", record.error)
+        return f"there is no answer to read: {words or record.error}"
     if record.native_calls:
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(record.native_tools) if name)
         count = "one call" if record.native_calls == 1 else f"{record.native_calls} calls"
@@ -70,11 +75,12 @@ def detail_of(
     return {
         "row": row.document(),
         "sentence": sentence_of(record, call),
+        "code": _code(record, call),
         "candidates": [_candidate(each) for each in record.calls],
         "shown": number,
         "panes": _panes(record, call),
         "why": None if call is None else _why(call),
-        "request": _request(record),
+        "request": _request(record, row.next),
         "conversation": list(turns),
         "setting": call.setting if call is not None else "",
         "others_under": others_under,
@@ -120,7 +126,7 @@ def _panes(record: RequestRecord, call: CallRecord | None) -> dict[str, Any]:
         "span": span,
         "after": _calls(record),
         "text": _text_beside(record, call),
-        "note": said or ("" if before else "No text of this answer was kept."),
+        "note": said or ("" if before else _NOT_KEPT),
     }
 
 
@@ -146,54 +152,63 @@ def _text_beside(record: RequestRecord, call: CallRecord | None) -> str:
 
 
 def _why(call: CallRecord) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = []
-    for reason in call.reasons:
-        found = _DEDUCTION.fullmatch(reason)
-        if found is None:
-            steps.append({"words": MENDS.get(reason, reason), "points": None})
-        elif found[2].startswith("-"):
-            steps.append({"words": told_mends([reason]), "code": found[1], "points": int(found[2]) / 100})
-        else:
-            steps.append({"words": found[1].replace("_", " "), "code": found[1], "points": int(found[2]) / 100})
+    steps = [step_of(reason) for reason in call.reasons]
     return {
-        "steps": steps,
+        "steps": [
+            {"words": step.words, "code": step.code, "points": None if step.points is None else step.points / 100}
+            for step in steps
+        ],
         "score": call.score / 100,
         "threshold": call.threshold / 100,
         "others": [
-            {"dialect": each.dialect, "score": each.score / 100, "reason": REASON_WORDS.get(each.reason, each.reason)}
+            {
+                "dialect": each.dialect,
+                "score": each.score / 100,
+                "reason": REASON_WORDS.get(each.reason, each.reason),
+                "code": each.reason,
+            }
             for each in call.others
         ],
-        "signs": [sign_words(sign) for sign in call.signs],
+        "signs": [{"words": sign_words(sign), "code": sign} for sign in call.signs],
     }
 
 
-def _request(record: RequestRecord) -> list[list[str]]:
-    """What was done with the request, in rows of two words."""
+def _request(record: RequestRecord, next_: Next) -> list[list[str]]:
+    """What was done with the request: a name, what it came to, and the code of it where there is one."""
     usage = ", ".join(f"{count:,} {kind}" for kind, count in record.usage.items())
+    told = " ".join(filter(None, (next_.word, next_.reason and f"({result_words('next turn', next_.reason)})")))
     rows = {
-        "strategy": f"{record.strategy} ({record.selected or 'by rule'})",
-        "request": "rewritten" if record.rewritten else "as it came",
-        "tools": f"{record.tools} offered"
-        + (f", {record.prompted_tools} in the prompt" if record.prompted_tools else ""),
-        "arm": record.arm,
-        "server": record.upstream + (f", status {record.upstream_status}" if record.upstream_status else ""),
-        "retries": str(record.retries) if record.retries else "",
-        "asked again": record.asked_again,
-        "finish reason": record.finish_reason or "",
-        "error": record.error or "",
-        "end": record.end,
-        "tokens": usage,
-        "first byte": _ms(record.upstream_first_s)
-        + (f", sent {_ms(record.first_sent_s)}" if record.first_sent_s else ""),
-        "held": f"{record.held_bytes:,} bytes at most" if record.held_bytes else "",
-        "added": _ms(record.overhead_s),
-        "in all": _ms(record.duration_s),
-        "notes": "; ".join(record.notes),
-        "settings": record.config,
-        "version": record.version,
-        "request id": record.id,
+        "strategy": _told("strategy", record.selected, f"{record.strategy}: "),
+        "request": ("rewritten" if record.rewritten else "as it came",),
+        "tools": (
+            f"{record.tools} offered" + (f", {record.prompted_tools} in the prompt" if record.prompted_tools else ""),
+        ),
+        "arm": (record.arm.replace("_", " "),),
+        "server": (record.upstream + (f", status {record.upstream_status}" if record.upstream_status else ""),),
+        "retries": (str(record.retries) if record.retries else "",),
+        "asked again": _told("asked again", record.asked_again),
+        "finish reason": _told("finish reason", record.finish_reason or ""),
+        "error": _told("error", record.error or ""),
+        "end": ("completed",) if record.end == "completed" else _told("end", record.end),
+        "next turn": (told or "not seen yet", next_.reason),
+        "tokens": (usage,),
+        "first byte": (
+            _ms(record.upstream_first_s) + (f", sent {_ms(record.first_sent_s)}" if record.first_sent_s else ""),
+        ),
+        "held": (f"{record.held_bytes:,} bytes at most" if record.held_bytes else "",),
+        "added": (_ms(record.overhead_s),),
+        "in all": (_ms(record.duration_s),),
+        "notes": ("; ".join(record.notes),),
+        "settings": (record.config,),
+        "version": (record.version,),
+        "request id": (record.id,),
     }
-    return [[name, value] for name, value in rows.items() if value]
+    return [[name, *filter(None, value)] for name, value in rows.items() if value[0]]
+
+
+def _told(of: str, code: str, before: str = "") -> tuple[str, ...]:
+    words = result_words(of, code)
+    return (f"{before}{words}", code) if words else (f"{before}{code}".removesuffix(": "),)
 
 
 def _ms(seconds: float | None) -> str:

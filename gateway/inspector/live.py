@@ -17,8 +17,9 @@ from gateway.core.ports import Store, StoreError, Written
 from gateway.core.records import DecisionRecord, LabelRecord, OutcomeRecord, RequestRecord
 from gateway.inspector.reader import Reader
 from gateway.inspector.rows import Row, next_of
+from gateway.report.words import result_words
 
-__all__ = ["Event", "Hub", "events_behind", "told"]
+__all__ = ["Event", "Hub", "events_behind", "faulty", "told"]
 
 POLL_S = 0.25
 MAX_WAITING = 1000
@@ -45,6 +46,11 @@ def told(event: Event) -> bytes:
     return f"{head}event: {event.name}\ndata: ".encode() + msgspec.json.encode(event.data) + b"\n\n"
 
 
+def faulty(fault: str) -> Event:
+    """That the store does not answer, and why; or that it does again."""
+    return Event("store", "", {"fault": fault})
+
+
 async def event_of(written: "Written[Any]", reader: Reader) -> Event | None:
     """What a page is told of a record."""
     match written.record:
@@ -53,7 +59,13 @@ async def event_of(written: "Written[Any]", reader: Reader) -> Event | None:
             return Event("row", written.cursor, row.document(), row)
         case OutcomeRecord() as outcome:
             next_ = next_of(float("-inf"), [outcome])
-            data = {"key": outcome.key, "at": outcome.at, "next": next_.word, "next_reason": next_.reason}
+            data = {
+                "key": outcome.key,
+                "at": outcome.at,
+                "next": next_.word,
+                "next_reason": next_.reason,
+                "next_words": result_words("next turn", next_.reason),
+            }
             return Event("outcome", written.cursor, data)
         case LabelRecord() as label:
             reader.forget_labels()
@@ -87,7 +99,8 @@ class Hub:
     cursor: str = ""
     _listeners: set["asyncio.Queue[Event | None]"] = field(init=False, factory=set)
     _state: dict[str, Any] | None = field(init=False, default=None)
-    _is_down: bool = field(init=False, default=False)
+    fault: str = field(init=False, default="")
+    """Why nothing new is told; empty while the store answers."""
 
     @contextmanager
     def listening(self) -> Any:
@@ -104,12 +117,17 @@ class Hub:
         while True:
             try:
                 await self._look()
-                self._is_down = False
+                self._met("")
             except StoreError as error:
-                if not self._is_down:
-                    log.warning("inspector_store_failed", fault=str(error))
-                self._is_down = True
+                self._met(str(error))
             await asyncio.sleep(POLL_S)
+
+    def _met(self, fault: str) -> None:
+        if bool(fault) is not bool(self.fault):
+            if fault:
+                log.warning("inspector_store_failed", fault=fault)
+            self._tell(faulty(fault))
+        self.fault = fault
 
     async def _look(self) -> None:
         if not self.cursor:

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from gateway.core.records import Arm, OutcomeRecord, RequestRecord
 from gateway.report.facts.candidates import is_meant
+from gateway.report.words import result_words
 
 __all__ = [
     "CallHead",
@@ -39,7 +40,6 @@ _SIGNS: Mapping[Kind, str] = {
     "prose": "·",
     "error": "!",
 }
-_ENDS = {"client_abort": "the client left"}
 
 
 @frozen(kw_only=True)
@@ -228,6 +228,7 @@ class Row:
             "score": None if self.score is None else self.score / 100,
             "next": self.next.word,
             "next_reason": self.next.reason,
+            "next_words": result_words("next turn", self.next.reason),
             "ms": round(head.duration_s * 1000),
             "key": head.key,
             "label": next(("right" if is_right else "wrong" for is_right in self.labels.values()), None),
@@ -281,8 +282,11 @@ def kind_of(looks: Looks) -> Kind:
 
 
 def _what(head: Head, kind: Kind, shown: CallHead | None) -> str:
-    same = _sent(head.calls) or broken(head.calls)
+    left = broken(head.calls)
+    same = _sent(head.calls) or left
     name = ((shown.tool if shown else "") or "a call") + (f" +{len(same) - 1}" if len(same) > 1 else "")
+    if same is not left and left:
+        name += f", {len(left)} stayed text"
     match kind:
         case "would":
             return f"would be {name}"
@@ -291,7 +295,9 @@ def _what(head: Head, kind: Kind, shown: CallHead | None) -> str:
         case "delivered":
             return name
         case "error":
-            return _ENDS.get(head.end, head.error or head.end)
+            return (
+                head.error if head.error and head.end != "client_abort" else result_words("end", head.end) or head.end
+            )
         case "cut":
             return f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
         case "text":

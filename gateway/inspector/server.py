@@ -20,7 +20,7 @@ from gateway.inspector.actions import Actions, Impossible
 from gateway.inspector.door import HEADERS, Door, Refusal
 from gateway.inspector.figures import PERIODS, Figures
 from gateway.inspector.filters import BadFilter, Filter, parsed
-from gateway.inspector.live import Event, Hub, events_behind, told
+from gateway.inspector.live import Event, Hub, events_behind, faulty, told
 from gateway.inspector.reader import Reader
 
 __all__ = ["Inspector", "running", "sockets"]
@@ -190,12 +190,16 @@ class Inspector:
             reached = self.hub.cursor
             start = _places(reached)
             await response.prepare(request)
-            await response.write(b"retry: 500\n\n")
-            if cursor and cursor != reached:
-                async for event in events_behind(self.store, self.reader, cursor):
-                    reached = event.cursor
-                    if event.row is None or wanted.matches(event.row.seen):
-                        await response.write(told(event))
+            await response.write(b"retry: 500\n\n" + told(faulty(self.hub.fault)))
+            try:
+                if cursor and cursor != reached:
+                    async for event in events_behind(self.store, self.reader, cursor):
+                        reached = event.cursor
+                        if event.row is None or wanted.matches(event.row.seen):
+                            await response.write(told(event))
+            except StoreError as error:
+                await response.write(told(faulty(str(error))))
+                return response  # it comes back with the cursor of the last one that it has read
             await _relay(queue, response, wanted, start=start, reached=_places(reached))
         return response
 
@@ -221,7 +225,7 @@ async def _relay(
             return  # it did not read: it comes back with its cursor
         if event.row is not None and not wanted.matches(event.row.seen):
             continue
-        if event.name == "state":
+        if event.name in ("state", "store"):
             await response.write(told(event))
             continue
         places = _places(event.cursor)

@@ -1,8 +1,9 @@
 """How numbers, times and names are said to people."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
+from gateway.core.errors import leaves, meaning
 from gateway.core.sentences import REASON_WORDS
 from gateway.report.facts.intervals import Rate
 from gateway.report.facts.sketches import Spread
@@ -17,6 +18,7 @@ __all__ = [
     "moment",
     "number",
     "percent",
+    "result_words",
     "share",
     "sign_words",
     "spread",
@@ -38,6 +40,48 @@ _MISSES = {
     "complained": "the client complained that no tool was used, and no call was found",
     "forced": "the request demanded a call, and none was found",
     "retried": "the same question came again within ten minutes, and no call was found",
+}
+_RESULTS: Mapping[str, Mapping[str, str]] = {
+    "end": {
+        "client_abort": "the client left",
+        "upstream_error": "the model server failed",
+        "upstream_timeout": "the model server took too long",
+        "gateway_error": "the gateway failed",
+        "drained": "the gateway was stopped",
+    },
+    "asked again": {
+        "repaired": "the model then wrote the call rightly",
+        "failed": "the model did not write the call rightly then either",
+        "error": "the second question was not answered",
+        "cancelled": "the client left before the second answer came",
+        "no_budget": "there was no time or room left to ask",
+    },
+    "strategy": {
+        "rule": "a rule of MODEL_RULES names it",
+        "learned": "learned from the model's answers",
+        "learned_native": "the model was seen to call by itself",
+        "provider": "the kind of the model server has it",
+        "table": "the model's family has it",
+        "default": "nothing else is known of the model",
+        "client": "the client reads calls as tags",
+        "no_tools": "the request offered no tools",
+        "intent": "the request means tools and offers none",
+        "calls_forbidden": "the request forbids calls",
+        "disabled": "reading calls is switched off",
+        "off": "the rollout left this answer alone",
+    },
+    "next turn": {
+        "unknown_tool": "the client knows no such tool",
+        "missing_argument": "an argument that the tool needs was missing",
+        "invalid_argument": "an argument was none that the tool takes",
+    },
+    "finish reason": {
+        "stop": "the model ended its answer",
+        "length": "the answer was cut by its length limit",
+        "tool_calls": "the model called tools",
+        "content_filter": "the answer was cut by a content filter",
+    },
+    "error": {each.code: meaning(each) for each in leaves()},
 }
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"} | {
     code: f"\\u{code:04x}" for code in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
@@ -120,6 +164,11 @@ def moment(at: float | None) -> str:
 
 def sign_words(sign: str) -> str:
     return _SIGNS.get(sign, sign)
+
+
+def result_words(of: str, code: str) -> str:
+    """What a code means that a request came to, of the closed list that `of` names; empty where it is none of it."""
+    return _RESULTS[of].get(code, "")
 
 
 def failure_words(reason: str) -> str:

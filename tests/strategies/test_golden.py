@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.core.events import End, Text
+from gateway.core.events import End, Note, Text
 from gateway.core.limits import Limits
+from gateway.core.sentences import FORM_WORDS, MENDS, REASON_WORDS, step_of
 from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import parse_request
 from tests.support.golden import Case, cases, parse
@@ -15,6 +16,7 @@ from tests.support.reading import AGENT_TOOLS, Reading, read_every_way
 
 FIELDS = {"tools", "calls", "content", "reason", "model", "prompted", "options", "remains"}
 CASES = cases()
+WORDS = MENDS.keys() | FORM_WORDS.keys() | REASON_WORDS.keys()
 EACH = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 
 
@@ -55,6 +57,9 @@ def test_golden_case_reads_as_expected(case: Case) -> None:
     expected = case.expected
     how = {name: expected[name] for name in ("reason", "model", "prompted") if name in expected}
     found = read_every_way(case.text, tools=declared(expected["tools"]), **how, **options(expected.get("options", {})))
+    verdicts = [event.verdict for event in found.events if isinstance(event, End | Note) and event.verdict is not None]
+    steps = [step_of(reason) for verdict in verdicts for reason in verdict.reasons]
+    assert [step.code for step in steps if step.code and step.code not in WORDS] == [], "it has words for a person"
     calls = [{"name": name, "arguments": json.loads(arguments)} for name, arguments in found.calls]
     assert as_json(calls) == as_json(expected["calls"])
     if calls:

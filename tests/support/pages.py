@@ -12,8 +12,7 @@ from pathlib import Path
 
 from gateway.cli.root import cli
 from gateway.config.reference import settings_table_markdown
-from gateway.core import errors
-from gateway.core.errors import GatewayError
+from gateway.core.errors import leaves, meaning
 from gateway.telemetry.metrics import metrics_table_markdown
 from strategies.dialects.rows import TABLE
 
@@ -27,18 +26,10 @@ PAGES = sorted(
 )
 
 
-def leaves() -> list[type[GatewayError]]:
-    """The errors that a client can see: the classes of the tree that have no others below them."""
-    classes = [getattr(errors, name) for name in errors.__all__ if issubclass(getattr(errors, name), GatewayError)]
-    above = {base for each in classes for base in each.__mro__[1:]}
-    return [each for each in classes if each not in above]
-
-
 def _errors() -> str:
     rows = ["| code | status | means |", "| --- | --- | --- |"]
     for each in sorted(leaves(), key=lambda each: (each.status, each.code)):
-        said = (each.__doc__ or "").partition("\n")[0].removesuffix(".")
-        rows.append(f"| `{each.code}` | {each.status} | {said[:1].lower()}{said[1:]} |")
+        rows.append(f"| `{each.code}` | {each.status} | {meaning(each)} |")
     return "\n".join(rows)
 
 

@@ -7,13 +7,13 @@ const number = (value) => value.toFixed(2);
 export function showDetail(found, does) {
   const { row, panes, why } = found;
   fill($("detail"),
-    el("p", { class: `sentence ${row.kind}` }, el("span", { class: "sign" }, row.sign), " ", sentence(found.sentence)),
+    el("p", { class: `sentence ${row.kind}` }, el("span", { class: "sign" }, row.sign), " ", sentence(found.sentence), coded(found.code)),
     actions(row, found, does),
     panesOf(panes, found),
     why && whyOf(why, found),
     setting(found, does),
     heading("What was done with the request"),
-    el("table", {}, el("tbody", {}, found.request.map(([name, value]) => el("tr", {}, el("th", {}, name), el("td", {}, visible(value)))))),
+    el("table", {}, el("tbody", {}, found.request.map(([name, value, code]) => el("tr", {}, el("th", {}, name), el("td", {}, sentence(value), coded(code)))))),
     turns(found, does));
   $("detail").scrollTop = 0;
   $("detail").dataset.id = row.id;
@@ -22,6 +22,9 @@ export function showDetail(found, does) {
 export function showNothing(text) {
   fill($("detail"), el("p", { class: "hint" }, text));
 }
+
+/** The word that log, metrics and filter have for what was just said. */
+const coded = (code) => (code ? [" ", el("code", { class: "code", title: "its word in log, metrics and filter" }, visible(code))] : []);
 
 const heading = (text) => el("h2", {}, text);
 
@@ -54,17 +57,18 @@ function panesOf(panes, found) {
 }
 
 function whyOf(why, found) {
-  const line = (points, words, style = "") => el("li", { class: style }, el("span", { class: "points" }, points), el("span", {}, visible(words)));
+  const line = (points, words, code = "", style = "") => el("li", { class: style }, el("span", { class: "points" }, points), el("span", {}, visible(words), coded(code)));
+  const taken = ({ points, code }) => (points === null ? "" : `${points < 0 ? "−" : code === "family" ? "+" : ""}${number(Math.abs(points))}`);
   const others = why.others.length
     ? el("details", {}, el("summary", { class: "hint" }, `${why.others.length} ${why.others.length === 1 ? "other" : "others"} saw no call of theirs`),
-      el("ul", { class: "why" }, why.others.map((each) => line("", `${each.dialect}: ${each.reason}`))))
+      el("ul", { class: "why" }, why.others.map((each) => line("", `${each.dialect}: ${each.reason}`, each.code))))
     : null;
   const scored = why.score > 0;
   return el("div", {}, heading("Why"),
     el("ul", { class: "why" },
-      why.steps.map((step) => line(step.points === null ? "" : (step.points < 0 || step.words === "family" ? (step.points > 0 ? "+" : "−") : "") + number(Math.abs(step.points)), step.words)),
-      scored ? line(number(why.score), why.threshold ? `${why.score >= why.threshold ? "reaches" : "is below"} the threshold of ${number(why.threshold)}` : "in all", "sum") : null,
-      why.signs.map((sign) => line("!", sign))),
+      why.steps.map((step) => line(taken(step), step.words, step.code)),
+      scored ? line(number(why.score), why.threshold ? `${why.score >= why.threshold ? "reaches" : "is below"} the threshold of ${number(why.threshold)}` : "in all", "", "sum") : null,
+      why.signs.map((sign) => line("!", sign.words, sign.code))),
     others);
 }
 

@@ -87,9 +87,9 @@ export class List {
   }
 
   /** Fills in how the next turn took an answer: of the conversation's answers the last one before it. */
-  outcome({ key, at, next, next_reason }) {
+  outcome({ key, at, next, next_reason, next_words }) {
     const row = this.rows.find((each) => each.key === key && each.at < at);
-    if (row) this.update(row, { next, next_reason });
+    if (row) this.update(row, { next, next_reason, next_words });
   }
 
   label({ id, number, label }) {
@@ -108,7 +108,7 @@ export class List {
     const next = NEXT[row.next] ?? row.next;
     const label = row.label ? ` ${row.label === "right" ? "✓" : "✗"}` : "";
     const isChosen = this.chosen === List.key(row);
-    const said = [row.what, row.model, row.dialect, score && `score ${score}`, row.next ? `next turn ${next} ${row.next_reason}` : "next turn unknown", row.label && `labelled ${row.label}`];
+    const said = [row.what, row.model, row.dialect, score && `score ${score}`, row.next ? `next turn ${next}${row.next_words && `: ${row.next_words}`}` : "next turn unknown", row.label && `labelled ${row.label}`];
     const line = el("li", { role: "option", class: row.kind, "aria-selected": isChosen, "aria-label": plain(said.filter(Boolean).join(", ")) },
       el("span", { class: "time" }, clock.format(row.at * 1000)),
       el("span", { class: "what" }, el("span", { class: "sign" }, row.sign), visible(row.what)),
@@ -116,7 +116,7 @@ export class List {
       el("span", { class: "arm" }, row.arm.replace("_", " ")),
       el("span", { class: "dialect" }, visible(row.dialect)),
       el("span", { class: "score" }, score),
-      el("span", { class: row.next }, next, row.next_reason ? ` ${row.next_reason.replaceAll("_", " ")}` : "", el("span", { class: row.label ?? "" }, label)),
+      el("span", { class: row.next, title: row.next_words ? `${row.next_words} (${row.next_reason})` : "" }, next, row.next_reason ? ` ${row.next_reason.replaceAll("_", " ")}` : "", el("span", { class: row.label ?? "" }, label)),
       el("span", { class: "ms" }, row.ms.toLocaleString("en")));
     line.id = `row-${this.lines.size}-${Math.round(row.at * 1e3)}`;
     line.dataset.at = List.key(row);

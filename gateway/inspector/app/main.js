@@ -1,6 +1,6 @@
 // The page: what was asked for stands in the address, what is new comes by one stream, keys do what buttons do.
 
-import { $, el, fill, toast, visible } from "./dom.js";
+import { $, el, fill, sentence, toast, visible } from "./dom.js";
 import { Fault, get, post, rowPath } from "./api.js";
 import { showFigures } from "./figures.js";
 import { List } from "./list.js";
@@ -13,6 +13,8 @@ let shown = null;
 let older = null;
 let lastAt = null;
 let figuresDue = 0;
+let away = { why: "", since: 0 };
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const list = new List((row) => openDetail(row.id));
 
 const address = () => new URLSearchParams(location.search);
@@ -81,12 +83,40 @@ async function loadOlder() {
   setOlder(page.next);
 }
 
+/** Why nothing new can be seen here: said as long as it is so, since a list that stands still looks like a quiet one. */
+function setAway(why) {
+  if (why === away.why) return;
+  away = { why, since: why ? (away.why ? away.since : Date.now()) : 0 };
+  $("live").className = why ? "live off" : "live on";
+  $("away").hidden = !why;
+  if (why) fill($("away"), sentence(`${why} What stands here is as it was at ${clock.format(away.since)}.`));
+  tellLive();
+}
+
+const GONE = "The inspector does not answer: it was stopped, or this machine slept. Run `toolgate inspect` again, and open the address that it prints.";
+const ANEW = "The inspector was started anew, and this page belongs to its last start. Open the address that `toolgate inspect` printed.";
+
+/** The browser comes back by itself where nobody answered, and gives up where it was refused: then we ask why. */
+async function lost() {
+  if (stream.readyState !== EventSource.CLOSED) return setAway(GONE);
+  const error = await get("/api/state").then(() => null, (found) => found);
+  setAway(error?.status === 401 ? ANEW : error?.status ? `The inspector refuses: ${error.message}.` : GONE);
+  setTimeout(() => listen($("filter").value.trim()), 2000);
+}
+
 function listen(filter) {
   stream?.close();
   stream = new EventSource(`/api/live?${new URLSearchParams({ cursor: about.cursor, filter })}`);
-  stream.onopen = () => { $("live").className = "live on"; };
-  stream.onerror = () => { $("live").className = "live off"; };
-  const on = (name, act) => stream.addEventListener(name, (event) => act(JSON.parse(event.data)));
+  stream.onopen = () => { if (!away.why) $("live").className = "live on"; };
+  stream.onerror = lost;
+  stream.addEventListener("store", (event) => {
+    const { fault: found } = JSON.parse(event.data);
+    setAway(found && `The store does not answer: ${found}.`);
+  });
+  const on = (name, act) => stream.addEventListener(name, (event) => {
+    about.cursor = event.lastEventId || about.cursor;
+    act(JSON.parse(event.data));
+  });
   on("row", (row) => {
     lastAt = Math.max(lastAt ?? 0, row.at + row.ms / 1000);
     list.add(row);
@@ -113,7 +143,7 @@ function showAbout() {
 function tellLive() {
   const since = lastAt === null ? null : Math.max(0, Math.round(Date.now() / 1000 - lastAt));
   const age = since === null ? "no answer yet" : since < 120 ? `${since} s ago` : since < 7200 ? `${Math.round(since / 60)} min ago` : `${Math.round(since / 3600)} h ago`;
-  const text = list.paused ? `paused, ${list.waiting.length} new` : $("live").className.includes("off") ? "no connection" : `last answer ${age}`.replace("last answer no", "no");
+  const text = list.paused ? `paused, ${list.waiting.length} new` : away.why ? "not live" : `last answer ${age}`.replace("last answer no", "no");
   if ($("live").textContent !== text) $("live").textContent = text;
   if (figuresDue && Date.now() > figuresDue) {
     figuresDue = 0;
@@ -231,6 +261,10 @@ $("period").addEventListener("change", () => { remember({ since: $("period").val
 $("filter").value = address().get("filter") ?? "";
 showNothing("Choose an answer, or press j.");
 await guarded(load);
+while (!stream) { // the store may not be there yet
+  await new Promise((done) => setTimeout(done, 2000));
+  if (!stream) await guarded(load);
+}
 $("period").value = address().get("since") ?? about?.period ?? "1h";
 await guarded(() => showFigures($("period").value, setFilter));
 setInterval(tellLive, 1000);

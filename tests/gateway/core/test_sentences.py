@@ -7,7 +7,9 @@ import pytest
 from gateway.answer.candidates import _STAGES
 from gateway.core.events import Verdict
 from gateway.core.reasons import Reason
-from gateway.core.sentences import MENDS, REASON_WORDS, furthest, told_mends, why
+from gateway.core.sentences import MENDS, REASON_WORDS, Step, furthest, step_of, told_mends, why
+from strategies.grammar.confidence import _COSTS, FORMS
+from strategies.text.tolerant_json import CHOSEN
 
 THREE = ("read_file", "write_file", "execute_command")
 
@@ -85,6 +87,17 @@ def test_the_costliest_mend_is_told_first():
         "quotes inside a value were not escaped; a comma stands before a closing brace"
     )
     assert told_mends(("tag 97", "some_new_mend -2")) == "some new mend"
+
+
+def test_every_step_of_a_score_has_words_with_its_code_beside_it():
+    """Whatever the judge gives or takes for, and what is said of a value without taking anything."""
+    for code in (*FORMS, *_COSTS, *CHOSEN):
+        step = step_of(f"{code} -2")
+        assert (step.code, step.points) == (code, -2)
+        assert step.words not in (code, code.replace("_", " "))
+    assert step_of("unknown_tool") == Step(REASON_WORDS[Reason.UNKNOWN_TOOL], "unknown_tool")
+    assert step_of("missing required argument `path`") == Step("missing required argument `path`")
+    assert step_of("some_new_mend -3") == Step("some new mend", "some_new_mend", -3)
 
 
 def test_words_of_mends_can_be_filled_in():

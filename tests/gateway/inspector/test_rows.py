@@ -15,6 +15,7 @@ def call(decision, tool="write_file", reason="", score=97, meant=None):
     [
         ({"calls": (call("delivered"),)}, "✓", "write_file"),
         ({"calls": (call("delivered"),) * 3}, "✓", "write_file +2"),
+        ({"calls": (call("delivered"), call("refused", "x", "parse"))}, "✓", "write_file, 1 stayed text"),
         ({"calls": (call("would_deliver"),)}, "◇", "would be write_file"),
         ({"calls": (call("refused", "launch_rocket", "unknown_tool", 0),)}, "✗", "stayed text: launch_rocket"),
         ({"calls": (call("refused", reason="cut"),), "finish_reason": "length"}, "✗", "cut by length: write_file"),

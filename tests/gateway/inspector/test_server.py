@@ -128,8 +128,9 @@ async def test_the_detail_tells_before_and_after_why_and_the_setting(page):
     found = await page.get("/api/rows/r0")
     assert found["panes"]["before"][slice(*found["panes"]["span"])].startswith("<tool_call>")
     assert found["panes"]["after"][0]["name"] == "write_file"
-    assert found["why"]["steps"] == [{"words": "hermes", "code": "hermes", "points": 0.97}]
+    assert found["why"]["steps"] == [{"words": "JSON between tags of a call", "code": "hermes", "points": 0.97}]
     low = await page.get("/api/rows/r1?since=7d")
+    assert low["code"] == REFUSED.reason
     assert low["setting"] == "TRANSFORM_MIN_CONFIDENCE=0.85"
     assert low["others_under"] == {"count": 1, "with_signs": 0}
     assert (await page.get("/api/rows/nobody", 404))["error"]["code"] == "not_found"
