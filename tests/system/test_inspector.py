@@ -33,6 +33,7 @@ pytestmark = needs_chromium
 ROWS = "document.querySelectorAll('#rows li').length"
 DETAIL = "document.querySelector('#detail').textContent"
 TEXTS = "[...document.querySelectorAll('#rows li')].map(line => line.getAttribute('aria-label')).join('|')"
+AWAY = "document.querySelector('#away').textContent"
 FIXTURE = """
 (async () => {
   const found = await (await fetch('/api/rows?filter=decision:delivered')).json();
@@ -350,7 +351,10 @@ async def test_a_used_key_and_a_cookie_of_an_earlier_start_are_refused_in_a_brow
             await becomes(page, "document.title", "Toolgate: what became of each answer")
             async with aiohttp.ClientSession() as other, other.get(address) as answer:
                 assert answer.status == 401
+        await becomes(page, f"{AWAY}.startsWith('The inspector does not answer')")
+        assert await page.value("document.querySelector('#live').textContent") == "not live"
         async with inspector(tmp_path, "--port", port) as again:
+            await becomes(page, f"{AWAY}.startsWith('The inspector was started anew')")
             await page.open(home + "/")
             assert "no_key" in await page.value("document.body.textContent")
             await page.open(again)
@@ -376,6 +380,7 @@ async def test_a_page_that_may_only_read_leaves_the_file_as_it_is(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 async def test_a_hundred_thousand_answers_are_looked_through_in_half_a_second(tmp_path):
     await records.make(tmp_path / "store.db", 100_000)
     found = await asyncio.to_thread(records.measured, tmp_path / "store.db")

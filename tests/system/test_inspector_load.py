@@ -82,6 +82,7 @@ async def _watch(session: aiohttp.ClientSession, home: str, seen: list[str]) -> 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 async def test_a_page_beside_two_busy_workers_misses_no_row_and_costs_them_nothing(tmp_path):
     (port,) = free_ports(1)
     settings = environ(tmp_path, GATEWAY_PORT=str(port), GATEWAY_WORKERS="2", LOG_FORMAT="json", LOG_LEVEL="error")

@@ -42,7 +42,7 @@ const EFFECTS = {
 
 /** What makes sense now; whatever else is asked for, the rollout itself refuses. */
 const verbs = ({ killed, state, slices_off: off }) => Object.keys(EFFECTS).filter((verb) =>
-  ({ kill: !killed, unkill: killed, resume: off.length > 0 || ["paused", "rolled_back"].includes(state) })[verb] ?? !killed);
+  ({ kill: !killed, unkill: killed, resume: off.length > 0 || ["paused", "rolled_back"].includes(state), promote: !killed && state !== "full" })[verb] ?? !killed);
 
 export function askReason(title, effect, act) {
   const reason = el("input", { placeholder: "why? (kept with the decision)", required: true, "aria-label": "reason" });

@@ -1,8 +1,11 @@
 """What is told to pages that listen, to slow ones too."""
 
-from typing import Any
+import asyncio
+from typing import Any, ClassVar
 
+from gateway.core.ports import StoreError
 from gateway.core.records import OutcomeRecord, RequestRecord
+from gateway.inspector import live
 from gateway.inspector.live import MAX_WAITING, Event, Hub, events_behind, told
 from gateway.inspector.reader import Reader
 from gateway.state.memory import MemoryStore
@@ -62,3 +65,32 @@ def test_an_event_is_one_line_of_json_whatever_a_model_wrote():
     assert text.startswith("id: 1.2\nevent: row\ndata: {")
     assert text.count("\n") == 4
     assert "\r" not in text
+
+
+class Failing(MemoryStore):
+    """Fails as often as it has faults."""
+
+    faults: ClassVar[list[str]] = []
+
+    async def end(self) -> str:
+        if self.faults:
+            raise StoreError(self.faults.pop())
+        return await super().end()
+
+
+async def test_a_store_that_does_not_answer_is_told_of_once_and_so_is_that_it_does_again(monkeypatch):
+    monkeypatch.setattr(live, "POLL_S", 0)
+    monkeypatch.setattr(Failing, "faults", ["the store is locked", "the store is locked"])
+    store = Failing()
+    hub = Hub(store, Reader(store), state)
+    with hub.listening() as queue:
+        polling = asyncio.create_task(hub.run())
+        events = [await queue.get() for _ in range(3)]
+        polling.cancel()
+        await asyncio.wait([polling])
+    assert [(event.name, event.data) for event in events if event] == [
+        ("store", {"fault": "the store is locked"}),
+        ("state", {"state": "off"}),
+        ("store", {"fault": ""}),
+    ]
+    assert hub.fault == ""
