@@ -29,6 +29,13 @@ __all__ = [
 
 Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
 _SENT: Mapping[str, Kind] = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
+_BEFORE: Mapping[Kind, str] = {
+    "delivered": "",
+    "would": "would be ",
+    "repaired": "asked again, then ✓ ",
+    "text": "stayed text: ",
+    "overheard": "overheard: ",
+}
 _SIGNS: Mapping[Kind, str] = {
     "delivered": "✓",
     "would": "◇",
@@ -282,32 +289,27 @@ def kind_of(looks: Looks) -> Kind:
 
 
 def _what(head: Head, kind: Kind, shown: CallHead | None) -> str:
-    left = broken(head.calls)
-    same = _sent(head.calls) or left
-    name = ((shown.tool if shown else "") or "a call") + (f" +{len(same) - 1}" if len(same) > 1 else "")
-    if same is not left and left:
-        name += f", {len(left)} stayed text"
     match kind:
-        case "would":
-            return f"would be {name}"
-        case "repaired":
-            return f"asked again, then ✓ {name}"
-        case "delivered":
-            return name
         case "error":
             return (
                 head.error if head.error and head.end != "client_abort" else result_words("end", head.end) or head.end
             )
-        case "cut":
-            return f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {name}"
-        case "text":
-            return f"stayed text: {name}"
         case "native":
             return _of_native(head)
-        case "overheard":
-            return f"overheard: {shown.tool if shown else ''}"
-        case _:
+        case "prose":
             return kind
+    before = _BEFORE[kind]
+    if kind == "cut":
+        before = f"cut {'by length' if head.finish_reason == 'length' else 'off'}: "
+    return f"{before}{_named(head, shown)}"
+
+
+def _named(head: Head, shown: CallHead | None) -> str:
+    """The call that a line is about, and how many more there are."""
+    sent, left = _sent(head.calls), broken(head.calls)
+    name = (shown.tool if shown else "") or "a call"
+    more = len(sent or left) - 1
+    return f"{name}{f' +{more}' if more > 0 else ''}{f', {len(left)} stayed text' if sent and left else ''}"
 
 
 def _of_native(head: Head) -> str:
