@@ -47,6 +47,7 @@ class Choice:
     """One choice of an answer: its stages, and how its calls are numbered."""
 
     __slots__ = (
+        "_ahead",
         "_base_id",
         "_early",
         "_facts",
@@ -102,6 +103,8 @@ class Choice:
         self._make_reader = prepared.make_reader
         self._thoughts = Thoughts() if prepared.make_reader and prepared.reads_reasoning else None
         """Its reasoning, as long as nothing else has come."""
+        self._ahead: list[tuple[str, bytes]] | None = None
+        """What of it is still to come though it has been heard."""
         self.ended: str | None = None
         """The finish reason that the model server gave."""
         self._early: list[Event] | None = None
@@ -227,11 +230,20 @@ class Choice:
         if delta is None:
             return False
         reasons = delta.reasons
+        if self._ahead is not None and delta.thoughts == self._ahead:
+            self._ahead = None
+            return reasons
         if self._thoughts is not None and (reasons or delta.says_otherwise):
             self._thoughts.add(delta)
             if delta.says_otherwise or delta.content or self._thoughts.is_full:
                 self._thoughts = None
         return reasons
+
+    def hear_ahead(self, delta: Delta) -> None:
+        """The same of the last part of a stream, which comes once more when it is let go on."""
+        if self._thoughts is not None and delta.reasons:
+            self.hears(delta)
+            self._ahead = delta.thoughts
 
     def hear_message(self, message: Mapping[str, Any]) -> None:
         """The same of a whole message."""

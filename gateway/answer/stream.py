@@ -71,6 +71,10 @@ class StreamExchange:
         """Whose content is told by the template."""
         self._closed = False
 
+    def hear_ahead(self, last: Delta) -> None:
+        """Take down the reasoning in the event that ends the answer, which is held."""
+        self._choice(0).hear_ahead(last)
+
     def read_reasoning(self) -> bool:
         """Read the reasoning of choices of which nothing else has come: once not `busy`, whether it ends in a call."""
         for choice in self._choices.values():

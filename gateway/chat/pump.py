@@ -190,7 +190,7 @@ class _Stream:
     async def _rescue(self, lookout: Lookout, chance: Chance | None) -> None:
         await self._relay(lookout.finish())
         out, swallowed = None, lookout.swallowed
-        if chance is not None and swallowed is not None and await self._is_in_reasoning(swallowed):
+        if chance is not None and swallowed is not None and await self._is_in_reasoning(swallowed, lookout):
             chance.note_read(swallowed)
         elif chance is not None and swallowed is not None:
             self._reply.close()
@@ -203,11 +203,13 @@ class _Stream:
         self._is_replaced = True
         await self._send(out)
 
-    async def _is_in_reasoning(self, swallowed: Swallowed) -> bool:
+    async def _is_in_reasoning(self, swallowed: Swallowed, lookout: Lookout) -> bool:
         """Whether the reasoning, of which the exchange has all, ends in a call: then it gives that at the end."""
         exchange = self._exchange
         if not swallowed.face.may_have_thought or not isinstance(exchange, StreamExchange):
             return False
+        if lookout.last_words is not None:
+            exchange.hear_ahead(lookout.last_words)
         exchange.read_reasoning()
         while exchange.busy:
             await asyncio.sleep(0)

@@ -506,10 +506,14 @@ THOUGHT = {"reasoning_content": f"I should read it.\n{FUNCTION}\n"}
 def reasoned(shape: str, finish: str) -> Script:
     if shape == "whole":
         return Shown("no_call", finish=finish, message=THOUGHT).script(shape)
-    return stream(ROLE, event(THOUGHT), event(finish=finish), event(choices=[], usage=USED), DONE)
+    said = THOUGHT["reasoning_content"]
+    pieces = {"streamed": [said], "at the end": ["", said], "in pieces": [said[:40], said[40:]]}[shape]
+    first, last = pieces[0], pieces[1:]
+    end = event({"reasoning_content": last[0]} if last else None, finish=finish)
+    return stream(ROLE, event({"reasoning_content": first}), end, event(choices=[], usage=USED), DONE)
 
 
-@pytest.mark.parametrize("shape", ["whole", "streamed"])
+@pytest.mark.parametrize("shape", ["whole", "streamed", "at the end", "in pieces"])
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
 @pytest.mark.parametrize("model", [MODEL, "qwen3-8b"])
 async def test_a_call_in_the_reasoning_is_read_there_and_not_asked_for(

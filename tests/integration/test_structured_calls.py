@@ -136,14 +136,30 @@ async def test_a_client_that_waits_for_a_held_call_is_kept_company(gateway, upst
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("model", ["gpt-4o", "deepseek-chat"])
-async def test_one_call_is_enough_where_the_request_says_so(gateway, upstream, client, model, streamed):
-    upstream.script = answer(streamed, ("read_file", FINE), ("write_file", FINE))
-    running = await gateway(upstream.url)
+@pytest.mark.parametrize(
+    ("model", "settings", "first"),
+    [
+        ("gpt-4o", {}, FINE),
+        ("deepseek-chat", {}, FINE),
+        ("deepseek-chat", {"STRUCTURED_CALLS": "mend"}, MENDED),
+        ("deepseek-chat", {"STRUCTURED_CALLS": "count"}, MISFIT),
+        ("deepseek-chat", {"STREAM_ARGUMENTS": "incremental"}, MISFIT),
+        ("deepseek-chat", {"TRANSFORM_MODE": "off"}, None),
+        ("deepseek-chat", {"TRANSFORM_MODE": "dry_run"}, None),
+    ],
+)
+async def test_one_call_is_enough_where_the_request_says_so(
+    gateway, upstream, client, model, settings, first, streamed
+):
+    given = [("read_file", FINE if first == FINE else MISFIT), ("write_file", FINE), ("read_file", BROKEN)]
+    upstream.script = answer(streamed, *given)
+    running = await gateway(upstream.url, **settings)
     body = chat(model=model, tools=[*TOOLS, WRITE], stream=streamed, parallel_tool_calls=False)
-    assert calls_of(await ask(client, running.url, body)) == [("read_file", FINE)]
+    told = calls_of(await ask(client, running.url, body))
+    assert told == (given if first is None else [("read_file", first)])
+    assert len(upstream.requests) == 1
     counted = await metric(client, running, "toolgate_undelivered_calls_total{")
-    assert list(counted.values()) == [1.0]
+    assert list(counted.values()) == ([] if first is None else [2.0])
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.answer.rescue.faces import Swallowed, of_end, of_error
 from gateway.core.errors import UpstreamBadReply
-from gateway.wire.chat_chunks import BadChunk, Chunk, any_in, decode_chunk, is_given, string_in
+from gateway.wire.chat_chunks import BadChunk, Chunk, Delta, any_in, decode_chunk, is_given, string_in
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, block_of
 
 __all__ = ["Lookout"]
@@ -38,6 +38,7 @@ class Lookout:
         "_reasoned",
         "ended",
         "id",
+        "last_words",
         "usage",
     )
 
@@ -52,6 +53,8 @@ class Lookout:
         self._error: Any = None
         self.ended = False
         """Nothing more is to come, and what came last is held."""
+        self.last_words: Delta | None = None
+        """The reasoning that stands in the event with the finish reason, and is held with it."""
         self.usage: Any = None
         self.id: str | None = None
         """Of the answer."""
@@ -165,6 +168,7 @@ class Lookout:
             return False
         self._reasoned = self._reasoned or (delta is not None and delta.reasons)
         if choice.finish_reason:
+            self.last_words = delta if delta is not None and delta.reasons else None
             self._finish = choice.finish_reason
         return bool(choice.finish_reason)
 
