@@ -24,6 +24,7 @@ __all__ = ["ResponsesCarrier"]
 _CREATED = frozenset({"response.created", "response.queued", "response.in_progress"})
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _THOUGHTS = frozenset({"response.reasoning_text.delta", "response.reasoning_summary_text.delta"})
+_THOUGHT = frozenset({"response.reasoning_text.done", "response.reasoning_summary_text.done"})
 _TEXT = "response.output_text.delta"
 _CLOSING = frozenset({"response.output_text.done", "response.content_part.done", "response.output_item.done"})
 _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -58,6 +59,7 @@ class ResponsesCarrier(EventCarrier):
         "_response",
         "_tail",
         "_tell",
+        "_thought",
         "_told",
     )
 
@@ -73,6 +75,8 @@ class ResponsesCarrier(EventCarrier):
         self._own_calls = 0
         self._given: set[Key] = set()
         """Texts of which pieces came."""
+        self._thought: set[Key] = set()
+        """The same of reasoning."""
         self._told: dict[Key, list[bytes]] = {}
         """What the client was told of each: bodies of JSON strings."""
         self._open: Carried | None = None
@@ -125,7 +129,10 @@ class ResponsesCarrier(EventCarrier):
         elif kind in _CLOSING:
             delta = self._closed(event)
         elif kind in _THOUGHTS:
+            self._thought.add(_key_of_thought(event))
             delta = {"reasoning_content": event.get("delta")}
+        elif kind in _THOUGHT:
+            delta = self._thinks(_key_of_thought(event), event.get("text"))
         elif kind == "response.refusal.delta":
             delta = {"refusal": event.get("delta")}
         elif kind in _CREATED:
@@ -147,12 +154,23 @@ class ResponsesCarrier(EventCarrier):
             self._own_calls += 1
             name, arguments = history_call(_NO_NAMES, item)
             return self._own_call(item.get("call_id") or item.get("id"), name, arguments)
+        if item.get("type") == "reasoning":
+            place = _place(event.get("output_index"))
+            is_told = any(place == known for known, _ in self._thought)
+            return {} if is_told else self._thinks((place, 0), _thought_in(item))
         said = _only_text(event)
         key = _key(event)
         if said is None or key in self._given:
             return {}
         self._given.add(key)
         return {"content": said} if said else {}
+
+    def _thinks(self, key: Key, text: object) -> dict[str, Any]:
+        """Reasoning of which no pieces came: some servers tell it once it is whole."""
+        if key in self._thought or not text or not isinstance(text, str):
+            return {}
+        self._thought.add(key)
+        return {"reasoning_content": text}
 
     # --- and back
 
@@ -375,6 +393,19 @@ def _filled(output: list[Any], text: str) -> list[Any]:
 
 def _key(event: dict[str, Any]) -> Key:
     return _place(event.get("output_index")), _place(event.get("content_index", 0))
+
+
+def _key_of_thought(event: dict[str, Any]) -> Key:
+    return _place(event.get("output_index")), _place(event.get("summary_index", event.get("content_index", 0)))
+
+
+def _thought_in(item: dict[str, Any]) -> str:
+    """What an item of reasoning tells: its text, else its summary."""
+    for parts in (item.get("content"), item.get("summary")):
+        texts = [dict_of(part).get("text") for part in parts] if isinstance(parts, list) else []
+        if told := "\n\n".join(text for text in texts if isinstance(text, str) and text):
+            return told
+    return ""
 
 
 def _place(value: object) -> int:

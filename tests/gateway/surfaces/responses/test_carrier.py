@@ -102,6 +102,18 @@ def test_what_comes_behind_a_message_that_was_all_call_moves_up() -> None:
     assert [item["type"] for item in final["output"]] == ["reasoning", "function_call"]
 
 
+@pytest.mark.parametrize("left_out", ["response.reasoning_summary_text.delta", "response.reasoning_summary", "nothing"])
+@pytest.mark.parametrize("name", ["reasoning_text", "reasoning_summary_text"])
+def test_reasoning_that_ends_in_a_call_is_read_once_however_it_comes(left_out: str, name: str) -> None:
+    events = stream_of(Turn(thought=CALL)).split(b"\n\n")
+    kept = [event for event in events if not event.startswith(b"event: " + left_out.encode())]
+    stream = b"\n\n".join(kept).replace(b"reasoning_summary_text", name.encode())
+    final = events_of(read(stream))[-1]["response"]
+    assert [item["type"] for item in final["output"]][0::2] == ["reasoning", "function_call"]
+    assert final["output"][0]["summary"][0]["text"] == CALL
+    assert sum(item["type"] == "function_call" for item in final["output"]) == 1
+
+
 def test_where_the_server_calls_too_the_text_stays_text() -> None:
     stream = stream_of(Turn(text=CALL, calls=(READS,)))
     assert [item["type"] for item in checked_events(read(stream))[-1]["response"]["output"]] == [
