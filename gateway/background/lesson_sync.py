@@ -1,8 +1,8 @@
 """What was learned of models, by all processes: each keeps its own copy, and the store brings them together.
 
-In the store is one JSON document, a list of `[upstream, model, reason, until, since, rule]` by the wall clock, as
-monotonic clocks of different machines have nothing in common. Of two lessons the one that was learned later holds; one
-without a rule says that what was learned before holds no longer.
+In the store is one JSON document, a list of `[upstream, model, reason, until, since, rule, able]` by the wall clock,
+as monotonic clocks of different machines have nothing in common. Of two lessons the one that was learned later holds;
+one without a rule says that what was learned before holds no longer.
 """
 
 import time
@@ -21,7 +21,7 @@ _MAX_NAME = 200
 """A client chooses the model's name; a longer one is kept in this process alone."""
 
 Pair = tuple[str, str]
-Row = tuple[str, str, str, float, float, str]
+Row = tuple[str, str, str, float, float, str, list[str]]
 OldRow = tuple[str, str, str, float]
 """Of versions to 0.3, which may share a store while one takes the place of the other."""
 
@@ -37,6 +37,7 @@ class _Learned:
     until: float
     since: float = 0.0
     rule: str = PROMPTED
+    able: frozenset[str] = frozenset()
 
 
 @define
@@ -50,12 +51,20 @@ class SharedLessons:
     _theirs: dict[Pair, _Learned] = field(init=False, factory=dict)
 
     def learn(
-        self, upstream: str, model: str, reason: str, now: float, *, rule: str = PROMPTED, seconds: float = LESSON_S
+        self,
+        upstream: str,
+        model: str,
+        reason: str,
+        now: float,
+        *,
+        rule: str = PROMPTED,
+        seconds: float = LESSON_S,
+        able: frozenset[str] = frozenset(),
     ) -> None:
         """From now on, for so long."""
         del now
         wall = self._wall()
-        self._lessons[upstream, model] = _Learned(reason, wall + seconds, wall, rule)
+        self._lessons[upstream, model] = _Learned(reason, wall + seconds, wall, rule, able)
         if len(self._lessons) > MAX_PAIRS:
             self._lessons = _bounded(self._lessons)
 
@@ -72,7 +81,7 @@ class SharedLessons:
         if learned.until <= wall:
             return None
         until, since = now + learned.until - wall, now + learned.since - wall
-        return Lesson(reason=learned.reason, until=until, rule=learned.rule, since=since)
+        return Lesson(reason=learned.reason, until=until, rule=learned.rule, since=since, able=learned.able)
 
     async def sync(self) -> None:
         """Take over what others learned and tell them what they do not know; while the store is away, nothing."""
@@ -119,15 +128,15 @@ def _is_shareable(pair: Pair) -> bool:
 
 def _encoded(lessons: Mapping[Pair, _Learned]) -> bytes:
     return msgspec.json.encode(
-        [(*pair, each.reason, each.until, each.since, each.rule) for pair, each in lessons.items()]
+        [(*pair, each.reason, each.until, each.since, each.rule, sorted(each.able)) for pair, each in lessons.items()]
     )
 
 
 def _decoded(document: bytes | None, now: float) -> dict[Pair, _Learned]:
     """What cannot be read counts as nothing; a clock that is ahead does not make lessons last longer."""
     return {
-        (upstream, model): _Learned(reason, min(until, now + WEEK_S), min(since, now), rule)
-        for upstream, model, reason, until, since, rule in _rows(document, now)[:MAX_PAIRS]
+        (upstream, model): _Learned(reason, min(until, now + WEEK_S), min(since, now), rule, frozenset(able))
+        for upstream, model, reason, until, since, rule, able in _rows(document, now)[:MAX_PAIRS]
     }
 
 
@@ -142,4 +151,4 @@ def _rows(document: bytes | None, now: float) -> list[Row]:
         old = _OLD_ROWS.decode(document)
     except (ValueError, RecursionError):
         return []
-    return [(*row[:3], min(row[3], now + LESSON_S), row[3] - LESSON_S, PROMPTED) for row in old]
+    return [(*row[:3], min(row[3], now + LESSON_S), row[3] - LESSON_S, PROMPTED, []) for row in old]

@@ -84,7 +84,9 @@ def _pinning(state: RequestState, prepared: Prepared) -> dict[str, AskAgain]:
     if not isinstance(ask, AskAgain) or ask.renderer is not None:
         return {}
     upstream, model = state.upstream.name, state.model or ""
-    pins, strict = abilities.has(upstream, model, "named"), abilities.has(upstream, model, "strict")
+    lesson = state.lesson(model)
+    able = lesson.able if lesson is not None else ()
+    pins, strict = (abilities.has(upstream, model, each, is_learned=each in able) for each in ("named", "strict"))
     return {"ask_again": evolve(ask, pins=pins, strict=strict)} if pins or strict else {}
 
 

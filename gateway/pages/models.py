@@ -169,8 +169,11 @@ def _described(state: RequestState, entry: Listing) -> Listing:
         told["structured_calls"] = {**by_class, "valid_rate": round(rate, 4)}
     lesson = state.lesson(model)
     if lesson is not None:
-        seconds_left = math.ceil(lesson.until - state.deadline.now())
+        now = state.deadline.now()
+        since = datetime.fromtimestamp(state.shared.wall() - (now - lesson.since), UTC)
+        seconds_left = math.ceil(lesson.until - now)
         told["learned"] = {
+            "since": since.isoformat(timespec="seconds"),
             "native_tools": lesson.is_native,
             "reason": lesson.reason,
             "rule": lesson.rule,

@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 from gateway.core.call_class import CallClass
 
 __all__ = [
+    "ABLE",
     "CLEAN_CALLS",
     "ENOUGH",
     "LESSON_S",
@@ -126,6 +127,8 @@ class Lesson:
     rule: str = PROMPTED
     """A strategy, with its dialect behind a colon where one was learned, too."""
     since: float = 0.0
+    able: frozenset[str] = frozenset()
+    """Fields of requests that the server was seen to obey, as in `Abilities`."""
 
     @property
     def strategy(self) -> str:
@@ -147,7 +150,15 @@ class KeepsLessons(Protocol):
     """Where lessons are kept: in this process, or where all workers find them."""
 
     def learn(
-        self, upstream: str, model: str, reason: str, now: float, *, rule: str = PROMPTED, seconds: float = LESSON_S
+        self,
+        upstream: str,
+        model: str,
+        reason: str,
+        now: float,
+        *,
+        rule: str = PROMPTED,
+        seconds: float = LESSON_S,
+        able: frozenset[str] = frozenset(),
     ) -> None: ...
 
     def forget(self, upstream: str, model: str, now: float) -> None: ...
@@ -162,10 +173,18 @@ class Lessons:
     _lessons: OrderedDict[Pair, Lesson] = field(factory=OrderedDict)
 
     def learn(
-        self, upstream: str, model: str, reason: str, now: float, *, rule: str = PROMPTED, seconds: float = LESSON_S
+        self,
+        upstream: str,
+        model: str,
+        reason: str,
+        now: float,
+        *,
+        rule: str = PROMPTED,
+        seconds: float = LESSON_S,
+        able: frozenset[str] = frozenset(),
     ) -> None:
         """From now on, for so long."""
-        self._lessons[upstream, model] = Lesson(reason=reason, until=now + seconds, rule=rule, since=now)
+        self._lessons[upstream, model] = Lesson(reason=reason, until=now + seconds, rule=rule, since=now, able=able)
         self._lessons.move_to_end((upstream, model))
         if len(self._lessons) > MAX_PAIRS:
             self._lessons.popitem(last=False)
@@ -308,7 +327,7 @@ class Abilities:
             self._seen.popitem(last=False)
         seen.append(worked)
 
-    def has(self, upstream: str, model: str, ability: str) -> bool:
-        """It is known to work: three times, and never not."""
+    def has(self, upstream: str, model: str, ability: str, *, is_learned: bool = False) -> bool:
+        """It is known to work: three times, or learned from a probe, and never not."""
         seen = self._seen.get((upstream, model, ability), ())
-        return len(seen) >= ABLE and all(seen)
+        return (is_learned or len(seen) >= ABLE) and all(seen)

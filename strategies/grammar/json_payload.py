@@ -50,6 +50,9 @@ _BEHIND_STRING = ("", "<", "[", "`")
 """The first characters of the markers behind a string; before a colon it is the first key of a broken object."""
 _MEMBER = re.compile(r"[ \t,]*+[\"'“]?[\w-]++[\"'”]?[ \t]*+:[ \t]*+[\"'“\[{\d]|[\"',:]")
 """What stands behind an object when a brace too many ended it."""
+_TOKEN_IN_VALUE = re.compile(r"\s*+<\|[\w/]{1,24}\|>[\"']\s*+[,:}\]]")
+"""A token with the end of a string behind it stood inside that string."""
+_LONGEST_TOKEN = 48
 _LINE_END = re.compile(r"\n|<\||\[TOOL_CALLS\]|</s>")
 # As much as has to be held back while the end of the line may have begun.
 _LONGEST_END = len("[TOOL_CALLS]")
@@ -253,18 +256,19 @@ def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     An unescaped quote inside a value, with a brace behind it, looks like the end: the value would lose the rest. So
     does a brace before a member.
     """
-    if opening.hint == _MENDING:
-        return
     pieces: list[str] = []
     cur.anchor = start = cur.offset
+    head = yield from cur.peek(_LONGEST_TOKEN)
     yield from cur.until_match(_LINE_END, _LONGEST_END - 1, pieces.append)
     cur.back(start)
     cur.anchor = None
     behind = "".join(pieces)
     rest = behind.strip(" \t\r}]")
+    if _TOKEN_IN_VALUE.match(head):
+        raise Reject("the closing token may be inside a string", attempted=True)
     # Only lines that end in a brace or go on with a member: words behind a call are common, and no damage.
     if rest and (pieces[-1].rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind)):
-        raise Reject("text after the object", again=True, hint=_MENDING, attempted=True)
+        raise Reject("text after the object", again=opening.hint != _MENDING, hint=_MENDING, attempted=True)
 
 
 def with_mends(drafts: Sequence[Draft], mends: tuple[str, ...]) -> list[Draft]:

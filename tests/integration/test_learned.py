@@ -2,11 +2,12 @@
 
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from gateway.traffic.lesson_rules import ENOUGH, WEEK_S
+from gateway.traffic.lesson_rules import ENOUGH, PROBED, WEEK_S
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, in_turn, stream
 
@@ -54,6 +55,7 @@ async def test_a_model_that_calls_natively_is_left_to(gateway, upstream, client,
     learned = told["toolgate"]["learned"]
     assert (learned["native_tools"], learned["reason"], learned["rule"]) == (True, "learned_native", "recovery")
     assert WEEK_S - 60 < learned["seconds_left"] <= WEEK_S
+    assert abs(datetime.fromisoformat(learned["since"]).timestamp() - running.shared.wall()) < 600
 
 
 async def test_streams_teach_as_well_and_so_does_the_dry_run(gateway, upstream, client):
@@ -192,9 +194,9 @@ async def test_a_second_question_is_pinned_and_strict_only_where_that_was_seen_t
     running = await gateway(upstream.url)
     plain = json.loads(json.dumps(CLOSED).replace('"strict": true, ', ""))
 
-    async def second(tools: list[dict[str, Any]]) -> dict[str, Any]:
+    async def second(tools: list[dict[str, Any]], model: str = "glm-5") -> dict[str, Any]:
         upstream.script = in_turn(native(BAD), native())
-        await ask(client, running.url, chat(model="glm-5", stream=False, tools=tools))
+        await ask(client, running.url, chat(model=model, stream=False, tools=tools))
         return dict(upstream.last.json)
 
     asked = await second(plain)
@@ -210,3 +212,10 @@ async def test_a_second_question_is_pinned_and_strict_only_where_that_was_seen_t
     upstream.script = native(BAD)
     await ask(client, running.url, chat(model="glm-5", stream=False, tools=CLOSED, tool_choice=choice))
     assert "tool_choice" not in await second(plain), "once it did not"
+    able = frozenset({"named", "strict"})
+    running.shared.lessons.learn("default", "glm-6", PROBED, 0.0, rule="recovery", able=able)
+    asked = await second(plain, "glm-6")
+    assert (asked["tool_choice"], asked["tools"][0]["function"]["strict"]) == (choice, True), "a probe has seen it"
+    upstream.script = native(BAD)
+    await ask(client, running.url, chat(model="glm-6", stream=False, tools=CLOSED, tool_choice=choice))
+    assert "tool_choice" not in await second(plain, "glm-6"), "and an answer has not"

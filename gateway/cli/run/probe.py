@@ -30,7 +30,7 @@ from gateway.core.rules import Rule
 from gateway.process.exits import EXIT_FINDINGS, EXIT_UNREACHABLE
 from gateway.report.facts.intervals import rate
 from gateway.request.servers import Upstream, upstreams_of
-from gateway.traffic.lesson_rules import PROBED, WEEK_S
+from gateway.traffic.lesson_rules import ABLE, PROBED, WEEK_S
 from gateway.upstream.look import look_at
 from gateway.wire.chat_reshape import stream_to_body
 from strategies.asking.renderers import RENDERERS, own_dialect
@@ -315,6 +315,10 @@ _OWN = {
 """What the gateway of the probe has of its own: it asks once, and learns nothing."""
 
 
+_OBEYED = ("named", "strict")
+"""What a second question makes use of where the server is known to obey it."""
+
+
 class Unreachable(click.ClickException):
     """The model server cannot be asked."""
 
@@ -325,7 +329,7 @@ class Unreachable(click.ClickException):
 @click.argument("model", required=False)
 @click.option("--upstream", "name", metavar="NAME", help="One of the tables [upstreams.NAME]; else the first.")
 @click.option("--samples", type=click.IntRange(1, 100), default=_SAMPLES, show_default=True, help="Tries of each.")
-@click.option("--apply", "applies", is_flag=True, help="Keep the rule in the store for a week, for all gateways.")
+@click.option("--apply", "applies", is_flag=True, help="Keep the rule, and what the server obeys, in the store.")
 @json_option
 @click.pass_context
 def probe(
@@ -383,7 +387,8 @@ async def _apply(store: Store, card: Card) -> None:
     lessons = SharedLessons(store)
     await lessons.sync()
     strategy = card.rule.rpartition("=")[2]
-    lessons.learn(card.upstream, card.model, PROBED, 0.0, rule=strategy, seconds=WEEK_S)
+    obeyed = (each.name for each in card.abilities if each.name in _OBEYED and each.passed == each.tries >= ABLE)
+    lessons.learn(card.upstream, card.model, PROBED, 0.0, rule=strategy, seconds=WEEK_S, able=frozenset(obeyed))
     await lessons.sync()
 
 

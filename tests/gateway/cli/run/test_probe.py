@@ -15,6 +15,7 @@ from gateway.cli.root import cli
 from gateway.cli.run.probe import dialects_in
 from gateway.cli.run.probe_tasks import ABILITIES
 from gateway.state.opening import open_store
+from gateway.traffic.lesson_rules import ABLE
 from gateway.wire.chat_request import declared_tool
 from strategies.asking.renderers import RENDERERS
 from tests.support.client import TOOLS, ask, chat
@@ -280,7 +281,14 @@ def test_the_servers_own_words_are_read(serve) -> None:
     assert probed(server, "--samples", "1").exit_code == 2, "which of the two?"
 
 
-def test_an_applied_rule_is_a_lesson_of_a_week(serve, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("behaves", "samples", "rule", "able"),
+    [
+        (refuses, 1, "xml_prompt:hermes", set()),
+        (good, ABLE, "recovery", {"named", "strict"}),
+    ],
+)
+def test_an_applied_rule_is_a_lesson_of_a_week(serve, tmp_path, behaves, samples, rule, able) -> None:
     store = f"sqlite:///{tmp_path / 'toolgate.db'}"
 
     async def make() -> None:
@@ -289,7 +297,8 @@ def test_an_applied_rule_is_a_lesson_of_a_week(serve, tmp_path) -> None:
         await opened.close()
 
     asyncio.run(make())
-    result = probed(serve(refuses), "--apply", "--samples", "1", STORE_URL=store, STRATEGY_RULES=f"{MODEL[:4]}*=native")
+    rules = f"{MODEL[:4]}*=native"
+    result = probed(serve(behaves), "--apply", "--samples", str(samples), STORE_URL=store, STRATEGY_RULES=rules)
     assert result.exit_code == 0, result.output
     assert f"the rule {MODEL[:4]}*=native wins over it" in result.stderr, "it would have no effect"
 
@@ -302,8 +311,9 @@ def test_an_applied_rule_is_a_lesson_of_a_week(serve, tmp_path) -> None:
         return lessons.recall("default", MODEL, 0.0)
 
     lesson = asyncio.run(read())
-    assert (lesson.reason, lesson.rule) == ("probed", "xml_prompt:hermes")
+    assert (lesson.reason, lesson.rule, lesson.able) == ("probed", rule, able)
     assert 6.9 < lesson.until / 86_400 <= 7
+    assert -600 < lesson.since <= 0, "it has its date"
 
 
 def test_what_is_set_for_the_model_holds_while_it_is_asked(serve, tmp_path) -> None:
