@@ -298,10 +298,10 @@ def _what(head: Head, kind: Kind, shown: CallHead | None) -> str:
             return _of_native(head)
         case "prose":
             return kind
-    before = _BEFORE[kind]
-    if kind == "cut":
-        before = f"cut {'by length' if head.finish_reason == 'length' else 'off'}: "
-    return f"{before}{_named(head, shown)}"
+        case "cut":
+            return f"cut {'by length' if head.finish_reason == 'length' else 'off'}: {_named(head, shown)}"
+        case _:
+            return f"{_BEFORE[kind]}{_named(head, shown)}"
 
 
 def _named(head: Head, shown: CallHead | None) -> str:
