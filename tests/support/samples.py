@@ -1,14 +1,17 @@
 """Answers without a call, of the kinds that models write, for whatever must leave them alone."""
 
+import re
 from pathlib import Path
 
 __all__ = ["BARE", "SAMPLES", "SHORT"]
 
-_ANSWERS = Path(__file__).parents[1] / "data" / "answers"
+_ANSWER = re.compile(r"^%%%% ([\w-]+)-\d+\n(.*?)\n%%%% end$", re.MULTILINE | re.DOTALL)
+"""A kind and a number, and the answer to its last line break."""
+_ANSWERS = _ANSWER.findall((Path(__file__).parents[1] / "data" / "answers.txt").read_text())
 
 
 def _answers(kind: str) -> tuple[str, ...]:
-    return tuple(path.read_text() for path in sorted(_ANSWERS.glob(f"{kind}-*.md")))
+    return tuple(text for named, text in _ANSWERS if named == kind)
 
 
 SAMPLES = {
