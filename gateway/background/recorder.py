@@ -22,7 +22,9 @@ from gateway.state.metered import StoreTelemetry
 __all__ = ["Recorder"]
 
 MAX_BATCH = 500
+# Records may hold whole requests: a batch of five hundred of them would lock the store for seconds.
 MAX_BATCH_CHARS = 4 << 20
+# What a store that is away may cost in memory.
 MAX_QUEUE_CHARS = 64 << 20
 GATHER_S = 0.2
 FIRST_RETRY_S = 0.1
@@ -73,6 +75,7 @@ class Recorder:
     def put(self, record: Record) -> None:
         """Have a record written, some time; what finds no room is dropped and counted."""
         chars = _chars(record)
+        # The newest is dropped, not the oldest: those before it may be in a batch that is being written.
         if self._is_closed or len(self._queue) >= self.max_queue or self._chars + chars > MAX_QUEUE_CHARS:
             self._lose("queue_full", 1)
             return
@@ -127,6 +130,7 @@ class Recorder:
         while True:
             await self._some.wait()
             await self._gather()
+            # Unchanged after a failure: the store knows a batch that it has by its digest.
             batch = self._again or self._batch()
             self._again = []
             self._tell_waiting()  # before as well: a store that is locked takes seconds to say so
@@ -193,11 +197,13 @@ class Recorder:
     async def _wrote(self, count: int) -> None:
         self._failures = 0
         self._written += count
+        # Back to large ones step by step, as the one that did harm may be among the next.
         self._most = min(MAX_BATCH, 2 * self._most)
         await self._take_off(count)
 
     async def _failed(self, batch: list[_Waiting]) -> None:
         self._failures += 1
+        # So long all of them may fail by the store's own fault; only then one of them is suspected.
         if self._failures >= PATIENT_TRIES:
             self._again = []
             if self._most == 1:
@@ -248,6 +254,7 @@ class Recorder:
     async def _is_mine_to_trim(self) -> bool:
         now = self.wall()
         last = (await self.store.get(_TRIMMED)).get(_TRIMMED)
+        # `abs`: a clock that was set back must not keep everybody from trimming for hours.
         if last is not None and abs(now - _number(last)) < TRIM_PERIOD_S:
             return False
         return await self.store.swap(_TRIMMED, last, repr(now).encode())

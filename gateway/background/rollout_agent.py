@@ -137,6 +137,7 @@ class RolloutAgent:
 
         `who` is whose it is, where credentials are known apart: the evidence of one does not do for all.
         """
+        # A request that lasted over a change met settings of which nothing is asked any more.
         if assignment.forced or assignment.epoch != self._state.epoch:
             return
         self._counting.ended(
@@ -214,7 +215,9 @@ class RolloutAgent:
 
     async def _sync(self) -> None:
         self._note_settings()
+        # Taken before anything is awaited: what is counted meanwhile belongs to the next tick.
         counts, marks = self._counting.take()
+        # Sent with the next ones where the store is away: nothing that was seen is lost.
         self._unsent.give_back(counts, marks)
         try:
             await self._send()
@@ -253,6 +256,7 @@ class RolloutAgent:
         return raw
 
     def _met(self, shared: RolloutState) -> RolloutState:
+        # A store that lost its last writes, or was exchanged, must not let more be live than was decided.
         is_stale = shared.revision < self._state.revision
         return more_careful(shared, self._state) if self._has_diverged or is_stale else shared
 
@@ -300,6 +304,7 @@ class RolloutAgent:
 
     async def _learn(self, judged: int, blocks: Sequence[Block]) -> None:
         """Which outcomes were told to other processes, in blocks that others have judged already, too."""
+        # Blocks that others judged are not read for the judge, but the outcomes in them are no news here either.
         if 0 < self._learned < judged:
             for block in await self.store.blocks(self._learned):
                 self._counting.learn(block.marks)
@@ -356,6 +361,7 @@ class RolloutAgent:
             return
         self._looked_at = now
         is_there = path is not None and await asyncio.to_thread(_exists, path, self._switch == "kill_file")
+        # The setting wins over the file: whoever set it has to take it back.
         if is_there != bool(self._switch):
             self._turn("kill_file" if is_there else "")
 

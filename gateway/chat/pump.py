@@ -32,6 +32,7 @@ __all__ = ["pump"]
 
 Exchange = StreamExchange | SameWireReading | WatchedStream
 
+# More at once is worked off in turns, as others of the process wait meanwhile.
 PIECE_BYTES = 16 << 10
 LINGER_S = 1.0
 """How long after `[DONE]` the body's end is waited for, so that the connection can be used again."""
@@ -60,6 +61,7 @@ async def pump(
     stream = _Stream(state, reply, exchange, response, lookout)
     closed = False
     response.headers["Cache-Control"] = "no-cache, no-transform"
+    # nginx holds a stream back by default: https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering
     response.headers["X-Accel-Buffering"] = "no"
     try:
         await state.start(response)
@@ -295,6 +297,7 @@ class _Stream:
         client that does not take its bytes or has gone.
         """
         state, exchange, transport, now = self._state, self._exchange, self._flowing, monotonic()
+        # Whatever is not the usual case is left to the task, which can wait.
         if len(data) > PIECE_BYTES or now >= self._total_due or transport is None or transport.is_closing():
             return Taken.LEFT
         if self._passes is not None and self._passes(data):
@@ -366,6 +369,7 @@ class _Stream:
             return b""
         self._state.is_told = True
         if self._linger_due is None:
+            # Read to its end, so that the connection can be used once more.
             self._linger_due = self._state.deadline.now() + LINGER_S
         if self._state.deadline.now() >= self._linger_due:
             return b""

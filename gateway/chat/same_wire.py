@@ -62,6 +62,7 @@ def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, 
     path = state.surface.path
     if not is_sure and state.shared.absent_paths.has(upstream.name, path, state.deadline.now()):
         return False
+    # Nobody looks at the answer, so nothing has to be understood.
     if arm == "off" or selection.reason == "disabled":
         return True
     if asked.refusal is not None:

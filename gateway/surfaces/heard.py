@@ -23,10 +23,12 @@ from gateway.wire.sse import DONE, EventTooLong, SseDecoder
 
 __all__ = ["Heard", "Pieces", "Teller", "hear_whole", "string_of"]
 
+# What was cut off by a limit may look whole: `{"path":"a"}` of a call that had more to say.
 _CUT = "length"
 _CONTENT = b'"content":'
 _Text = Literal["text", "refusal", "reasoning"]
 _ESCAPE = re.compile(
+    # Escapes in pairs are characters of their own; only one without its other half needs care.
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|[^\n])"
 )
 """An escape of JSON; the group is half a character without its other half."""
@@ -125,6 +127,7 @@ class _Pending:
     name: str = ""
     pieces: list[bytes] = field(factory=list)
     """Bodies of JSON strings."""
+    # Decoding the arguments after each piece would cost the square of their length.
     is_looked_at: bool = False
     """Nothing has come since its arguments were found to be incomplete."""
     is_begun: bool = False
@@ -213,6 +216,7 @@ class Heard:
             return False
         if len(data) < len(head) + len(tail):
             return False
+        # All events of a server look alike but for the words: what stands around them is looked for as a whole.
         bodies = data[len(head) : len(data) - len(tail)].split(tail + head)
         # Each is the body of one string if there is no quote, and no end of a line, beside those of head and tail.
         count = len(bodies)
@@ -250,6 +254,7 @@ class Heard:
             return
         chunk = _decoded(data)
         self._has_halves = chunk is None
+        # The fast decoder refuses half a character; a client of this wire must get it, or what stands for it.
         chunk = chunk or _decoded(_masked(data))
         if chunk is None:
             return  # what chat clients pass over
@@ -258,6 +263,7 @@ class Heard:
             self._fail(error if isinstance(error, dict) else {"message": str(error)})
             return
         for choice in chunk.choices or ():
+            # More than one choice has no form in the other wires.
             if choice.index in (0, None):
                 self._hear(choice)
         self._tell_usage(chunk)
@@ -285,6 +291,7 @@ class Heard:
                 self._told(kind, body)
 
     def _told(self, kind: _Text, body: bytes) -> None:
+        # A block that is open must end before another begins: the other wires have no words inside of a call.
         if self._calls and self._calls[0].is_begun:
             self._behind.append((kind, body))
             return

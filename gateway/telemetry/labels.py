@@ -60,6 +60,7 @@ class LabelGuard:
         value = cleaned(raw)
         known = self._known.get(label, ())
         if value and value != OTHER and value not in self._configured.get(label, ()) and value not in known:
+            # One client that makes up names must not take all of the places.
             mine = self._owned.get((label, who), 0)
             if not (who and 2 * (mine + 1) > self._cap) and self._learn(label, value, self._cap):
                 self._owned[label, who] = mine + 1

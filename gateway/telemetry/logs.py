@@ -59,6 +59,7 @@ class LineWriter:
         self._is_open = True
         self._sleeps = False
         """The thread waits, or is about to wait, to be woken."""
+        # No queue of the library: its lock would be taken twice for each line.
         self._wake = threading.Semaphore(0)
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
@@ -111,6 +112,7 @@ class LineWriter:
         while view:
             try:
                 view = view[os.write(self._fd, view) :]
+            # The descriptor may be shared with others who have set it so, such as a terminal.
             except BlockingIOError:
                 select.select([], [self._fd], [])
             except OSError:
@@ -163,6 +165,7 @@ def configure_logging(
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
     root.addHandler(_Bridge())
+    # Libraries tell everything at `debug`, bodies and keys among it.
     root.setLevel(max(_LEVELS[level], logging.INFO))
     _in_force.lines = None
     if isinstance(render, _JsonLine) and _LEVELS[level] <= logging.INFO:

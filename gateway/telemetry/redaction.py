@@ -18,6 +18,7 @@ _MAX_INT_BITS = 256
 _PLAIN_INT = 1 << 63
 _SHORT = 64
 _MAX_KNOWN = 4096
+# A secret of three letters would black out half of all words.
 _SHORTEST_SECRET = 4
 
 _SECRET_KEYS = ("authorization", "apikey", "secret", "password", "cookie", "credential")
@@ -58,6 +59,7 @@ class Redactor:
         """Short texts that have been read before: most of a log line is the same each time."""
         self._keys: dict[str, tuple[str, bool]] = {}
         """Names of fields: how each is written, and whether it names a secret."""
+        # Longest first: one may be the beginning of another.
         self._secrets = sorted({word for word in secrets if len(word) >= _SHORTEST_SECRET}, key=len, reverse=True)
         self._signs = re.compile("|".join(map(re.escape, (*self._secrets, *_SIGNS)))).search
 
@@ -67,6 +69,7 @@ class Redactor:
             return self._read(raw)
         clean = self._known.get(raw)
         if clean is None:
+            # Emptied, not thinned: what is usual is known again at once, and no order has to be kept.
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             clean = self._known[raw] = self._read(raw)
@@ -84,6 +87,8 @@ class Redactor:
         return _VENDOR_KEY.sub(REDACTED, raw)
 
     def _read(self, raw: str) -> str:
+        # Cut before it is read: a text of megabytes must not cost a line its time. What stands for a secret may be
+        # longer than it was, so it is cut again behind.
         clean = self.mask(raw[:_MAX_READ_CHARS])
         if len(clean) <= _MAX_CHARS and len(raw) <= _MAX_READ_CHARS:
             return clean
@@ -160,4 +165,5 @@ def _described(value: object) -> str:
 
 def _is_secret_key(key: str) -> bool:
     folded = key.lower().replace("-", "").replace("_", "")
+    # `max_tokens` is no secret, `access_token` is one.
     return folded.endswith("token") or any(word in folded for word in _SECRET_KEYS)

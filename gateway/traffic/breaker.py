@@ -49,6 +49,7 @@ class Breaker:
         """Whether the attempt is the probe; raises `BreakerOpen` when it must not be made."""
         if self.state == "closed":
             return False
+        # One probe at a time: a server that comes back must not be met by all who wait.
         if now < self._open_until or self._probing:
             wait_s = max(1.0, self._open_until - now)
             said = "the model server has failed again and again and is left alone for a moment"
@@ -60,6 +61,7 @@ class Breaker:
     def report(self, now: float, *, probe: bool, healthy: bool | None) -> None:
         """How the attempt went; `None` when it told nothing of the upstream (its client left)."""
         if healthy is None:
+            # The probe's client has left: the next one may try.
             self._probing &= not probe
         elif healthy:
             self._succeeded(now, probe=probe)
@@ -72,6 +74,7 @@ class Breaker:
             self.state = "closed"
             self._probing = False
             self._openings = 0
+            # What was before it failed says nothing about the server that is back.
             self._window_start, self._window_total, self._window_failed = now, 0, 0
         else:
             self._observe(now, failed=False)
@@ -102,4 +105,5 @@ class Breaker:
         self.state = "open"
         self._probing = False
         self._open_until = now + min(policy.open_s * 2.0**self._openings, policy.max_open_s)
+        # Bounded, as two to its power is taken before the longest wait is.
         self._openings = min(self._openings + 1, 16)

@@ -67,6 +67,8 @@ class Knock(Struct, frozen=True, kw_only=True):
     def authorities(self) -> list[Authority | None]:
         """Everything that it calls this server, as far as that can be read; a missing or second `Host` cannot."""
         named = self.values("Host")
+        # Two `Host` headers are read differently by those on the way:
+        # https://www.rfc-editor.org/rfc/rfc9112#section-3.2
         found = [parse_authority(named[0]) if len(named) == 1 else None] if named or not self.is_old else []
         if not self.target.startswith("/") and self.target != "*":
             absolute = _TARGET.match(self.target)
@@ -133,6 +135,7 @@ class Door:
         """`is_local` says that the port it came to listens on loopback alone."""
         if self._minds_hosts(is_local=is_local) and not all(map(self._knows, knock.authorities)):
             return Verdict(refusal=WrongHost(_WRONG_HOST), headers=self._headers(None))
+        # Sent with every request that a script makes elsewhere, and with each that could change something.
         if "Origin" in knock.headers:
             return self._judge_page(knock)
         if not self.has_keys and knock.is_from_elsewhere:

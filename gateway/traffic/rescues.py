@@ -52,6 +52,7 @@ class Rescues:
         if known is None or now >= known.paused_until:
             return True
         known.left_out += 1
+        # Now and then one is tried: the server may have been mended meanwhile.
         return known.left_out % ONE_IN == 0
 
     def asked(self, upstream: str, model: str, face: str, now: float, *, is_cured: bool) -> None:
@@ -74,6 +75,7 @@ class Rescues:
         answers.append(is_cured)
         if sum(answers) < CURED:
             return False
+        # Counted anew from here: the same three must not teach it twice.
         del self._answers[pair]
         return True
 

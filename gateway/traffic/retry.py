@@ -29,6 +29,7 @@ class RetryPolicy:
         # https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
         spread = jitter * self.base_s * 2.0 ** (attempt - 1)
         wait_s = spread + (error.retry_after_s or 0.0)
+        # A longer wait is the client's to make: it knows what it has time for.
         return wait_s if wait_s <= self.max_wait_s else None
 
 
@@ -42,6 +43,7 @@ class RetryBudget:
 
     def take(self, active: int) -> bool:
         """Whether one more retry may start while `active` requests run."""
+        # A floor, or a quiet gateway could never try again.
         if self._retrying >= max(self.floor, int(active * self.share)):
             return False
         self._retrying += 1

@@ -15,10 +15,13 @@ __all__ = ["BYTES_PER_TOKEN", "IMAGE_TOKENS", "ContextCut", "ContextCuts", "Toke
 
 BYTES_PER_TOKEN = 3.6
 """Before any answer has told: English, code and JSON schemas come to some four."""
+# About what the largest picture takes that Anthropic does not scale down:
+# https://docs.anthropic.com/en/docs/build-with-claude/vision#evaluate-image-size
 IMAGE_TOKENS = 1600
 MARGIN = 1.05
 """By a count that is too low a client shortens its conversation too late:
 https://github.com/ericc-ch/copilot-api/issues/210."""
+# Few enough to follow a model that is exchanged under its name.
 SAMPLES = 32
 MAX_PAIRS = 1024
 _LEAST_RATIO, _MOST_RATIO = 0.25, 64.0
@@ -137,6 +140,7 @@ def _below(seen: _Seen, size: int, tokens: int) -> ContextCut | None:
 
 def _round(seen: _Seen, size: int, tokens: int) -> ContextCut | None:
     """The same round figure again and again, for requests of different sizes."""
+    # Contexts are set in whole kibitokens, and servers keep a few for themselves.
     if -tokens % _ROUND > _SLACK:
         return None
     same = seen.figures.count(tokens)

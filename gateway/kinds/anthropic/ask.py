@@ -73,6 +73,7 @@ def messages_request(
     refuse_more_choices(body)
     model = string_of(body.get("model"))
     version = _version(model)
+    # The API wants it said; OpenAI's clients mostly do not say it.
     max_tokens = token_limit(body) or options.max_tokens or _default_max_tokens(version)
     thinking, effort = _thinking(body, version, max_tokens, model, options)
     is_manual = dict_of(thinking).get("type") == "enabled"
@@ -107,6 +108,7 @@ def _default_max_tokens(version: tuple[int, int] | None) -> int:
     """What every model of that version can give."""
     if version is None:
         return 8192
+    # More than a model can give is a 400; less cuts answers that it could have given.
     return 4096 if version < (3, 5) else 8192 if version < (3, 7) else 32_000
 
 
@@ -124,6 +126,7 @@ def _thinking(
     if options.thinking == "adaptive" or (options.thinking == "auto" and _is_adaptive(model, version)):
         effort = "low" if effort == "minimal" else effort
         return {"type": "adaptive"}, effort if effort in _EFFORTS else None
+    # The thoughts count as output: half is left for the answer.
     budget = min(BUDGETS.get(effort or "", BUDGETS["medium"]), max_tokens // 2)
     if budget < _MIN_BUDGET or (options.thinking == "auto" and version is not None and version < (3, 7)):
         return None, None
@@ -147,6 +150,7 @@ def _sampling(body: Mapping[str, Any], version: tuple[int, int] | None, *, think
     fields: dict[str, Any] = {}
     temperature, top_p, top_k = (number_of(body, name) for name in ("temperature", "top_p", "top_k"))
     if temperature is not None and not thinks:
+        # OpenAI's goes to 2, and a higher one is a 400 here.
         fields["temperature"] = min(max(temperature, 0.0), 1.0)
     both_refused = version is not None and version >= (4, 1) and "temperature" in fields
     if top_p is not None and 0 <= top_p <= 1 and not both_refused and (not thinks or top_p >= 0.95):
@@ -173,6 +177,7 @@ def _more(
         output["format"] = {"type": "json_schema", "schema": schema}
     if output:
         fields["output_config"] = output
+    # Longer than the API takes: better no name than no answer.
     if 0 < len(user := string_of(body.get("user"))) <= 256:
         fields["metadata"] = {"user_id": user}
     if body.get("service_tier") in ("auto", "standard_only"):
@@ -266,6 +271,7 @@ class _Conversation:
             messages.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
         for message in messages:
             if message["role"] == "user":
+                # Stable: among results, and among words, the order stays.
                 message["content"].sort(key=lambda block: block["type"] != "tool_result")
         _trim_end(messages)
         return self._system, messages

@@ -43,6 +43,7 @@ __all__ = [
     "tool_calls_of",
 ]
 
+# https://ai.google.dev/gemini-api/docs/openai#thinking
 BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 32768, "max": 32768}
 """Tokens of thought by effort, for servers that count them: as Google's own OpenAI surface has it."""
 OPENING = "Continue."
@@ -125,6 +126,7 @@ def parts_of(content: object, *, where: str) -> Iterator[Part]:
             yield Part(kind="text", text=content)
         return
     for index, part in enumerate(content if isinstance(content, list) else ()):
+        # Not in OpenAI's description, but clients send it and other servers take it.
         if isinstance(part, str):
             yield Part(kind="text", text=part)
         elif isinstance(part, dict):
@@ -173,6 +175,7 @@ def blob_of(url: str, *, where: str) -> Blob:
     if not comma:
         raise InvalidRequest("the data URL holds no data", param=where)
     media_type, *options = (piece.strip().lower() for piece in head.split(";"))
+    # A data URL may be written plainly (https://www.rfc-editor.org/rfc/rfc2397); the other wires know base64 alone.
     if "base64" not in options:
         data = _base64(unquote_to_bytes(data))
     return Blob(media_type=media_type or "text/plain", data=data)
@@ -210,6 +213,7 @@ def arguments_of(call: Mapping[str, Any]) -> object:
     text = string_of(arguments)
     if not text.strip():
         return {}
+    # What a client kept of a broken call has to be an object here, or the whole conversation could not go on.
     return object_in(text) or {"arguments": text}
 
 
@@ -226,6 +230,7 @@ class Names:
         if name not in self._told:
             base = self._spelt(name)
             told, number = base, 1
+            # Two names of the client may be the same in the server's letters.
             while told in self._meant:
                 number += 1
                 told = f"{base}_{len(self._told)}_{number}"
@@ -307,6 +312,7 @@ def token_limit(body: Mapping[str, Any]) -> int | None:
 def number_of(body: Mapping[str, Any], name: str) -> float | None:
     """A number, where the request gives one."""
     value = body.get(name)
+    # To Python `True` is a number.
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return value if is_number else None
 
