@@ -144,6 +144,8 @@ def _gather(environ: Mapping[str, str], faults: list[str], *, file_wins: bool) -
     process = _layer(environ, "environment", strict=False)
     options = _options_layer(process)
     env_file = _env_file_layer(process | options, faults)
+    # At start the environment wins, as whoever starts a process expects; a reload can only be brought new words by the
+    # file.
     layers = [process, env_file, options] if file_wins else [env_file, process, options]
     toml, tables = _toml_layer(layers, faults)
     merged: dict[str, _Given] = {}
@@ -160,6 +162,8 @@ def _layer(values: Mapping[str, str], source: str, *, strict: bool) -> dict[str,
     layer = {}
     for name, raw in values.items():
         value = raw.strip()
+        # Kubernetes puts a variable there for each Service of the namespace, `GATEWAY_PORT=tcp://...` among them:
+        # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
         if value and (strict or not is_injected(name, value) or name in _BY_NAME):
             layer[name] = _Given(value, source)
     return layer
@@ -221,6 +225,7 @@ def _check_names(given: Mapping[str, _Given], faults: list[str]) -> None:
         if name in _KNOWN:
             continue
         upper = name.upper()
+        # A misspelt setting is silently the default: that is worse than not to start.
         close = nearest(upper, _KNOWN, within=2)
         if close is not None and len(name) >= _SHORTEST:
             faults.append(f"{name}: is not a setting ({found.source}); is {close} meant?")
@@ -259,6 +264,7 @@ def _check_later(given: Mapping[str, _Given], faults: list[str]) -> None:
 
 
 def _read(entry: Declared, found: _Given) -> Any:
+    # Values go into headers and logs, where a line break would begin another line.
     if not _CONTROL.isdisjoint(found.raw):
         raise ValueError("must not hold control characters")
     if entry.attribute == "api_keys":
@@ -279,6 +285,7 @@ def _key_ring(raw: str) -> KeyRing:
 
 
 def _fault(entry: Declared, found: _Given, error: ValueError) -> str:
+    # An address may hold a password before its `@`.
     value = "" if entry.is_secret or "@" in found.raw else f" (got {_without_query(entry, found.raw)[:80]!r})"
     option = found.source.removeprefix("option ")
     named = entry.name if option == found.source else f"{option} ({entry.name})"

@@ -153,6 +153,7 @@ def read_routes(tables: Mapping[str, Any], faults: list[str], *, path: str) -> R
     routes = Routes(
         upstreams=tuple(one for one in read if one is not None), models=tuple(one for one in rules if one is not None)
     )
+    # Those with a fault, too: one fault need not be told as two.
     known = {*upstreams, "default"}
     for rule in routes.models:
         for named in (rule.upstream, rule.fallback):

@@ -15,6 +15,7 @@ def read_text(path: str) -> str:
     """A small UTF-8 file whole; raises `ValueError` in words."""
     try:
         with Path(path).open("rb") as file:
+            # One byte more than may be: a path to a device would otherwise be read for ever.
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or 'unreadable'}") from error
@@ -23,6 +24,7 @@ def read_text(path: str) -> str:
     if len(data) > _MAX_FILE_BYTES:
         raise ValueError(f"{path} is larger than 1 MiB")
     try:
+        # Editors on Windows put a byte order mark in front.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text") from error

@@ -78,6 +78,7 @@ class Server:
         if http.version < HttpVersion10:
             # A line without a version, which the library answers as if it had one: no browser or agent sends it.
             response = _refusal(InvalidRequest("the request is not valid HTTP"), http)
+            # What a client without a version means by what it sends next nobody knows.
             response.force_close()
             return response
         entry = enter(http, self._shared, is_local=self._is_local)
@@ -167,6 +168,7 @@ class _Connection(web.RequestHandler):
         super().data_received(data)
         if self._request_count != came:
             self._head_came()
+        # Empty lines before a request are allowed, and no beginning: https://www.rfc-editor.org/rfc/rfc9112#section-2.2
         elif is_early and self._head_timer is None and data.strip(b"\r\n"):
             self._head_timer = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
 
@@ -178,6 +180,7 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """The answer to what is no request, or to one that a fault of ours left without an answer."""
+        # An error in the middle of an answer would be read as a part of it: cut is the honest end.
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
         if isinstance(exc, http_exceptions.ContentEncodingError):
@@ -207,6 +210,7 @@ class _Connection(web.RequestHandler):
     def _end_head(self) -> None:
         """The head that has begun did not come in time; while another request is answered, it has more."""
         self._head_timer = None
+        # Behind an answer that goes on, a next request may wait: it has its time when that one has ended.
         if self._request_in_progress or self._messages:
             self._head_timer = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
         else:

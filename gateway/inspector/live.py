@@ -24,6 +24,7 @@ __all__ = ["Event", "Hub", "events_behind", "faulty", "told"]
 POLL_S = 0.25
 MAX_WAITING = 1000
 PAGE = 500
+# Who was away for longer reads the page anew: that is faster than so many events.
 _MAX_CATCH_UP = 20_000
 
 log = structlog.get_logger("toolgate")
@@ -137,6 +138,7 @@ class Hub:
             event = await event_of(written, self.reader)
             if event is not None and event.name != "state":
                 self._tell(event)
+            # Taken down one by one: a fault in the middle of a page must not tell its beginning twice.
             self.cursor = written.cursor
         if not self._listeners:
             return
@@ -148,6 +150,7 @@ class Hub:
     def _tell(self, event: Event) -> None:
         for queue in tuple(self._listeners):
             if queue.qsize() >= MAX_WAITING:
+                # It is told so by the `None`, and comes back with the cursor that it has read up to.
                 self._listeners.discard(queue)
                 queue.put_nowait(None)
             else:

@@ -32,6 +32,7 @@ from gateway.report.facts.candidates import last_labels
 
 __all__ = ["Page", "Reader"]
 
+# Small, so that a filter that matches much shows its first rows at once; then larger, as it matches little.
 _FIRST_CHUNK = 200
 _CHUNK = 4000
 _LABELS_FRESH_S = 1.0
@@ -93,6 +94,7 @@ class Reader:
         """The request of this id that was written last."""
         if not request_id or len(request_id) > 256:
             return None
+        # The store looks for the text as it is written: an escape would be written in another way.
         holding = (request_id,) if request_id.isascii() and not set(request_id) & set('"\\') else ()
         before = ""
         while True:

@@ -29,6 +29,7 @@ SCHEMA_VERSION = 1
 _MAX_BODY = 8 << 20
 _MAX_ROWS = 500
 _SHUTDOWN_S = 1.0
+# Proxies between a browser and this port close what is silent, most of them after 30 s or a minute.
 _BEAT_S = 15.0
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _TRIES = 20
@@ -89,6 +90,7 @@ class Inspector:
     async def _guarded(self, request: web.Request, handler: Answer) -> web.StreamResponse:
         """Nothing is answered before the door has looked; whatever is answered carries the policy."""
         refusal = self.door.stops(request.method, request.headers)
+        # The door first, the key behind it: a page of another site must not find out whether a key is right.
         if refusal is None and not self.door.knows(request.cookies):
             refusal = await self._traded(request)
             if refusal is None:
@@ -108,6 +110,7 @@ class Inspector:
 
     async def _traded(self, request: web.Request) -> Refusal | None:
         """A first visit trades the key of its address for a cookie."""
+        # Once: an address stays in histories and logs, so what it holds must be worth nothing afterwards.
         key = request.query.get("key", "")
         if request.path == "/" and request.method == "GET" and key and self.door.trades(key):
             return None
@@ -116,6 +119,7 @@ class Inspector:
     def _welcome(self) -> web.Response:
         self.on_first_visit()
         response = web.Response(status=303, headers={"Location": "/"})
+        # Kept from scripts and from other sites' requests: https://owasp.org/www-community/SameSite
         response.set_cookie(self.door.cookie_name, self.door.cookie, httponly=True, samesite="Strict", path="/")
         return response
 
@@ -171,6 +175,7 @@ class Inspector:
 
     async def _try(self, request: web.Request) -> web.StreamResponse:
         given = await _body(request)
+        # In a thread: a page that tries megabytes must not hold up those that listen.
         return _json(await asyncio.to_thread(self.actions.try_, given))
 
     async def _rollout(self, request: web.Request) -> web.StreamResponse:
@@ -247,6 +252,7 @@ def _places(cursor: str) -> tuple[int, ...]:
 
 def _place(part: str) -> int:
     at, _, sequence = part.partition("-")
+    # Ids of Redis count within a millisecond; a million in one of them is out of reach.
     return (int(at or 0) << 20) + int(sequence or 0)
 
 
@@ -300,6 +306,7 @@ def sockets(host: str, port: int, *, is_fixed: bool) -> list[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in range(port, port + (1 if is_fixed or not port else _TRIES)):
         listening = socket.socket(family, socket.SOCK_STREAM)
+        # Else the port of a page that was closed a moment ago could not be had.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((host, number))

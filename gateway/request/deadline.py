@@ -47,6 +47,7 @@ class Deadline:
                 waiting.close()
             raise error
         self._due = due
+        # A timer that fires too early is cheaper than one that is moved with each wait.
         if self._timer is None or self._fires_at > due:
             self._arm(due)
         try:
@@ -55,6 +56,7 @@ class Deadline:
             if not self._expired:
                 raise
             self._expired = False
+            # Somebody else has cancelled it as well, and that must not be lost.
             if self._task.uncancel() > 0:
                 raise
             interruption, self._error = self._error, None

@@ -93,6 +93,7 @@ NOT_CLIENT = HOP_BY_HOP | {
 }
 CLIENT_WIRE = ("anthropic-", "x-stainless-", "x-codex-", "x-claude-", "session-id", "thread-id")
 """How the names of headers begin that belong to another wire than chat."""
+# It goes into logs, headers and file names of those who collect them.
 ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 MAX_ID_CHARS = 64
 HEX = frozenset("0123456789abcdef")
@@ -101,6 +102,7 @@ HEX = frozenset("0123456789abcdef")
 def request_id(headers: Headers) -> str:
     """The client's own id when it is a safe one, else a new one."""
     given = headers.get("X-Request-Id", "")
+    # A client's own id joins its log with ours; an unsafe one is replaced, not repaired, as two could become one.
     if 0 < len(given) <= MAX_ID_CHARS and ID_CHARACTERS.issuperset(given):
         return given
     return "req_" + os.urandom(12).hex()
@@ -131,6 +133,7 @@ def request_headers(
 ) -> CIMultiDict[str]:
     """What goes upstream: the client's end-to-end headers, without what is the gateway's own business."""
     dropped = NOT_UPSTREAM | _named_by_connection(client) if "Connection" in client else NOT_UPSTREAM
+    # Only where the operator has said that keys are the clients' own.
     if forward_credentials:
         dropped -= CREDENTIALS
     sent = _passed(client.items(), dropped)
@@ -172,4 +175,5 @@ def _passed(items: Iterable[tuple[str, str]], dropped: frozenset[str] | set[str]
 
 
 def _named_by_connection(headers: Headers) -> frozenset[str]:
+    # A client names here what is meant for the next hop alone: https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
     return frozenset(word.strip().lower() for word in headers["Connection"].split(","))

@@ -109,6 +109,7 @@ class AskAgain:
         verdict = note.verdict
         if not note.seen or not verdict.meant or not verdict.reasons or not self._is_strong(verdict.dialect):
             return False
+        # A name that nobody offered may be the name of an element that the text is about.
         if verdict.refusal is Reason.UNKNOWN_TOOL:
             return False
         is_worth_asking = _may_be_asked_again(verdict.reasons) if verdict.score else verdict.reasons[-1] not in _FINAL
@@ -122,12 +123,14 @@ class AskAgain:
     def is_echo(self, name: str, arguments: str, broken_calls: Sequence[BrokenCall]) -> bool:
         """Whether a call's arguments are those of the example, and not what the model had meant before."""
         tool = self.tools.get(name)
+        # Only an example that was shown can be echoed.
         if tool is None or not any(tool in self._shown(broken_call) for broken_call in broken_calls):
             return False
         shown, given = sample_arguments(tool), arguments_of(arguments)
         if given is None or any(key not in shown or shown[key] != given[key] for key in given):
             return False
         said = "".join(broken_call.content + dumps(broken_call.calls, default=str) for broken_call in broken_calls)
+        # Where the model itself had written the value, it is no echo though the example happens to have it.
         return any(isinstance(value, str) and value not in said for value in given.values())
 
     def reason(self, broken_call: BrokenCall) -> str:
@@ -154,6 +157,7 @@ class AskAgain:
     def _held_to(self, broken_calls: Sequence[BrokenCall]) -> dict[str, Any]:
         """The fields that hold a native answer to the tool that was meant, where exactly one was."""
         meant = {tool.name: tool for tool in self._shown(broken_calls[-1])} if broken_calls else {}
+        # With two that may be meant, holding it to one of them would choose for the model.
         if len(meant) != 1:
             return {}
         (tool,) = meant.values()
@@ -170,6 +174,7 @@ class AskAgain:
         tool = self.tools.get(note.verdict.name)
         if tool is not None:
             return tool
+        # The longest first, as an alternation takes what comes first: `read_file` before `read`.
         names = sorted(self.tools.names, key=len, reverse=True)
         named = re.search(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?![\w-])", note.seen[:_HEAD])
         return self.tools.get(named[0]) if names and named else None
@@ -311,6 +316,7 @@ def _may_be_strict(tool: Tool) -> bool:
 
 def _strict(entry: Any, name: str) -> Any:
     function = function_of(entry)
+    # A copy: the request is the client's, and others may have the same tools.
     return {**entry, "function": {**function, "strict": True}} if function.get("name") == name else entry
 
 

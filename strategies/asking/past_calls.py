@@ -63,12 +63,14 @@ class Mended(Struct, frozen=True):
         try:
             return request.replace(messages=self.messages)
         except RecursionError:
+            # Nested deeper than the encoder goes: as it came, it is the server's to refuse.
             return request.raw
 
 
 def mend(request: ChatRequest, options: Options) -> Mended:
     """The conversation as it should have been said."""
     for message in request.messages:
+        # A first look, with which most conversations are done: they have nothing to mend.
         if message["role"] not in _OF_OTHERS and _concerns(message):
             break
     else:
@@ -255,6 +257,7 @@ class _Mending:
         if not 0 < len(self.tools) <= self.options.limits.max_read_tools or len(content) > self._left:
             return content, []
         self._left -= len(content)
+        # Without the operator's own options: what is mended in a history must not change with them from turn to turn.
         options = Options(limits=self.options.limits, min_confidence=_CERTAIN)
         reader = reader_factory(tools=self.tools, options=options, model=self.model)()
         events = [*reader.feed(content), *reader.finish("stop")]
@@ -317,4 +320,6 @@ def _encoded(value: object) -> str:
 
 
 def _hashed(*words: str) -> str:
+    # A hash of what stands before: the same conversation gets the same ids in every turn, so prompt caches go on to
+    # fit.
     return "call_" + hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:24]

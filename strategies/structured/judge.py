@@ -82,6 +82,7 @@ def declared(tool: Tool) -> Declared:
     if found is None:
         schema = schema_of(tool)
         found = _known[id(tool)] = Declared(schema, Validity(schema.root))
+        # Ids are given again once an object is gone, so the entry has to go with it.
         finalize(tool, _known.pop, id(tool)).atexit = False
     return found
 
@@ -125,6 +126,7 @@ def _refuse(word: str) -> Any:
 
 
 def _whole(digits: str) -> int | float:
+    # Python refuses to make a number of more digits, as that takes the square of their count.
     return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
 
 

@@ -152,6 +152,7 @@ class _Check:
         self._left -= 1
         if self._left < 0 or depth > _MAX_NESTING:
             return None
+        # Identities hold for as long as one check lasts, as both are kept by it.
         key = (id(schema), id(value))
         if key in self._active:
             return None
@@ -160,6 +161,7 @@ class _Check:
         self._active.add(key)
         fault = self._fault(value, schema, where, depth)
         self._active.discard(key)
+        # Small values may be shared objects: `1` here is the same as `1` there.
         if isinstance(value, dict | list):
             self._known[key] = fault
         return fault
@@ -201,6 +203,7 @@ class _Check:
     def _is_one_of(self, value: Any, schema: Schema, members: list[Any], key: str = "enum") -> bool:
         if isinstance(value, str):
             return value in members
+        # A list of that length was made by a program, to cost something.
         if len(members) > _MAX_WORK:
             return True
         try:
@@ -411,6 +414,7 @@ class _Check:
                 fault = self.fault(value, part, where, depth + 1)
                 found += fault is None
                 faults += [fault] if fault is not None else []
+                # `anyOf` is decided by the first that fits; `oneOf` has to know of a second.
                 if found > most or (found and most > 1):
                     break
             if self._left < 0:
@@ -520,6 +524,7 @@ def _number_fault(value: float, schema: Schema, where: str) -> str | None:
             return f"{_path(where)} must be {words} {bound}"
     step = schema.get("multipleOf")
     if _is_number(step) and cast("float", step) > 0 and math.isfinite(value) and math.isfinite(cast("float", step)):
+        # As decimal numbers: in binary 0.3 is no multiple of 0.1.
         if Fraction(str(value)) % Fraction(str(step)):
             return f"{_path(where)} must be a multiple of {step}"
     return None
