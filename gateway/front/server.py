@@ -14,7 +14,7 @@ from gateway.front.middleware import enter, preflight, run
 from gateway.front.routes import row_of
 from gateway.request.headers import add_told, request_id
 from gateway.request.responses import Whole, json_response
-from gateway.request.shared import Shared
+from gateway.request.shared import Shared, Telemetry
 from gateway.request.state import SERVER_NAME
 from gateway.traffic.door import Verdict
 
@@ -37,6 +37,7 @@ class Server:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._exposition = _Exposition(shared.telemetry)
         # Else nobody hears of a client that leaves while its model server thinks:
         # https://docs.aiohttp.org/en/stable/web_advanced.html#web-handler-cancellation
         self._runner = _runner(self._handle, handler_cancellation=True)
@@ -101,7 +102,7 @@ class Server:
                 case "/readyz":
                     return self._readiness()
                 case "/metrics":
-                    return await _exposition(http, self._shared)
+                    return await self._exposition.answer(http)
         return _refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
 
     def _readiness(self) -> web.StreamResponse:
@@ -120,6 +121,7 @@ class MetricsServer:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._exposition = _Exposition(shared.telemetry)
         self._runner = _runner(self._handle)
         self._is_local = True
 
@@ -143,7 +145,7 @@ class MetricsServer:
 
     async def _plain(self, http: web.BaseRequest) -> web.StreamResponse:
         if http.path == "/metrics" and http.method in ("GET", "HEAD"):
-            return await _exposition(http, self._shared)
+            return await self._exposition.answer(http)
         return _refusal(NotFound("there is nothing at this path"), http)
 
 
@@ -251,11 +253,30 @@ def _front_page(http: web.BaseRequest) -> web.Response:
     return web.Response(text=text, headers={"X-Content-Type-Options": "nosniff"})
 
 
-async def _exposition(http: web.BaseRequest, shared: Shared) -> web.Response:
-    shared.telemetry.set("toolgate_event_loop_tasks", {}, len(asyncio.all_tasks()))
-    # In a thread: it reads files of the kernel, and many series take their time.
-    body, content_type = await asyncio.to_thread(shared.telemetry.render, http.headers.get("Accept", ""))
-    return web.Response(body=body, headers={"Content-Type": content_type})
+class _Exposition:
+    """The metrics, written once for all who ask while they are written: no key is needed to ask for them."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._writing = asyncio.Lock()
+        self._begun = 0
+        """How many writings have begun."""
+        self._last: dict[bool, tuple[int, bytes, str]] = {}
+        """Of each format, the last one."""
+
+    async def answer(self, http: web.BaseRequest) -> web.Response:
+        """The numbers as they are now, or were at some time since they were asked for."""
+        accept, known = http.headers.get("Accept", ""), self._begun
+        is_open = "application/openmetrics-text" in accept
+        async with self._writing:
+            number, body, content_type = self._last.get(is_open, (0, b"", ""))
+            if number <= known:
+                number = self._begun = self._begun + 1
+                self._telemetry.set("toolgate_event_loop_tasks", {}, len(asyncio.all_tasks()))
+                # In a thread: it reads files of the kernel, and many series take their time.
+                body, content_type = await asyncio.to_thread(self._telemetry.render, accept)
+                self._last[is_open] = number, body, content_type
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 def _refusal(error: GatewayError, http: web.BaseRequest) -> Whole:
