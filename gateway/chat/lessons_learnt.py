@@ -10,12 +10,12 @@ from gateway.core.call_class import CallClass
 from gateway.core.errors import UpstreamRejected
 from gateway.core.reasons import Reason
 from gateway.request.state import RequestState
-from gateway.traffic.lesson_rules import WEEK_S, Fault, refuses_tools
+from gateway.traffic.lesson_rules import WEEK_S, Fault, quotes_refusal, refuses_tools
 from gateway.wire.chat_request import ChatRequest
 from strategies.factory import NATIVE_STRATEGIES, PROMPTED, Capability
 from strategies.schema.structured import function_of
 
-__all__ = ["fall_back", "known_of", "learn_from", "may_fall_back", "may_rescue", "note_rescue"]
+__all__ = ["fall_back", "known_of", "learn_from", "learn_refusal", "may_fall_back", "may_rescue", "note_rescue"]
 
 LEARNED_NATIVE = "learned_native"
 
@@ -48,6 +48,12 @@ def note_rescue(state: RequestState, swallowed: Swallowed, result: str) -> None:
     state.shared.telemetry.count("toolgate_rescues_total", labels)
     state.found.notes.append(f"parser_failed: {swallowed.face.name}, {result}")
     log.info("parser_failed", model=state.model, upstream_status=state.upstream_status, **labels)
+
+
+def learn_refusal(state: RequestState, error: UpstreamRejected, asked: bytes) -> None:
+    """The request without native tools was taken: they were what this refusal was about."""
+    if not quotes_refusal(error.upstream_status, error.payload, asked):
+        fall_back(state, "refused")
 
 
 def fall_back(state: RequestState, reason: str) -> None:

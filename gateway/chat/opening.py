@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gateway.answer.rescue.faces import Swallowed, of_refusal
 from gateway.answer.rescue.remedies import SIMPLER, with_usage
 from gateway.chat.length import open_within
-from gateway.chat.lessons_learnt import fall_back, may_fall_back, may_rescue, note_rescue
+from gateway.chat.lessons_learnt import learn_refusal, may_fall_back, may_rescue, note_rescue
 from gateway.chat.prepare import options_for, with_tools
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.kinds.lowering.without import lowered
@@ -86,7 +86,7 @@ async def opened(state: RequestState, request: ChatRequest, prepared: Prepared, 
         if swallowed is not None and swallowed.face.refuses_schema:
             other = await _without_grammar(state, request, prepared, route, swallowed, is_told_less=bool(told_less))
         elif may_fall_back(state, error):
-            other = await _without_native(state, request, route)
+            other = await _without_native(state, request, route, error)
         else:
             other = None
         if other is None:
@@ -122,14 +122,16 @@ def _wants_simpler(state: RequestState) -> bool:
     return state.shared.rescues.wants_simpler(state.upstream.name, state.model or "", state.deadline.now())
 
 
-async def _without_native(state: RequestState, request: ChatRequest, route: Route) -> Opened | None:
+async def _without_native(
+    state: RequestState, request: ChatRequest, route: Route, error: UpstreamRejected
+) -> Opened | None:
     other, budget = prompted(state, request, route, "refused"), state.shared.second_questions
     if other is None or not budget.take(state.shared.admission.active):
         return None
     try:
         other.take(state)
-        fall_back(state, "refused")
         reply = await open_within(state, other.prepared.body, stream=request.stream, original=request)
+        learn_refusal(state, error, request.raw)
         return Opened(reply=reply, prepared=other.prepared)
     finally:
         budget.give_back()

@@ -32,6 +32,7 @@ __all__ = [
     "NativeEvidence",
     "NativeRecord",
     "ValidCalls",
+    "quotes_refusal",
     "refuses_tools",
 ]
 
@@ -57,6 +58,9 @@ ABLE_OF = 20
 Fault = Literal["as_text", "bad_arguments"]
 Pair = tuple[str, str]
 
+_ESCAPED = re.compile(rb"\\u00([0-7][0-9a-f])")
+_BLANK = re.compile(rb"\\[nrt]")
+"""White space and letters as JSON may write them."""
 _STATUSES = frozenset({400, 404, 422, 500, 501})
 """Servers of llama.cpp answer 500."""
 _MAX_CHARS = 2000
@@ -89,13 +93,32 @@ _REFUSAL = re.compile(
 
 def refuses_tools(status: int, payload: bytes | None) -> bool:
     """Whether an error of the upstream says that it takes no native tools, as far as its own words tell."""
-    if status not in _STATUSES or payload is None:
+    return bool(_refusals(status, payload))
+
+
+def quotes_refusal(status: int, payload: bytes | None, asked: bytes) -> bool:
+    """Whether what an error says of tools stands in the request, too.
+
+    Servers quote what they refuse: one client's words must not decide how all others are answered for an hour.
+    """
+    found = _refusals(status, payload)
+    if not found:
         return False
+    text = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), asked.lower())
+    text = b" ".join(_BLANK.sub(b" ", text).replace(b"\\", b"").split())
+    return any(refusal.encode() in text for refusal in found)
+
+
+def _refusals(status: int, payload: bytes | None) -> list[str]:
+    """The words that say so."""
+    if status not in _STATUSES or payload is None:
+        return []
     try:
         body = msgspec.json.decode(payload)
     except (ValueError, RecursionError):
-        return False
-    return any(_REFUSAL.search(" ".join(text[:_MAX_CHARS].lower().split())) for text in _words(body))
+        return []
+    said = (_REFUSAL.search(" ".join(text[:_MAX_CHARS].lower().split())) for text in _words(body))
+    return [match[0] for match in said if match]
 
 
 def _words(body: Any) -> Iterator[str]:

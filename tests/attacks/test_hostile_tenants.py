@@ -1,13 +1,14 @@
 """One client against the others of the same gateway: kinds of ill will, and what they come to for everybody else."""
 
+import json
 from typing import Any
 
 import pytest
 
 from gateway.core.records import FeedbackRecord, OutcomeRecord
-from tests.attacks.arena import CALL, HONEST, Arena
-from tests.support.client import get
-from tests.support.faulty_upstream import stream, text
+from tests.attacks.arena import CALL, HONEST, TOOLS, Arena
+from tests.support.client import chat, get
+from tests.support.faulty_upstream import Connection, Received, answer_json, stream, text
 
 EVE, ADA = "sk-eve-0001", "sk-ada-0002"
 CANARY = {
@@ -156,3 +157,27 @@ async def test_no_flood_of_names_takes_the_series_of_others(town: Town) -> None:
     metrics = (await get(arena.client, f"{arena.url}/metrics", headers=arena.headers(ADA))).body.decode()
     assert 'model="the-model-of-ada"' in metrics
     assert len({line for line in metrics.splitlines() if "by_model_total{" in line and 'model="eve-' in line}) > 0
+
+
+@pytest.mark.parametrize("written", ["does not support tools", "does \\u006eot\\n support  tools"])
+async def test_words_of_one_client_teach_nothing_about_the_server(arena: Arena, written: str) -> None:
+    """A server quotes what it refuses: it would be asked in another way for an hour, whoever asks."""
+    await arena.begin(GATEWAY_API_KEYS=f"{ADA},{EVE}")
+    told = " ".join(json.loads(f'"{written}"').split())
+
+    async def quotes(connection: Connection, received: Received) -> None:
+        if "tools" not in received.json:
+            await HONEST(connection, received)
+        else:
+            error = {"message": f"invalid description: this {told}", "type": "invalid_request_error"}
+            await answer_json({"error": error}, status="400 Bad Request")(connection, received)
+
+    arena.upstream.script = quotes
+    tool = json.loads(json.dumps(TOOLS[0]))
+    tool["function"]["description"] = "X"
+    body = json.dumps(chat(tools=[tool]))
+    data = body.replace('"X"', f'"{written}"').encode()
+    assert (await arena.post(data, Authorization=f"Bearer {EVE}"))[0] in (200, 400)
+    arena.upstream.script = HONEST
+    await arena.ask(key=ADA, model="gpt-4o")
+    assert "tools" in arena.upstream.last.json

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS, Fault, Lessons, NativeRecord, refuses_tools
+from gateway.traffic.lesson_rules import (
+    LESSON_S,
+    MAX_PAIRS,
+    Fault,
+    Lessons,
+    NativeRecord,
+    _refusals,
+    quotes_refusal,
+    refuses_tools,
+)
 
 OPENROUTER = (
     'No endpoints found that support tool use. Try disabling "question". To learn more about provider routing, '
@@ -67,6 +76,15 @@ def test_other_errors_are_not_taken_for_refusals(status: int, body: Any) -> None
 @pytest.mark.parametrize("payload", [None, b"", b"does not support tools", b'{"error"', b"[" * 100_000])
 def test_what_is_no_json_object_refuses_nothing(payload: bytes | None) -> None:
     assert not refuses_tools(400, payload)
+
+
+@pytest.mark.parametrize(("status", "body"), REFUSALS)
+def test_a_refusal_that_stands_in_the_request_is_a_quotation(status: int, body: Any) -> None:
+    payload = json.dumps(body).encode()
+    assert not quotes_refusal(status, payload, b'{"model": "m", "tools": [{"function": {"name": "tools"}}]}')
+    asked = json.dumps({"messages": [{"role": "user", "content": " ".join(_refusals(status, payload))}]}).encode()
+    assert quotes_refusal(status, payload, asked)
+    assert quotes_refusal(status, payload, asked.replace(b"o", b"\\u006f").replace(b" ", b"\\n "))
 
 
 def test_a_lesson_holds_for_an_hour_for_this_model_at_this_upstream() -> None:
