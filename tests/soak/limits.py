@@ -41,6 +41,7 @@ FAILURES = {
 }
 PLACES = 20
 ANSWER_S = 0.2
+ROUNDS = 4
 
 
 @define
@@ -113,20 +114,24 @@ class Limits:
     async def overload(self, seconds: float) -> None:
         """Three times the load serves as many as its own share, refuses quickly, and answers whoever looks after it."""
         self.upstream.script = _slow
-        alone, _, _ = await self._load(PLACES, seconds)
-        looks = asyncio.ensure_future(self._look(seconds))
-        served, refused, slowest = await self._load(3 * PLACES, seconds)
-        seen = await looks
-        goodput = served / alone
+        alone, served, refused, slowest, seen = 0, 0, 0, [0.0], [0.0]
+        for _ in range(ROUNDS):  # in turns, as other programs of the machine have their ups and downs
+            alone += (await self._load(PLACES, seconds / ROUNDS))[0]
+            looks = asyncio.ensure_future(self._look(seconds / ROUNDS))
+            count, refusals = await self._load(3 * PLACES, seconds / ROUNDS)
+            served, refused = served + count, refused + len(refusals)
+            slowest += refusals
+            seen += await looks
+        goodput, refusal, look = served / alone, _most(slowest), _most(seen)
         self.says(
             "three times the load",
-            kept=goodput >= 0.9 and slowest < 0.05 and seen < 0.2,
+            kept=goodput >= 0.9 and refusal < 0.05 and look < 0.2,
             words=f"{goodput:.0%} of what is served at its capacity ({alone / seconds:.0f}/s), {refused} refused in at "
-            f"most {slowest * 1000:.0f} ms (99 %), health and metrics in {seen * 1000:.0f} ms",
+            f"most {refusal * 1000:.0f} ms (99 %), health and metrics in {look * 1000:.0f} ms",
         )
 
-    async def _load(self, clients: int, seconds: float) -> tuple[int, int, float]:
-        served, refusals = 0, [0.0]
+    async def _load(self, clients: int, seconds: float) -> tuple[int, list[float]]:
+        served, refusals = 0, list[float]()
         end = time.monotonic() + seconds
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
 
@@ -142,12 +147,11 @@ class Limits:
                         await asyncio.sleep(ANSWER_S)
 
             await asyncio.gather(*(one() for _ in range(clients)))
-        refusals.sort()
-        return served, len(refusals) - 1, refusals[int(0.99 * (len(refusals) - 1))]
+        return served, refusals
 
-    async def _look(self, seconds: float) -> float:
-        """How long health and metrics took, 99 % of the time."""
-        took, end = [], time.monotonic() + seconds
+    async def _look(self, seconds: float) -> list[float]:
+        """How long health and metrics took."""
+        took, end = list[float](), time.monotonic() + seconds
         metrics = f"http://127.0.0.1:{next(iter(self.program.targets.values())).rpartition(':')[2]}/metrics"
         async with aiohttp.ClientSession() as client:
             while time.monotonic() < end:
@@ -156,7 +160,7 @@ class Limits:
                     assert (await get(client, url)).status == 200
                     took.append(time.monotonic() - began)
                 await asyncio.sleep(0.05)
-        return sorted(took)[int(0.99 * len(took)) - 1]
+        return took
 
 
 def _fails(answer: bytes) -> Callable[[Connection, Received], Awaitable[None]]:
@@ -179,7 +183,12 @@ async def _late() -> float:
         began = time.monotonic()
         await asyncio.sleep(0.005)
         late.append(time.monotonic() - began - 0.005)
-    return sorted(late)[98]
+    return _most(late)
+
+
+def _most(values: list[float]) -> float:
+    """What 99 % of them do not exceed."""
+    return sorted(values)[int(0.99 * (len(values) - 1))]
 
 
 async def limits(leaving: int, failing: int, seconds: float) -> int:
@@ -208,7 +217,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--leaving", type=int, default=1000)
     parser.add_argument("--failing", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
     given = parser.parse_args()
     return asyncio.run(limits(given.leaving, given.failing, given.seconds))
 
