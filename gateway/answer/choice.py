@@ -4,14 +4,13 @@ What is read goes through one list of stages (`stages`). A stage that has nothin
 shells around it, `stream` and `body`, only say how an answer comes in and how what was read goes out again.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from gateway.answer.facts import Facts, delivered
 from gateway.answer.queue import Pending
-from gateway.answer.quiet import Loud
+from gateway.answer.quiet import Deaf
 from gateway.answer.stages import GuardedReader, Hold, Repeats, Shaper, Stage
 from gateway.answer.stages.thoughts import ENDS, Thoughts
 from gateway.answer.stages.transcript import Transcript
@@ -21,7 +20,7 @@ from gateway.core.errors import GatewayError, UpstreamBadReply
 from gateway.core.events import Broken, Drop, End, Event, Note, Said, Start, Text
 from gateway.wire.chat_chunks import Delta, any_in, args_template, call_start_chunk, has_reasoning, is_given
 from gateway.wire.structured_calls import CallKey, NativeCalls, key_of
-from strategies.base import BrokenCall, FinishReason, Prepared, part_id
+from strategies.base import BrokenCall, FinishReason, Listener, Prepared, part_id
 from strategies.base.tries import Tries
 from strategies.mapping.answers import Translation, translation_of
 from strategies.reading.factory import Readers
@@ -33,8 +32,6 @@ MakeId = Callable[[str], str]
 _END = object()
 _SEEN = ("tool_calls", "function_call", "refusal", "audio")
 """What of a whole message can be seen or acted on, besides its text."""
-_NOTHING_LOUD = Loud(re.compile(rb"(?!)"), is_space_loud=False)
-"""Of an answer that is not read."""
 
 
 def check_index(index: int, most: int) -> None:
@@ -182,15 +179,15 @@ class Choice:
         """The text may hold what a structured call lacks."""
         return self.review.mends and self.awaits_end and self.may_call and self._mapping is None
 
-    @property
-    def loud(self) -> Loud | None:
-        """What an event must not hold to go out unread; None while every one is to be read."""
+    def listen(self) -> Listener | None:
+        """What listens in its place from here on; None while every event is to be read."""
         if self.native.count or not all(stage.passes for stage in self._stages):
             return None
         if not self._reads:
-            return _NOTHING_LOUD
-        search = self._reader.loud if self._reader is not None and self._early is None else None
-        return Loud(search) if search is not None else None
+            return Deaf()
+        if self._reader is None or self._early is not None:
+            return None
+        return self._reader.listen(keeps_space=self._shape.keep_space)
 
     @property
     def has_spoken(self) -> bool:

@@ -1,141 +1,185 @@
 """Events that go out as they came, and of which the reader is told later, all at once.
 
-Most events of a stream are quiet: cast in the one template of their answer, and of a content that neither begins
-anything nor ends in what has to wait. While nothing is open or held, such an event is known by two searches in its
-bytes (`_UNSAFE`, and what the reader says is loud), and out it goes. Its content is kept, and told in its place and
-order: before anything louder, after `_MOST` bytes, and at the end. So whatever is found later is found as if every
-event had been read when it came; that this is so is held by a test of its own.
+Most events of a stream are quiet: cast in the one template of their answer, and of a content in which nothing begins.
+While nothing is open or held, a listener hears such a content in the reader's place, and out the event goes. One whose
+content ends in what has to wait (white space, the beginning of a marker) waits here for the next, which decides it or
+is read. What was heard is told the reader in its place and order: the events that have gone out, then the one that
+waits, then what was louder than that; after `_MOST` bytes; and at the end. So whatever is found later is found as if
+every event had been read when it came, and each event leaves when it then would have left; that this is so is held by
+a test of its own.
 """
 
 import re
 
-from attrs import frozen
+import msgspec
 
-from gateway.answer.template import Template, text_of
+from gateway.answer.template import Template
 from gateway.core.events import Event, Text
+from strategies.base import Listener
 
-__all__ = ["Loud", "Quiet", "is_text"]
+__all__ = ["Deaf", "Quiet", "is_text"]
 
-_MOST = 32 << 10
+_MOST = 16 << 10
 """Bytes of content that are told in one go; they cost less than a millisecond."""
-_UNSAFE = re.compile(rb'["\\\x00-\x1f]').search
-_ESCAPED = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/nt][^"\\\x00-\x1f]*+)*+').fullmatch
-"""The body of a JSON string whose escapes are harmless: those of code and of paragraphs."""
-_SPACES = (b" ", b"\\n", b"\\t")
-"""How white space at the end of such a body is written, while it is ASCII."""
+_decode = msgspec.json.Decoder(str).decode
+"""Raises for all that is no JSON string, and for half of a character."""
 
 
-@frozen
-class Loud:
-    """What an event's content must not be to go out unread."""
+class Deaf:
+    """Listens to an answer that nobody reads."""
 
-    search: "re.Pattern[bytes]"
-    """Finds what may begin something, in the body of a JSON string."""
-    is_space_loud: bool = True
-    """White space at its end has to wait for what follows."""
+    def __init__(self) -> None:
+        self._heard: list[str] = []
+
+    def hear(self, text: str, room: int) -> int:
+        del room
+        self._heard.append(text)
+        return 0
+
+    def told(self) -> str:
+        return "".join(self._heard)
 
 
 class Quiet:
     """The quiet events of one answer."""
 
-    __slots__ = ("_bodies", "_gap", "_head", "_size", "_stamped", "_tail", "events", "last", "loud")
+    __slots__ = (
+        "_end",
+        "_gap",
+        "_head",
+        "_listener",
+        "_size",
+        "_stamped",
+        "_start",
+        "_tail",
+        "_undecided",
+        "events",
+        "held_most",
+        "last",
+        "waiting",
+    )
 
     def __init__(self) -> None:
-        self.loud: Loud | None = None
+        self._listener: Listener | None = None
         """None while every event is to be read."""
         self.events = 0
         """How many have gone out and were not told."""
         self.last = b""
         """The last of them, where they differ in what their server stamps them with."""
+        self.waiting = b""
+        """The event behind them that has to wait."""
+        self._undecided = 0
+        """How many characters that one has."""
+        self.held_most = 0
+        """How many bytes have waited at most."""
         self._head = self._tail = self._gap = b""
+        self._start = self._end = 0
         self._stamped: re.Pattern[bytes] | None = None
-        self._bodies: list[bytes] = []
         self._size = 0
 
-    def begin(self, template: Template, loud: Loud | None, stamped: re.Pattern[bytes] | None = None) -> None:
-        """From here on events of this template are quiet unless they are loud, and those that are `stamped` alike."""
-        self.loud = loud
+    @property
+    def has_heard(self) -> bool:
+        """There is something to be told."""
+        return self.events > 0 or self.waiting != b""
+
+    def begin(self, template: Template, listener: Listener | None, stamped: re.Pattern[bytes] | None = None) -> None:
+        """From here on events of this template are heard, and those that are `stamped` alike."""
+        self._listener = listener
         self._stamped = stamped
         self._head, self._tail, self._gap = template.head, template.tail, template.gap
+        # A content is decoded with the quotes around it.
+        self._start, self._end = len(template.head) - 1, 1 - len(template.tail)
 
-    def passes(self, data: bytes) -> bool:
-        """Whether this is one event or several that go out as they are; if so, they are kept to be told."""
-        loud = self.loud
-        if loud is None or self._size > _MOST:
-            return False
+    def passes(self, data: bytes) -> bytes | None:
+        """What goes out now that this event has come, or several; None where they are to be read."""
+        listener = self._listener
+        if listener is None:
+            return None
         if not data.startswith(self._head) or not data.endswith(self._tail):
-            return self._stamped is not None and self._passes_stamped(self._stamped, data, loud)
-        body = data[len(self._head) : -len(self._tail)]
-        if self._gap in body:
-            return self._passes_all(body.split(self._gap), loud)
-        if not body or loud.search.search(body) or (_UNSAFE(body) and not _ESCAPED(body)):
-            return False
-        if body.isascii():
-            if loud.is_space_loud and body.endswith(_SPACES):
-                return False
-        elif not _is_calm(body, body, loud):
-            return False
-        self._bodies.append(body)
-        self._size += len(body)
+            return self._passes_stamped(data) if self._stamped is not None else None
+        quoted = data[self._start : self._end]
+        if len(quoted) > len(self._gap) and self._gap in quoted:
+            return self._passes_several(data, quoted)
+        try:
+            text = _decode(quoted)
+        except ValueError:
+            return None
+        if self._size > _MOST or not text or (undecided := listener.hear(text, len(text))) < 0:
+            return None
+        self._size += len(quoted)
+        if undecided:
+            return self._hold(data, b"", len(text), len(quoted) - 2)
+        if self.waiting:
+            data, self.waiting = self.waiting + data, b""
+            self.events += 1
         self.events += 1
-        return True
+        return data
 
-    def _passes_stamped(self, stamped: re.Pattern[bytes], data: bytes, loud: Loud) -> bool:
-        bodies, last, at = [], 0, 0
-        while at < len(data):
+    def _passes_several(self, data: bytes, quoted: bytes) -> bytes | None:
+        bodies = quoted[1:-1].split(self._gap)
+        last = len(self._head) + len(bodies[-1]) + len(self._tail)
+        return self._passes_all(data, [b'"%b"' % body for body in bodies], len(data) - last, len(bodies[-1]))
+
+    def _passes_stamped(self, data: bytes) -> bytes | None:
+        stamped, bodies, begins, at = self._stamped, [], [], 0
+        while at < len(data) and stamped is not None:
             match = stamped.match(data, at)
             if match is None:
-                return False
-            # Read, they would be read one after the other, and each would have to be decided by itself.
-            if not _is_calm(match[1], match[1], loud):
-                return False
+                return None
             bodies.append(match[1])
-            last, at = at, match.end()
-        if not self._passes_all(bodies, loud):
-            return False
-        self.last = data[last:]
-        return True
+            begins.append(at)
+            at = match.end()
+        waited = self.waiting
+        out = self._passes_all(data, bodies, begins[-1], len(data) - begins[-1])
+        if out is None:
+            return None
+        if not self.waiting:
+            self.last = data[begins[-1] :]
+        elif len(begins) > 1:
+            self.last = data[begins[-2] : begins[-1]]
+        elif waited:
+            self.last = waited
+        return out
 
-    def _passes_all(self, bodies: list[bytes], loud: Loud) -> bool:
-        joined = b"".join(bodies)
-        if _UNSAFE(joined) and not all(map(_ESCAPED, bodies)):
-            return False
-        if not joined.isascii() and not all(map(_is_utf8, bodies)):
-            return False
-        if not _is_calm(joined, bodies[-1], loud):
-            return False
-        self._bodies += bodies
-        self._size += len(joined)
-        self.events += len(bodies)
-        return True
+    def _passes_all(self, data: bytes, bodies: list[bytes], last: int, size: int) -> bytes | None:
+        """The same of events with these contents, the last of which begins there and takes so many bytes to hold."""
+        listener = self._listener
+        try:
+            texts = list(map(_decode, bodies))
+        except ValueError:
+            return None
+        if listener is None or self._size > _MOST or not texts[-1]:
+            return None
+        undecided = listener.hear("".join(texts), len(texts[-1]))
+        if undecided < 0:
+            return None
+        self._size += sum(map(len, bodies))
+        self.events += len(bodies) - 1
+        if undecided:
+            return self._hold(data[last:], data[:last], len(texts[-1]), size)
+        before, self.waiting = self.waiting, b""
+        self.events += 2 if before else 1
+        return before + data
 
-    def take(self) -> str:
-        """What was kept, as text; there is none any more."""
-        bodies, self._bodies = self._bodies, []
-        self._size = self.events = 0
+    def _hold(self, data: bytes, out: bytes, chars: int, size: int) -> bytes:
+        """An event waits, which decides the one before it."""
+        before, self.waiting, self._undecided = self.waiting, data, chars
+        self.events += before != b""
+        self.held_most = max(self.held_most, size)
+        return before + out
+
+    def stop(self) -> None:
+        """From here on every event is to be read."""
+        self._listener = None
+
+    def take(self) -> tuple[str, bytes]:
+        """The text that has gone out and was not told, and the event that waits; from here on every event is read."""
+        listener, self._listener = self._listener, None
+        text = listener.told() if listener is not None else ""
+        waiting, self.waiting = self.waiting, b""
+        self.events = self._size = 0
         self.last = b""
-        return text_of(bodies) or "" if bodies else ""
-
-
-def _is_calm(body: bytes, last: bytes, loud: Loud) -> bool:
-    """Whether nothing in it is loud; `last` is the body that it ends in."""
-    if not last or loud.search.search(body):
-        return False
-    if body.isascii():
-        return not (loud.is_space_loud and last.endswith(_SPACES))
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return False
-    return not (loud.is_space_loud and (text[-1].isspace() or last.endswith(_SPACES)))
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        return text[: len(text) - self._undecided] if waiting else text, waiting
 
 
 def is_text(events: list[Event], text: str) -> bool:

@@ -74,13 +74,13 @@ class SameWireStream(WatchedStream):
     def at_boundary(self) -> bool:
         return self._relayed.is_here
 
-    def passes(self, data: bytes) -> bool:
-        """Whether these bytes may go on unseen; they are then taken down, and may not be given to `step`."""
+    def passes(self, data: bytes) -> bytes | None:
+        """These bytes where they may go on unseen; they are then taken down, and may not be given to `step`."""
         if not (self._has_words and self._words and self._relayed.is_here and _are_words(data, self._words)):
-            return False
+            return None
         if self._overhear is not None:
             self._overhear(data)
-        return True
+        return data
 
     def step(self, data: bytes = b"") -> bytes:
         if self._words is not None and self._relayed.is_here and _are_words(data, self._words):

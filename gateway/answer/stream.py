@@ -42,6 +42,7 @@ from strategies.base import Prepared
 __all__ = ["StreamExchange"]
 
 _FEW = 4
+_END = 64
 _CALL_FIELDS = ("tool_calls", "function_call")
 
 
@@ -65,7 +66,7 @@ class StreamExchange:
         self._endings = Endings(prepared, self.facts, self._choices, self._queue, self._calls, self._works, self._round)
         self._quiet = Quiet()
         self.passes = self._quiet.passes
-        """Whether events go out as they are, unread; they are then taken down, and may not be given to `step`."""
+        """What goes out of events that are not read; they are then taken down, and may not be given to `step`."""
         self._casts = Casts()
         self._run_choice: Choice | None = None
         """Whose content is told by the template."""
@@ -90,7 +91,7 @@ class StreamExchange:
     @property
     def held(self) -> bool:
         """Text is held while it is undecided."""
-        return bool(self._queue.pending)
+        return bool(self._quiet.waiting or self._queue.pending)
 
     @property
     def has_spoken(self) -> bool:
@@ -117,10 +118,9 @@ class StreamExchange:
 
     def step(self, data: bytes = b"") -> bytes:
         """A bounded piece of the work: with more bytes, or while `busy` without."""
-        if data and self.passes(data):
-            return data
-        if self._quiet.events:
-            self._catch_up()
+        if data and (out := self.passes(data)) is not None:
+            return out
+        self._catch_up()
         if self._works.busy:
             self._go_on()
         if data and self._works.busy:
@@ -133,25 +133,39 @@ class StreamExchange:
         return self._queue.take()
 
     def _listen(self) -> None:
-        """Say what events may go out unread from here on: none while anything is under way."""
+        """Say what listens from here on: nothing while anything is under way."""
         template, choice = self._casts.template, self._run_choice
-        if template is None or choice is None:
-            self._quiet.loud = None
+        if template is None or choice is None or self._queue.pending or self._works.busy or self._closed:
             return
-        is_still = not (self._queue.pending or self._works.busy or self._endings.waits or self._endings.finished)
-        is_still = is_still and self._decoder.is_between and not self._closed
-        self._quiet.begin(template, choice.loud if is_still else None, self._casts.stamped)
+        if not (self._endings.waits or self._endings.finished) and self._decoder.is_between:
+            self._quiet.begin(template, choice.listen(), self._casts.stamped)
 
     def _catch_up(self) -> None:
-        """Tell the choice of what has gone out unread; it can only be text."""
-        choice, count = self._run_choice, self._quiet.events
-        if choice is not None and count:
-            self._queue.read += count
-            if self._quiet.last:
-                self._queue.seen = self._casts.data_of(self._quiet.last)
-            for event in choice.feed(self._quiet.take()):
+        """Tell the choice of what has gone out unread, which can only be text, and read what waits behind it."""
+        choice, quiet = self._run_choice, self._quiet
+        if choice is None or not quiet.has_heard:
+            quiet.stop()
+            return
+        self._queue.read += quiet.events
+        if quiet.last:
+            self._queue.seen = self._casts.data_of(quiet.last)
+        self.facts.held_bytes_max = max(self.facts.held_bytes_max, quiet.held_most)
+        gone, waiting = quiet.take()
+        undecided = len(gone)
+        for text in (gone[:-_END], gone[-_END:]):  # nothing that begins at its end keeps the rest from being told fast
+            events = choice.feed(text) if text else []
+            while choice.busy:
+                events += choice.go_on()
+            for event in events:
                 choice.note(event)
-        self._quiet.loud = None
+                undecided -= len(event.raw)
+        if undecided and choice.listens:
+            # What waits has decided it, and is told in a moment: it stands for the bytes that have gone out.
+            ghost = Pending(b"", b"", choice, undecided)
+            self._queue.add(ghost)
+            choice.pending.append(ghost)
+        if waiting:
+            self._take_in(waiting)
 
     def close(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes, or the first of them: `step` brings the others while `busy`."""

@@ -16,7 +16,7 @@ _WHOLE = _BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN)
 _BODIES = re.compile(rb"%b(?:\x00%b)*+" % (_WHOLE, _WHOLE))
 """Bodies with a zero between them, which none can hold; no half of a character stands for itself."""
 _UNSAFE = re.compile(rb'["\x00-\x1f]')
-_HARMLESS = rb'[^"\\\x00-\x1f]*+(?:\\["\\/nt][^"\\\x00-\x1f]*+)*+'
+_BODY_OF_ANY = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _NUMBER = rb"-?[0-9]{1,20}+"
 _LETTERS = rb'"[0-9A-Za-z_.:+/=-]{0,128}+"'
 _MAX_CASTS = 16
@@ -98,8 +98,8 @@ def _stamped_alike(one: Template, other: Template) -> re.Pattern[bytes] | None:
     """What finds an event made after two templates which differ in nothing but what a server stamps its events with.
 
     Some give each the time of its own, an id, or letters at random (`obfuscation`, against who counts bytes:
-    https://platform.openai.com/docs/api-reference/chat/create). Group 1 is its content. None where they differ in
-    anything that says something.
+    https://platform.openai.com/docs/api-reference/chat/create). Group 1 is its content, in its quotes. None where they
+    differ in anything that says something.
     """
     try:
         first, second = msgspec.json.decode(one.data), msgspec.json.decode(other.data)
@@ -116,7 +116,8 @@ def _stamped_alike(one: Template, other: Template) -> re.Pattern[bytes] | None:
     head, tail = stamp.split(other.head), stamp.split(other.tail)
     if len(head) + len(tail) != 2 + 3 * len(names):  # each of them once: behind a split there are two groups and a rest
         return None
-    return re.compile(_opened(head) + b"(%b)" % _HARMLESS + _opened(tail))
+    # The quotes around the content belong to the group: it is decoded as it stands there.
+    return re.compile(_opened(head)[:-1] + b'("%b")' % _BODY_OF_ANY + _opened(tail)[1:])
 
 
 def _opened(split: list[bytes]) -> bytes:

@@ -139,8 +139,8 @@ class _Stream:
         self._linger_due: float | None = None
         self._flowing: asyncio.Transport | None = None
         """Where the client's bytes may go in the call chain that has read the upstream's."""
-        self._passes: Callable[[bytes], bool] | None = None
-        """What says of events that they go there as they are."""
+        self._passes: Callable[[bytes], bytes | None] | None = None
+        """What says of events what goes there unread."""
         self._owed = b""
         """What the exchange has given and the client has not got yet."""
 
@@ -300,14 +300,18 @@ class _Stream:
         # Whatever is not the usual case is left to the task, which can wait.
         if len(data) > PIECE_BYTES or now >= self._total_due or transport is None or transport.is_closing():
             return Taken.LEFT
-        if self._passes is not None and self._passes(data):
+        if self._passes is not None and (out := self._passes(data)) is not None:
             self._data_due = now + self._idle_s
+            if self._held_since is not None or len(out) != len(data):
+                self._note_hold(now)
+            if not out:
+                return Taken.PASSED
             self._quiet_since = now
             if now - self._sent_at > state.longest_gap_s:
                 state.longest_gap_s = now - self._sent_at
             self._sent_at = now
-            state.bytes_out += len(data)
-            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            state.bytes_out += len(out)
+            transport.write(b"%x\r\n%b\r\n" % (len(out), out))
             return Taken.WAKE if transport.get_write_buffer_size() else Taken.PASSED
         self._data_due = now + self._idle_s
         if self._framer is not None:
@@ -330,8 +334,8 @@ class _Stream:
         self._passes = self._passing()
         return Taken.PASSED
 
-    def _passing(self) -> Callable[[bytes], bool] | None:
-        """What says of events that they go out as they are, while nothing but the exchange has a say in it."""
+    def _passing(self) -> Callable[[bytes], bytes | None] | None:
+        """What says of events what goes out unread, while nothing but the exchange has a say in it."""
         state, lookout, exchange = self._state, self._lookout, self._exchange
         if isinstance(exchange, SameWireStream):  # it says itself between which events it stands
             return exchange.passes
@@ -412,6 +416,13 @@ class _Stream:
         elif self._held_since is None or out:
             self._held_since = started
         return out
+
+    def _note_hold(self, now: float) -> None:
+        """An event waits, or one that has waited has gone."""
+        found = self._state.found
+        if self._held_since is not None:
+            found.longest_hold_s = max(found.longest_hold_s, now - self._held_since)
+        self._held_since = now if self._exchange.held else None
 
     def _note_sent(self, now: float) -> None:
         state = self._state

@@ -5,7 +5,6 @@ client asked for is the text and all of it (https://github.com/vllm-project/vllm
 wants it left out. Bare data and commands are no markup: they may be what was asked for.
 """
 
-import re
 from collections.abc import Callable
 
 from attrs import evolve
@@ -13,7 +12,7 @@ from attrs import evolve
 from gateway.core.events import NONE_MARKUP, Args, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import ChatRequest
-from strategies.base import AnswerReader, FinishReason, Options, Prepared, Shape
+from strategies.base import AnswerReader, FinishReason, Listener, Options, Prepared, Shape
 from strategies.dialects.rows import BY_ID
 from strategies.reading.factory import reader_factory
 from strategies.reading.left_out import REMAINS
@@ -63,6 +62,21 @@ class CallsForbidden:
         )
 
 
+_ANY_ROOM = 1 << 30
+
+
+class _LetsAll:
+    """Listens as another one does, but that nothing has to wait for what becomes of it."""
+
+    def __init__(self, inner: Listener) -> None:
+        self._inner = inner
+        self.told = inner.told
+
+    def hear(self, text: str, room: int) -> int:
+        del room
+        return min(0, self._inner.hear(text, _ANY_ROOM))
+
+
 class _Keeping:
     """Lets all text through at once, and notes the calls that are written in it."""
 
@@ -80,9 +94,9 @@ class _Keeping:
     def busy(self) -> bool:
         return self._inner.busy
 
-    @property
-    def loud(self) -> "re.Pattern[bytes] | None":
-        return self._inner.loud
+    def listen(self, *, keeps_space: bool) -> Listener | None:
+        listener = self._inner.listen(keeps_space=keeps_space)
+        return _LetsAll(listener) if listener is not None else None
 
     def reasoned(self) -> list[Event]:
         return self._told("", self._inner.reasoned())
@@ -112,6 +126,9 @@ class _Keeping:
 
 class _Dropping(_Keeping):
     """Leaves the calls out, and what else of a family's own markup says nothing; what stands in a fence is shown."""
+
+    def listen(self, *, keeps_space: bool) -> Listener | None:
+        return self._inner.listen(keeps_space=keeps_space)
 
     def __init__(self, inner: Reader, tools: ToolSet) -> None:
         super().__init__(inner, tools)

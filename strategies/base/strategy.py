@@ -4,7 +4,6 @@ A third-party strategy implements `ToolExecutionStrategy` and registers an entry
 exactly as the built-in ones do. It needs nothing but this module, `gateway.core` and `gateway.wire`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -28,6 +27,7 @@ __all__ = [
     "InTurns",
     "KeepsText",
     "Kept",
+    "Listener",
     "Options",
     "PassesText",
     "Prepared",
@@ -101,16 +101,30 @@ class InTurns(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Tells text that stays text, whatever comes, from text that may begin something, without having it read."""
+
+    def hear(self, text: str, room: int) -> int:
+        """How many characters at the end of this text are not decided yet, now that it has come behind all before.
+
+        Below zero where something may begin in it, or where more than `room` characters are undecided: the text has
+        then not been taken. White space at the end is undecided, as it may be dropped before a call.
+        """
+        ...
+
+    def told(self) -> str:
+        """All text that was taken; what reads is told of it later and at once."""
+        ...
+
+
 @runtime_checkable
 class PassesText(Protocol):
-    """A reader that says which text it would only pass on, so that it can be told of such text later and at once."""
+    """A reader that knows which text it would only pass on, so that it can be told of such text later and at once."""
 
-    @property
-    def loud(self) -> "re.Pattern[bytes] | None":
-        """What finds, in the body of a JSON string, all that may begin something.
+    def listen(self, *, keeps_space: bool) -> Listener | None:
+        """What listens in its place from here on; None while something is open.
 
-        None while something is open. A text without any of it, which does not end in white space, is text: whatever
-        comes before and behind, now or later, alone or joined with others.
+        With `keeps_space`, white space in front of a call stays, so that none is undecided for that.
         """
         ...
 

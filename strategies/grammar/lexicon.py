@@ -71,10 +71,6 @@ LEFTOVERS = (
 """What may be left directly behind a call: closers of a wrapper that is already read, end tokens."""
 
 
-# Text is looked through in the bytes of the event, before its JSON is decoded: most events need no decoding at all.
-_WRITTEN = re.compile(r'["\\/\x00-\x1f]')
-"""What a JSON string holds as an escape, or may."""
-_BEHIND = "(?<![A-Za-z])"
 # One letter alone would stop the scan in every other word; four of them hardly ever.
 _WORD = 4
 """How much of a marker that begins with a letter or a tilde is asked for before it is looked at."""
@@ -95,47 +91,39 @@ def _start(marker: str) -> str:
     return marker[:_WORD] if marker[0].isalnum() or marker[0] == "~" else marker[0]
 
 
-def _trigger(starts: Iterable[str], glued: Collection[str]) -> re.Pattern[str]:
+@lru_cache(maxsize=256)
+def _trigger(starts: frozenset[str], glued: frozenset[str], lines: frozenset[str] = frozenset()) -> re.Pattern[str]:
     """What finds the places where one of these stands, or may stand when the text goes on.
 
     A letter counts at the beginning of a word alone, as every other word ends in what some marker begins with; where
-    one of the `glued` begins with it, anywhere. Each alternative begins with a character of its own, or with two: the
-    engine passes over all others at once.
+    one of the `glued` begins with it, anywhere. With `lines`, a line break counts where its line begins with one of
+    these characters, or may. Each alternative begins with a character of its own: the engine passes over all others
+    at once. Nearly all tools lead to the same few starts, so that what finds them is made once.
     """
     rests: dict[tuple[str, bool], set[str]] = {}
     for start in starts:
         in_word = not start[0].isalpha() or start in glued
         rests.setdefault((start[0], in_word), set()).add(start[1:])
     alternatives = [_alternative(first, rests[first, in_word], in_word=in_word) for first, in_word in sorted(rests)]
+    if lines:
+        alternatives.append(rf"\n(?=[ \t\r\n]*+(?:[{''.join(map(re.escape, sorted(lines)))}]|\Z))")
     return re.compile("|".join(alternatives) or r"(?!)")
 
 
-def _loud(starts: tuple[str, ...], glued: Collection[str]) -> re.Pattern[bytes]:
-    """What finds these in the body of a JSON string; of the escapes only those that `quiet` lets through matter."""
-    # A start that holds what is written as an escape cannot be looked for as it stands: then all escapes are loud.
-    # Only one marker of some request need be so for its escapes to count; the usual ones hold none.
-    is_mixed = any(_WRITTEN.search(start) for start in starts if start != "\n")
-    escapes = rb"\\" if is_mixed else rb"\\n" if "\n" in starts else rb"(?!)"
-    found = _trigger((start for start in starts if start != "\n"), glued).pattern.encode()
-    # `\nassistant` in the bytes is a line break and a word; the letter in front of the word is the escape's.
-    found = found.replace(_BEHIND.encode(), rb"(?:%b|(?<=\\[nt]))" % _BEHIND.encode())  # the end of an escape
-    return re.compile(escapes + b"|" + found)
-
-
 def _alternative(first: str, rests: set[str], *, in_word: bool) -> str:
-    behind = "" if in_word else _BEHIND
+    behind = "" if in_word else f"(?<![A-Za-z]{first})"
     if "" in rests:
-        return behind + re.escape(first)
+        return re.escape(first) + behind
     # At the very end of a text a start may be cut anywhere.
     begun = {rest[:size] for rest in rests for size in range(len(rest))}
     whole, cut = ("|".join(map(re.escape, sorted(words))) for words in (rests, begun))
-    return rf"{behind}{re.escape(first)}(?={whole}|(?:{cut})\Z)"
+    return rf"{re.escape(first)}{behind}(?={whole}|(?:{cut})\Z)"
 
 
 class Lexicon:
     """The markers of one request."""
 
-    __slots__ = ("_by_head", "_longest", "_sorted", "loud", "trigger")
+    __slots__ = ("_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
 
     def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
         self._sorted = sorted(set(markers))
@@ -145,11 +133,18 @@ class Lexicon:
             by_head.setdefault(marker[:2], []).append(marker)
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
         self._longest = max(map(len, self._sorted), default=1)
-        starts = tuple(dict.fromkeys((*extra, *map(_start, self._sorted))))
-        in_word = frozenset(map(_start, glued))
-        self.trigger = _trigger(starts, in_word)
-        self.loud = _loud(starts, in_word)
-        """The same in the body of a JSON string, as far as it can be told there: it finds all that `trigger` does."""
+        self._starts = frozenset((*extra, *map(_start, self._sorted)))
+        self._in_word = frozenset(map(_start, glued))
+        self.trigger = _trigger(self._starts, self._in_word)
+
+    def trigger_of_lines(self, firsts: frozenset[str], without: Collection[str] = ()) -> re.Pattern[str]:
+        """The same, but of line breaks only those whose line begins with one of these characters, or may."""
+        return _trigger(self._starts - {"\n", *without}, self._in_word, firsts)
+
+    @property
+    def firsts(self) -> frozenset[str]:
+        """The characters that its markers begin with."""
+        return frozenset(marker[0] for marker in self._sorted)
 
     def at(self, text: str, index: int) -> str | None:
         """The longest marker that stands at `index`."""

@@ -1,5 +1,6 @@
 """What the dialects of one request look for: made once for the same tools and settings, shared by all its readers."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -19,6 +20,8 @@ _SHORT = 3
 _WORD = 4
 """Letters by which a text is looked for that has no sign at either end."""
 Rows = Mapping[str, tuple[Dialect, ...]]
+_MARKS = ("`", "~~~")
+"""What code begins with."""
 
 
 @frozen(kw_only=True)
@@ -38,6 +41,10 @@ class Grammar:
     """The dialects whose markers are special tokens."""
     lexicon: Lexicon
     line_lexicon: Lexicon
+    stirs: re.Pattern[str]
+    """What finds where something may begin in prose, but for line breaks before what begins no call."""
+    stirs_in_fence: re.Pattern[str]
+    """The same of a code fence, which a line of its marks may close."""
     starts: "Anchored"
     """One of these stands in every text in which anything but text can be found."""
 
@@ -52,6 +59,8 @@ class Grammar:
                 results[marker] = results.get(marker, frozenset()) | {row.family}
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
         glued = tuple(marker for marker, found in rows.items() if _opens_in_word(context, marker, found))
+        anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
+        line_lexicon = lexicon(tuple(line_rows))
         return cls(
             rows=rows,
             line_rows=line_rows,
@@ -60,8 +69,10 @@ class Grammar:
             results=results,
             families={row.id: row.family for row in dialects},
             tokens=frozenset(row.id for row in dialects if row.level == "A"),
-            lexicon=lexicon(anywhere, ("`", "~~~", "\n") if line_rows else ("`", "~~~"), glued),
-            line_lexicon=lexicon(tuple(line_rows)),
+            lexicon=anywhere_lexicon,
+            line_lexicon=line_lexicon,
+            stirs=anywhere_lexicon.trigger_of_lines(line_lexicon.firsts),
+            stirs_in_fence=anywhere_lexicon.trigger_of_lines(frozenset("`~"), without=_MARKS),
             starts=Anchored.of(_starts((*anywhere, *line_rows, "```", "~~~"))),
         )
 

@@ -38,8 +38,11 @@ class Fence:
     """It was announced as an example."""
     after: Mode
 
-    is_ground = True
     in_fence = True
+
+    @property
+    def levels(self) -> str:
+        return "" if self.is_example else "A"
 
     def step(self, window: Window) -> Move:
         found = self.read(window)
@@ -62,7 +65,7 @@ class Fence:
             return rows, opening
         if closes and limit == end:
             return True
-        window.foretell("" if self.is_example else "A", in_fence=True)
+        window.foretell(self.levels, in_fence=True)
         return False
 
     def _end(self, window: Window) -> tuple[int, bool]:
@@ -117,7 +120,7 @@ class TokensInFence:
     _held: Held
     _is_closed: bool = False
 
-    is_ground = False
+    levels = None
 
     @property
     def in_fence(self) -> bool:
@@ -184,7 +187,7 @@ class Carrier:
     _texts: list[range] = Factory(list)
     """Which of the events are such fences."""
 
-    is_ground = False
+    levels = None
     in_fence = False
 
     @classmethod

@@ -9,11 +9,13 @@ from collections.abc import Container, Iterable, Mapping
 from attrs import frozen
 
 from strategies.grammar.dialect import Context, Dialect, Opening
-from strategies.grammar.lexicon import Lexicon
-from strategies.grammar.literal import is_quoted
+from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon
+from strategies.grammar.literal import indents_code, is_quoted
+from strategies.reading.active import Grammar
 
-__all__ = ["GLUED", "Foresight", "may_become"]
+__all__ = ["EVERY_LEVEL", "GLUED", "Foresight", "Overhearing", "may_become"]
 
+EVERY_LEVEL = "ABCDE"
 GLUED = re.compile(r"[ \t]*+(json|tool_call|tool_code|)[ \t]*+(?=[{\[])", re.IGNORECASE)
 """Data on the line that opens its fence."""
 
@@ -49,3 +51,167 @@ def may_become(info: str, carriers: Iterable[str]) -> bool:
     word = info.split(None, 1)[0].lower()
     is_whole = info[-1].isspace() or len(info.split(None, 1)) > 1
     return any(word == carrier if is_whole else carrier.startswith(word) for carrier in carriers)
+
+
+_LOUD, _SILENT, _BEGUN, _WAITS = range(-1, 3)
+"""What stands at a place: what may open something; nothing; the beginning of a marker that would open nothing there;
+the beginning of one that would."""
+_BEFORE = 400
+"""How much of the text before a marker its dialect may look at."""
+_LONG = 1200
+_MOST_BEGUN = 256
+"""How long what has begun may be, as it is looked at again with each piece of text."""
+_BLANK = " \t\r"
+_SPACE = " \t\r\n"
+_IN_REASONING = "AB"
+_THOUGHT = frozenset((*REASONING, *REASONING_ENDS))
+
+
+class Overhearing:
+    """Text heard in the reader's place while it is in prose, in reasoning or in a fence, and nothing is open.
+
+    What it takes for text is what the reader would make text of, and when: the same lexicon, the same foresight. It
+    leaves to the reader whatever may open something, so that it never has to know what becomes of that.
+    """
+
+    __slots__ = (
+        "_decided",
+        "_foresight",
+        "_from",
+        "_grammar",
+        "_keeps_space",
+        "_levels",
+        "_pieces",
+        "_search",
+        "_skip",
+        "_text",
+    )
+
+    def __init__(
+        self, grammar: Grammar, foresight: tuple[Foresight, Foresight], before: str, levels: str, *, keeps_space: bool
+    ) -> None:
+        is_in_fence = levels in ("", "A")
+        self._grammar = grammar
+        self._foresight = foresight
+        self._levels = levels
+        self._keeps_space = keeps_space
+        self._search = (grammar.stirs_in_fence if is_in_fence else grammar.stirs).search
+        self._text = before
+        """The last that was heard, and enough of what stands before it."""
+        self._from = len(before.rstrip(_SPACE))
+        """From where on in it something may have begun."""
+        self._decided = len(before)
+        """Up to where in it all is decided."""
+        self._pieces: list[str] = []
+        """What was heard before it."""
+        self._skip = len(before)
+        """How much of it had been read before."""
+
+    def hear(self, text: str, room: int) -> int:
+        whole = self._text + text
+        match = self._search(whole, self._from)
+        if match is not None or whole[-1].isspace():
+            return self._look(whole, room, match)
+        self._text = whole
+        self._from = self._decided = len(whole)
+        if len(whole) > _LONG:
+            self._shorten()
+        return 0
+
+    def told(self) -> str:
+        return "".join((*self._pieces, self._text[self._skip :]))
+
+    def flows(self, text: str) -> bool:
+        """Whether it is text by itself, but for white space at its end, and nothing has begun in it."""
+        undecided = self.hear(text, len(text))
+        is_indent = not undecided and text[-1].isspace()  # which is to be told as such
+        return undecided >= 0 and not is_indent and self._from == len(self._text)
+
+    def _look(self, whole: str, room: int, match: re.Match[str] | None) -> int:
+        """The same where something may have begun, or white space stands at the end."""
+        size = begun = decided = len(whole)
+        while match is not None:
+            at = match.start()
+            found = self._found(whole, at)
+            if found is _LOUD:
+                return -1
+            if found is not _SILENT:
+                begun = min(begun, at)
+            if found is _WAITS:
+                decided = min(decided, at)
+            match = self._search(whole, at + 1)
+        if decided < size:
+            decided = len(whole[:decided].rstrip())
+        elif not self._keeps_space and whole[-1].isspace():
+            decided = self._decided_of_space(whole)
+            if decided < 0:
+                return -1
+        decided = max(decided, self._decided)
+        if size - decided > room or size - begun > _MOST_BEGUN:
+            return -1
+        self._text, self._from, self._decided = whole, begun, decided
+        if size > _LONG:
+            self._shorten()
+        return size - decided
+
+    def _found(self, whole: str, at: int) -> int:
+        """What stands at a place where something may begin."""
+        if whole[at] == "\n":
+            return self._of_line(whole, at)
+        if whole[at] in "`~":
+            return _LOUD
+        lexicon = self._grammar.lexicon
+        standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
+        if standing is None and not begins:
+            return _SILENT
+        if standing in _THOUGHT:
+            return _LOUD
+        if not self._foresight[0].may_open(whole, at, _before(whole, at), self._levels):
+            return _BEGUN if begins else _SILENT
+        return _WAITS if standing is None else _LOUD
+
+    def _of_line(self, whole: str, at: int) -> int:
+        """What a line begins with."""
+        is_prose = self._levels == EVERY_LEVEL
+        blanks, at = _SPACE if is_prose else _BLANK, at + 1
+        while at < len(whole) and whole[at] in blanks:
+            at += 1
+        if at == len(whole):
+            return _BEGUN
+        if not is_prose:  # marks that may close a code fence; nothing counts at the start of a line of reasoning
+            return _LOUD if whole[at] in "`~" else _SILENT
+        lexicon = self._grammar.line_lexicon
+        begins = lexicon.may_begin(whole, at)
+        if not begins and lexicon.at(whole, at) is None:
+            return _SILENT
+        may_open = begins or self._foresight[1].may_open(whole, at, _before(whole, at), self._levels)
+        return _LOUD if may_open else _SILENT
+
+    def _decided_of_space(self, whole: str) -> int:
+        """Where the white space at the end begins, unless it indents a line of code: that stays, whatever comes.
+
+        Below zero where it is of a kind that hardly any code is indented by.
+        """
+        start = len(whole.rstrip())
+        line = whole.rfind("\n", start) + 1
+        if not line or line == len(whole) or self._levels == _IN_REASONING:
+            return start
+        if whole[line:].strip(_BLANK):
+            return -1
+        if self._levels != EVERY_LEVEL:
+            return start if whole[-1] == "\r" else len(whole)
+        is_indent = self._grammar.line_rows and indents_code(_before(whole, line))
+        return len(whole) if is_indent else start
+
+    def _shorten(self) -> None:
+        """Keep the end of what was heard at hand."""
+        cut = min(self._from, self._decided, len(self._text) - _BEFORE)
+        if cut > self._skip:
+            self._pieces.append(self._text[self._skip : cut])
+            self._text, self._skip = self._text[cut:], 0
+            self._from -= cut
+            self._decided -= cut
+
+
+def _before(text: str, at: int) -> str:
+    return text[max(0, at - _BEFORE) : at]

@@ -55,7 +55,7 @@ from strategies.grammar.lexicon import END_TOKENS, LEFTOVERS, REASONING, REASONI
 from strategies.grammar.literal import is_announced_example, may_open_behind, may_open_fence, opens_fence
 from strategies.reading.drafts import CLOSERS
 from strategies.reading.fences import BEHIND_WORDS, Carrier, Fence
-from strategies.reading.foresight import GLUED
+from strategies.reading.foresight import EVERY_LEVEL, GLUED
 from strategies.reading.left_out import THOUGHT, TURN
 from strategies.reading.moves import WAIT, Call, Mode, Move
 from strategies.reading.openings import NOBODY, Rows
@@ -100,7 +100,7 @@ class Prose:
     """How many backticks the end of inline code has been looked for with, and up to which offset: where another run
     opens other code in that text, its end has not been looked for."""
 
-    is_ground = True
+    levels = EVERY_LEVEL
     in_fence = False
 
     def step(self, window: Window) -> Move:
@@ -371,7 +371,7 @@ class BehindCall:
     _is_closed: bool = False
     """Reasoning has ended behind them that began before the answer."""
 
-    is_ground = False
+    levels = None
     in_fence = False
 
     def step(self, window: Window) -> Move:
@@ -415,7 +415,7 @@ class Reasoning:
     _closer: str
     after: Mode
 
-    is_ground = True
+    levels = "AB"
     in_fence = False
 
     @property
@@ -437,12 +437,12 @@ class Reasoning:
             # The closer is one that the opener chose and need not be a marker of the lexicon.
             if not window.eof and (closer.startswith(buf[at:]) or lexicon.may_begin(buf, at)):
                 window.text(at)
-                window.foretell("AB")
+                window.foretell(self.levels)
                 return WAIT
             marker = lexicon.at(buf, at)
             if marker is None or window.offset + at < window.blind:
                 continue
-            rows, opening = window.openings_at(marker, at, "AB")
+            rows, opening = window.openings_at(marker, at, self.levels)
             # A tag in the middle of a thought is talked about; no model writes its own special token to talk about it.
             rows = tuple(row for row in rows if row.level in ("AB" if opening.starts_line else "A"))
             if rows:
@@ -464,7 +464,7 @@ class Draft:
     _is_closed: bool = False
     """The reasoning has ended behind it."""
 
-    is_ground = False
+    levels = None
     in_fence = False
 
     @property
@@ -509,7 +509,7 @@ class BehindDrafts:
 
     after: Mode
 
-    is_ground = False
+    levels = None
 
     @property
     def in_fence(self) -> bool:
@@ -542,7 +542,7 @@ class Discarding:
 
     after: Mode
 
-    is_ground = False
+    levels = None
     in_fence = False
 
     def step(self, window: Window) -> Move:

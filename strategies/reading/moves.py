@@ -29,13 +29,14 @@ class Mode(Protocol):
     """One way in which the text at hand is looked at."""
 
     @property
-    def is_ground(self) -> bool:
-        """Nothing waits in it: text in which nothing could open anything goes out as it comes."""
+    def in_fence(self) -> bool:
+        """A code fence is open."""
         ...
 
     @property
-    def in_fence(self) -> bool:
-        """A code fence is open."""
+    def levels(self) -> str | None:
+        """The levels of evidence that open a call in it; None unless it is a ground mode: where nothing waits, and text
+        in which nothing could open anything goes out as it comes."""
         ...
 
     def step(self, window: Window) -> "Move":
@@ -61,7 +62,7 @@ class Call:
     _before: tuple[str, bool]
     """What stood before it, and whether its line began there."""
 
-    is_ground = False
+    levels = None
 
     @classmethod
     def begin(cls, window: Window, rows: Rows, opening: Opening, after: Mode) -> "Call":

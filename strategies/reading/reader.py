@@ -12,12 +12,11 @@ work is linear, as text given back by refused candidates is read again only with
 a call is held.
 """
 
-import re
-
 from gateway.core.events import Event, Text
 from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
 from strategies.reading.active import Grammar
+from strategies.reading.foresight import Overhearing
 from strategies.reading.modes import BehindDrafts, Prose
 from strategies.reading.moves import WAIT, Call, Mode
 from strategies.reading.outlet import joined
@@ -30,6 +29,8 @@ __all__ = ["CUT_REASONS", "Reader"]
 CUT_REASONS = frozenset({"length", "cut", "content_filter"})
 _TURN = 1 << 12
 """How many characters are worked off before the others of the process have their turn."""
+_AT_ONCE = 1 << 15
+"""How many characters are heard in one go; a longer text is read in turns, unless there is nothing in it to be read."""
 _MOVE = 40
 """What a move costs, in characters."""
 
@@ -55,10 +56,12 @@ class Reader:
         held = len(window.buf) - window.told + window.out.size
         return held + mode.candidate.held if isinstance(mode, Call) else held
 
-    @property
-    def loud(self) -> re.Pattern[bytes] | None:
-        """What finds all that may begin something; None while something is open."""
-        return self._window.grammar.lexicon.loud if self._is_clear else None
+    def listen(self, *, keeps_space: bool) -> Overhearing | None:
+        """What listens in its place from here on; None while something is open."""
+        window, mode = self._window, self._mode
+        if mode.levels is None or not window.is_plain:
+            return None
+        return window.overhear(mode.levels, keeps_space=keeps_space)
 
     @property
     def tape(self) -> Tape:
@@ -111,7 +114,7 @@ class Reader:
         """Nothing is open, and what comes next says by itself whether it opens anything."""
         window = self._window
         return (
-            self._mode.is_ground
+            self._mode.levels is not None
             and window.is_empty
             and window.out.idle
             and not window.inline
@@ -120,6 +123,8 @@ class Reader:
 
     def _flows(self, text: str) -> bool:
         """Nothing is open and nothing in the text could open anything."""
+        if len(text) <= _AT_ONCE and (listener := self.listen(keeps_space=False)) is not None:
+            return listener.flows(text)
         if not self._is_clear or (self._mode.in_fence and text[-1].isspace()):
             return False
         last = self._window.tail[-1:]  # a letter in front of it decides whether its first word may be a marker
@@ -165,6 +170,6 @@ class Reader:
         if move is WAIT:
             return False
         drafts = window.out.drafts
-        is_behind_drafts = drafts is not None and drafts.closed and move.is_ground
+        is_behind_drafts = drafts is not None and drafts.closed and move.levels is not None
         self._mode = BehindDrafts(move) if is_behind_drafts else move
         return True

@@ -15,18 +15,17 @@ from strategies.grammar.dialect import Context, Fence, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, line_of
 from strategies.grammar.literal import indents_code, is_announced_example, may_open_behind, may_open_fence
 from strategies.reading.active import Grammar
-from strategies.reading.foresight import Foresight, may_become
+from strategies.reading.foresight import EVERY_LEVEL, Foresight, Overhearing, may_become
 from strategies.reading.left_out import REMAINS
 from strategies.reading.openings import NOBODY, Openings, Rows
 from strategies.reading.outlet import Outlet
 from strategies.text.tape import Tape
 
-__all__ = ["FENCE_LINE", "LEVELS", "Window"]
+__all__ = ["FENCE_LINE", "Window"]
 
 # Enough for the sentence that announces an example; each marker copies it, so it must not be much longer.
 BEFORE = 400
 """How much of the text before a marker its dialect may look at."""
-LEVELS = "ABCDE"
 # An info string is a word or two; whatever is longer holds text, and waiting for its end would hold that.
 FENCE_LINE = 256
 """How long a line may be that opens or closes a code fence."""
@@ -152,11 +151,11 @@ class Window:
         """The marker that stands at the start of the buffer."""
         return self.grammar.lexicon.at(self.buf, 0)
 
-    def openings_at(self, marker: str, at: int, levels: str = LEVELS) -> tuple[Rows, Opening]:
+    def openings_at(self, marker: str, at: int, levels: str = EVERY_LEVEL) -> tuple[Rows, Opening]:
         """The dialects of these levels that this marker at `at` may open, and how it stands there."""
         opening = Opening(marker=marker, before=self.before(at))
         rows = self.grammar.rows.get(marker, ())
-        if levels != LEVELS:
+        if levels != EVERY_LEVEL:
             rows = tuple(row for row in rows if row.level in levels)
         return (self.openings.among(rows, opening, self.offset + at) if rows else ()), opening
 
@@ -277,7 +276,19 @@ class Window:
 
     # What is text whatever comes
 
-    def foretell(self, levels: str = LEVELS, *, in_fence: bool = False) -> None:
+    @property
+    def is_plain(self) -> bool:
+        """Nothing is at hand or waits, nothing but text has come, and a marker would count."""
+        out = self.out
+        is_free = self.is_empty and not self.inline and self.offset >= self.blind
+        return is_free and out.is_plain and not out.is_silent
+
+    def overhear(self, levels: str, *, keeps_space: bool) -> Overhearing:
+        """What listens from here on, in text in which calls of these levels may begin."""
+        foresight = self._foresight, self._line_foresight
+        return Overhearing(self.grammar, foresight, self.tail, levels, keeps_space=keeps_space)
+
+    def foretell(self, levels: str = EVERY_LEVEL, *, in_fence: bool = False) -> None:
         """Let out what waits in the buffer up to where a call of these levels may begin: the rest of a word that may
         be a marker says nothing where that marker opens nothing."""
         if not self.out.is_plain:
@@ -286,7 +297,7 @@ class Window:
         end = -1
         while (match := self.grammar.lexicon.trigger.search(buf, end + 1)) is not None:
             end = match.start()
-            if buf[end] in "`~\n" and levels == LEVELS:
+            if buf[end] in "`~\n" and levels == EVERY_LEVEL:
                 break
             # Where the answer begins, a tag of reasoning is taken out; shown ahead it would stay.
             if self.out.is_silent and any(marker in _THOUGHT for marker in self.grammar.lexicon.begun(buf, end)):
@@ -300,7 +311,7 @@ class Window:
 
     def foretell_line(self) -> None:
         """The same of a word at the start of a line."""
-        if not self._line_foresight.may_open(self.buf, 0, self.tail, LEVELS):
+        if not self._line_foresight.may_open(self.buf, 0, self.tail, EVERY_LEVEL):
             self.foretell()
 
     def foretell_fence(self, run: int) -> None:

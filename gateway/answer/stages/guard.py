@@ -1,13 +1,12 @@
 """The first stage: text becomes events, as the reader says; a reader may fail, and costs the reading alone."""
 
-import re
 from collections.abc import Callable
 from typing import cast
 
 from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from gateway.core.reasons import Reason
-from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, KeepsText, Kept, PassesText
+from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, KeepsText, Kept, Listener, PassesText
 from strategies.text.pieces import Pieces
 
 __all__ = ["GuardedReader"]
@@ -87,12 +86,11 @@ class GuardedReader:
     def idle(self) -> bool:
         return self._reader is None or self._reader.idle
 
-    @property
-    def loud(self) -> re.Pattern[bytes] | None:
-        """What may begin something, as the reader says; None while something is open, or where it does not say."""
-        if self._reader is None:
+    def listen(self, *, keeps_space: bool) -> Listener | None:
+        """What listens in the reader's place; None while something is open, or where it knows of nothing like that."""
+        if self._reader is None or self._passing is None:
             return None
-        return self._passing.loud if self._passing is not None else None
+        return self._passing.listen(keeps_space=keeps_space)
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""

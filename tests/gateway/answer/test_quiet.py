@@ -8,11 +8,12 @@ import pytest
 from gateway.answer.body import BodyExchange
 from gateway.answer.quiet import Quiet
 from gateway.answer.stream import StreamExchange
+from gateway.core.errors import UpstreamDisconnected
 from gateway.core.events import Text
 from gateway.core.limits import Limits
 from strategies.reading.factory import Readers
 from tests.fuzz.fuzz_quiet import HOWS, differs, hostile_text
-from tests.support.chat import answer_body, answer_events, event, numbered_ids, prepared
+from tests.support.chat import answer_body, answer_events, event, hear_stream, numbered_ids, prepared
 
 ANSWERS = 1000
 
@@ -41,11 +42,84 @@ def test_an_event_that_begins_nothing_is_not_read(content: str) -> None:
     assert exchange._quiet.events == 1
 
 
-@pytest.mark.parametrize("content", ["a <", "`x`", "word ", "line\n", "\u3000", "\x07", "", "x\u3000"])
-def test_an_event_that_may_begin_something_or_has_to_wait_is_read(content: str) -> None:
+@pytest.mark.parametrize("content", ["`x`", "x\nAction:", "x\n{", "", "one. {x} <read", "<think>"])
+def test_an_event_that_may_begin_something_is_read(content: str) -> None:
     exchange = begun()
     exchange.feed(event({"content": content}))
-    assert exchange._quiet.events == 0
+    assert not exchange._quiet.has_heard
+
+
+@pytest.mark.parametrize(
+    "content", [" one\n\nTwo.", " **bold**", " [1] x", " an analysis", "#", "x\n- y", "a\n\tx", "\x07"]
+)
+def test_what_begins_as_a_marker_does_and_is_none_is_not_read(content: str) -> None:
+    exchange = begun()
+    data = event({"content": content})
+    assert exchange.feed(data) == data
+    assert exchange._quiet.events == 1
+
+
+WAITS = ["word ", "line\n", "\u3000", "x\u3000", " f", " func", "data", "x \n ", "a <"]
+
+
+@pytest.mark.parametrize("content", WAITS)
+def test_an_event_that_has_to_wait_leaves_with_the_next_that_decides_it(content: str) -> None:
+    exchange = begun()
+    data, behind = event({"content": content}), event({"content": "xy"})
+    assert exchange.feed(data) == b""
+    assert exchange.held
+    assert exchange.feed(behind) == data + behind
+    assert exchange._quiet.events == 2
+    assert not exchange.held
+    assert exchange.facts.late_events == 0
+
+
+@pytest.mark.parametrize("content", WAITS)
+def test_an_event_that_waits_is_read_in_front_of_what_is_loud(content: str) -> None:
+    exchange = begun()
+    data, call = event({"content": content}), answer_events(["\n\n<read>\n<filePath>/a</filePath>\n</read>"])[1:]
+    told = [exchange.feed(each) for each in (event({"content": " x"}), data, *call)]
+    assert told[1] == b""
+    heard = hear_stream(b"".join(answer_events(["Well"])[:2]) + b"".join(told) + exchange.finish())
+    assert heard.meaning == (f"Well x{content}".rstrip(), [("read", '{"filePath":"/a"}')], "tool_calls")
+    assert exchange.facts.held_bytes_max > 0
+
+
+@pytest.mark.parametrize("content", WAITS)
+def test_an_event_that_waits_leaves_at_the_end_and_with_an_error(content: str) -> None:
+    data = event({"content": content})
+    for error in (None, UpstreamDisconnected("gone")):
+        exchange = begun()
+        assert exchange.feed(data) == b""
+        assert exchange.finish(error).startswith(data)
+    exchange = begun()
+    assert exchange.feed(data) == b""
+    assert exchange.feed(event({}, "stop")) == data + event({}, "stop")
+
+
+def test_a_comment_leaves_behind_what_waits() -> None:
+    exchange = begun()
+    data, behind = event({"content": "word "}), event({"content": "and"})
+    assert exchange.feed(data) == b""
+    assert exchange.feed(b": still there\n\n") == b""
+    assert exchange.feed(behind) == data + b": still there\n\n" + behind
+
+
+def test_two_that_wait_are_read() -> None:
+    exchange = begun()
+    events = [event({"content": content}) for content in ("word ", " ", "\n", "then")]
+    assert [exchange.feed(each) for each in events] == [b"", b"", b"", b"".join(events)]
+    assert exchange.facts.late_events == 2
+
+
+def test_indentation_in_a_fence_leaves_at_once() -> None:
+    exchange = begun()
+    for data in answer_events([".", "\n```py", "thon\n", "x = 1"])[2:5]:
+        exchange.feed(data)
+    line, indent = event({"content": ":\n"}), event({"content": "    "})
+    assert exchange.feed(line) == b""
+    assert exchange.feed(indent) == line + indent
+    assert exchange._quiet.events == 2
 
 
 @pytest.mark.parametrize(
@@ -65,7 +139,7 @@ def test_an_event_that_may_begin_something_or_has_to_wait_is_read(content: str) 
 )
 def test_an_event_of_another_mould_is_read(data: bytes) -> None:
     quiet = begun()._quiet
-    assert not quiet.passes(data)
+    assert quiet.passes(data) is None
 
 
 def test_a_run_of_events_is_told_at_once_and_in_order() -> None:
@@ -73,9 +147,9 @@ def test_a_run_of_events_is_told_at_once_and_in_order() -> None:
     run = event({"content": "one"}) + event({"content": "\\\u00e9 "}) + event({"content": "then"})
     assert exchange.feed(run) == run
     assert exchange._quiet.events == 3
-    assert exchange._quiet.take() == "one\\\u00e9 then"
+    assert exchange._quiet.take() == ("one\\\u00e9 then", b"")
     half = event({"content": "x"}).replace(b"x", b"\xc3") + event({"content": "x"}).replace(b"x", b"\xa9")
-    assert not exchange._quiet.passes(half), "a character cut in two is none"
+    assert exchange._quiet.passes(half) is None, "a character cut in two is none"
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -142,7 +216,7 @@ def test_a_chunk_of_our_own_is_made_after_the_last_stamped_event() -> None:
 
 
 def test_nothing_is_quiet_before_it_is_known_what_is_loud() -> None:
-    assert not Quiet().passes(event({"content": "x"}))
+    assert Quiet().passes(event({"content": "x"})) is None
 
 
 def test_a_whole_answer_without_a_marker_is_text_and_needs_no_reading() -> None:

@@ -1,6 +1,5 @@
 """Markers found as a plain look at each of them finds them, whatever their number and size."""
 
-import json
 import tracemalloc
 from collections.abc import Callable
 
@@ -50,8 +49,11 @@ def test_long_markers_take_the_room_that_they_have() -> None:
 
 @pytest.mark.parametrize("before", ["", " ", "\n", "\t", "(", '"', "\\", "n", "t", "ä"])
 @pytest.mark.parametrize("word", ["function", "func", "fun", "f", "<x", "fa"])
-def test_what_may_begin_a_marker_is_found_where_it_is_written_in_json_too(before: str, word: str) -> None:
-    lexicon = Lexicon(("function.", "<x>"))
+def test_of_line_breaks_only_those_are_found_whose_line_may_begin_with_a_marker(before: str, word: str) -> None:
+    lexicon = Lexicon(("function.", "<x>"), ("\n",))
+    with_lines = lexicon.trigger_of_lines(frozenset("{x"))
     text = f"a {before}{word}"
-    body = json.dumps(text, ensure_ascii=False)[1:-1].encode()
-    assert (lexicon.loud.search(body) is not None) >= (lexicon.trigger.search(text) is not None)
+    found = [match.start() for match in lexicon.trigger.finditer(text) if match.group() != "\n"]
+    assert [match.start() for match in with_lines.finditer(text)] == found
+    for line, is_found in (("{", True), (" \n\t{", True), ("y", False), (" \n", True), ("\ny", False)):
+        assert (with_lines.search(f"1\n{line}") is not None) == is_found

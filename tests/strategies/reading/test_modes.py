@@ -103,7 +103,7 @@ def test_the_ways_are_the_graph() -> None:
 
 def test_the_graph_names_every_mode() -> None:
     rooms = (fences, modes, moves)
-    found = {name for room in rooms for name, made in vars(room).items() if hasattr(made, "is_ground")}
+    found = {name for room in rooms for name, made in vars(room).items() if hasattr(made, "levels")}
     assert found - {"Mode"} == FOLLOWS.keys() == set().union(*FOLLOWS.values())
 
 
