@@ -96,6 +96,7 @@ class _Stream:
         "_keepalive_s",
         "_linger_due",
         "_lookout",
+        "_may_pass",
         "_owed",
         "_passes",
         "_quiet_since",
@@ -139,6 +140,10 @@ class _Stream:
         self._linger_due: float | None = None
         self._flowing: asyncio.Transport | None = None
         """Where the client's bytes may go in the call chain that has read the upstream's."""
+        self._may_pass = isinstance(exchange, SameWireStream) or (
+            isinstance(exchange, StreamExchange) and self._telling.is_identity
+        )
+        """Events may go on unread at times."""
         self._passes: Callable[[bytes], bytes | None] | None = None
         """What says of events what goes there unread."""
         self._owed = b""
@@ -331,7 +336,8 @@ class _Stream:
             transport.write(b"%x\r\n%b\r\n" % (len(out), out))
             if transport.get_write_buffer_size():
                 return Taken.WAKE
-        self._passes = self._passing()
+        if self._may_pass:
+            self._passes = self._passing()
         return Taken.PASSED
 
     def _passing(self) -> Callable[[bytes], bytes | None] | None:
@@ -339,9 +345,9 @@ class _Stream:
         state, lookout, exchange = self._state, self._lookout, self._exchange
         if isinstance(exchange, SameWireStream):  # it says itself between which events it stands
             return exchange.passes
-        if isinstance(exchange, WatchedStream | SameWireReading) or self._framer is None or not self._framer.is_between:
+        if not isinstance(exchange, StreamExchange) or self._framer is None or not self._framer.is_between:
             return None
-        if state.delivered is not None or not self._telling.is_identity or (lookout and not lookout.is_still):
+        if state.delivered is not None or (lookout and not lookout.is_still):
             return None
         return exchange.passes
 
@@ -350,7 +356,7 @@ class _Stream:
         state = self._state
         is_open = state.is_chunked and state.first_sent is not None and state.upstream_first is not None
         self._flowing = state.http.transport if is_open else None
-        self._passes = self._passing()
+        self._passes = self._passing() if self._may_pass else None
         return self._reply.flow(min(self._data_due, self._total_due, self._quiet_since + self._keepalive_s), self)
 
     @property
