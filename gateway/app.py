@@ -69,6 +69,7 @@ class Gateway:
         upstream_url = settings.upstream_url or (self._demo.url if self._demo is not None else None)
         if upstream_url is None and settings.is_demo:
             raise ConfigError(["UPSTREAM_URL: cannot be taken away while the gateway runs"])
+        # Built before anything is replaced: what fails leaves the old ones whole.
         self.shared.configuration = Configuration.build(
             settings, self._strategies, upstream_url=upstream_url if settings.is_demo else None
         )
@@ -123,6 +124,7 @@ async def build(
             lessons=upkeep.lessons,
         )
         upkeep.on_secret = shared.take_secret
+        # Held by the stack, and ended before the store is closed that it writes to.
         work = asyncio.get_running_loop().create_task(upkeep.run(), name="upkeep")
         closing.push_async_callback(_ended, work)
         closing.push_async_callback(upkeep.finish)
@@ -214,6 +216,7 @@ class _Journal:
     def follow(self, settings: Settings) -> None:
         """Log by these settings from now on."""
         old, self._writer = self._writer, self._configured(settings)
+        # Closing waits for what is still to be written.
         asyncio.get_running_loop().run_in_executor(None, old.close)
 
     def close(self) -> None:
@@ -250,6 +253,7 @@ async def _serve(
     def reload() -> None:
         _reload(gateway, environ, journal, post)
 
+    # A second Ctrl-C ends the patience of whoever pressed the first.
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGTERM, ending.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
@@ -329,6 +333,7 @@ async def _start_metrics(settings: Settings, shared: Shared, closing: AsyncExitS
         return f"http://{in_url(host)}:{await server.start(host, port)}/metrics"
     except OSError as error:
         fault = cannot_listen(error, "METRICS", host, port) or f"METRICS_PORT: {os.strerror(error.errno or 0)}"
+        # A port that somebody asked for is a fault; the usual one may be another gateway's.
         if settings.is_set(fault.partition(":")[0]):
             raise ConfigError([fault]) from error
         log.warning("metrics_port_unavailable", address=f"{in_url(host)}:{port}", fault=fault)

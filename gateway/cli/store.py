@@ -95,6 +95,7 @@ class Period:
         end = until if until is not None else datetime.now(UTC).timestamp()
         start = since if since is not None else end - timedelta(days=days or _DEFAULT_DAYS).total_seconds()
         start = max(0.0, start)
+        # An empty period looks like a store without records.
         if not start < end:
             raise click.UsageError("the period ends before it begins")
         return cls(start, end)
@@ -199,6 +200,7 @@ def output(path: str, *, is_private: bool = False) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    # `/dev/stdout` and named pipes: to put a file in their place would break who reads there.
     is_special = os.path.exists(path) and not os.path.isfile(path)
     mode = 0o600 if is_private else 0o666
     try:
@@ -210,6 +212,7 @@ def output(path: str, *, is_private: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _replacing(target: Path, mode: int) -> Iterator[BinaryIO]:
+    # In the same folder: a file can be put in another's place only within one disk.
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

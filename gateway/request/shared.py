@@ -228,6 +228,7 @@ class Configuration:
 
     def is_trusted(self, address: str | None) -> bool:
         """Whether a header that only a proxy may set is believed from this address."""
+        # The peer's own address: headers that name another one can be sent by anybody.
         networks = self.settings.trusted_proxies
         if not networks or address is None:
             return False

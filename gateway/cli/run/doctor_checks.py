@@ -55,6 +55,7 @@ def _listening(settings: Settings) -> Iterator[Finding]:
         )
         return  # its other ports are taken too, by itself
     else:
+        # By binding, not by connecting: what does not answer may still hold the port.
         yield _port("port", "GATEWAY", settings.host, settings.port, found.message)
     if settings.metrics_port:
         for number in range(settings.metrics_port, min(settings.metrics_port + settings.workers, 65536)):
@@ -177,6 +178,7 @@ def _room(path: Path, wanted: int) -> Iterator[Finding]:
 
 def _process(settings: Settings) -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Two for each request: the client's connection and the model server's.
     wanted = 2 * -(-settings.max_concurrency // settings.workers) + SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         message = f"{soft} file descriptors per process; GATEWAY_MAX_CONCURRENCY may take {wanted}"

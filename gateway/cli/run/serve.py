@@ -67,6 +67,7 @@ def serve(context: click.Context, /, open_inspector: bool, **options: str | None
       toolgate serve --upstream https://models.example/v1 --upstream-key-file key --port 9000 --mode dry_run
       GATEWAY_ENV_FILE=/etc/toolgate/env toolgate serve
     """
+    # As a variable: workers are started with it, and a reload reads it once more.
     environ = with_options(os.environ, _given(options))
     try:
         settings = load(environ, default_log_format="console" if sys.stderr.isatty() else "json")

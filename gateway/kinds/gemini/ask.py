@@ -47,6 +47,7 @@ KIND = "gemini"
 # Without it Gemini 3 answers 400: https://github.com/musistudio/claude-code-router/issues/1431
 SKIP_CHECK = "skip_thought_signature_validator"
 _VERSION = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
+# More are a 400: https://ai.google.dev/api/generate-content#generationconfig
 _MAX_STOPS = 5
 _NEWEST = (99, 0)
 _MEDIA_TYPES = {
@@ -107,6 +108,7 @@ def _version(model: str) -> tuple[int, int]:
     match = _VERSION.search(model.lower())
     if match:
         return int(match[1]), int(match[2] or 0)
+    # Other models of the same API, such as Gemma, take no thinking at all.
     return _NEWEST if "gemini" in model.lower() else (0, 0)
 
 
@@ -121,6 +123,7 @@ def _tools(body: Mapping[str, Any], functions: list[Function], names: Names, opt
     if choice.is_given:
         mode = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}[choice.mode]
         wanted: dict[str, Any] = {"mode": mode}
+        # The field belongs to that mode alone.
         if mode == "ANY" and choice.names:
             wanted["allowedFunctionNames"] = [names.told(name) for name in choice.names]
         fields["toolConfig"] = {"functionCallingConfig": wanted}
@@ -176,6 +179,7 @@ def _thinking(effort: str | None, model: str, version: tuple[int, int]) -> dict[
     if version < (3, 0):
         least = 128 if is_pro else 0
         budget = least if effort == "none" else BUDGETS.get(effort, BUDGETS["medium"])
+        # Flash takes no more than that: https://ai.google.dev/gemini-api/docs/thinking#set-budget
         return {"thinkingBudget": min(budget, 24_576), "includeThoughts": effort != "none"}
     level = {"none": "minimal", "minimal": "minimal", "low": "low", "medium": "medium"}.get(effort, "high")
     if is_pro:
@@ -259,6 +263,7 @@ class _Conversation:
         kept = kept if kept.get("model") == self._model else {}
         parts = self._parts(message.get("content"), f"{where}.content", only_text=True)
         if signature := string_of(kept.get("text")):
+            # A signature needs a part to stand on, though nothing was said.
             parts = parts or [{"text": ""}]
             parts[-1]["thoughtSignature"] = signature
         signatures = dict_of(kept.get("calls"))
@@ -290,6 +295,7 @@ class _Conversation:
         if self._is_signed and call_id:
             told["id"] = call_id
         pictures = [_part(part) for part in parts if part.kind != "text"]
+        # Before Gemini 3 results hold text alone: the pictures follow in a message of their own.
         if pictures and self._is_signed:
             told["parts"] = pictures
         else:

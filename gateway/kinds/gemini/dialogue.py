@@ -134,6 +134,7 @@ class GeminiKind:
         model = string_of(body.get("model"))
         verb = "streamGenerateContent" if streams else "generateContent"
         ask = HttpAsk(
+            # Quoted: a model is the client's word, and a slash in it would lead to another path.
             path=f"/models/{quote(model.removeprefix('models/'), safe='')}:{verb}",
             query=(("alt", "sse"),) if streams else (),
             headers=(("Content-Type", "application/json"),),
@@ -200,6 +201,7 @@ class _Dialogue(PlacedDialogue):
         if dict_of(response.prompt_feedback).get("blockReason"):
             self._answer.finish_reason = "content_filter"
         for candidate in response.candidates or ():
+            # More than one was never asked for.
             if not count_of(candidate.index):
                 self._candidate(candidate)
 

@@ -46,6 +46,7 @@ class SuspectTally:
 
     def add_rejected(self, lot: int, example: Example) -> None:
         """The client did not take it."""
+        # Else it was counted when it was read: one call is suspected once.
         self.suspected += _COUNTED.isdisjoint(example.signs)
         self._weigh(REJECTED, lot, lambda: example)
 
@@ -130,6 +131,7 @@ class DiffTally:
     def figures(self) -> tuple[Example, ...]:
         ordered = sorted(self.strata.items(), key=lambda item: (-item[1].count, item[0]))
         chosen = [stratum.chosen.items() for _, stratum in ordered]
+        # One of each kind before the second of any: the page has room for few.
         by_turn = [items[turn] for turn in range(_PER_STRATUM) for items in chosen if turn < len(items)]
         return tuple(by_turn[:_STRATA_SHOWN])
 

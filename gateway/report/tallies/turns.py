@@ -15,6 +15,7 @@ __all__ = ["MissTally", "TurnTally"]
 _EXAMPLES = 3
 _KEPT_IN_FULL = 1000
 _MAX_CONVERSATIONS = 100_000
+# Who asks the same ten minutes later has done something else meanwhile.
 _RETRY_S = 600.0
 
 
@@ -89,6 +90,7 @@ class TurnTally:
 
     def _kept(self, candidate: Pair) -> tuple[int, Example]:
         """What is remembered of a call: its text only if it may come to be shown."""
+        # Texts of a hundred thousand conversations would be gigabytes: the lot decides before, which can be shown.
         with_text = self.in_full.wants(candidate.lot)
         self.in_full.offer(candidate.lot, lambda: None)
         return candidate.lot, candidate.example(with_text=with_text)

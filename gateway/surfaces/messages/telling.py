@@ -133,6 +133,7 @@ class _Blocks:
     def call_begins(self, call_id: str, name: str) -> None:
         if self._is_stuck:
             return
+        # Results find their calls by ids, so each has one; this one is the same each time the answer is told.
         made_up = f"toolu_{self._terms.message_id.removeprefix('msg_')}{self._number + 1}"
         own = self._terms.own_name(name)
         self._begin("tool_use", {"type": "tool_use", "id": call_id or made_up, "name": own, "input": {}})
@@ -149,6 +150,7 @@ class _Blocks:
     def call_ends(self, *, is_whole: bool) -> None:
         if self._is_stuck or not is_whole:
             self._drop("cut_call")
+            # In a whole answer a call that was cut can still be left out.
             if not self._is_stuck and not self.streams:
                 self.content.pop()
                 self._number -= 1
@@ -181,6 +183,7 @@ class _Blocks:
         """Why the answer ends, in Anthropic's words; the calls that were told count, whatever the server says."""
         told = self.stopped_at()
         reason = _REASONS.get(self._reason or "", "end_turn")
+        # Clients go by this word: behind `end_turn` they take the answer for finished.
         if reason != "max_tokens" and self._calls:
             reason = "tool_use"
         elif self._reason == "content_filter" and self._number < 0:
@@ -314,6 +317,7 @@ class MessagesTelling:
         """Neither pings nor errors say of which answer they are."""
 
     def keep_alive(self) -> bytes:
+        # Behind `message_stop` nothing is expected any more.
         return b"" if self._blocks.is_over else PING
 
     def remember(self) -> tuple[Memory, ...]:
@@ -364,4 +368,5 @@ def _replaced(quoted: bytes) -> str:
         text = json.loads(quoted, strict=False)
     except ValueError:
         return ""
+    # By way of UTF-16, in which two halves that stand apart in the text find each other again.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(text, str) else ""

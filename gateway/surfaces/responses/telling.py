@@ -60,6 +60,7 @@ def item_letters(unique: str) -> str:
 
 def input_id(unique: str, number: int) -> str:
     """The id of an item of the request's input that has none."""
+    # The upper half of the numbers: items of the answer count from below.
     return _item_id("msg", unique, len(_LETTERS) ** _ITEM_CHARS // 2 + number)
 
 
@@ -159,6 +160,7 @@ class ResponsesTelling:
     def whole(self, body: bytes) -> bytes:
         self._frames.is_silent = True
         hear_whole(body, self)
+        # A whole answer can still be an error of its own; a stream could only end by one.
         if self.status == "failed" or not self._is_over:
             raise UpstreamBadReply(self.fault.get("message", "the model server's answer ended too early"))
         return self.final
