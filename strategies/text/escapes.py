@@ -32,7 +32,7 @@ _TORN_PATH = re.compile(
     r"|(?<=(?<![^\"'])[A-Za-z]:)(?:\\\\[\w.~%$-]++)++(?:\\[nrt][\w.~%$-]++)++(?![^\"']))"
 )
 """A path whose backslashes are escaped but for one within, or for the last ones where it is all of the string."""
-_JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+_JSON_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:"|\\?\Z)', re.DOTALL)
 _JSON_ONLY = re.compile(r"""(?:[^\\]++|\\(?:["'\\/nrt\tbf]|u[0-9a-fA-F]{4}))*+""")
 _PYTHON_ONLY = re.compile(
     r"""(?:[^\\]++|\\(?:["'\\nrtabfv0-7]|\r?\n|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}))*+"""

@@ -178,7 +178,9 @@ def _may_open_bare(_context: Context, opening: Opening) -> bool:
     return opening.before.rfind("<tool_call>") > opening.before.rfind("</tool_call>")
 
 
-_MODELS = ("qwen3-coder*", "qwen3-next-coder*", "qwen3.5*", "qwen3.6*", "nemotron*3*", "step-3.5*", "mimo-v2*")
+# Those with a point in their number were all taught this form: https://github.com/smg-project/smg/pull/2127
+_QWENS = ("qwen3-coder*", "qwen3-next-coder*", "qwen3.5*", "qwen3.6*", "qwen3.8*")
+_MODELS = (*_QWENS, "nemotron*3*", "step-3.5*", "mimo-v2*")
 # https://huggingface.co/Qwen/Qwen3-Coder-30B-A3B-Instruct/blob/main/chat_template.jinja
 # https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/qwen3coder_tool_parser.py
 QWEN3_CODER = Dialect(
