@@ -31,6 +31,7 @@ from tests.support.processes import free_ports
 pytestmark = needs_chromium
 
 ROWS = "document.querySelectorAll('#rows li').length"
+LIVE = "document.querySelector('#live').textContent"
 DETAIL = "document.querySelector('#detail').textContent"
 TEXTS = "[...document.querySelectorAll('#rows li')].map(line => line.getAttribute('aria-label')).join('|')"
 AWAY = "document.querySelector('#away').textContent"
@@ -73,6 +74,18 @@ async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_cam
         assert '"city": "Paris"' in told
         assert "0.97" in told
         assert await page.value("document.querySelector('mark').textContent.startsWith('<get_weather>')")
+        await press(page, " ")
+        await ask(running.gateway, "demo-xml", "And in Rome?")
+        await becomes(page, LIVE, "paused, 1 new")
+        assert await page.value(ROWS) == 3
+        await press(page, " ")
+        await becomes(page, ROWS, 4)
+        await page.value("document.querySelector('#rollout').click()")
+        assert "No decision has been taken yet" in await page.value("document.querySelector('#dialog').textContent")
+        await page.value("document.querySelector('#dialog').close()")
+        await page.value("document.querySelectorAll('#figures button')[2].click()")
+        await becomes(page, "document.querySelector('#empty').textContent", "No answer matches this filter.")
+        assert await page.value("location.search") == "?filter=decision%3Arefused"
         assert page.complaints == []
         assert all(url.startswith((running.home, "about:")) for url in page.requests)
 

@@ -4,6 +4,7 @@ import asyncio
 import getpass
 import os
 import signal
+import socket
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -24,6 +25,7 @@ __all__ = ["inspect", "loopback", "serve_page"]
 PORT = 8790
 _PERIODS = ("5m", "1h", "24h", "7d")
 _LOOPBACK = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "::1": "::1", "[::1]": "::1"}
+_EVERYWHERE = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 - what is refused
 _PATIENCE_MS = 2000
 _WAIT_S = 0.5
 
@@ -90,9 +92,10 @@ def loopback(host: str, port: int) -> str | None:
     """The address to listen on; `None`, and what to do instead, for one that others can reach."""
     found = _LOOPBACK.get(host)
     if found is None:
+        name = socket.gethostname() if host in _EVERYWHERE else host
         click.echo(
             f"fault: --host: {visible(host)} can be reached from elsewhere, and the page is for this machine alone. "
-            f"From another machine: ssh -L {port}:127.0.0.1:{port} {visible(host)}, and open the printed address "
+            f"From another machine: ssh -L {port}:127.0.0.1:{port} {visible(name)}, and open the printed address "
             "there.",
             err=True,
         )

@@ -1,5 +1,6 @@
 """`toolgate inspect`: where it listens, and what it says when it cannot."""
 
+import asyncio
 import socket
 import tomllib
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.run.inspect import inspect, loopback
+from gateway.cli.run.inspect import _opened, inspect, loopback
+from gateway.cli.store import effective_settings
 from gateway.inspector.server import sockets
+from gateway.state.sqlite import SqliteStore
 
 
 def run(*arguments, **environ):
@@ -20,6 +23,7 @@ def test_it_listens_on_this_machine_alone(host):
     result = run("--host", host)
     assert result.exit_code == 78
     assert "ssh -L" in result.stderr
+    assert f" {host}, and open" in result.stderr or host in ("0.0.0.0", "::")  # noqa: S104
     assert loopback(host, 1) is None
 
 
@@ -54,3 +58,21 @@ def test_its_help_has_examples_and_exit_codes():
     told = run("-h" if "-h" in inspect.context_settings.get("help_option_names", ()) else "--help").output
     assert "toolgate inspect --port 9100 --no-open --read-only" in told
     assert "78" in told
+
+
+async def test_a_store_that_no_gateway_has_begun_is_waited_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("gateway.cli.run.inspect._WAIT_S", 0.01)
+    file = tmp_path / "store.db"
+    monkeypatch.setenv("STORE_URL", f"sqlite:///{file}")
+    waiting = asyncio.create_task(_opened(effective_settings(), asyncio.Event()))
+    await asyncio.sleep(0)
+    said = capsys.readouterr().err
+    assert said == f"There is no store {file} yet: waiting for a gateway to begin it.\n"
+    begun = SqliteStore(file, timeout_s=5)
+    await begun.open()
+    found = await waiting
+    assert found is not None
+    assert await found.end() == await begun.end()
+    assert capsys.readouterr().err == ""
+    for store in (found, begun):
+        await store.close()
