@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 __all__ = [
     "RECORDS",
@@ -90,7 +90,7 @@ class CallRecord:
     """The call it became or would have become: a JSON object with name and arguments."""
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)  # nobody changes it; frozen, its fifty fields would take twice the time
 class RequestRecord:
     """One request of the main job and its answer."""
 

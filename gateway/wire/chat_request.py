@@ -62,7 +62,8 @@ class ChatRequest:
     @cached_property
     def has_pictures(self) -> bool:
         """It may hold some; what they take is another matter than what texts take."""
-        return b'"image_url"' in self.raw
+        has_parts = any(isinstance(message.get("content"), list) for message in self.messages)
+        return has_parts and b'"image_url"' in self.raw
 
     @property
     def choices(self) -> int:
