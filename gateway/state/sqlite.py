@@ -31,6 +31,7 @@ from gateway.state.sqlite_briefs import (
     glanced,
     has_briefs,
     idle_shapes,
+    insert,
     is_whole,
     keep_briefs,
     rows_beside,
@@ -110,8 +111,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> None:
             last = {kind: int(next(connection.execute(_LAST.format(kind=kind)))[0]) for kind in _WITH_BRIEFS}
             for kind, values in rows.items():
-                sql = f"INSERT INTO {kind} (at, completion_id, body) VALUES (?, ?, ?)"  # noqa: S608 - our names
-                connection.executemany(sql, values)
+                insert(connection, f"INTO {kind} (at, completion_id, body)", "(?,?,?)", values)
             keep_briefs(connection, last, beside)
 
         await self._journal.write(self._large_s, work, patience_s=_PATIENT_S)

@@ -30,6 +30,7 @@ __all__ = [
     "glanced",
     "has_briefs",
     "idle_shapes",
+    "insert",
     "is_whole",
     "keep_briefs",
     "rows_beside",
@@ -48,6 +49,8 @@ _LIST = 20_000
 """Numbers in one statement, which may be a million characters long: https://www.sqlite.org/limits.html"""
 _VARIABLES = 500
 """SQLite before 3.32 binds no more than 999: https://www.sqlite.org/limits.html#max_variable_number"""
+_TOGETHER = (64, 8, 1)
+"""Rows in one statement, of few sizes, so that each is prepared once."""
 _ALL = frozenset(NEXT)
 _SHARE = 0.95
 _MIGRATED = 500
@@ -68,6 +71,18 @@ _COUNTS = (
     " (SELECT count(*) FROM outcomes) = (SELECT count(*) FROM fared)"
 )
 _MISSING = "SELECT id FROM requests WHERE id < ? AND id NOT IN (SELECT id FROM glances) ORDER BY id DESC LIMIT ?"
+
+
+def insert(connection: sqlite3.Connection, into: str, row: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Add rows, many in one statement: after each the thread has to ask for the interpreter, which others are using."""
+    place = 0
+    for size in _TOGETHER:
+        if row.count("?") * size > _VARIABLES:
+            continue
+        sql = f"INSERT {into} VALUES {','.join([row] * size)}"  # noqa: S608 - our names
+        while len(rows) - place >= size:
+            connection.execute(sql, [value for each in rows[place : place + size] for value in each])
+            place += size
 
 
 def _checksum(text: str) -> int:
@@ -115,14 +130,11 @@ def keep_briefs(connection: sqlite3.Connection, last: Mapping[str, int], beside:
 
 def _keep(connection: sqlite3.Connection, kind: str, rows: Sequence[tuple[Any, ...]]) -> None:
     if kind == "requests":
-        connection.executemany("INSERT OR IGNORE INTO shapes (brief) VALUES (?)", {(row[-1],) for row in rows})
-        connection.executemany(
-            "INSERT OR REPLACE INTO glances (id, at, request, key, added, shape)"
-            " VALUES (?, ?, ?, ?, ?, (SELECT id FROM shapes WHERE brief = ?))",
-            rows,
-        )
+        insert(connection, "OR IGNORE INTO shapes (brief)", "(?)", sorted({(row[-1],) for row in rows}))
+        glances = "OR REPLACE INTO glances (id, at, request, key, added, shape)"
+        insert(connection, glances, "(?,?,?,?,?,(SELECT id FROM shapes WHERE brief = ?))", rows)
     else:
-        connection.executemany("INSERT OR REPLACE INTO fared VALUES (?, ?, ?, ?, ?, ?)", rows)
+        insert(connection, "OR REPLACE INTO fared", "(?,?,?,?,?,?)", rows)
 
 
 def _text(text: str) -> str:
