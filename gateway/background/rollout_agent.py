@@ -106,9 +106,9 @@ class RolloutAgent:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing here is to be shared, and no file has to be looked at: only others can have something to tell."""
+        """Nothing went wrong here, and no file has to be looked at: what there is to share, or to hear, can wait."""
         is_settled = self.store_up and not (self._is_new or self._has_diverged or self._rules.kill_switch_file)
-        return is_settled and self._counting.is_empty and self._unsent.is_empty
+        return is_settled and not self._counting.is_urgent and not self._unsent.is_urgent
 
     @property
     def epoch(self) -> int:

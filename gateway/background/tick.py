@@ -38,7 +38,7 @@ __all__ = ["Upkeep"]
 
 TICK_S = 0.25
 QUIET_TICKS = 4
-"""While nothing is counted here, one tick of these hears of what others decide."""
+"""While nothing goes wrong here, one tick of these shares what was counted and hears of what others decide."""
 LESSONS_S = 1.0
 SECRET_S = 2.0
 """Whoever starts while a store has lost the secret makes another one for all."""

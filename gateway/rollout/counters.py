@@ -52,6 +52,7 @@ _LETTERS: dict[Kind, str] = {
     "who": "c",
     "told": "t",
 }
+_URGENT = frozenset(_LETTERS[kind] for kind in ("bad", "failed", "told"))
 _TOLD = f"{_LETTERS['told']}|"
 NOBODY = "-"
 """Those who show no credential that anybody checks."""
@@ -103,6 +104,7 @@ class Counting:
 
     _counts: dict[str, int] = field(factory=dict, init=False)
     _marks: set[str] = field(factory=set, init=False)
+    _is_urgent: bool = field(default=False, init=False)
     _second: int = field(default=0, init=False)
     _seen: set[tuple[Kind, str, str]] = field(factory=set, init=False)
     _answers: OrderedDict[str, tuple[float, int]] = field(factory=OrderedDict, init=False)
@@ -184,14 +186,14 @@ class Counting:
         self._mark(mark)
 
     @property
-    def is_empty(self) -> bool:
-        """Nothing was counted since."""
-        return not self._counts and not self._marks
+    def is_urgent(self) -> bool:
+        """Something went wrong since: that is not to wait."""
+        return self._is_urgent
 
     def take(self) -> tuple[dict[str, int], frozenset[str]]:
         """All that was counted; it is no longer here afterwards."""
         taken = self._counts, frozenset(self._marks)
-        self._counts, self._marks = {}, set()
+        self._counts, self._marks, self._is_urgent = {}, set(), False
         return taken
 
     def give_back(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
@@ -258,3 +260,4 @@ class Counting:
     def _mark(self, mark: str) -> None:
         if len(self._marks) < MAX_MARKS:
             self._marks.add(mark)
+            self._is_urgent = self._is_urgent or mark[0] in _URGENT
