@@ -86,7 +86,8 @@ def _pinning(state: RequestState, prepared: Prepared) -> dict[str, AskAgain]:
     upstream, model = state.upstream.name, state.model or ""
     lesson = state.lesson(model)
     able = lesson.able if lesson is not None else ()
-    pins, strict = (abilities.has(upstream, model, each, is_learned=each in able) for each in ("named", "strict"))
+    pins = abilities.has(upstream, model, "named", is_learned="named" in able)
+    strict = abilities.has(upstream, model, "strict", is_learned="strict" in able)
     return {"ask_again": evolve(ask, pins=pins, strict=strict)} if pins or strict else {}
 
 

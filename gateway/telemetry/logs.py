@@ -216,13 +216,13 @@ class ReadyLines:
         """
         begun = self._begun.get(key)
         if begun is None:
-            begun = f'"level":"info","event":"{event}",{_members(self._redactor.fields(begin()))}'
+            begun = f'"level":"info","event":"{event}",{_ascii(self._redactor.fields(begin()))[1:-1]}'
             if key is not None:
                 if len(self._begun) >= _MOST_BEGUN:
                     self._begun.clear()
                 self._begun[key] = begun
-        told = _members(self._redactor.fields({**rest, **self._own, **ids}))
-        self._writer.write(f'{{"timestamp":"{self._render.now()}",{begun},{_members(numbers)},{told}}}')
+        told = _ascii({**numbers, **self._redactor.fields({**rest, **self._own, **ids})})
+        self._writer.write(f'{{"timestamp":"{self._render.stamp.now()}",{begun},{told[1:]}')
 
 
 class _InForce:
@@ -241,11 +241,6 @@ def ready_lines() -> Lines | None:
     """Where lines go that have much in common; None where the log is not for machines, or says less."""
     lines = _in_force.lines
     return lines if lines is not None and lines.is_in_force else None
-
-
-def _members(fields: Mapping[str, Any]) -> str:
-    """The members of a JSON object, of which there is one at least."""
-    return _ascii(fields)[1:-1]
 
 
 class _LineLogger:
@@ -323,15 +318,11 @@ class _JsonLine:
     """A line for machines, in ASCII: no terminal or reader of lines can be led astray by what is in it."""
 
     def __init__(self) -> None:
-        self._stamp = _Stamp()
-
-    def now(self) -> str:
-        """What stands for the time."""
-        return self._stamp.now()
+        self.stamp = _Stamp()
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
         whole = {"timestamp": "", "level": "", "event": "", **event}
-        whole["timestamp"], whole["level"] = self.now(), _level(method)
+        whole["timestamp"], whole["level"] = self.stamp.now(), _level(method)
         return _ascii(whole)
 
 

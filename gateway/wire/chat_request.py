@@ -62,8 +62,10 @@ class ChatRequest:
     @cached_property
     def has_pictures(self) -> bool:
         """It may hold some; what they take is another matter than what texts take."""
-        has_parts = any(isinstance(message.get("content"), list) for message in self.messages)
-        return has_parts and b'"image_url"' in self.raw
+        for message in self.messages:
+            if isinstance(message.get("content"), list):
+                return b'"image_url"' in self.raw
+        return False
 
     @property
     def choices(self) -> int:
@@ -102,7 +104,10 @@ def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str,
     members = _each_once(raw)
     if members is not None:
         try:
-            return {name: (known_value if name == "tools" else _decoded)(text) for name, text in members.items()}
+            body: dict[str, Any] = {}
+            for name, text in members.items():
+                body[name] = known_value(text) if name == "tools" else _decoded(text)
+            return body
         except (msgspec.DecodeError, ValueError, RecursionError):
             pass  # what is wrong with it is said below
     body = _decode(raw)

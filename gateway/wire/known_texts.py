@@ -53,8 +53,8 @@ def known_value(text: bytes) -> Any:
 
 def made_of(value: object, what: Hashable, make: Callable[[], T]) -> T:
     """What is made of a value: once, where that is remembered; `what` tells it from all else that is made of it."""
-    known = _of(value)
-    if known is None:
+    known = _by_id.get(id(value))
+    if known is None or known.value is not value:
         return make()
     found: T | None = known.made.get(what)
     if found is None:
