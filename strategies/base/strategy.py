@@ -132,6 +132,8 @@ class PassesText(Protocol):
 class Kept(Protocol):
     """The text of an answer that no event accounts for yet."""
 
+    def __len__(self) -> int: ...
+
     def rest(self, size: int) -> str:
         """Its last characters."""
         ...
@@ -143,7 +145,7 @@ class KeepsText(Protocol):
 
     @property
     def tape(self) -> Kept:
-        """Text is on it before anything is done with it."""
+        """Of a text with which a step has failed it holds all or nothing."""
         ...
 
 

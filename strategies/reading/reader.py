@@ -65,7 +65,10 @@ class Reader:
 
     @property
     def tape(self) -> Tape:
-        """What has come and is in no event that has gone out: whoever must not lose it need not keep it, too."""
+        """What has come and is in no event that has gone out: whoever must not lose it need not keep it, too.
+
+        Of a text with which a step has failed it holds all or nothing.
+        """
         return self._window.tape
 
     def reasoned(self) -> list[Event]:
@@ -87,16 +90,16 @@ class Reader:
         """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
         window = self._window
         tape = window.tape
-        tape.add(text)
         if reason is not None:
             window.end(cut=reason in CUT_REASONS)
         elif text and self._flows(text):
-            tape.forget(len(text))
+            tape.base = tape.end = tape.end + len(text)  # where nothing is kept, nothing need be put on it
             window.offset += len(text)
             window.passed(text)
             window.out.pass_by(text)
             return [Text(text)]
         else:
+            tape.add(text)
             window.push(text)
         return self._run()
 
@@ -138,12 +141,14 @@ class Reader:
                 self._mode.finish(window)
             window.out.stand(in_fence=self._mode.in_fence)
             return self._account(window.out.finish(cut=window.cut))
-        return self._account(window.out.taken())
+        events = window.out.taken()
+        return self._account(events) if events else events
 
     def _account(self, events: list[Event]) -> list[Event]:
         """The events, which go out: what they tell is no longer kept."""
-        if events:
-            self._window.tape.forget(sum([len(event.raw) for event in events]))
+        tape = self._window.tape
+        for event in events:
+            tape.base += len(event.raw)
         return events
 
     def _works(self) -> bool:

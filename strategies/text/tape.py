@@ -32,7 +32,7 @@ class Tape:
         self.end = 0
         """Where the next text goes."""
         self.base = 0
-        """Up to where it is forgotten."""
+        """Up to where it is forgotten: who accounts for text moves this on, and with the next text it is let go."""
         self._blocks: list[str | bytes] = []
         self._ends: list[int] = []
         """Where each block ends."""
@@ -45,25 +45,20 @@ class Tape:
 
     def add(self, text: str) -> None:
         """More text has come."""
+        if self.base == self.end:
+            self._loose.clear()
+            self._loose_size = 0
+            if self._ends:
+                self._blocks.clear()
+                self._ends.clear()
+        elif self._ends and self._ends[0] <= self.base:
+            count = bisect_right(self._ends, self.base)
+            del self._blocks[:count], self._ends[:count]
         self.end += len(text)
         self._loose.append(text)
         self._loose_size += len(text)
         if self._loose_size >= _BLOCK or len(self._loose) >= _MANY:
             self._close()
-
-    def forget(self, size: int) -> None:
-        """So many characters at its front are accounted for."""
-        self.base += size
-        if self.base >= self.end:
-            self.base = self.end
-            if self._ends:
-                self._blocks.clear()
-                self._ends.clear()
-            self._loose.clear()
-            self._loose_size = 0
-        elif self._ends and self._ends[0] <= self.base:
-            count = bisect_right(self._ends, self.base)
-            del self._blocks[:count], self._ends[:count]
 
     def between(self, start: int, end: int) -> str:
         """The text from one offset to another, of what is not forgotten."""

@@ -131,7 +131,7 @@ class GuardedReader:
                 return self._passed(self._turns.step(text, reason))
             return self._passed(reader.feed(text) if reason is None else reader.finish(reason))
         except Exception as error:  # noqa: BLE001 - a plug-in's reader may fail in any way, and costs only the reading
-            return self._failed(error)
+            return self._failed(error, text)
 
     def _all(self, events: list[Event]) -> list[Event]:
         events = [*events]
@@ -153,14 +153,16 @@ class GuardedReader:
             self._pieces, self._kept = Pieces(self._rest()), self._size
         return events
 
-    def _rest(self) -> str:
+    def _rest(self, last: str = "") -> str:
+        """What no event accounts for; `last` came with the step that failed."""
         if self._tape is not None:
-            return self._tape.rest(self._size) if self._size > 0 else ""
+            kept = len(self._tape)
+            return self._tape.rest(kept) + (last if kept < self._size else "")
         whole = self._pieces.text()
         return whole[len(whole) - self._size :] if self._size > 0 else ""
 
-    def _failed(self, error: Exception) -> list[Event]:
-        rest = self._rest()
+    def _failed(self, error: Exception, last: str = "") -> list[Event]:
+        rest = self._rest(last)
         self._reader = self._turns = self._tape = None
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
         told = self._noted([self._note(error), *told])

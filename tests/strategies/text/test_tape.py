@@ -19,7 +19,7 @@ def test_what_is_on_it_is_what_came() -> None:
                 text += part
             if rng.random() < 0.2:
                 size = rng.choice((0, 1, len(text) - forgotten, rng.randint(0, len(text) - forgotten)))
-                tape.forget(size)
+                tape.base += size
                 forgotten += size
             start = rng.randint(forgotten, len(text))
             end = rng.randint(start, len(text))
