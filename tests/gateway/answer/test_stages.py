@@ -7,8 +7,14 @@ from gateway.answer.stages import GuardedReader
 from gateway.answer.stream import StreamExchange
 from gateway.core.events import Args, Drop, End, Event, Note, Start, Text, Verdict
 from gateway.core.limits import Limits
-from strategies.base import AnswerReader, Prepared, Shape
+from strategies.base import AnswerReader, Options, Prepared, Shape
+from strategies.reading.candidate import Candidate
+from strategies.reading.factory import reader_factory
+from strategies.reading.outlet import Outlet
+from strategies.reading.reader import Reader
+from strategies.reading.window import Window
 from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, numbered_ids
+from tests.support.reading import AGENT_TOOLS
 
 
 class Failing:
@@ -119,3 +125,45 @@ def test_an_answer_whose_reader_cannot_be_made_is_the_upstreams() -> None:
     exchange = BodyExchange(how, make_id=numbered_ids(), limits=Limits())
     assert exchange.transform(whole) == whole
     assert [verdict.reasons[-1] for verdict in exchange.facts.refused] == ["internal"]
+
+
+PLACES = [
+    (Reader, "_flows"),
+    (Reader, "_works"),
+    (Window, "push"),
+    (Candidate, "feed"),
+    (Candidate, "_consume"),
+    (Outlet, "taken"),
+    (Outlet, "finish"),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place[1])
+def test_all_text_comes_back_wherever_our_own_reader_fails(
+    monkeypatch: pytest.MonkeyPatch, place: tuple[type, str]
+) -> None:
+    """It keeps the text itself: of that with which it failed all or nothing."""
+    owner, name = place
+    inner, left = getattr(owner, name), 0
+
+    def fails(self: object, *given: object, **named: object) -> object:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise RuntimeError
+        return inner(self, *given, **named)
+
+    text = 'I look. `a` <b>\n<read>\n<filePath>/a.py</filePath>\n</read>\n```json\n{"a": 1}\n```\n<read>\n<filePath>/b'
+    monkeypatch.setattr(owner, name, fails)
+    failed = 0
+    for size in (1, 3, 7, 1000):
+        for at in (1, 2, 3, 5, 9, 20, 40):
+            left = at
+            reader = GuardedReader(
+                lambda: reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=None)()
+            )
+            events = [event for start in range(0, len(text), size) for event in reader.feed(text[start : start + size])]
+            events += reader.finish("stop")
+            assert "".join(event.raw for event in events) == text
+            failed += reader.fault is not None
+    assert failed
