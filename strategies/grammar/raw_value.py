@@ -561,13 +561,13 @@ def decode_entities(key: str, text: str, others: Callable[[str], object]) -> str
     return _ENTITY.sub(lambda match: _ENTITIES[match.group()], text)
 
 
-def without_breaks(cur: Cursor, text: str) -> str:
-    r"""The value of a call whose line breaks came as `\n`: without those that are markup; there may be no others."""
+def without_breaks(cur: Cursor, text: str, *, is_text: bool = True) -> str:
+    r"""The value of a call whose line breaks came as `\n`: without those that are markup; a text may hold no others."""
     if not cur.literal_breaks:
         return text
     text = text.removeprefix("\\n").removesuffix("\\n")
     # `\n` inside may be code's own escape as well as a line break.
-    if "\\" in text:
+    if is_text and "\\" in text:
         raise Reject("line breaks can be read in several ways", attempted=True)
     return text
 

@@ -30,7 +30,7 @@ def tally(seed: int, count: int) -> Counter[Outcome]:
         if rng.random() < 0.3:
             live = read_in_pieces(case, rng, prompted=prompted, stream_arguments="incremental")
             assert outcome_of(case, live) != "wrong", shown
-        if outcome == "asked" and case.level == "A" and (vain := told_in_vain(case)):
+        if outcome == "asked" and case.level == "A" and (vain := told_in_vain(case.text, case.tools)):
             assert vain == case.expected[: len(vain)], f"{shown}, asked again in vain to {vain}"
         outcomes[outcome] += 1
     return outcomes

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.reading import read
+from gateway.core.events import Note
+from tests.support.damage import told_in_vain
+from tests.support.reading import AGENT_TOOLS, read
 
 RECORDS = [
     json.loads(line)
@@ -22,6 +24,8 @@ def test_no_call_and_no_change(record):
         assert found.calls == []
         assert found.text == record["text"]
         assert found.dropped == []
+    if any(isinstance(event, Note) and event.seen for event in found.events):
+        assert told_in_vain(record["text"], AGENT_TOOLS) == [], "nor where the model was asked again"
     assert_no_part_flows_as_a_call(record)
 
 

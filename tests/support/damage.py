@@ -376,21 +376,21 @@ def _as_json(value: Any) -> str:
     return json.dumps(value)
 
 
-def told_in_vain(case: Damaged) -> list[tuple[str, dict[str, Any]]]:
+def told_in_vain(text: str, tools: ToolSet) -> list[tuple[str, dict[str, Any]]]:
     """The calls that the client gets where the model is asked again, and its second answer holds none."""
     request = request_of({"model": "m", "messages": [{"role": "user", "content": "Do it."}]})
-    readers = reader_factory(tools=case.tools, options=Options(), model="m")
-    ask = asking_again(request, tools=case.tools)
+    readers = reader_factory(tools=tools, options=Options(), model="m")
+    ask = asking_again(request, tools=tools)
     assert ask is not None
     reader, shaper, hold = readers(), Shaper(Shape()), Hold(ask)
-    out = [*hold.feed(shaper.feed(reader.feed(case.text))), *hold.feed(shaper.feed(reader.finish("stop")))]
+    out = [*hold.feed(shaper.feed(reader.feed(text))), *hold.feed(shaper.feed(reader.finish("stop")))]
     out += [*hold.feed(shaper.finish("stop")), *hold.finish("stop")]
     if hold.broken_call is None:
         return []
     told = hold.as_written(readers, Shape())
-    assert "".join(event.raw for event in [*out, *told]) == case.text
+    assert "".join(event.raw for event in [*out, *told]) == text
     calls = [(event.name, json.loads(event.arguments)) for event in told if isinstance(event, End)]
-    return [] if any(name not in case.tools for name, _ in calls) else calls
+    return [] if any(name not in tools for name, _ in calls) else calls
 
 
 def read_whole(case: Damaged, *, prompted: bool, **options: Any) -> Reading:

@@ -431,7 +431,7 @@ def read_parameter(
     text = inner if inner is not None else _bare(sink.value(), raw=prop.body or edges == "none")
     if how in _UNCLOSED:
         text = yield from _unclosed(cur, call, text, sink.raw, how, body=prop.body)
-    text = without_breaks(cur, text)
+    text = without_breaks(cur, text, is_text=prop.is_string)
     if inner is None and not typed:
         text = _decoded(call, key, text)
     repeated = key in call.texts
