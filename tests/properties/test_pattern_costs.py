@@ -34,6 +34,8 @@ SIZE = 1 << 14
 SIZES = (1 << 10, 1 << 13)
 DOUBTFUL_NS = 150
 """Nanoseconds a character: what costs less can hide no square of the size."""
+PROBE = SIZES[-1] // 2
+"""Half of the size, at half of that cost: a square is as much to be seen."""
 MOST = 3.0
 """Twice the text may cost so many times as much; a square costs four times as much."""
 
@@ -276,6 +278,8 @@ def double(pattern: re.Pattern[Any], text: Any, size: int, *, at_one_place: bool
 
 def grows(pattern: re.Pattern[Any], text: Any, *, at_one_place: bool) -> bool:
     """Whether twice the text costs too much more, at two sizes: a bounded look ahead only does where it is longer."""
+    if cost(pattern, text[: PROBE - 1] + text[-1:], at_one_place=at_one_place) < DOUBTFUL_NS / 2 * PROBE * 1e-9:
+        return False
     found = 0
     for size in SIZES:
         twice = double(pattern, text, size, at_one_place=at_one_place)
