@@ -8,6 +8,7 @@ that it was opened on, as SQLite would go on writing into the deleted one.
 import asyncio
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -222,6 +223,11 @@ class Line:
             self._endings.add(opening)
             opening.add_done_callback(lambda _: self._stop(connection))
             opening.add_done_callback(self._ended)
+            raise
+        except Exception:
+            # What could not be opened has a thread as well, which aiosqlite ends by itself; it tells the loop too.
+            if isinstance(thread := getattr(connection, "_thread", None), threading.Thread):
+                await asyncio.to_thread(thread.join, _ENDING_S)
             raise
         return connection
 

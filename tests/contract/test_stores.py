@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -524,3 +525,4 @@ async def test_store_errors_are_of_one_kind(open_store, tmp_path):
     (tmp_path / "store.db").mkdir()
     with pytest.raises(StoreError):
         await open_store()
+    assert [thread.name for thread in threading.enumerate() if "_connection_worker" in thread.name] == []
