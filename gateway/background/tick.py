@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Upkeep"]
 
 TICK_S = 0.25
-QUIET_TICKS = 4
-"""While nothing goes wrong here, one tick of these shares what was counted and hears of what others decide."""
+QUIET_TICKS = 3
+"""While nothing goes wrong here, one tick of these shares what was counted and hears of what others decide:
+`toolgate rollout kill` promises a second."""
 LESSONS_S = 1.0
 SECRET_S = 2.0
 """Whoever starts while a store has lost the secret makes another one for all."""

@@ -46,7 +46,7 @@ _HISTORY = 20
 def rollout() -> None:
     """See and change who gets transformed answers.
 
-    All commands work on the store that STORE_URL names, which every gateway reads several times a second. Those that
+    All commands work on the store that STORE_URL names, which every gateway reads more than once a second. Those that
     change something ask first; without a terminal they need --yes.
 
     \b
