@@ -63,6 +63,7 @@ async def event_of(written: "Written[Any]", reader: Reader) -> Event | None:
             data = {
                 "key": outcome.key,
                 "at": outcome.at,
+                "by": outcome.reported_by,
                 "next": next_.word,
                 "next_reason": next_.reason,
                 "next_words": result_words("next turn", next_.reason),

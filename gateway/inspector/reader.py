@@ -180,4 +180,4 @@ class Reader:
 
 
 def _next(head: Head, outcomes: Mapping[str, Sequence[Told]]) -> Next:
-    return next_of(head.at, outcomes.get(head.key, ()))
+    return next_of(head.at, outcomes.get(head.key, ()), head.id)

@@ -317,9 +317,15 @@ def _of_native(head: Head) -> str:
     return f"native {name}" + (f" +{head.native_calls - 1}" if head.native_calls > 1 else "")
 
 
-def next_of(at: float, outcomes: Iterable[OutcomeRecord | Told]) -> Next:
-    """How an answer of that time fared, from what its conversation told later: the first turn behind it speaks."""
-    later = sorted((each for each in outcomes if each.at > at), key=lambda each: each.at)
+def next_of(at: float, outcomes: Iterable[OutcomeRecord | Told], request_id: str = "") -> Next:
+    """How an answer of that time fared, from what its conversation told later: the first turn behind it speaks.
+
+    What its own request told is of the answer before it, though it was told later than the request began.
+    """
+    own = {request_id, hash(request_id)} if request_id else set()
+    later = sorted(
+        (each for each in outcomes if each.at > at and each.reported_by not in own), key=lambda each: each.at
+    )
     turn = [each for each in later if each.reported_by == later[0].reported_by] if later else []
     for each in turn:
         if each.outcome == "rejected":

@@ -41,7 +41,7 @@ _DECODER = msgspec.json.Decoder(Brief)
 _TABLES = {"requests": "glances", "outcomes": "fared"}
 _UNREADABLE: Mapping[str, Callable[[float], tuple[Any, ...]]] = {
     "requests": lambda at: (at, "", 0, None, ""),
-    "outcomes": lambda at: (at, 0, 0, "", ""),
+    "outcomes": lambda at: (at, 0, "", "", ""),
 }
 """What stands beside a record that this version cannot read."""
 _PAGE = 2000
@@ -61,9 +61,10 @@ WHEN EXISTS (SELECT 1 FROM fared s WHERE s.key = f.key AND s.at > g.at AND s.rep
              AND s.outcome = 'rejected') THEN 'rejected'
 WHEN EXISTS (SELECT 1 FROM fared s WHERE s.key = f.key AND s.at > g.at AND s.reporter = f.reporter
              AND s.outcome = 'no_tool_used') THEN 'complained'
-ELSE 'accepted' END FROM fared f WHERE f.key = g.key AND f.at > g.at ORDER BY f.at, f.id LIMIT 1), '')
+ELSE 'accepted' END FROM fared f WHERE f.key = g.key AND f.at > g.at AND f.reporter <> g.request
+          ORDER BY f.at, f.id LIMIT 1), '')
 """
-"""What the first turn behind a request says of its answer."""
+"""What the first turn behind a request says of its answer; what the request itself told is of the one before it."""
 _SAID_OF = {"rejected": "'rejected'", "complained": "'no_tool_used'"}
 _HAVE_TABLES = "SELECT count(*) FROM sqlite_master WHERE name IN ('glances', 'fared')"
 _COUNTS = (
@@ -115,7 +116,7 @@ def rows_beside(records: Iterable[Record]) -> Beside:
             found = (record.at, _text(record.id), _checksum(record.key), added, _text(_brief(record)))
             rows["requests"].append(found)
         elif isinstance(record, OutcomeRecord):
-            said = (_checksum(record.key), _checksum(record.reported_by), record.arm, record.outcome)
+            said = (_checksum(record.key), _text(record.reported_by), record.arm, record.outcome)
             rows["outcomes"].append((record.at, *said))
     return rows
 

@@ -47,7 +47,7 @@ BRIEFS = (
     " key INTEGER NOT NULL, shape INTEGER NOT NULL, added INTEGER)",
     "CREATE INDEX IF NOT EXISTS glances_key ON glances (key)",
     "CREATE TABLE IF NOT EXISTS fared (id INTEGER PRIMARY KEY, at REAL NOT NULL, key INTEGER NOT NULL,"
-    " reporter INTEGER NOT NULL, arm TEXT NOT NULL, outcome TEXT NOT NULL)",
+    " reporter TEXT NOT NULL, arm TEXT NOT NULL, outcome TEXT NOT NULL)",
     "CREATE INDEX IF NOT EXISTS fared_key ON fared (key, at)",
     "CREATE TRIGGER IF NOT EXISTS requests_gone AFTER DELETE ON requests"
     " BEGIN DELETE FROM glances WHERE id = old.id; END",

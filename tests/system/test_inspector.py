@@ -32,6 +32,10 @@ pytestmark = needs_chromium
 
 ROWS = "document.querySelectorAll('#rows li').length"
 LIVE = "document.querySelector('#live').textContent"
+NEXT_OF = """
+[...document.querySelectorAll('#rows li')].slice(0, 2).map(
+  line => line.querySelector('.dialect').nextSibling.nextSibling.textContent)
+"""
 DETAIL = "document.querySelector('#detail').textContent"
 TEXTS = "[...document.querySelectorAll('#rows li')].map(line => line.getAttribute('aria-label')).join('|')"
 AWAY = "document.querySelector('#away').textContent"
@@ -55,6 +59,14 @@ FRAMED = """
 """
 
 
+async def _ask_on(gateway: str) -> None:
+    """A question, and the next turn with what the tool said."""
+    question = "What is the weather in Oslo?"
+    answer = (await ask(gateway, "demo-xml", question))["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": answer["tool_calls"][0]["id"], "content": "18 degrees"}
+    await ask(gateway, "demo-xml", messages=[{"role": "user", "content": question}, answer, result])
+
+
 async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_came(tmp_path):
     async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
         await page.open(running.address, width=1280)
@@ -74,12 +86,14 @@ async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_cam
         assert '"city": "Paris"' in told
         assert "0.97" in told
         assert await page.value("document.querySelector('mark').textContent.startsWith('<get_weather>')")
+        await _ask_on(running.gateway)
+        await becomes(page, NEXT_OF, ["…", "accepted"])
         await press(page, " ")
         await ask(running.gateway, "demo-xml", "And in Rome?")
         await becomes(page, LIVE, "paused, 1 new")
-        assert await page.value(ROWS) == 3
+        assert await page.value(ROWS) == 5
         await press(page, " ")
-        await becomes(page, ROWS, 4)
+        await becomes(page, ROWS, 6)
         await page.value("document.querySelector('#rollout').click()")
         assert "No decision has been taken yet" in await page.value("document.querySelector('#dialog').textContent")
         await page.value("document.querySelector('#dialog').close()")

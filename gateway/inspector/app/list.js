@@ -86,9 +86,9 @@ export class List {
     $("fresh").textContent = `${this.waiting.length} new`;
   }
 
-  /** Fills in how the next turn took an answer: of the conversation's answers the last one before it. */
-  outcome({ key, at, next, next_reason, next_words }) {
-    const row = this.rows.find((each) => each.key === key && each.at < at);
+  /** Fills in how the next turn took an answer: of the conversation's answers the last one before the one that told. */
+  outcome({ key, at, by, next, next_reason, next_words }) {
+    const row = this.rows.find((each) => each.key === key && each.at < at && each.id !== by);
     if (row) this.update(row, { next, next_reason, next_words });
   }
 

@@ -40,7 +40,7 @@ def _records() -> list[Record]:
     shift = time.time() - made.until
     requests = [evolve(each, at=each.at + shift) for each in made.requests]
     outcomes = [
-        evolve(each, at=each.at + shift, reported_by=f"t{number // 2}", outcome=word)
+        evolve(each, at=each.at + shift, reported_by=requests[number // 2 * 7 % 240].id, outcome=word)
         for number, each in enumerate(made.outcomes * 2)
         for word in (each.outcome, *(("no_tool_used",) if number % 9 == 0 else ()))
     ]

@@ -63,6 +63,14 @@ def test_the_first_turn_behind_an_answer_speaks_for_it():
     assert next_of(10.0, outcomes) == Next()
 
 
+def test_what_a_request_told_of_the_answer_before_it_is_not_said_of_its_own():
+    """It is told when the request has been read, and so later than the request began."""
+    outcomes = [told(2.01, "rejected", "b"), told(3.01, "accepted", "c")]
+    assert next_of(1.0, outcomes, "a") == Next("rejected")
+    assert next_of(2.0, outcomes, "b") == Next("accepted")
+    assert next_of(3.0, outcomes, "c") == Next()
+
+
 def test_one_rejected_call_of_a_turn_makes_it_rejected():
     outcomes = [told(5.0, "accepted", "b"), told(5.0, "rejected", "b", "missing_argument")]
     assert next_of(1.0, outcomes) == Next("rejected", "missing_argument")

@@ -134,7 +134,7 @@ async def test_a_brief_of_another_version_passes(store, tmp_path):
     assert await found(store, IS_QWEN) == ["r3", "r1"]
 
 
-async def test_ids_conversations_and_next_turns_are_looked_for_without_a_record(store):
+async def test_ids_conversations_and_next_turns_are_looked_for_without_a_record(store, tmp_path):
     await store.append([request(number, key="k" if number < 4 else "other") for number in range(6)])
     await store.append([outcome(0, 2.5, "accepted", "r3"), outcome(0, 1.5, "no_tool_used", "r2")])
     await store.append([outcome(1, 1.5, "rejected", "r2"), outcome(2, 9.0, "no_tool_used", "r9")])
@@ -146,4 +146,7 @@ async def test_ids_conversations_and_next_turns_are_looked_for_without_a_record(
     assert await found(store, Glance(brief=lambda _: (), also=["r2"])) == ["r2"]
     by_next = {word: await found(store, Glance(brief=partial(_words, word))) for word in NEXT}
     assert by_next == {"": ["r5", "r4"], "rejected": ["r1", "r0"], "accepted": ["r2"], "complained": ["r3"]}
+    await store.append([outcome(3, 5.5, "accepted", "r5", key="other")])
+    assert await found(store, Glance(brief=partial(_words, ""))) == ["r5"], "what it told is of the answer before it"
+    run(tmp_path / "store.db", "DELETE FROM outcomes WHERE at = 5.5")
     assert await found(store, Glance(brief=lambda _: ("", "complained"))) == ["r5", "r4", "r3"]
