@@ -14,7 +14,7 @@ from gateway.core.client import Client
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Said, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
 from gateway.wire.chat_request import ChatRequest, is_system
-from strategies.base import AnswerReader, FinishReason, HearsReasoning, Options, Prepared, Shape
+from strategies.base import AnswerReader, FinishReason, HearsReasoning, Listener, Options, PassesText, Prepared, Shape
 from strategies.clients import TextClient, recognise
 from strategies.grammar.dialect import TAGS
 from strategies.reading.factory import reader_factory
@@ -80,6 +80,13 @@ class _Retelling:
     @property
     def idle(self) -> bool:
         return self._inner.idle and not self._lead and not self._pieces
+
+    def listen(self, *, keeps_space: bool) -> Listener | None:
+        """As the reader within does: text goes through this one, too."""
+        inner = self._inner
+        if self._lead or self._pieces or not isinstance(inner, PassesText):
+            return None
+        return inner.listen(keeps_space=keeps_space)
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""
