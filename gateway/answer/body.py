@@ -24,7 +24,7 @@ from strategies.base import BrokenCall, Prepared
 from strategies.reading.factory import Readers
 from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import arguments_of, function_of
-from strategies.text.turns import LONG
+from strategies.text.turns import LONG, Turns, whole
 
 __all__ = ["BodyExchange"]
 
@@ -88,8 +88,12 @@ class BodyExchange:
 
     def second_answer(self, body: bytes) -> bytes:
         """The client's body with the calls of a second answer; one without any is one broken call more."""
+        return whole(self.second_steps(body))
+
+    def second_steps(self, body: bytes) -> Turns[bytes]:
+        """The same in steps of bounded work."""
         choice = self._round.choice
-        second = self._round.read(body) if choice is not None else None
+        second = (yield from self._round.reading(body)) if choice is not None else None
         if second is None or choice is None:
             return self._body
         if not second.calls:

@@ -19,6 +19,7 @@ from gateway.wire.chat_chunks import args_chunk, decode_object, encode_object, u
 from gateway.wire.sse import DONE, encode
 from strategies.base import Prepared
 from strategies.reading.reader import CUT_REASONS
+from strategies.text.turns import Turns
 
 __all__ = ["Endings", "error_event"]
 
@@ -89,6 +90,10 @@ class Endings:
         open_ones = [choice for choice in self._choices.values() if not choice.finished or choice.index in ended]
         self._works.once_read([(choice, ended.get(choice.index, last)) for choice in open_ones], work)
 
+    def read_held(self) -> None:
+        """Tell the ends that are held, once the text of their choices has been read."""
+        self._works.once_read([(choice, reason) for choice, _, reason in self._held], self.finish_all)
+
     def close(self, error: GatewayError | None) -> None:
         """Nothing more comes of the model server's answer, which has ended in this error or in none."""
         self.finish_all()
@@ -106,9 +111,9 @@ class Endings:
         else:
             self.fail(error.code, error_event(error))
 
-    def second_answer(self, body: bytes) -> None:
+    def second_answer(self, body: bytes) -> Turns[None]:
         """Put the calls of a second answer in the place of the broken one; one without any is one broken call more."""
-        second = self._round.read(body) if self._waiting is not None else None
+        second = (yield from self._round.reading(body)) if self._waiting is not None else None
         choice = self._round.choice
         if second is None or choice is None or self._waiting is None:
             return
@@ -278,8 +283,8 @@ class Endings:
         self._works.labors = self._works.labors or self._queue.owes
         if self._queue.broken is not None:
             fault = broken_off(self._queue.broken)
-            self.finished = True
-            self.fail(fault.code, error_event(fault))
+            self.finished, self._queue.broken = True, None
+            self.read_all(fault, partial(self.fail, fault.code, error_event(fault)))
 
 
 def error_event(error: GatewayError) -> bytes:

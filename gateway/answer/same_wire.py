@@ -17,6 +17,7 @@ from gateway.kinds.rows import KINDS
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
 from gateway.wire.sse import Boundary
 from strategies.base import Prepared
+from strategies.text.turns import Turns
 
 __all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard_whole", "hearing"]
 
@@ -165,8 +166,11 @@ class SameWireReading:
         out = self._inner.feed(rest) if rest else b""
         return self._told(out + self._inner.close(error))
 
-    def second_answer(self, body: bytes) -> bytes:
-        return self._told(self._inner.second_answer(body))
+    def end_choices(self) -> None:
+        self._inner.end_choices()
+
+    def second_steps(self, body: bytes) -> Turns[bytes]:
+        return self._told((yield from self._inner.second_steps(body)))
 
     def no_second_answer(self) -> bytes:
         return self._told(self._inner.no_second_answer())

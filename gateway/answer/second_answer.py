@@ -10,8 +10,8 @@ import msgspec
 from attrs import evolve, field, frozen
 
 from gateway.answer.stages import GuardedReader
-from gateway.answer.stages.thoughts import ENDS, called_in_reasoning
-from gateway.core.events import End, Note, Start, Verdict
+from gateway.answer.stages.thoughts import ENDS, calling_in_reasoning
+from gateway.core.events import End, Event, Note, Start, Verdict
 from gateway.wire.chat_chunks import BadChunk, decode_object, has_reasoning
 from strategies.base import AsksAgain, BrokenCall, Prepared, Refusal, Translates
 from strategies.mapping.answers import Translation, translation_of
@@ -19,6 +19,7 @@ from strategies.reading.reader import CUT_REASONS
 from strategies.schema.structured import function_of
 from strategies.structured.judge import Judged, declared, judge
 from strategies.structured.mending import mended
+from strategies.text.turns import Turns, whole
 
 if TYPE_CHECKING:
     from gateway.answer.choice import Choice
@@ -29,6 +30,8 @@ __all__ = ["SecondAnswer", "SecondCall", "SecondRequest", "SecondRound", "read_s
 NATIVE = "native"
 MAX_CHARS = 1 << 18
 """Arguments that can be asked for again: longer ones cost too much to be written twice."""
+STEP = 1 << 14
+"""Characters that are read in one turn."""
 
 
 @frozen(kw_only=True)
@@ -113,7 +116,11 @@ class SecondRound:
 
     def read(self, body: bytes) -> SecondAnswer | None:
         """What a second answer holds; `None` where it is one broken call more, and is asked again itself."""
-        second = read_second_answer(body, self._prepared, self._broken_calls)
+        return whole(self.reading(body))
+
+    def reading(self, body: bytes) -> Turns[SecondAnswer | None]:
+        """The same in turns."""
+        second = yield from reading_second_answer(body, self._prepared, self._broken_calls)
         self._left -= 1
         self._facts.add_usage(second.usage)
         if not second.calls and self._left and second.broken_call is not None:
@@ -134,6 +141,11 @@ class SecondRound:
 
 
 def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[BrokenCall]) -> SecondAnswer:
+    """Look for calls in the answer that follows these broken calls, all in one go."""
+    return whole(reading_second_answer(body, prepared, broken_calls))
+
+
+def reading_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[BrokenCall]) -> Turns[SecondAnswer]:
     """Look for calls in the answer that follows these broken calls; whatever else it says is none of the client's."""
     ask = prepared.ask_again
     try:
@@ -148,8 +160,9 @@ def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[B
         return SecondAnswer(usage=usage)
     reason = choice.get("finish_reason")
     if broken_calls[0].faults:
-        return evolve(_replacing(message, reason, prepared, ask, broken_calls), usage=usage)
-    calls, broken_call = _calls(message, reason if isinstance(reason, str) else "stop", prepared, ask, broken_calls)
+        return evolve((yield from _replacing(message, reason, prepared, ask, broken_calls)), usage=usage)
+    told = reason if isinstance(reason, str) else "stop"
+    calls, broken_call = yield from _calls(message, told, prepared, ask, broken_calls)
     made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
     return SecondAnswer(
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
@@ -160,14 +173,17 @@ def read_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequence[B
 
 def _replacing(
     message: dict[str, Any], reason: object, prepared: Prepared, ask: AsksAgain, broken_calls: Sequence[BrokenCall]
-) -> SecondAnswer:
+) -> Turns[SecondAnswer]:
     """The calls of a message that may stand in the place of structured ones, each of which has one at most."""
     tools = prepared.calls.tools
     if message.get("tool_calls"):
         told = _native_calls(message["tool_calls"], prepared.rename)
     else:
-        told, _ = _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
-    texts = [(call, judge(call.name, call.arguments, tools)) for call in told]
+        told, _ = yield from _text_calls(message, reason if isinstance(reason, str) else "stop", prepared, ask)
+    texts = []
+    for call in told:
+        texts.append((call, judge(call.name, call.arguments, tools)))
+        yield
     usable = [call for call, judged in texts if judged.is_valid]
     for call, judged in texts:
         tool = tools.get(call.name)
@@ -207,10 +223,10 @@ def _misfits(message: dict[str, Any], judged: Sequence[tuple[SecondCall, Judged]
 
 def _calls(
     message: dict[str, Any], reason: str, prepared: Prepared, ask: AsksAgain, broken_calls: Sequence[BrokenCall]
-) -> tuple[list[SecondCall], BrokenCall | None]:
+) -> Turns[tuple[list[SecondCall], BrokenCall | None]]:
     """A message's calls, structured or in its text, as the client gets them."""
     if not message.get("tool_calls"):
-        calls, broken_call = _text_calls(message, reason, prepared, ask)
+        calls, broken_call = yield from _text_calls(message, reason, prepared, ask)
         return [call for call in calls if not ask.is_echo(call.name, call.arguments, broken_calls)], broken_call
     calls = _native_calls(message["tool_calls"], prepared.rename)
     calls = [call for call in calls if ask.is_usable(call.name, call.arguments)]
@@ -291,7 +307,7 @@ def _mapped(
 
 def _text_calls(
     message: Mapping[str, Any], reason: str, prepared: Prepared, ask: AsksAgain
-) -> tuple[list[SecondCall], BrokenCall | None]:
+) -> Turns[tuple[list[SecondCall], BrokenCall | None]]:
     if prepared.make_reader is None:
         return [], None
     content = message.get("content")
@@ -299,9 +315,12 @@ def _text_calls(
     reader = GuardedReader(prepared.make_reader)
     if has_reasoning(message):
         reader.reasoned()
-    events = [*reader.feed(text), *reader.finish(reason)]
+    events: list[Event] = []
+    for at in range(0, len(text), STEP):
+        events += yield from reader.reading(text[at : at + STEP])
+    events += yield from reader.reading(reason=reason)
     if prepared.reads_reasoning and not text.strip() and reason in ENDS:
-        events += called_in_reasoning(message, prepared.make_reader)
+        events += yield from calling_in_reasoning(message, prepared.make_reader)
     starts = [event for event in events if isinstance(event, Start)]
     ends = [event for event in events if isinstance(event, End)]
     calls = [

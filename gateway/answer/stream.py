@@ -38,6 +38,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, first_event, says_nothing
 from strategies.base import Prepared
+from strategies.text.turns import Turns, whole
 
 __all__ = ["StreamExchange"]
 
@@ -203,6 +204,11 @@ class StreamExchange:
                 error = fault
         self._works.then(partial(self._endings.read_all, error, partial(self._endings.close, error)))
 
+    def end_choices(self) -> None:
+        """Nothing more comes of its choices: once it is not `busy`, `ask_again` says what they lack."""
+        self._catch_up()
+        self._works.then(self._endings.read_held)
+
     @property
     def ask_again(self) -> SecondRequest | None:
         """What is to be asked again now, as soon as the upstream's answer has ended."""
@@ -212,11 +218,19 @@ class StreamExchange:
 
     def second_answer(self, body: bytes) -> bytes:
         """Put the calls of a second answer in the place of the broken one; one without any is one broken call more."""
-        self._endings.second_answer(body)
-        return self._queue.take()
+        return whole(self.second_steps(body))
+
+    def second_steps(self, body: bytes) -> Turns[bytes]:
+        """The same in steps of bounded work."""
+        yield from self._endings.second_answer(body)
+        out = [self._queue.take()]
+        while self.busy:
+            yield
+            out.append(self.step())
+        return b"".join(out)
 
     def no_second_answer(self) -> bytes:
-        """Nothing came of asking again: the rest of the first answer, unchanged."""
+        """Nothing came of asking again: the rest of the first answer, unchanged, or the first of it while `busy`."""
         self._endings.no_second_answer()
         return self._queue.take()
 
@@ -398,12 +412,22 @@ class StreamExchange:
         if called and self._endings.waits_for_second(choice):
             pending.waits = True
             self._endings.no_second_answer()  # what was to be asked for came behind the end
+        if called and choice.may_supply:
+            self._endings.apply(choice, choice.release_hold(), pending)
+        elif called and choice.awaits_end and choice.listens:
+            pending.waits = True
+            self._works.once_read([(choice, "cut")], partial(self._tell_called, choice, pending, reason))
+            return
+        self._tell_rest(choice, pending, reason, called)
+
+    def _tell_called(self, choice: Choice, pending: Pending, reason: str | None) -> None:
+        """The text of a choice, which has been read, is no call: a structured one has come."""
+        self._endings.apply(choice, choice.give_back(), pending)
+        self._tell_rest(choice, pending, reason, called=True)
+
+    def _tell_rest(self, choice: Choice, pending: Pending, reason: str | None, called: bool) -> None:
         pending.waits = False
         if called:
-            if choice.may_supply:
-                self._endings.apply(choice, choice.release_hold(), pending)
-            elif choice.awaits_end:
-                self._endings.apply(choice, choice.give_back(), pending)
             self._endings.put_behind(choice)
             self._calls.take(choice, pending, 0)
         if reason:

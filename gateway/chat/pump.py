@@ -248,11 +248,13 @@ class _Stream:
         """Ask again, as long as the exchange wants it, for a call that the answer broke."""
         if isinstance(self._exchange, WatchedStream) or self._is_decided:
             return
+        self._exchange.end_choices()
+        await self._work_off()
         while (wanted := self._exchange.ask_again) is not None:
             self._reply.close()
             ask = partial(second_answer_in_company, self._state, due=self._total_due, tell=self._keep_alive)
-            out = await ask_again(self._state, self._exchange, wanted, ask)
-            await self._send(out)
+            await self._send(await ask_again(self._state, self._exchange, wanted, ask))
+            await self._work_off()
 
     async def close(self, error: GatewayError | None) -> None:
         """The last bytes, and the end of the answer."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 
 import structlog
 from attrs import evolve
@@ -17,12 +17,22 @@ from gateway.request.state import ClientGone, RequestState
 from gateway.upstream.reply_shape import whole_body
 from gateway.upstream.translated import open_chat
 
-__all__ = ["ask_again", "second_answer", "second_answer_in_company"]
+__all__ = ["ask_again", "in_turns", "second_answer", "second_answer_in_company"]
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 Tell = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger("toolgate")
+
+
+async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
+    """Work off a long answer in turns, so that nobody waits for all of it."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return bytes(done.value)
+        await asyncio.sleep(0)
 
 
 async def ask_again(
@@ -38,7 +48,7 @@ async def ask_again(
     try:
         second = await ask(wanted.body())
         result = "error"
-        out = _timed(state, exchange, second)
+        out = await _timed(state, exchange, second)
         result = "repaired" if exchange.facts.has_second_answer else "failed"
         return out
     except GatewayError as error:
@@ -112,10 +122,12 @@ async def _keep_company(
     return None
 
 
-def _timed(state: RequestState, exchange: StreamExchange | SameWireReading | BodyExchange, second: bytes) -> bytes:
+async def _timed(
+    state: RequestState, exchange: StreamExchange | SameWireReading | BodyExchange, second: bytes
+) -> bytes:
     started = time.perf_counter()
     try:
-        return exchange.second_answer(second)
+        return await in_turns(exchange.second_steps(second))
     finally:
         state.found.read_s += time.perf_counter() - started
 

@@ -1,8 +1,6 @@
 """The arms `control` and `dry_run`: the request as it came, the answer's own bytes, and what is watched of them."""
 
-import asyncio
 import time
-from collections.abc import Generator
 from datetime import UTC, datetime
 
 import structlog
@@ -17,6 +15,7 @@ from gateway.chat.length import open_within
 from gateway.chat.lessons_learnt import may_rescue, note_rescue
 from gateway.chat.prepare import options_for
 from gateway.chat.pump import pump
+from gateway.chat.repeat import in_turns
 from gateway.core.client import Client
 from gateway.core.errors import UpstreamRejected
 from gateway.request.headers import response_headers
@@ -81,16 +80,6 @@ def _body(state: RequestState, request: ChatRequest) -> bytes:
     if state.upstream.row.takes_tools or not request.wants_tools:
         return request.raw
     return request.replace(**dict.fromkeys(name for name in TOOL_FIELDS if name in request.body))
-
-
-async def in_turns(steps: Generator[None, None, bytes]) -> bytes:
-    """Work off a long answer in turns, so that nobody waits for all of it."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return bytes(done.value)
-        await asyncio.sleep(0)
 
 
 def preparation(state: RequestState, request: ChatRequest, selection: Selection, client: Client) -> Prepared | None:

@@ -8,6 +8,7 @@ from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from gateway.core.reasons import Reason
 from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, KeepsText, Kept, Listener, PassesText
 from strategies.text.pieces import Pieces
+from strategies.text.turns import Turns
 
 __all__ = ["GuardedReader"]
 
@@ -132,6 +133,15 @@ class GuardedReader:
             return self._passed(reader.feed(text) if reason is None else reader.finish(reason))
         except Exception as error:  # noqa: BLE001 - a plug-in's reader may fail in any way, and costs only the reading
             return self._failed(error, text)
+
+    def reading(self, text: str = "", reason: FinishReason | None = None) -> Turns[list[Event]]:
+        """`feed`, or `finish`, in turns."""
+        events = [*self.step(text, reason)]
+        while self.busy:
+            yield
+            events += self.step()
+        yield
+        return events
 
     def _all(self, events: list[Event]) -> list[Event]:
         events = [*events]

@@ -18,8 +18,9 @@ from strategies.base import AnswerReader
 from strategies.dialects.rows import BY_ID
 from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.reading.factory import Readers
+from strategies.text.turns import Turns
 
-__all__ = ["ENDS", "Thoughts", "called_in_reasoning"]
+__all__ = ["ENDS", "Thoughts", "calling_in_reasoning"]
 
 ENDS = frozenset({"stop", "tool_calls", "function_call"})
 """How an answer has to end for what stands in its reasoning to be one of its calls."""
@@ -110,12 +111,13 @@ class Thoughts:
             return ""
 
 
-def called_in_reasoning(message: Mapping[str, object], make_reader: Callable[[], AnswerReader]) -> list[Event]:
-    """The calls that the reasoning of a whole message ends in."""
+def calling_in_reasoning(message: Mapping[str, object], make_reader: Callable[[], AnswerReader]) -> Turns[list[Event]]:
+    """The calls that the reasoning of a whole message ends in, looked for in turns."""
     thoughts = Thoughts()
     thoughts.take(message)
     thoughts.begin(make_reader)
     while thoughts.busy:
+        yield
         thoughts.go_on()
     return thoughts.calls or []
 
@@ -143,7 +145,11 @@ def _calls_at_end(events: Sequence[Event]) -> list[Event]:
         elif isinstance(event, End):
             row = BY_ID.get(event.verdict.dialect)
             is_meant = row is not None and row.level in _LEVELS and not is_fenced
-            found = [*found, *call, _marked(event)] if is_meant else []
+            if is_meant:
+                found += call
+                found.append(_marked(event))
+            else:
+                found = []
             call = []
     return [] if _says(said) or call else [evolve(event, raw="") for event in found]
 
