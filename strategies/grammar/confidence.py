@@ -122,7 +122,7 @@ def judging(draft: Draft, context: Context, dialect: str) -> Turns[Judged]:
         arguments, unknown = yield from _taken(schema, filled.arguments)
         mends = (*mends, *(("unknown_argument",) * unknown), *(("known_tool_only",) if tool.known else ()))
         # The first fault is told: what a value turned out to be explains more than that it does not fit.
-        fault = fault or schema.check(arguments)
+        fault = fault or (yield from schema.checking(arguments))
     else:
         reasons.append(UNDECLARED)
     for count, mend in enumerate(mends, 1):

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from gateway.core.tools import Tool
 from strategies.schema.document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
-from strategies.schema.values import Value, Walk, from_markup, judged, read_text, reading, unique
+from strategies.schema.values import Value, Walk, from_markup, judged, judging, read_text, reading, unique
 from strategies.text.strict_json import loads_strict
 from strategies.text.tolerant_json import JsonFault, parse
 from strategies.text.turns import LONG, TURN, Turns, whole
@@ -113,7 +113,7 @@ class ToolSchema:
         found = yield from reading(prop, text)
         if len(text) > LONG:
             yield
-        return judged(prop, found, text)
+        return (yield from judging(prop, found, text))
 
     def from_told(self, name: str, text: str, *, is_text: bool) -> Value | None:
         """A raw text whose kind was written beside it, text or JSON; `None` where the schema rules that kind out."""
@@ -203,7 +203,11 @@ class ToolSchema:
 
     def check(self, arguments: Mapping[str, Any]) -> str | None:
         """Why these arguments are not a call of this tool, in words; `None` if they are."""
-        return Walk(self.document, []).fault(dict(arguments), self.root, "", 0)
+        return whole(self.checking(arguments))
+
+    def checking(self, arguments: Mapping[str, Any]) -> Turns[str | None]:
+        """The same in turns."""
+        return (yield from Walk(self.document, []).faulting(dict(arguments), self.root, "", 0))
 
     def _from_string(self, text: str) -> Adapted | None:
         try:

@@ -18,7 +18,7 @@ from strategies.text.strict_json import loads_strict
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import LONG, Turns, whole
 
-__all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "read_text", "reading", "unique"]
+__all__ = ["Value", "Walk", "from_markup", "is_same", "judged", "judging", "read_text", "reading", "unique"]
 
 _WORD_OF_TYPE = {
     "string": "a string",
@@ -59,7 +59,12 @@ class Value:
 
 def judged(prop: Prop, found: Value, text: str) -> Value:
     """What was found if it fits, else the text and the fault."""
-    fault = Walk(prop.document, []).fault(found.value, prop.schema, prop.name, 0)
+    return whole(judging(prop, found, text))
+
+
+def judging(prop: Prop, found: Value, text: str) -> Turns[Value]:
+    """The same in turns."""
+    fault = yield from Walk(prop.document, []).faulting(found.value, prop.schema, prop.name, 0)
     return found if fault is None else Value(text, (), fault)
 
 
@@ -324,13 +329,18 @@ class Walk:
         for branch in union:
             mark = len(self._mends)
             candidate = yield from self.adapt(value, branch, depth + 1)
-            if self.fault(candidate, branch, "", depth) is None:
+            if (yield from self.faulting(candidate, branch, "", depth)) is None:
                 return candidate
             del self._mends[mark:]
         return value
 
     def fault(self, value: Any, schema: Any, where: str, depth: int) -> str | None:
         """Why the value cannot fit the schema; `where` is its path, empty for the arguments as a whole."""
+        return whole(self.faulting(value, schema, where, depth))
+
+    def faulting(self, value: Any, schema: Any, where: str, depth: int) -> Turns[str | None]:
+        """The same in turns."""
+        yield from self._rest()
         if self._fits(value, schema) or self._is_spent(depth) or not isinstance(schema, Mapping):
             return None
         view = self._document.view(schema)
@@ -340,12 +350,16 @@ class Walk:
         members = listed(view)
         if members is not None and not any(is_same(value, member) for member in members):
             return f"{_path(where)} must be {_choices(members)}"
-        return self._union_fault(value, view, where, depth) or self._inner_fault(value, view, where, depth)
+        fault = (yield from self._union_fault(value, view, where, depth)) if branches(view) else None
+        if fault is None and isinstance(value, dict | list):
+            fault = yield from self._inner_fault(value, view, where, depth)
+        return fault
 
-    def _union_fault(self, value: Any, view: Schema, where: str, depth: int) -> str | None:
+    def _union_fault(self, value: Any, view: Schema, where: str, depth: int) -> Turns[str | None]:
         faults: list[str] = []
         for branch in branches(view):
-            fault = self.fault(value, branch, where, depth + 1) or self._ruled_out(value, branch, where)
+            fault = yield from self.faulting(value, branch, where, depth + 1)
+            fault = fault or self._ruled_out(value, branch, where)
             if fault is None:
                 return None
             faults.append(fault)
@@ -370,22 +384,22 @@ class Walk:
         ]
         return fitting[0] if len(fitting) == 1 else f"{_path(where)} fits none of its alternatives"
 
-    def _inner_fault(self, value: Any, view: Schema, where: str, depth: int) -> str | None:
+    def _inner_fault(
+        self, value: dict[str, Any] | list[Any], view: Schema, where: str, depth: int
+    ) -> Turns[str | None]:
         if isinstance(value, dict):
             for name in required(view):
                 if name not in value:
                     return f"missing required argument `{_joined(where, name)}`"
             members = ((_joined(where, key), item, self._document.member(view, key)) for key, item in value.items())
-        elif isinstance(value, list):
+        else:
             members = (
                 (f"{where}[{index}]", item, self._document.item(view, index)) for index, item in enumerate(value)
             )
-        else:
-            return None
         for path, item, schema in members:
             if self._left <= 0:
                 return None
-            fault = self.fault(item, schema, path, depth + 1) if schema is not None else None
+            fault = (yield from self.faulting(item, schema, path, depth + 1)) if schema is not None else None
             if fault is not None:
                 return fault
         return None
