@@ -7,7 +7,7 @@ from strategies.text.escapes import has_surrogates
 from strategies.text.numbers import sayable
 from strategies.text.turns import TURN, Turns
 
-__all__ = ["dumping", "dumps"]
+__all__ = ["dumping", "dumps", "holding_surrogates"]
 
 _FEW = 50
 """How many members or items the standard encoder gets at once; a longer one among them is gone through by itself."""
@@ -34,6 +34,16 @@ def dumping(value: Any) -> Turns[str]:
         return dumps(value)
     text = "".join(pieces)
     return dumps(value) if has_surrogates(text) else text
+
+
+def holding_surrogates(value: Any) -> Turns[bool]:
+    """Whether half a character stands in one of its texts."""
+    pieces: list[str] = []
+    try:
+        yield from _told(value, pieces, 0)
+    except ValueError:
+        return has_surrogates(json.dumps(value, ensure_ascii=False))
+    return any(map(has_surrogates, pieces))
 
 
 def _told(value: Any, pieces: list[str], depth: int) -> Turns[None]:

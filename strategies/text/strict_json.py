@@ -7,12 +7,15 @@ strings. A number that nobody can write, half a character and nesting beyond the
 import json
 import math
 import re
+from functools import partial
 from typing import Any
 
 from attrs import frozen
 
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
+from strategies.text.dumping import holding_surrogates
 from strategies.text.escapes import HalfEscaped, has_surrogates, lost_backslash
+from strategies.text.json_parts import Cut, MembersHook, cutting, decoding
 from strategies.text.numbers import written
 from strategies.text.turns import LONG, Turns, at_once, scanning
 
@@ -28,7 +31,7 @@ __all__ = [
     "loads_strict",
     "may_hold_surrogates",
     "note",
-    "refuse_surrogates",
+    "refusing_surrogates",
     "skip",
 ]
 
@@ -58,19 +61,23 @@ def loading_strict(text: str) -> Turns[Any]:
     """The value of a text that is exactly one valid JSON value, finite and within the depth bound; read in turns."""
     notes: list[str] = []
     start = skip(SPACE, text, 0)
-    yield from _scanning(text, start, 64)
-    if len(text) > LONG:
-        yield
-    try:
-        value, end = decoder(notes, strict=True).raw_decode(text, start)
-    except ValueError:
-        raise JsonFault("not valid JSON") from None
+    if _is_long(text, start):
+        cuts = yield from _cutting(text, start, 64)
+        found = (yield from _in_parts(text, start, cuts, notes, strict=True)) if cuts else None
+    else:
+        yield from _scanning(text, start, 64)
+        if len(text) > LONG:
+            yield
+        found = _in_one_go(text, start, notes, strict=True)
+    if found is None:
+        raise JsonFault("not valid JSON")
+    value, end = found
     if skip(SPACE, text, end) != len(text):
         raise JsonFault("text after the value")
     if "non_finite" in notes or "huge_number" in notes:
         raise JsonFault("number out of range")
     if may_hold_surrogates(text, start, end):
-        refuse_surrogates(value)
+        yield from refusing_surrogates(value)
     return value
 
 
@@ -81,8 +88,8 @@ def may_hold_surrogates(text: str, start: int, end: int) -> bool:
     return text.find("\\u", start, end) >= 0 or text.find("\\U", start, end) >= 0 or has_surrogates(text)
 
 
-def refuse_surrogates(value: Any) -> None:
-    if has_surrogates(json.dumps(value, ensure_ascii=False)):
+def refusing_surrogates(value: Any) -> Turns[None]:
+    if (yield from holding_surrogates(value)):
         raise JsonFault("surrogate")
 
 
@@ -108,26 +115,64 @@ def note(notes: list[str], step: str) -> None:
 
 
 def decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
-    if len(text) > LONG:
-        yield
-    scanner = yield from _scanning(text, start, max_depth)
-    if not scanner.is_done and not scanner.is_scalar:
-        return None
+    cuts: list[Cut] = []
+    if _is_long(text, start):
+        cuts = (yield from _cutting(text, start, max_depth)) or []
+        if not cuts:
+            return None
+    else:
+        if len(text) > LONG:
+            yield
+        scanner = yield from _scanning(text, start, max_depth)
+        if not scanner.is_done and not scanner.is_scalar:
+            return None
     # Raw line breaks in strings are common, and the standard decoder can be told to take them.
     for strict in (True, False):
         if len(text) > LONG:
             yield
         notes: list[str] = [] if strict else ["control_chars"]
-        try:
-            value, end = decoder(notes, strict=strict, plain=_has_plain_integers(text)).raw_decode(text, start)
-        except ValueError:
+        if cuts:
+            found = yield from _in_parts(text, start, cuts, notes, strict=strict)
+        else:
+            found = _in_one_go(text, start, notes, strict=strict)
+        if found is None:
             continue
         if len(text) > LONG:
             yield
-        if lost_backslash(text[start:end]):
+        if lost_backslash(text[start : found[1]]):
             raise JsonFault(str(HalfEscaped()))
-        return Parsed(value, end, tuple(notes))
+        return Parsed(*found, tuple(notes))
     return None
+
+
+def _is_long(text: str, start: int) -> bool:
+    """Whether it is a list or an object that is decoded in parts."""
+    return len(text) > LONG and text.startswith(("{", "["), start)
+
+
+def _cutting(text: str, start: int, max_depth: int) -> Turns[list[Cut] | None]:
+    try:
+        return (yield from cutting(text, start, max_depth))
+    except JsonTooDeep:
+        raise JsonFault("too deep") from None
+
+
+def _in_parts(
+    text: str, start: int, cuts: list[Cut], notes: list[str], *, strict: bool
+) -> Turns[tuple[Any, int] | None]:
+    """The value of a long list or object and its end, or `None` where it is no JSON."""
+    how = partial(decoder, notes, strict=strict, plain=_has_plain_integers(text))
+    try:
+        return (yield from decoding(text, start, cuts, how, _members(notes))), cuts[-1].at
+    except ValueError:
+        return None
+
+
+def _in_one_go(text: str, start: int, notes: list[str], *, strict: bool) -> tuple[Any, int] | None:
+    try:
+        return decoder(notes, strict=strict, plain=_has_plain_integers(text)).raw_decode(text, start)
+    except ValueError:
+        return None
 
 
 def _has_plain_integers(text: str) -> bool:
@@ -139,7 +184,9 @@ def _has_plain_integers(text: str) -> bool:
     return not any(text[at : at + _DIGITS].isdigit() for at in range(0, len(text), _DIGITS))
 
 
-def decoder(notes: list[str], *, strict: bool, plain: bool = False) -> json.JSONDecoder:
+def _members(notes: list[str]) -> MembersHook:
+    """What makes an object of its members."""
+
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         # The last one wins, as in every reader of JSON that clients use; that there were two is told.
         result = dict(items)
@@ -147,13 +194,19 @@ def decoder(notes: list[str], *, strict: bool, plain: bool = False) -> json.JSON
             note(notes, "duplicate_keys")
         return result
 
+    return pairs
+
+
+def decoder(
+    notes: list[str], hook: MembersHook | None = None, *, strict: bool, plain: bool = False
+) -> json.JSONDecoder:
     def constant(word: str) -> str:
         note(notes, "non_finite")
         return word
 
     return json.JSONDecoder(
         strict=strict,
-        object_pairs_hook=pairs,
+        object_pairs_hook=hook or _members(notes),
         parse_constant=constant,
         parse_float=lambda digits: float_of(digits, notes),
         parse_int=None if plain else lambda digits: int_of(digits, notes),

@@ -23,7 +23,7 @@ from strategies.text.strict_json import (
     int_of,
     may_hold_surrogates,
     note,
-    refuse_surrogates,
+    refusing_surrogates,
     skip,
 )
 from strategies.text.turns import LONG, TURN, Turns, at_once
@@ -96,7 +96,7 @@ def parsing(
     if parsed is None:
         parsed = yield from _mend(text, start, closed, body_keys, known_keys, max_depth)
     if may_hold_surrogates(text, start, parsed.end):
-        refuse_surrogates(parsed.value)
+        yield from refusing_surrogates(parsed.value)
     if closed and parsed.end < len(text) and isinstance(parsed.value, dict | list):
         return _without_surplus(text, parsed)
     return parsed
