@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.stream import StreamExchange
@@ -155,7 +156,7 @@ def prepared(answer: Made, dialect: str, *, waits: bool) -> Prepared:
     request = parse_request(json.dumps(body).encode())
     strategy = RecoveryStrategy() if waits else XmlPromptStrategy()
     how = strategy.prepare(request, options)
-    return evolve(how, make_reader=reader_factory(tools=answer.tools, options=options, model="m", prompted=dialect))
+    return replace(how, make_reader=reader_factory(tools=answer.tools, options=options, model="m", prompted=dialect))
 
 
 def _events(answer: Made, state: str, piece: int) -> bytes:
