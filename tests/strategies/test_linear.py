@@ -398,3 +398,10 @@ def test_no_turn_goes_over_a_long_call_many_times(dialect: str, state: str) -> N
     value = '{"a":"' + FILLER * ((1 << 20) // len(FILLER)) + '"}'
     once = min(seconds(lambda: JsonScanner().feed(value)) for _ in range(5))
     assert longest(dialect, text) <= LONGEST * once
+
+
+@pytest.mark.parametrize("unit", ["<tool>", "<read> "])
+def test_what_opens_nothing_again_and_again_is_hardly_looked_at(unit: str) -> None:
+    text = unit * (12_000 // len(unit))
+    reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted=None)()
+    assert steps(lambda: [reader.feed(text), reader.finish("stop")], most=20 * len(text))

@@ -107,3 +107,15 @@ def test_of_two_documents_of_one_name_the_first_is_kept_and_doubted() -> None:
     assert read_every_way(text).calls == []
     (call,) = read(text, min_confidence=80).calls
     assert json.loads(call[1])["content"] == "one"
+
+
+DAMAGED = ["</content></content>", "</content>\n</content>", "</parameter>"]
+
+
+@pytest.mark.parametrize("closers", DAMAGED)
+@pytest.mark.parametrize("before", ["", "\n"])
+def test_a_document_of_nothing_but_closers_one_of_them_damaged_is_in_doubt(closers: str, before: str) -> None:
+    text = f"<write>\n<filePath>/a</filePath>\n<content>{before}{closers}\n</write>"
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+    assert read(text.replace("<content>", "<content>x = 1")).calls != [], "behind a text it ends that"

@@ -9,7 +9,9 @@ from gateway.core.events import Note
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
 from strategies.base import Options
+from strategies.reading.candidate import Candidate
 from strategies.reading.factory import reader_factory
+from strategies.reading.reader import Reader
 from tests.support.reading import AGENT_TOOLS, read, read_every_way, tool
 
 OPEN, CLOSE = "<write>\n<filePath>a</filePath>\n<content>\n", "\n</content>\n</write>"
@@ -72,3 +74,24 @@ def test_what_the_schema_adds_is_told_where_a_call_flowed() -> None:
 def test_a_form_of_the_models_own_family_counts_more(model: str, score: int) -> None:
     text = "<tool_call>read\n<arg_key>filePath</arg_key>\n<arg_value>/a</arg_value>\n</tool_call>"
     assert read_every_way(text, model=model).scores == [score]
+
+
+def test_a_long_candidate_is_read_again_in_another_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many dialects and attempts there are, one turn begins with one of them."""
+    begun: list[str] = []
+    start = Candidate._start
+
+    def counted(self: Candidate) -> None:
+        begun.append("")
+        start(self)
+
+    monkeypatch.setattr(Candidate, "_start", counted)
+    reader = reader_factory(tools=AGENT_TOOLS, options=Options(), model="m", prompted="hermes")()
+    assert isinstance(reader, Reader)
+    reader.step('<tool_call>\n{"name": "write", "arguments": {"content": "' + "x = 1; " * 6_000)
+    most = 0
+    for work in (lambda: reader.step(reason="stop"), *[reader.step] * 99):
+        begun.clear()
+        work()
+        most = max(most, len(begun))
+    assert most == 1

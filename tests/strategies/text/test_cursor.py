@@ -9,7 +9,9 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strategies.text import cursor as cursors
 from strategies.text.cursor import Cursor, Reject, Sink, Steps, overlap
+from strategies.text.pieces import Pieces
 
 Use = Callable[[Cursor, Sink], Steps]
 
@@ -254,3 +256,23 @@ def test_the_window_keeps_what_is_anchored_and_forgets_the_rest() -> None:
     assert (cursor.text[cursor.pos :], cursor.offset, cursor.final) == ("efgh", 4, 4)
     cursor.floor = 2
     assert (cursor.final, cursor.pending) == (2, 6)
+
+
+def test_a_look_ahead_is_not_copied_with_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = 0
+
+    class Counted(Pieces):
+        def __init__(self, text: str = "") -> None:
+            nonlocal copied
+            copied += len(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(cursors, "Pieces", Counted)
+    cursor = Cursor()
+    cursor.anchor = 0
+    for _ in range(1_000):
+        cursor.push("ab c")
+        cursor.pos = len(cursor.text)
+    assert copied < 100
+    cursor.back(0)
+    assert cursor.text == "ab c" * 1_000

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from strategies.text import json_parts
-from strategies.text.json_parts import cutting, decoding
-from strategies.text.strict_json import JsonFault, loads_strict
+from strategies.text import strict_json
+from strategies.text.strict_json import JsonFault, cutting, decoding, loads_strict
 from strategies.text.tolerant_json import parse
 from strategies.text.turns import LONG, whole
 from tests.support.cost import steps
@@ -53,8 +52,8 @@ def in_parts(text: str, *, strict: bool = True) -> tuple[Any, int, int] | None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of few characters."""
-    monkeypatch.setattr(json_parts, "PART", 7)
-    monkeypatch.setattr(json_parts, "_LOOK", 5)
+    monkeypatch.setattr(strict_json, "_PART", 7)
+    monkeypatch.setattr(strict_json, "_LOOK", 5)
 
 
 @pytest.mark.usefixtures("small")
