@@ -67,8 +67,9 @@ class Tape:
         at = bisect_right(self._ends, start)
         parts: list[str] = []
         while at < len(self._ends) and start < end:
-            block = self._blocks[at]
-            text = _unpacked(block) if isinstance(block, bytes) else block
+            text = self._blocks[at]
+            if isinstance(text, bytes):  # whoever asks for it asks again, within the same step
+                text = self._blocks[at] = _unpacked(text)
             begun = self._ends[at] - len(text)
             parts.append(text[start - begun : end - begun])
             start = self._ends[at]

@@ -36,6 +36,7 @@ def test_what_has_lain_there_for_a_while_is_packed() -> None:
     assert len(packed) >= len(tape._blocks) - 3
     assert sum(map(len, packed)) < 0.6 * len(code)
     assert tape.between(0, len(code)) == code
+    assert not any(isinstance(block, bytes) for block in tape._blocks), "whoever asks again need not wait again"
 
 
 def test_what_is_taken_is_a_place_as_long_as_it_stands_there() -> None:
