@@ -50,6 +50,8 @@ _BEHIND_STRING = ("", "<", "[", "`")
 """The first characters of the markers behind a string; before a colon it is the first key of a broken object."""
 _MEMBER = re.compile(r"[ \t,]*+[\"'“]?[\w-]++[\"'”]?[ \t]*+:[ \t]*+[\"'“\[{\d]|[\"',:]")
 """What stands behind an object when a brace too many ended it."""
+_STRING_END = re.compile(r"[^\n\"']*+[\"']\s*+[}\]]")
+_LONGEST_REST = 256
 _TOKEN_IN_VALUE = re.compile(r"\s*+<\|[\w/]{1,24}\|>[\"']\s*+[,:}\]]")
 """A token with the end of a string behind it stood inside that string."""
 _LONGEST_TOKEN = 48
@@ -174,9 +176,11 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
 
 def _goes_on_behind(cur: Cursor, stops: tuple[str, ...]) -> Steps:
     """Whether what stands behind the closing token looks like the rest of what it seemed to close."""
-    head: str = yield from cur.peek(max(map(len, stops)) + 1)
+    longest = max(map(len, stops))
+    head: str = yield from cur.peek(longest + _LONGEST_REST)
     stop = next(filter(head.startswith, stops), "")
-    return head[len(stop) : len(stop) + 1] in tuple("\"'},:]")
+    rest = head[len(stop) :]
+    return rest[:1] in tuple("\"'},:]") or _STRING_END.match(rest) is not None
 
 
 def _parsing(text: str, context: Context, tool: Tool | None, *, closed: bool) -> Turns[Parsed]:

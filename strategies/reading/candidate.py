@@ -13,6 +13,7 @@ from attrs import evolve
 
 from gateway.core.events import Args, Broken, Drop, End, Event, Note, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
+from gateway.core.tools import Tool
 from strategies.grammar.confidence import ANNOUNCED, UNFIT, Judged, base, judging
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.lexicon import LEFTOVERS
@@ -211,7 +212,7 @@ class Candidate:
             draft = evolve(draft, mends=(*draft.mends, ANNOUNCED))
         judged = yield from judging(draft, self._context, dialect.id)
         verdict = judged.verdict
-        if self._passes_unfit(dialect, judged):
+        if self._passes_unfit(dialect, judged, draft.tool):
             verdict = evolve(verdict, accepted=True, refusal=None, reasons=(*verdict.reasons, UNFIT))
         if self._began:
             self._close_live(draft, judged.arguments)
@@ -350,11 +351,16 @@ class Candidate:
         # Nobody but a model that means a call writes special tokens, or the very form it was told to write.
         return dialect.level == "A" or self._context.prompted == dialect.id
 
-    def _passes_unfit(self, dialect: Dialect, judged: Judged) -> bool:
+    def _passes_unfit(self, dialect: Dialect, judged: Judged, tool: Tool | None) -> bool:
         """Whether a call passes that its tool does not take: only in tokens that say nothing else, and unmended."""
-        if not self._context.takes_unfit or judged.verdict.refusal is not Reason.SCHEMA_INVALID:
+        if not self._context.takes_unfit or judged.verdict.refusal is not Reason.SCHEMA_INVALID or tool is None:
             return False
-        return dialect.level == "A" and judged.is_as_written and all(map(_KEY.fullmatch, judged.arguments))
+        given = judged.arguments
+        if dialect.level != "A" or not judged.is_as_written or not all(map(_KEY.fullmatch, given)):
+            return False
+        # A parameter that is missing and yet named stands in the value before it, whose end was lost.
+        told = dumps(given)
+        return not any(name in told for name in self._context.schema(tool).required if name not in given)
 
     def _emit_live(self, name: str, json: str | None) -> bool:
         if json is not None:

@@ -15,6 +15,8 @@ from strategies.text.turns import LONG, Turns
 __all__ = ["may_be_torn", "with_escaped_quotes"]
 
 _BLANK = re.compile(r"\\[nrt]")
+_ESCAPE_IN_WORD = re.compile(r"(?<!\\)\w\\[trbfv]\w")
+"""Beside quotes that were not escaped it is as likely a backslash that was not: of a path or a pattern."""
 _LONGEST_NAME = 80
 _FOREIGN = '<|"|>'
 """Gemma's quotes are no part of a text."""
@@ -25,6 +27,8 @@ def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]
     if len(body) > LONG:
         yield
     plain = _BLANK.sub(" ", body).strip()
+    if _ESCAPE_IN_WORD.search(body) is not None:
+        return True
     if _FOREIGN in body or _is_torn_at_edge(plain, quote) or _is_torn_at_edge(plain[::-1], quote):
         return True
     pattern = _beside_quotes(tuple(names))

@@ -165,6 +165,13 @@ def test_quotes_that_a_name_stands_between_are_none_of_a_text(value):
         read_calls(f'read_file(""path="{value}")')
 
 
+def test_an_escape_in_a_word_beside_quotes_that_are_not_escaped_is_asked_about():
+    how = {"closed": True, "body_keys": ("content",), "known_keys": ("content",)}
+    with pytest.raises(JsonFault, match="quotes"):
+        parse(r'{"content": "say "hi" and a\tb"}', **how)
+    assert parse(r'{"content": "say "hi":\n\treturn"}', **how).value == {"content": 'say "hi":\n\treturn'}
+
+
 def test_escaped_and_unescaped_quotes_of_a_kind_are_asked_about():
     with pytest.raises(JsonFault, match="quotes"):
         parse('{"content":"x "y" \\"z\\""}', closed=True, body_keys=("content",), known_keys=("content",))
