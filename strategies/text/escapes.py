@@ -165,7 +165,9 @@ def _are_in_paths(body: str, known: list[re.Match[str]], strange: list[int]) -> 
             return False
         while next_odd < path.start():
             next_odd = next(odd)
-        is_path = path["root"] or path["share"] or next_odd < path.end()
+        # `app.py\n\d+` is a line break before a pattern; names of folders have more than one letter.
+        is_named = next_odd < path.end() and body[next_odd + 1 : next_odd + 3].isalnum()
+        is_path = path["root"] or path["share"] or is_named
         while left and left[-1] < path.end():
             if not is_path:
                 return False

@@ -42,6 +42,7 @@ TWO_WAYS = [
     r"C:\new\\bob",
     r"copy C:\\a\new\\b here",
     r"\\w+\b",
+    r"src/app.py\n\d+\.\w*",
     'print(\\"x\\")\nre.compile(\\d)',
 ]
 PIECES = [
@@ -166,10 +167,12 @@ def test_quotes_that_a_name_stands_between_are_none_of_a_text(value):
 
 
 def test_an_escape_in_a_word_beside_quotes_that_are_not_escaped_is_asked_about():
-    how = {"closed": True, "body_keys": ("content",), "known_keys": ("content",)}
+    keys = ("content",)
     with pytest.raises(JsonFault, match="quotes"):
-        parse(r'{"content": "say "hi" and a\tb"}', **how)
-    assert parse(r'{"content": "say "hi":\n\treturn"}', **how).value == {"content": 'say "hi":\n\treturn'}
+        parse(r'{"content": "say "hi" and a\tb"}', closed=True, body_keys=keys, known_keys=keys)
+    assert parse(r'{"content": "say "hi":\n\treturn"}', closed=True, body_keys=keys, known_keys=keys).value == {
+        "content": 'say "hi":\n\treturn'
+    }
 
 
 def test_escaped_and_unescaped_quotes_of_a_kind_are_asked_about():
