@@ -75,7 +75,7 @@ function whyOf(why, found) {
 function setting(found, does) {
   if (!found.setting) return null;
   const other = found.others_under;
-  const told = other ? ` In this period it would have let ${other.count} more through, ${other.with_signs} of them with a sign against them.` : "";
+  const told = !other ? "" : other.count ? ` In this period it would have let ${other.count} more through, ${other.with_signs} of them with a sign against them.` : " Nothing else in this period would have come through.";
   return el("div", {}, heading("Under another setting"), el("p", {}, el("code", {}, visible(found.setting)), " would make a call of it.", told));
 }
 
