@@ -29,6 +29,8 @@ __all__ = [
 
 Kind = Literal["delivered", "would", "text", "cut", "repaired", "overheard", "native", "prose", "error"]
 _SENT: Mapping[str, Kind] = {"delivered": "delivered", "would_deliver": "would", "repaired": "repaired"}
+_TURN_S = 60.0
+"""A request tells all that it tells at once."""
 _BEFORE: Mapping[Kind, str] = {
     "delivered": "",
     "would": "would be ",
@@ -326,7 +328,7 @@ def next_of(at: float, outcomes: Iterable[OutcomeRecord | Told], request_id: str
     later = sorted(
         (each for each in outcomes if each.at > at and each.reported_by not in own), key=lambda each: each.at
     )
-    turn = [each for each in later if each.reported_by == later[0].reported_by] if later else []
+    turn = [each for each in later if each.reported_by == later[0].reported_by and each.at <= later[0].at + _TURN_S]
     for each in turn:
         if each.outcome == "rejected":
             return Next("rejected", each.reason)

@@ -57,9 +57,9 @@ _MIGRATED = 500
 
 _NEXT = """
 coalesce((SELECT CASE
-WHEN EXISTS (SELECT 1 FROM fared s WHERE s.key = f.key AND s.at > g.at AND s.reporter = f.reporter
+WHEN EXISTS (SELECT 1 FROM fared s WHERE s.key = f.key AND s.at BETWEEN f.at AND f.at + 60 AND s.reporter = f.reporter
              AND s.outcome = 'rejected') THEN 'rejected'
-WHEN EXISTS (SELECT 1 FROM fared s WHERE s.key = f.key AND s.at > g.at AND s.reporter = f.reporter
+WHEN EXISTS (SELECT 1 FROM fared s WHERE s.key = f.key AND s.at BETWEEN f.at AND f.at + 60 AND s.reporter = f.reporter
              AND s.outcome = 'no_tool_used') THEN 'complained'
 ELSE 'accepted' END FROM fared f WHERE f.key = g.key AND f.at > g.at AND f.reporter <> g.request
           ORDER BY f.at, f.id LIMIT 1), '')

@@ -48,7 +48,7 @@ BRIEFS = (
     "CREATE INDEX IF NOT EXISTS glances_key ON glances (key)",
     "CREATE TABLE IF NOT EXISTS fared (id INTEGER PRIMARY KEY, at REAL NOT NULL, key INTEGER NOT NULL,"
     " reporter TEXT NOT NULL, arm TEXT NOT NULL, outcome TEXT NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS fared_key ON fared (key, at)",
+    "CREATE INDEX IF NOT EXISTS fared_turns ON fared (key, at, reporter, outcome)",
     "CREATE TRIGGER IF NOT EXISTS requests_gone AFTER DELETE ON requests"
     " BEGIN DELETE FROM glances WHERE id = old.id; END",
     "CREATE TRIGGER IF NOT EXISTS outcomes_gone AFTER DELETE ON outcomes"
