@@ -9,6 +9,7 @@ and where it is fed in pieces the cuts do not matter.
 """
 
 import argparse
+import importlib
 import random
 import sys
 import time
@@ -65,11 +66,11 @@ def guided(name: str, rest: Sequence[str]) -> int:
     """By coverage: inputs that reach new lines of ours are kept and changed."""
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # here: it is no part of the test extra
 
-    check = parsers.PARSERS[name]
-    for module in [module for key, module in sys.modules.items() if key.startswith(("gateway.", "strategies."))]:
-        for key, value in vars(module).items():
-            if callable(value) and getattr(value, "__module__", "") == module.__name__ and hasattr(value, "__code__"):
-                setattr(module, key, atheris.instrument_func(value))
+    # All of ours is imported anew: functions that others hold already would not be seen.
+    for key in [key for key in sys.modules if key.partition(".")[0] in ("gateway", "strategies", "tests")]:
+        del sys.modules[key]
+    with atheris.instrument_imports(include=["gateway", "strategies"]):
+        check = importlib.import_module("tests.fuzz.parsers").PARSERS[name]
     atheris.Setup([sys.argv[0], *rest], check)
     atheris.Fuzz()
     return 0
