@@ -9,7 +9,7 @@ from strategies.dialects.rows import TABLE
 from tests.support.damage import Outcome, damaged_calls, outcome_of, read_in_pieces, read_whole, told_in_vain
 from tests.support.damage_forms import DATA_FORMS, TAG_FORMS
 
-SEEDS = 3
+SEEDS = 5
 ELSEWHERE = {
     *("apply_patch", "shell"),  # a command or a patch has no markup of its own within
     *("prefixed_xml", "named_function"),  # damaged already; the undamaged form is in the list
