@@ -25,6 +25,8 @@ _NAMES = r"[\w.~%$-]++(?: [A-Z(][\w.()-]*+(?!:))*+"
 _PATH = re.compile(
     rf"(?:(?<!\w)(?P<root>[A-Za-z]:)|(?<![:\w\\])(?P<share>\\)(?=\\[\w.$-]++\\)|(?<![\w.~%$-])[\w.~%$-]++)(?:\\{_NAMES})++\\?"
 )
+_BREAK = re.compile(r"\\[nrt](?:[A-Z]|[\w.~%$-]?(?![\w.~%$-]))")
+"""Before a capital letter or a lone one a line break is as likely as the first letter of a name, inside a path, too."""
 _DRIVE = re.compile(r":(?<=(?<!\w)[A-Za-z]:)\\[^\\/]")
 """The colon comes first: it is found at once in a long text, which a letter is not."""
 _TORN_PATH = re.compile(
@@ -169,7 +171,7 @@ def _are_in_paths(body: str, known: list[re.Match[str]], strange: list[int]) -> 
         is_named = next_odd < path.end() and body[next_odd + 1 : next_odd + 3].isalnum()
         is_path = path["root"] or path["share"] or is_named
         while left and left[-1] < path.end():
-            if not is_path:
+            if not is_path or _BREAK.match(body, left[-1]):
                 return False
             left.pop()
         if not left:

@@ -41,6 +41,8 @@ TWO_WAYS = [
     r"C:\\Users\\bob\new",
     r"C:\new\\bob",
     r"copy C:\\a\new\\b here",
+    r"C:\Users\bob\new\nNew York",
+    r"C:\Users\bob\new\na",
     r"\\w+\b",
     r"src/app.py\n\d+\.\w*",
     'print(\\"x\\")\nre.compile(\\d)',
