@@ -34,6 +34,13 @@ QUIET = (
 """No window, and nothing asked of anybody that the page does not ask."""
 
 
+_ON_ITS_WAY = ("Inspected target navigated or closed", "Cannot find context with specified id")
+
+
+class OnItsWay(Exception):  # noqa: N818 - no error of anybody's
+    """The page that was asked is being left for another one."""
+
+
 @define
 class Page:
     """One tab."""
@@ -57,6 +64,13 @@ class Page:
             while not self._loaded:
                 await self._receive()
 
+    async def text(self) -> str:
+        """What it shows; nothing while it is on its way to another page."""
+        try:
+            return str(await self.value("document.body ? document.body.innerText : ''"))
+        except OnItsWay:
+            return ""
+
     async def value(self, expression: str) -> Any:
         """What a script expression comes to in the page; a promise is waited for."""
         answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
@@ -75,6 +89,8 @@ class Page:
         while True:
             answer = await self._receive()
             if answer.get("id") == self._number:
+                if answer.get("error", {}).get("message") in _ON_ITS_WAY:
+                    raise OnItsWay
                 assert "error" not in answer, answer
                 return dict(answer["result"])
 

@@ -4,6 +4,7 @@ The scripted model server counts: a request that reaches it would have been paid
 answers, as many servers do, so that only the gateway stands between.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.faulty_upstream import FaultyUpstream, answer_json, completio
 StartGateway = Callable[..., Awaitable[Gateway]]
 
 pytestmark = needs_chromium
+SHOWN_S = 30.0
 
 LAX = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
 BODY = json.dumps(chat(stream=False))
@@ -193,7 +195,6 @@ async def test_a_listed_page_works_and_a_link_leads_to_the_front_page(
 
 
 async def until_shown(page: Page, wanted: str) -> None:
-    for _ in range(200):
-        if wanted in await page.value("document.body ? document.body.innerText : ''"):
-            return
-    raise AssertionError(f"{wanted} is not shown")
+    async with asyncio.timeout(SHOWN_S):
+        while wanted not in await page.text():
+            await asyncio.sleep(0.02)
