@@ -37,7 +37,7 @@ QUIET = (
 _ON_ITS_WAY = ("Inspected target navigated or closed", "Cannot find context with specified id")
 
 
-class OnItsWay(Exception):  # noqa: N818 - no error of anybody's
+class OnItsWay(Exception):
     """The page that was asked is being left for another one."""
 
 

@@ -196,5 +196,5 @@ async def test_a_listed_page_works_and_a_link_leads_to_the_front_page(
 
 async def until_shown(page: Page, wanted: str) -> None:
     async with asyncio.timeout(SHOWN_S):
-        while wanted not in await page.text():
+        while wanted not in await page.text():  # noqa: ASYNC110 - a browser tells nobody
             await asyncio.sleep(0.02)
