@@ -435,7 +435,7 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
         call.store(key, sink.value(), sink)
         yield from _next(cur, "}")
         return
-    depth = 0
+    depth, start = 0, cur.offset
     while (yield from cur.until_match(_STOP, 0, sink)):
         sign = cur.text[cur.pos]
         if sign != "{" and (sign == "," or not depth) and (yield from _is_end(cur, call, key, body=prop.body)):
@@ -443,6 +443,8 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
                 raise Reject("value not closed", attempted=True)
             call.store(key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
             return
+        if sign == "}" and cur.offset == start:  # the call's brace in the place of a quote
+            raise Reject("value not closed", attempted=True)
         depth = max(0, depth + (sign == "{") - (sign == "}"))
         sink(sign)
         cur.pos += 1

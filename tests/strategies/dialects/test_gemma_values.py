@@ -115,3 +115,8 @@ def test_an_argument_behind_a_bracket_too_many_is_missed_by_nobody(form):
     assert [json.loads(arguments) for _, arguments in whole.calls] == [
         {"filePath": "a", "oldString": "b", "newString": "c"}
     ]
+
+
+def test_a_brace_in_the_place_of_a_mark_begins_no_value() -> None:
+    found = read('call:read{filePath:}say "hi"\n}\n[1]<|"|><|"|>')
+    assert found.calls == []
