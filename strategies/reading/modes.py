@@ -285,6 +285,9 @@ class Prose:
     def _run(self, window: Window, at: int) -> Move:
         """A run of backticks or tildes: a code fence, the edge of inline code, or plain text."""
         buf = window.buf
+        if window.inline and "\n" in buf[:at]:
+            window.text(at)  # a paragraph may end in front of it, and with it inline code
+            return self
         mark = buf[at]
         end = at
         while end < len(buf) and buf[end] == mark and end - at < _MAX_RUN:

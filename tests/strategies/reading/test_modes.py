@@ -149,3 +149,8 @@ def test_inline_code_ends_with_its_paragraph_in_front_of_reasoning() -> None:
 )
 def test_how_far_the_end_of_one_code_was_looked_for_says_nothing_about_another(text: str, calls: int) -> None:
     assert len(read_every_way(text).calls) == calls
+
+
+def test_inline_code_that_its_paragraph_has_ended_hides_no_fence_behind_words() -> None:
+    found = read_every_way(f" ``x\n\nHere it is: ```json\n[{JSON}]\n```")
+    assert [name for name, _ in found.calls] == ["read"]
