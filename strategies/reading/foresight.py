@@ -133,11 +133,11 @@ class Overhearing:
         while match is not None:
             at = match.start()
             found = self._found(whole, at)
-            if found is _LOUD:
+            if found == _LOUD:
                 return -1
-            if found is not _SILENT:
+            if found != _SILENT:
                 begun = min(begun, at)
-            if found is _WAITS:
+            if found == _WAITS:
                 decided = min(decided, at)
             match = self._search(whole, at + 1)
         if decided < size:
