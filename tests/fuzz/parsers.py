@@ -32,8 +32,8 @@ from strategies.text.shell_lines import ShellFault, simple_commands
 from strategies.text.tolerant_json import JsonFault, parse
 from strategies.text.turns import whole
 from strategies.text.yaml_lines import NoMapping, read_mapping
-from tests.gateway.kinds.test_hostile import STREAMS, TURN, check_stream
-from tests.gateway.kinds.test_hostile import read as read_kind
+from tests.gateway.kinds.test_rows import STREAMS, TURN, check_stream
+from tests.gateway.kinds.test_rows import read as read_kind
 from tests.gateway.surfaces.test_heard import Teller
 
 __all__ = ["PARSERS", "Parser", "drawn"]

@@ -12,7 +12,7 @@ import pytest
 from gateway.answer.watch import WatchedBody, WatchedStream
 from gateway.core.errors import UpstreamBadReply
 from tests.gateway.answer.test_watch import beside
-from tests.gateway.kinds.test_hostile import STREAMS, TURN, check_stream, read
+from tests.gateway.kinds.test_rows import STREAMS, TURN, check_stream, read
 from tests.support.chat import DONE, HEAD, answer_body, prepared, stream, whole
 from tests.support.client import TOOLS, ask, chat
 from tests.support.faulty_upstream import STREAM_HEAD, answer, answer_json, completion

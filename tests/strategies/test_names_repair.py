@@ -1,16 +1,22 @@
 """Names of structured calls, repaired; and which tools are never reached by more than another spelling."""
 
 import re
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gateway.core.events import End, Start
 from gateway.core.tools import Tool, ToolSet
+from gateway.wire.structured_calls import NativeCalls
+from strategies.dialects.rows import TABLE
 from strategies.schema.known_tools import known_tools
 from strategies.schema.names import acts, repair_name
+from tests.support.reading import read, tool
 
 LOOKING = ("read_file", "list_files", "grep", "webfetch", "get_weather")
+
 ACTING = ("write_to_file", "bash", "edit", "deleteFile")
 
 
@@ -107,3 +113,101 @@ def test_a_repaired_name_is_declared(name: str, declared: list[str]) -> None:
     if found is not None and acts(found):
         name = re.split("[.:/]", name)[-1]
         assert name.casefold().translate(str.maketrans("", "", "-_ ")) == found.casefold().replace("_", "")
+
+
+# --- Names with namespaces before them: the declared tool behind them, in every dialect and in both wires
+
+
+SEGMENTS = ("read", "get", "forget", "edit", "re", "ad", "fs", "mcp", "default_api", "a")
+
+NAMES = st.lists(st.tuples(st.sampled_from(SEGMENTS), st.sampled_from(".:/")), min_size=1, max_size=4).map(
+    lambda pairs: "".join(segment + separator for segment, separator in pairs)[:-1]
+)
+
+DECLARED = st.lists(NAMES, min_size=1, max_size=5, unique=True)
+
+EXAMPLE_NAME = re.compile(r"\b(?:read|grep|glob)\b")
+
+OPENED_BY_NAME = {
+    *(
+        "generic_xml",
+        "wrapped_xml",
+        "prefixed_xml",
+        "glm_bare",
+        "mistral_stripped",
+        "ds_stripped",
+    ),
+    *("functionary", "gptme"),
+}
+
+"""Dialects in which the tool's own name opens a call: one with a namespace opens none, and stays text."""
+
+ROWS = [row for row in TABLE if EXAMPLE_NAME.search(row.example)]
+
+
+def meant(written: str, declared: list[str]) -> str | None:
+    """The name itself, or the longest declared one that stands behind one of its separators."""
+    behind = [written[match.end() :] for match in re.finditer("[.:/]", written)]
+    return next((name for name in (written, *behind) if name in declared), None)
+
+
+@given(written=NAMES, declared=DECLARED)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@example(written="default_api:forget", declared=["get", "edit"])
+@example(written="a.fs.read", declared=["read", "fs.read"])
+@example(written="google:mcp:fs:read", declared=["read"])
+def test_text_in_any_dialect_means_the_tool_behind_its_namespaces(written: str, declared: list[str]) -> None:
+    tools = ToolSet(tool(name, filePath={"type": "string"}, pattern={"type": "string"}) for name in declared)
+    expected = meant(written, declared)
+    assert len(ROWS) > 40
+    for row in ROWS:
+        found = [name for name, _ in read(EXAMPLE_NAME.sub(written, row.example), tools=tools, prompted=row.id).calls]
+        if expected is None:
+            assert found in ([], [written], [written.removeprefix("default_api.")]), row.id
+        elif row.id in OPENED_BY_NAME:
+            assert found in ([], [expected]), row.id
+        else:
+            assert found == [expected], row.id
+
+
+@given(written=NAMES, declared=DECLARED, data=st.data())
+@settings(max_examples=200, deadline=None, derandomize=True)
+@example(written="functions.bash", declared=["bash"], data=None)
+def test_structured_calls_mean_it_too(written: str, declared: list[str], data: Any) -> None:
+    tools = ToolSet(tool(name) for name in declared)
+    expected = meant(written, declared) or written
+
+    def native() -> NativeCalls:
+        return NativeCalls(lambda _dialect: "call_1", lambda name: repair_name(name, tools))
+
+    whole: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": written, "arguments": "{}"}}
+    native().mend_message([whole])
+    assert whole["function"] == {"name": expected, "arguments": "{}"}
+    legacy = {"name": written, "arguments": "{}"}
+    assert native().take_legacy(legacy) == (expected != written)
+    assert legacy == {"name": expected, "arguments": "{}"}
+    comes_late = data is not None and data.draw(st.booleans())
+    first: dict[str, Any] = {"index": 0, "id": "a", "type": "function", "function": {"arguments": ""}}
+    late: dict[str, Any] = {"index": 0, "function": {"arguments": "{}"}}
+    named = late if comes_late else first
+    named["function"]["name"] = written
+    streamed = native()
+    for delta in [first, *([named] if comes_late else [])]:
+        streamed.mend_deltas([delta])
+    assert named["function"]["name"] == expected
+    assert [name for _, name, _ in streamed.calls] == [expected]
+
+
+def test_a_call_of_a_tool_that_does_not_exist_says_so_in_every_dialect() -> None:
+    tools = ToolSet([tool("other")])
+    passed = 0
+    for row in ROWS:
+        text = EXAMPLE_NAME.sub("launch_rocket", row.example)
+        for how in ("buffered", "incremental"):
+            for event in read(text, tools=tools, prompted=row.id, stream_arguments=how).events:
+                if isinstance(event, Start | End):
+                    passed += 1
+                    assert not event.is_declared if isinstance(event, Start) else "undeclared" in event.verdict.reasons
+    assert passed > 40
+    found = read(ROWS[0].example, tools=ToolSet([tool("read", "filePath")]), prompted=ROWS[0].id).events
+    assert all(event.is_declared for event in found if isinstance(event, Start))

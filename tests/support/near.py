@@ -25,9 +25,9 @@ ALWAYS = ("tests/test_architecture.py",)
 BY_FOLDER = {
     "deploy": ("tests/deploy",),
     "grafana": ("tests/grafana",),
-    "tests/golden": ("tests/strategies/test_golden.py", "tests/strategies/test_rules.py"),
+    "tests/golden": ("tests/strategies/test_golden.py", "tests/strategies/test_strategies_readme.py"),
     "tests/data": ("tests/strategies",),
-    "tests/fixtures": ("tests/strategies/test_plugins.py", "tests/strategies/test_dialect_table.py"),
+    "tests/fixtures": ("tests/strategies/test_strategies_readme.py", "tests/strategies/test_dialect_table.py"),
     "tests/sdk/node": ("tests/sdk/test_node.py",),
 }
 """Files that nobody imports, and whose tests they are. Documents belong to `DOCUMENTED`."""

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import pytest
@@ -12,10 +12,13 @@ from attrs import evolve, frozen
 from structlog.testing import capture_logs
 
 from gateway.config.load import load
+from gateway.core.ports import StoreError
 from gateway.core.records import CallRecord, DecisionRecord, OutcomeRecord, RequestRecord
-from gateway.inspector.door import HEADERS, Door
+from gateway.inspector import live
+from gateway.inspector.door import HEADERS, KEY_S, Door
 from gateway.inspector.filters import parsed
-from gateway.inspector.live import Event
+from gateway.inspector.live import MAX_WAITING, Event, Hub, events_behind, told
+from gateway.inspector.reader import Reader
 from gateway.inspector.server import Inspector, _places, _relay, running, sockets
 from gateway.state.memory import MemoryStore
 
@@ -33,6 +36,7 @@ CALL = CallRecord(
     span=(2, 46),
     after='{"name": "write_file", "arguments": {"path": "a"}}',
 )
+
 REFUSED = evolve(
     CALL, score=85, decision="refused", reason="low_confidence", after="", setting="TRANSFORM_MIN_CONFIDENCE=0.85"
 )
@@ -310,3 +314,178 @@ def test_what_a_store_that_was_begun_anew_has_is_told_again():
     queue.put_nowait(None)
     asyncio.run(_relay(queue, Response(), parsed(""), start=_places("5"), reached=_places("6")))  # type: ignore[arg-type]
     assert [data.partition(b"\n")[0] for data in told] == [b"id: 7", b"id: 1", b"id: 2"]
+
+
+# --- Who may come in
+
+
+HOME = {"Host": "127.0.0.1:8790"}
+
+ACTION = {
+    **HOME,
+    "Origin": "http://127.0.0.1:8790",
+    "Content-Type": "application/json",
+    "X-Toolgate-Inspector": "1",
+    "Sec-Fetch-Site": "same-origin",
+}
+
+
+@pytest.fixture
+def door():
+    return Door(port=8790, now=iter(float(at) for at in (0, 1, 2, KEY_S + 9)).__next__)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8790", "localhost:8790", "[::1]:8790", "LOCALHOST:8790"])
+def test_its_own_names_come_in(door, host):
+    assert door.stops("GET", {"Host": host}) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "127.0.0.1", "127.0.0.1:80", "evil.test:8790", "localhost.evil.test:8790", "127.0.0.1:8790.", "0.0.0.0:8790"],
+)
+def test_other_names_are_misdirected(door, host):
+    refusal = door.stops("GET", {"Host": host})
+    assert refusal is not None
+    assert refusal.status == 421
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {**HOME, "Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET", {**HOME, "Sec-Fetch-Site": "same-site"}, 403),
+        ("GET", {**HOME, "Origin": "http://evil.test"}, 403),
+        ("GET", {**HOME, "Origin": "http://localhost:8790"}, 403),
+        ("GET", {**HOME, "Origin": "null"}, 403),
+        ("DELETE", HOME, 405),
+        ("OPTIONS", HOME, 405),
+        ("POST", HOME, 403),
+        ("POST", {**ACTION, "Content-Type": "text/plain"}, 415),
+        ("POST", {**ACTION, "Content-Type": ""}, 415),
+        ("POST", {key: value for key, value in ACTION.items() if key != "X-Toolgate-Inspector"}, 403),
+        ("POST", {**ACTION, "Origin": "http://127.0.0.1:8791"}, 403),
+        ("POST", {**ACTION, "Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_what_no_page_of_ours_sends_is_refused(door, method, headers, status):
+    refusal = door.stops(method, headers)
+    assert refusal is not None
+    assert refusal.status == status
+
+
+def test_an_action_of_the_page_comes_in(door):
+    assert door.stops("POST", {**ACTION, "Content-Type": "application/json; charset=utf-8"}) is None
+
+
+def test_a_key_is_good_once(door):
+    assert not door.trades("x" * 43)
+    assert door.trades(door.key)
+    assert not door.trades(door.key)
+
+
+def test_a_key_is_good_for_five_minutes():
+    times = [0.0]
+    door = Door(port=1, now=lambda: times[0])
+    times[0] = KEY_S + 1
+    assert not door.trades(door.key)
+
+
+def test_the_cookie_is_another_secret_and_new_at_each_start(door):
+    other = Door(port=8790)
+    assert len({door.key, door.cookie, other.key, other.cookie}) == 4
+    assert min(map(len, (door.key, door.cookie))) >= 43
+    assert door.knows({door.cookie_name: door.cookie})
+    assert not door.knows({door.cookie_name: other.cookie})
+    assert not door.knows({door.cookie_name: door.key})
+    assert not door.knows({})
+    assert door.cookie not in repr(door)
+    assert door.key not in repr(door)
+
+
+# --- What is told to pages that listen, to slow ones too
+
+
+def requests(count: int, first: int = 0) -> list[RequestRecord]:
+    return [
+        RequestRecord(id=f"r{number}", at=float(number), key="k", model="m", upstream="u")
+        for number in range(first, first + count)
+    ]
+
+
+async def state() -> dict[str, Any]:
+    return {"state": "off"}
+
+
+def a_hub() -> tuple[MemoryStore, Hub]:
+    store = MemoryStore()
+    return store, Hub(store, Reader(store), state)
+
+
+async def test_a_page_that_does_not_read_is_let_go_and_catches_up_by_its_cursor():
+    store, hub = a_hub()
+    await hub._look()
+    with hub.listening() as queue:
+        for first in range(0, 3000, 400):
+            await store.append(requests(400, first))
+            await hub._look()
+        got = [queue.get_nowait() for _ in range(queue.qsize())]
+        assert queue not in hub._listeners
+    rows = [event for event in got if event is not None and event.name == "row"]
+    assert got[-1] is None
+    assert len(got) == MAX_WAITING + 1
+    rest = [event async for event in events_behind(store, hub.reader, rows[-1].cursor)]
+    ids = [event.data["id"] for event in (*rows, *rest)]
+    assert ids == [f"r{number}" for number in range(3200)]
+
+
+async def test_every_page_that_listens_is_told_once():
+    store, hub = a_hub()
+    await hub._look()
+    with hub.listening() as one, hub.listening() as other:
+        outcome = OutcomeRecord(
+            at=9.0, key="k", arm="live", strategy="s", dialect="d", epoch=0, outcome="accepted", reported_by="r5"
+        )
+        await store.append([*requests(2), outcome])
+        await hub._look()
+        await hub._look()
+        for queue in (one, other):
+            told_now = [queue.get_nowait() for _ in range(queue.qsize())]
+            assert [event.name for event in told_now if event] == ["row", "row", "outcome", "state"]
+
+
+def test_an_event_is_one_line_of_json_whatever_a_model_wrote():
+    data = {"what": "\n\ndata: x\r\nevent: state\u2028\u0000</script>"}
+    text = told(Event("row", "1.2", data)).decode()
+    assert text.startswith("id: 1.2\nevent: row\ndata: {")
+    assert text.count("\n") == 4
+    assert "\r" not in text
+
+
+class Failing(MemoryStore):
+    """Fails as often as it has faults."""
+
+    faults: ClassVar[list[str]] = []
+
+    async def end(self) -> str:
+        if self.faults:
+            raise StoreError(self.faults.pop())
+        return await super().end()
+
+
+async def test_a_store_that_does_not_answer_is_told_of_once_and_so_is_that_it_does_again(monkeypatch):
+    monkeypatch.setattr(live, "POLL_S", 0)
+    monkeypatch.setattr(Failing, "faults", ["the store is locked", "the store is locked"])
+    store = Failing()
+    hub = Hub(store, Reader(store), state)
+    with hub.listening() as queue:
+        polling = asyncio.create_task(hub.run())
+        events = [await queue.get() for _ in range(3)]
+        polling.cancel()
+        await asyncio.wait([polling])
+    assert [(event.name, event.data) for event in events if event] == [
+        ("store", {"fault": "the store is locked"}),
+        ("state", {"state": "off"}),
+        ("store", {"fault": ""}),
+    ]
+    assert hub.fault == ""

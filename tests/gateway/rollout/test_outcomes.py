@@ -1,16 +1,23 @@
 """What the next request of a conversation tells of the last answer."""
 
+import json
 import re
+import secrets
+import string
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.rollout import outcomes
 from gateway.rollout.call_ids import CallIds, CallMark
+from gateway.rollout.conversation import conversation_key
 from gateway.rollout.outcomes import Fared, LastAnswer, fault_in_call, last_answer, outcome_records
+from gateway.wire.chat_request import parse_request
+from strategies.dialects.rows import TABLE
 from tests.support.cost import assert_linear
 
 UNKNOWN = {
@@ -31,6 +38,7 @@ UNKNOWN = {
     "json": '{"error": "Unknown tool: nope"}',
     "json-more": '{"ok": false, "name": "nope", "error": "Unknown tool: nope"}',
 }
+
 MISSING = {
     "cline": "The tool execution failed with the following error:\n<error>\n"
     "Missing value for required parameter 'path'. Please retry with complete response.\n\n# Reminder",
@@ -49,6 +57,7 @@ MISSING = {
     "langchain": "Error invoking tool 'read' with kwargs {} with error:\n path: Field required\n Please fix the error",
     "mcp": 'MCP error -32602: Input validation error: Invalid arguments for tool read: "path" is required',
 }
+
 INVALID = {
     "qwen-code": "params/is_background must be boolean",
     "ai-sdk": 'Invalid input for tool edit: JSON parsing failed: Text: {"filePath":\n.Error message: JSON Parse error',
@@ -67,6 +76,7 @@ INVALID = {
     "instructor": "Validation Error found:\n1 validation error for User\nRecall the function correctly, fix the errors",
     "pydantic-ai": '1 validation error:\n```json\n[\n  {"type": "int_type", "loc": ["limit"], "msg": "Input"}]\n```',
 }
+
 RAN = {
     "file-not-found": "Error: File not found: /home/me/a.py",
     "exit-code": "Command failed with exit code 1\nbash: foo: command not found",
@@ -259,7 +269,9 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
+
 ANY = st.dictionaries(st.sampled_from(["content", "tool_calls", "tool_call_id", "name"]), VALUES)
+
 ROLES = st.sampled_from(["system", "user", "assistant", "tool", "function", "developer"])
 
 
@@ -279,6 +291,7 @@ def test_a_report_behind_other_text_is_content(report: str, before: str) -> None
 
 
 PATTERNS = [value for value in vars(outcomes).values() if isinstance(value, re.Pattern)]
+
 HOSTILE = ["a", " ", "\n", "\\n", "<error>", "error: ", "{", '{"status":"a",', "[a for ", "Error executing tool a", "'"]
 
 
@@ -304,3 +317,191 @@ def test_only_the_first_of_very_many_new_messages_are_looked_at():
     other = {"role": "system", "content": ""}
     assert last_answer([assistant, *[other] * 200, result]).follows == "tool_result"
     assert last_answer([assistant, *[other] * 200_000, result]).follows == "nothing"
+
+
+# --- Ids of calls: what they look like, what they tell, and whom they tell nothing
+
+
+KEY = b"0123456789abcdef0123456789abcdef"
+
+NAMES = ["native", "recovery", "xml_prompt", "text", "native", *(row.id for row in TABLE)]
+
+
+def ids(key: bytes = KEY, names: list[str] = NAMES) -> CallIds:
+    return CallIds(key, secrets.token_bytes, names=names)
+
+
+def test_an_id_is_call_and_24_letters_and_digits() -> None:
+    made = [ids().make(arm="live", strategy="recovery", dialect="hermes") for _ in range(200)]
+    assert all(re.fullmatch(r"call_[A-Za-z0-9]{24}", one) for one in made)
+    assert len(set(made)) == len(made)
+
+
+def test_all_known_names_have_marks_of_their_own() -> None:
+    maker = ids()
+    for name in set(NAMES):
+        mark = maker.read(maker.make(arm="live", strategy="recovery", dialect=name))
+        assert mark is not None
+        assert mark.dialect == name
+
+
+@given(
+    arm=st.sampled_from(["live", "control", "dry_run", "off"]),
+    strategy=st.sampled_from(["native", "recovery", "xml_prompt"]),
+    dialect=st.sampled_from([row.id for row in TABLE]),
+    epoch=st.integers(0, (1 << 10) - 1),
+)
+def test_the_facts_come_back(arm: str, strategy: str, dialect: str, epoch: int) -> None:
+    made = ids().make(arm=arm, strategy=strategy, dialect=dialect, epoch=epoch)  # type: ignore[arg-type]
+    assert ids().read(made) == CallMark(arm=arm, strategy=strategy, dialect=dialect, epoch=epoch)  # type: ignore[arg-type]
+
+
+def test_another_process_with_the_key_reads_it_but_for_names_it_does_not_know() -> None:
+    made = ids().make(arm="live", strategy="a_plugin", dialect="hermes")
+    assert ids().read(made) == CallMark(arm="live", strategy=None, dialect="hermes", epoch=0)
+
+
+def test_another_key_reads_nothing() -> None:
+    made = ids().make(arm="live", strategy="recovery", dialect="hermes")
+    assert ids(b"another key").read(made) is None
+
+
+@given(st.integers(0, 23), st.sampled_from(string.ascii_letters + string.digits))
+def test_a_changed_letter_makes_it_foreign(place: int, letter: str) -> None:
+    made = ids().make(arm="live", strategy="recovery", dialect="hermes")
+    at = len("call_") + place
+    changed = made[:at] + letter + made[at + 1 :]
+    assert (ids().read(changed) is None) == (changed != made)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    ["", "call_", "call_0", "call_" + "z" * 24, "call_" + "0" * 25, "call_" + "é" * 24, "toolu_" + "0" * 24, "0" * 29],
+)
+def test_ids_of_others_are_not_read(foreign: str) -> None:
+    assert ids().read(foreign) is None
+
+
+def test_the_same_facts_do_not_look_the_same() -> None:
+    one, other = (ids().make(arm="live", strategy="recovery", dialect="hermes") for _ in range(2))
+    assert sum(left == right for left, right in zip(one[5:], other[5:], strict=True)) < 12
+
+
+# --- A conversation keeps its key over its turns, and shares it with no other
+
+
+SECRET = b"kept in the store"
+
+TURNS: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are an agent."},
+    {"role": "user", "content": "Read a.py"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "x = 1"},
+]
+
+
+@frozen(kw_only=True)
+class Asked:
+    """A request as far as its key depends on it."""
+
+    model: str = "m"
+    messages: list[dict[str, Any]] = field(factory=lambda: TURNS[:2])
+    body: dict[str, Any] = field(factory=dict)
+
+
+def key(asked: Asked, *, secret: bytes = SECRET, sticky: str | None = None, credential: str | None = "sk-1") -> str:
+    return conversation_key(secret, sticky=sticky, credential=credential, request=asked)
+
+
+def test_key_is_a_word_of_hexadecimal_digits() -> None:
+    assert len(key(Asked())) == 32
+    assert set(key(Asked())) <= set(string.hexdigits.lower())
+
+
+def test_key_stays_while_the_conversation_goes_on() -> None:
+    assert {key(Asked(messages=TURNS[:count])) for count in range(2, 5)} == {key(Asked())}
+
+
+def test_a_real_request_has_one() -> None:
+    raw = json.dumps({"model": "m", "messages": TURNS[:2]}).encode()
+    assert conversation_key(SECRET, sticky=None, credential="sk-1", request=parse_request(raw)) == key(Asked())
+
+
+def test_whoever_speaks_of_something_else_has_another_key() -> None:
+    others = [
+        key(Asked(), credential="sk-2"),
+        key(Asked(model="n")),
+        key(Asked(messages=[TURNS[0], {"role": "user", "content": "Read b.py"}])),
+        key(Asked(messages=[{"role": "system", "content": "You are another."}, TURNS[1]])),
+        key(Asked(), secret=b"another"),
+        key(Asked(), sticky="session"),
+        key(Asked(messages=TURNS[:1])),
+        key(Asked(messages=TURNS[1:2])),
+    ]
+    assert len({*others, key(Asked())}) == len(others) + 1
+
+
+def test_fields_do_not_run_together() -> None:
+    assert key(Asked(model="bc"), credential="a") != key(Asked(model="c"), credential="ab")
+
+
+def test_sticky_value_decides_alone() -> None:
+    assert key(Asked(), sticky="s") == key(Asked(model="n", messages=[]), sticky="s", credential=None)
+    assert key(Asked(), sticky="s") != key(Asked(), sticky="t")
+    assert key(Asked(), sticky="") == key(Asked())
+
+
+def test_user_field_stands_for_a_missing_credential() -> None:
+    one, other = (key(Asked(body={"user": name}), credential=None) for name in ("ann", "bob"))
+    assert one != other
+    assert key(Asked(body={"user": "ann"})) == key(Asked())
+    assert key(Asked(body={"user": ["no", "name"]}), credential=None) == key(Asked(), credential=None)
+
+
+def test_parts_count_as_the_text_they_hold() -> None:
+    parts = [
+        {"type": "text", "text": "Read "},
+        {"type": "image_url", "image_url": {}},
+        {"type": "text", "text": "a.py"},
+    ]
+    assert key(Asked(messages=[TURNS[0], {"role": "user", "content": parts}])) == key(Asked())
+
+
+def test_only_the_head_of_the_system_prompt_counts() -> None:
+    one, other = ({"role": "developer", "content": "x" * 2048 + end} for end in ("today", "tomorrow"))
+    assert key(Asked(messages=[one, TURNS[1]])) == key(Asked(messages=[other, TURNS[1]]))
+
+
+def test_a_long_secret_counts_whole() -> None:
+    assert key(Asked(), secret=b"x" * 65) != key(Asked(), secret=b"x" * 66)
+
+
+CONTENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["text", "type", "x"]), inner),
+    max_leaves=8,
+)
+
+MESSAGES = st.lists(
+    st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool", "x"]), "content": CONTENTS}),
+    max_size=6,
+)
+
+
+@settings(max_examples=100)
+@given(MESSAGES, st.text(), st.none() | st.text(), st.none() | st.text(), CONTENTS)
+def test_any_request_has_a_key(
+    messages: Any, model: str, sticky: str | None, credential: str | None, user: Any
+) -> None:
+    asked = Asked(model=model, messages=messages, body={"user": user})
+    assert len(key(asked, sticky=sticky, credential=credential)) == 32
+
+
+@settings(max_examples=50)
+@given(MESSAGES, MESSAGES)
+def test_what_comes_later_changes_nothing(first: Any, later: Any) -> None:
+    assert key(Asked(messages=TURNS[:2] + first)) == key(Asked(messages=TURNS[:2] + first + later))

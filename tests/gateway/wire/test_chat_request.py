@@ -2,15 +2,21 @@
 
 import json
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core.errors import InvalidRequest
+from gateway.wire import known_texts
 from gateway.wire.chat_request import READ_FIELDS, parse_request
+from gateway.wire.json_scan import JsonScanner, JsonTooDeep
+from gateway.wire.known_texts import adopt, known_value, made_of
+from tests.support.cost import assert_linear
 
 USER = {"role": "user", "content": "hi"}
 
@@ -96,12 +102,15 @@ def test_names_of_these_fields_elsewhere_are_nobodys_business() -> None:
 
 
 BLANK = st.text(" \t\r\n", max_size=3)
+
 NAME = st.sampled_from(["model", "messages", "n", "x", "y"])
+
 JSON = st.recursive(
     st.none() | st.integers(-9, 9) | st.sampled_from([" ", ',"n":1', '"', "\\", "}"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAME, inner, max_size=2),
     max_leaves=4,
 )
+
 MEMBER = st.tuples(BLANK, NAME, BLANK, BLANK, JSON, st.sampled_from([None, 1]), BLANK)
 
 
@@ -166,3 +175,189 @@ def test_a_renamed_request_is_what_its_bytes_say() -> None:
 def test_no_request_is_renamed_to_what_is_no_name(model: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_request(raw()).renamed(model)
+
+
+# --- What is remembered of JSON texts: the same object for the same text, within bounds, and nothing that is gone
+
+
+def test_the_same_text_is_the_same_object():
+    first = known_value(b'[{"a": 1}]')
+    assert first == [{"a": 1}]
+    assert known_value(bytes(bytearray(b'[{"a": 1}]'))) is first
+
+
+def test_texts_that_differ_in_a_letter_nobody_samples_are_told_apart():
+    texts = [b'["%b"]' % (b"x" * at + b"y" + b"x" * (999 - at)) for at in range(1000)]
+    assert [known_value(text) for text in texts] == [msgspec.json.decode(text) for text in texts]
+
+
+def test_what_is_made_of_a_value_is_made_once():
+    numbers, value = count(), known_value(b"[1]")
+    assert [made_of(value, "number", lambda: next(numbers) + 1) for _ in range(3)] == [1, 1, 1]
+    assert made_of(value, "another", lambda: next(numbers) + 1) == 2
+
+
+def test_what_is_made_of_a_value_that_nobody_knows_is_made_each_time():
+    numbers, value = count(), [1]
+    assert [made_of(value, "number", lambda: next(numbers) + 1) for _ in range(3)] == [1, 2, 3]
+
+
+def test_what_belongs_to_a_value_goes_with_it():
+    value, child = known_value(b"[1]"), [2]
+    adopt(value, child)
+    first = made_of(child, "copy", lambda: list(child))
+    assert made_of(child, "copy", lambda: list(child)) is first
+    for number in range(200):
+        known_value(b"[%d, 0]" % number)
+    assert made_of(child, "copy", lambda: list(child)) is not first
+    assert known_value(b"[1]") is not value
+
+
+@pytest.mark.parametrize(("size", "most"), [(100, 64), (120_000, 40)])
+def test_neither_number_nor_room_grows_without_bound(size, most):
+    for number in range(300):
+        text = b'["%b", %d]' % (b"x" * size, number)
+        adopt(known_value(text), [number])
+    assert len(known_texts._by_sample) <= most
+    assert len(known_texts._by_id) <= 2 * most
+
+
+def test_a_text_that_is_too_large_is_not_remembered():
+    text = b'["%b"]' % (b"x" * (1 << 18))
+    assert known_value(text) is not known_value(text)
+
+
+def test_requests_with_the_same_tools_share_them_and_what_was_made_of_them():
+    tools = b'[{"type": "function", "function": {"name": "a", "parameters": {}}}]'
+    requests = [
+        parse_request(b'{"model": "m", "messages": [{"role": "user", "content": "%d"}], "tools": %b}' % (number, tools))
+        for number in range(2)
+    ]
+    assert requests[0].tools is requests[1].tools
+    assert requests[0].body["tools"] is requests[1].body["tools"]
+    for number, request in enumerate(requests):
+        renamed = msgspec.json.decode(request.renamed("n").raw)
+        assert renamed == {**request.body, "model": "n"}
+        assert renamed["messages"][0]["content"] == str(number)
+
+
+# ---
+
+
+SCANNED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def end_in_pieces(pieces: list[str]) -> int:
+    """The end in the joined text, found piece by piece."""
+    scanner = JsonScanner()
+    before = 0
+    for piece in pieces:
+        end = scanner.feed(piece)
+        if end >= 0:
+            return before + end
+        before += len(piece)
+    return -1
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ('{"a":1} tail', 7),
+        ("[]", 2),
+        ('"x" y', 3),
+        ('"a\\"b" c', 6),
+        ("[[1],[2]]]", 9),
+        ('{"a":"}"}', 9),
+        ('{"a":"\\\\"}x', 10),
+        ('{"a":"line\nbreak"}', 18),
+        ("-12.5e+3,", 8),
+        ("true}", 4),
+        ("null ", 4),
+        (",", 0),
+    ],
+)
+def test_finds_the_end(text, end):
+    assert JsonScanner().feed(text) == end
+
+
+@pytest.mark.parametrize("text", ["{", '{"a":"}', '"abc', '"abc\\', "[[]", "12", "tru", '{"a":"\\"}', ""])
+def test_says_when_the_value_is_still_open(text):
+    assert JsonScanner().feed(text) == -1
+
+
+def test_begins_where_it_is_told():
+    assert JsonScanner().feed('xx{"a":1}', 2) == 9
+
+
+def test_stays_at_the_end_once_found():
+    scanner = JsonScanner()
+    assert scanner.feed("[] rest") == 2
+    assert scanner.feed("more") == 0
+
+
+def test_knows_a_scalar():
+    scalar, container = JsonScanner(), JsonScanner()
+    scalar.feed("12")
+    container.feed("[12")
+    assert scalar.is_scalar
+    assert not container.is_scalar
+
+
+def test_the_depth_bound_is_exact():
+    assert JsonScanner(64).feed("[" * 64 + "]" * 64) == 128
+    with pytest.raises(JsonTooDeep):
+        JsonScanner(64).feed("[" * 65 + "]" * 65)
+
+
+def test_the_depth_bound_holds_over_pieces():
+    scanner = JsonScanner(3)
+    for _ in range(3):
+        scanner.feed('{"a":')
+    with pytest.raises(JsonTooDeep):
+        scanner.feed("{")
+
+
+def test_brackets_in_strings_are_no_depth():
+    text = json.dumps({"a": "[" * 1000})
+    assert JsonScanner(2).feed(text) == len(text)
+
+
+@settings(max_examples=150)
+@given(value=SCANNED, tail=st.sampled_from(["", " ", "}", "]x", '"', "</a>", ","]), data=st.data())
+def test_any_cut_finds_the_same_end(value, tail, data):
+    text = json.dumps(value, ensure_ascii=False) + tail
+    whole = JsonScanner().feed(text)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert end_in_pieces(pieces) == whole
+    assert end_in_pieces(list(text)) == whole
+
+
+@settings(max_examples=150)
+@given(text=st.text(alphabet='{}[]"\\a1,: \n', max_size=60), data=st.data())
+def test_any_cut_of_rubbish_finds_the_same_end(text, data):
+    cut = data.draw(st.integers(0, len(text)))
+    whole = JsonScanner().feed(text)
+    assert end_in_pieces([text[:cut], text[cut:]]) == whole
+    assert end_in_pieces(list(text)) == whole
+
+
+@settings(max_examples=100)
+@given(value=SCANNED)
+def test_the_end_is_that_of_the_standard_decoder(value):
+    text = json.dumps([value]) + "]}"
+    assert JsonScanner(1000).feed(text) == json.JSONDecoder().raw_decode(text)[1]
+
+
+@pytest.mark.cost
+@pytest.mark.parametrize("piece", ["[]", '"a"', "[1]", '"\\""', " ", '{"a":"\\n"},', '"\\'])
+def test_time_grows_with_the_text(piece):
+    def scanning(size: int) -> Callable[[], object]:
+        text = "[" + piece * (size // len(piece))
+        return lambda: JsonScanner().feed(text)
+
+    assert_linear(scanning, 1 << 15)

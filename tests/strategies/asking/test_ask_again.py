@@ -3,23 +3,29 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
-from gateway.core.events import Note, Verdict
-from gateway.wire.chat_request import parse_request
+from gateway.core.events import NONE_MARKUP, Drop, Note, Text, Verdict
+from gateway.wire.chat_request import ChatRequest, parse_request
 from strategies.asking.ask_again import AskAgain, Demand, asking_again, demanded, fault_of
-from strategies.base import BrokenCall, Options, Prepared
+from strategies.asking.forbidden import CallsForbidden, forbids_calls
+from strategies.asking.intent import IntentWatch, asks_for_tools
+from strategies.base import BrokenCall, InTurns, Options, PassesText, Prepared
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from strategies.writing.samples import sample_arguments
 from strategies.xml_prompt import XmlPromptStrategy
-from tests.support.reading import AGENT_TOOLS
+from tests.support.chat import answer_body, answer_events, hear_stream, stream, whole
+from tests.support.reading import AGENT_TOOLS, pieces
 
 TOOLS = [
     {"type": "function", "function": {"name": tool.name, "description": "", "parameters": tool.parameters}}
     for tool in AGENT_TOOLS
 ]
+
 READ, GLOB = (tool for tool in AGENT_TOOLS if tool.name in ("read", "glob"))
+
 USER = {"role": "user", "content": "Look at the file."}
 
 
@@ -282,3 +288,192 @@ def test_a_call_of_a_tool_that_is_not_declared_is_asked_for_in_general() -> None
     assert text.endswith("a call of one of the tools is required now.")
     assert ask.satisfies("zap")
     assert not ask.satisfies("read")
+
+
+# --- Answers to requests that offer tools and forbid calls: markup is counted, and left out where that is wanted
+
+
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"filePath": "a.py"}}\n</tool_call>'
+
+TAGS = "<read>\n<filePath>a.py</filePath>\n</read>"
+
+GEMMA = "<|tool_call>call:launch{}<tool_call|>"
+
+MARKUP = {"hermes": HERMES, "generic_xml": TAGS, "gemma4": GEMMA}
+
+NO_MARKUP = {
+    "JSON": 'It is `{"a": 1}`, so\n```json\n{"name": "read", "arguments": {"filePath": "a.py"}}\n```',
+    "bare": '{"name": "read", "arguments": {"filePath": "a.py"}}',
+    "in code": f"You would write `{TAGS}`.",
+    "a fence": f"So it goes:\n```xml\n{HERMES}\n```\nand so on.",
+    "half": "<tool_call>\n{",
+    "the form in a fence": f"It is written so:\n\n```\n{HERMES}\n```",
+    "a tool of nobody": "<web_fetch>\n<url>x</url>\n</web_fetch>",
+    "prose": "Nothing is to be done.\n\n",
+}
+
+
+def request(**more: Any) -> ChatRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": TOOLS, "tool_choice": "none"}
+    return parse_request(json.dumps({**body, **more}).encode())
+
+
+def how(mode: str, strategy: Any = CallsForbidden, **more: Any) -> Prepared:
+    made: Prepared = strategy().prepare(request(**more), Options(none_markup=mode))  # type: ignore[arg-type]
+    return made
+
+
+def test_which_requests_forbid_calls() -> None:
+    assert forbids_calls(request())
+    assert not forbids_calls(request(tool_choice="auto"))
+    assert not forbids_calls(request(tools=[]))
+    assert how("keep", n=2).make_reader is None
+    assert how("keep").body == request().raw
+
+
+@pytest.mark.parametrize("strategy", [CallsForbidden, XmlPromptStrategy])
+@pytest.mark.parametrize(("dialect", "markup"), MARKUP.items(), ids=MARKUP)
+def test_markup_is_noted_and_stays_or_is_left_out(dialect: str, markup: str, strategy: Any) -> None:
+    text = f"I would look.\n{markup}"
+    for parts in ([text], list(text)):
+        events = answer_events(parts)
+        out, exchange = stream(events, how("keep", strategy))
+        assert out == b"".join(events)
+        (noted,) = exchange.facts.intents
+        assert (noted.dialect, noted.reasons[-1], exchange.facts.calls) == (dialect, NONE_MARKUP, [])
+        out, exchange = stream(events, how("drop", strategy))
+        heard = hear_stream(out)
+        assert ((heard.content or "").strip(), heard.calls, heard.finish) == ("I would look.", [], "stop")
+        assert (exchange.facts.dropped[NONE_MARKUP], len(exchange.facts.intents)) == (1, 1)
+    body = answer_body(text)
+    assert whole(body, how("keep", strategy))[0] == body
+    message = json.loads(whole(body, how("drop", strategy))[0])["choices"][0]["message"]
+    assert (message["content"].strip(), "tool_calls" in message) == ("I would look.", False)
+
+
+@pytest.mark.parametrize("mode", ["keep", "drop"])
+@pytest.mark.parametrize("text", NO_MARKUP.values(), ids=NO_MARKUP)
+def test_what_is_no_markup_is_no_ones_affair(text: str, mode: str) -> None:
+    events = answer_events(list(text))
+    out, exchange = stream(events, how(mode))
+    assert (out, exchange.facts.intents, exchange.facts.refused) == (b"".join(events), [], [])
+    body = answer_body(text)
+    assert whole(body, how(mode))[0] == body
+
+
+@pytest.mark.parametrize("mode", ["keep", "drop"])
+def test_the_readers_say_the_same_however_they_are_fed(mode: str) -> None:
+    make = how(mode).make_reader
+    assert make is not None
+    text = "x " * 4500 + f"\nOne.\n{HERMES}\nTwo. <b>x</b>\n\n{HERMES.replace('a.py', 'b.py')}\n"
+    for cuts in ((), range(1, len(text)), range(5, len(text), 700)):
+        reader = make()
+        assert isinstance(reader, InTurns)
+        assert isinstance(reader, PassesText)
+        told = [event for piece in pieces(text, cuts) for event in reader.feed(piece)] + reader.finish("stop")
+        assert "".join(event.raw for event in told if not isinstance(event, Note)) == text
+        assert len([event for event in told if isinstance(event, Note)]) == 2
+        assert any(isinstance(event, Drop) for event in told) is (mode == "drop")
+        reader, told = make(), []
+        told += reader.step(text)  # type: ignore[attr-defined]
+        while reader.busy:  # type: ignore[attr-defined]
+            told += reader.step()  # type: ignore[attr-defined]
+        told += reader.finish("stop")
+        said = "".join(event.raw for event in told if isinstance(event, Text))
+        assert (HERMES in said) is (mode == "keep")
+    assert make().idle
+
+
+# --- Requests for tool work that offer no tools: read beside, never touched
+
+LEAKED = '<tool_call>\n{"name": "read", "arguments": {"filePath": "src/a.py"}}\n</tool_call>'
+
+
+def plain_request(text, **fields):
+    body = {"model": "m", "messages": [{"role": "user", "content": text}], **fields}
+    return parse_request(msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Read the file src/app.py",
+        "please run the command below",
+        "Could you list all files in this folder?",
+        "search the repo for TODO",
+        "Edit main.py so that it prints 2",
+        "write a script that counts words",
+        "execute the tests",
+        [{"type": "text", "text": "open config.toml"}],
+        "Lies bitte die Datei",
+        "Ouvre le fichier",
+        "Ejecuta el comando",
+        "Прочитай файл",
+        "请读取这个文件",
+        "x" * 9000 + "\nread the file",
+    ],
+)
+def test_tool_work_is_recognised(text):
+    assert asks_for_tools(plain_request(text))
+
+
+@pytest.mark.parametrize("text", ["What is a monad?", "hi", "", [], None, "Write a poem about rain", "read\nthe file"])
+def test_other_questions_are_not(text):
+    assert not asks_for_tools(plain_request(text))
+
+
+def test_only_the_last_user_message_counts():
+    messages = [{"role": "user", "content": "read the file"}, {"role": "assistant", "content": "x"}]
+    assert asks_for_tools(plain_request("", messages=messages))
+    assert not asks_for_tools(plain_request("", messages=[*messages, {"role": "user", "content": "thanks"}]))
+    assert not asks_for_tools(plain_request("", messages=[{"role": "system", "content": "read the file"}]))
+
+
+@pytest.mark.parametrize("size", [1, 6, 500])
+def test_a_well_formed_call_is_noted_and_nothing_is_touched(size):
+    prepared = IntentWatch().prepare(plain_request("read the file"), Options())
+    events = answer_events([LEAKED[at : at + size] for at in range(0, len(LEAKED), size)])
+    out, exchange = stream(events, prepared)
+    assert out == b"".join(events)
+    assert [verdict.name for verdict in exchange.facts.intents] == ["read"]
+    assert exchange.facts.calls == []
+    body = answer_body(LEAKED)
+    assert whole(body, prepared)[0] == body
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "read", "arguments": {"filePath": "a"}}\n```',  # not certain enough
+        '<tool_call>\n{"name": "read", "arguments": {"filePath": "a", "odd": 1}}\n</tool_call>',
+        '<tool_call>\n{"name": "nobody", "arguments": {}}\n</tool_call>',
+        "Only words.",
+    ],
+)
+def test_less_than_a_well_formed_call_is_not_noted(text):
+    prepared = IntentWatch().prepare(plain_request("read the file"), Options())
+    out, exchange = stream(answer_events([text]), prepared)
+    assert exchange.facts.intents == []
+    assert out == b"".join(answer_events([text]))
+
+
+def test_several_choices_are_not_read():
+    assert IntentWatch().prepare(plain_request("read the file", n=2), Options()).make_reader is None
+
+
+def test_a_reader_that_fails_beside_an_answer_harms_nothing():
+    make_reader = IntentWatch().prepare(plain_request("read the file"), Options()).make_reader
+    assert make_reader is not None
+    reader: Any = make_reader()
+
+    class Failing:
+        idle = True
+
+        def feed(self, text):
+            raise ZeroDivisionError
+
+        finish = feed
+
+    reader._inner = Failing()
+    assert [event.raw for event in (*reader.feed("a"), *reader.feed("b"))] == ["a", "b"]
+    assert reader.finish("stop") == []

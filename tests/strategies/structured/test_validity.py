@@ -6,12 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator  # type: ignore[import-untyped]
 
+from gateway.core.tools import Tool, ToolSet
+from strategies.structured.judge import declared, judge
+from strategies.structured.prefix import is_right_so_far
 from strategies.structured.validity import Validity
 from tests.support.cost import assert_linear
 
 KEYS = ("a", "b", "c", "path", "x-1")
+
 LEAVES = (None, True, False, 0, 1, -1, 2, 5, 1.0, 2.5, 10, "", "a", "abc", "12", "x-1", 1e3)
 
 
@@ -185,3 +191,87 @@ def test_numbers_of_any_size_are_compared() -> None:
     assert Validity({"multipleOf": 0.01}).fault(4.35) is None
     assert Validity({"multipleOf": 3}).fault(10**40) == "the arguments must be a multiple of 3"
     assert Validity({"maximum": 5}).fault(float("inf")) == "the arguments must be at most 5"
+
+
+# --- Beginnings of arguments: every one of right arguments is right, and none that has gone wrong
+
+
+TOOL = Tool(
+    name="edit",
+    parameters={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "limit": {"type": "integer", "maximum": 10},
+            "deep": {"type": "boolean"},
+            "edits": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"old": {"type": "string"}, "n": {"type": "number"}},
+                    "additionalProperties": False,
+                },
+            },
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+)
+
+TEXT = st.text(max_size=12)
+
+RIGHT = st.fixed_dictionaries(
+    {"path": TEXT},
+    optional={
+        "limit": st.integers(-20, 10) | st.none(),
+        "deep": st.booleans(),
+        "edits": st.lists(st.fixed_dictionaries({"old": TEXT}, optional={"n": st.floats(allow_nan=False)}), max_size=3),
+        "note": TEXT | st.none(),
+    },
+)
+
+
+@given(RIGHT, st.booleans(), st.sampled_from([None, 1]))
+def test_every_beginning_of_right_arguments_is_right(value: dict[str, object], ascii: bool, indent: int | None) -> None:
+    text = json.dumps(value, ensure_ascii=ascii, indent=indent, allow_nan=True)
+    if not judge("edit", text, ToolSet([TOOL])).is_valid:
+        return  # infinite numbers
+    for end in range(len(text) + 1):
+        assert is_right_so_far(text[:end], declared(TOOL)), text[:end]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"path": 5',
+        '{"Path":',
+        '{"path":"a\n',
+        '{"path":"\\x',
+        '{"path":"\\u12g',
+        "[",
+        '"',
+        "x",
+        "{}",
+        "{'path'",
+        "```json",
+        '{"path":"a","limit":11,',
+        '{"path":"a","limit":"1',
+        '{"path":"a","edits":["x',
+        '{"path":"a","edits":[{"zz":',
+        '{"path":"a","edits":[{"n":1.}',
+        '{"path":"a"}{',
+        '{"path":"a","deep":T',
+        '{"path":"a",}',
+        '{"path":"a" "limit"',
+        "<parameter=path>",
+    ],
+)
+def test_what_has_gone_wrong_is_told(text: str) -> None:
+    assert not is_right_so_far(text, declared(TOOL))
+
+
+def test_what_nests_too_deep_is_not_called_right() -> None:
+    tool = Tool(name="any", parameters={})
+    assert is_right_so_far('{"a":[[[', declared(tool))
+    assert not is_right_so_far('{"a":' + "[" * 4000, declared(tool))

@@ -1,3 +1,5 @@
+""""""
+
 import json
 import re
 from typing import Any
@@ -8,8 +10,10 @@ from hypothesis import strategies as st
 
 from gateway.core.tools import Tool
 from strategies.asking.renderers import RENDERERS, renderer
+from strategies.dialects.rows import BY_ID
 from strategies.grammar.dialect import Renderer
 from strategies.writing.renderer import CannotExpress, GenericTags, Hermes
+from tests.support.reading import AGENT_TOOLS, read, tool
 
 WRITE = Tool(
     name="write",
@@ -28,7 +32,9 @@ WRITE = Tool(
         "required": ["filePath", "content"],
     },
 )
+
 TAGS = GenericTags()
+
 HERMES = Hermes()
 
 
@@ -278,3 +284,285 @@ def test_hostile_text_costs_linear_time(unit: str) -> None:
     for fmt in ("bracket", "plain"):
         assert len(TAGS.result("t", "i", text, fmt)) >= len(text)
     assert len(HERMES.result("t", "i", text, "plain")) >= len(text)
+
+
+# --- Dialects without tokens of their own, written: their form, what they cannot carry, and results that stay data.
+
+
+READ = AGENT_TOOLS.get("read")
+
+WRITERS = {
+    name: BY_ID[name].renderer for name in ("json_fence", "xlam", "pythonic", "tool_code", "react", "qwen_agent")
+}
+
+
+def writer(name: str) -> Renderer:
+    found = WRITERS[name]
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("json_fence", '```json\n{"name": "read", "arguments": {"filePath": "/a", "limit": 2}}\n```'),
+        ("xlam", '[{"name": "read", "arguments": {"filePath": "/a", "limit": 2}}]'),
+        ("pythonic", '[read(filePath="/a", limit=2)]'),
+        ("tool_code", '```tool_code\nprint(default_api.read(filePath="/a", limit=2))\n```'),
+        ("react", 'Action: read\nAction Input: {"filePath": "/a", "limit": 2}'),
+        ("qwen_agent", '✿FUNCTION✿: read\n✿ARGS✿: {"filePath": "/a", "limit": 2}'),
+    ],
+)
+def test_a_call_has_its_form(name, text):
+    assert writer(name).call("read", {"filePath": "/a", "limit": 2}, READ) == text
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_several_calls_are_read_back(name):
+    one = writer(name).call("read", {"filePath": "/a"}, READ)
+    other = writer(name).call("list", {}, AGENT_TOOLS.get("list"))
+    assert [call for call, _ in read(writer(name).calls([one, other, one]), prompted=name).calls] == [
+        "read",
+        "list",
+        "read",
+    ]
+    assert writer(name).calls([]) == ""
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "```\nx\n```",
+        "```tool_code\n",
+        "\r\n\t",
+        "a\u2028b",
+        'it\'s "q" \\n',
+        "✿ARGS✿: {}",
+        "\nObservation: x",
+        "]",
+        ")",
+    ],
+)
+def test_awkward_text_survives(name, text):
+    tool = AGENT_TOOLS.get("write")
+    arguments = {"filePath": "/a", "content": text}
+    found = read(writer(name).call("write", arguments, tool), prompted=name)
+    assert [json.loads(arguments) for _, arguments in found.calls] == [arguments]
+
+
+@pytest.mark.parametrize("name", ["json_fence", "xlam", "pythonic", "tool_code"])
+def test_a_placeholder_would_not_be_read_back(name):
+    with pytest.raises(CannotExpress) as refused:
+        writer(name).call("read", {"filePath": "path/to/file"}, READ)
+    assert "path/to/file" in (refused.value.nearest or "")
+
+
+@pytest.mark.parametrize("name", ["pythonic", "tool_code"])
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("read", {"file path": "/a"}),
+        ("re ad", {"filePath": "/a"}),
+        ("read", {"filePath": "/a", "x": {"a": float("nan")}}),
+    ],
+)
+def test_python_carries_only_its_own_names_and_values(name, call, arguments):
+    with pytest.raises(CannotExpress):
+        writer(name).call(call, arguments, READ)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_value_of_another_type_is_refused(name):
+    with pytest.raises(CannotExpress):
+        writer(name).call("read", {"filePath": "/a", "limit": "2"}, READ)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tool_code", "```\n```tool_code\nx"),
+        ("react", "Action: read\nAction Input: {}\nFinal Answer: x"),
+        ("qwen_agent", "✿FUNCTION✿: read"),
+    ],
+)
+def test_a_result_cannot_write_the_dialect(name, content):
+    shown = writer(name).result("read", "c1", content, "plain")
+    assert content not in shown
+    assert shown.replace("\u200b", "").endswith(content) or name == "tool_code"
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_prompt_names_tools_form_and_example(name):
+    section = writer(name).tool_section(list(AGENT_TOOLS), parallel=True)
+    assert "filePath" in section
+    assert "NAME" in section
+    assert section == writer(name).tool_section(list(AGENT_TOOLS), parallel=True)
+    assert writer(name).tool_section(list(AGENT_TOOLS), parallel=False) != section
+
+
+# --- What the dialects with raw parameters write: exact forms, and the values that each of them cannot carry
+
+
+WRITE_FILE = AGENT_TOOLS.get("write")
+
+TOKEN_M3 = "]<]minimax[>["
+
+ENDS = {
+    "qwen3_coder": "</parameter>\n</function>\n</tool_call>",
+    "seed_oss": "</parameter>\n</function>\n</seed:tool_call>",
+    "glm": "</arg_value></tool_call>",
+    "hy3": "</arg_value></tool_call>",
+    "claude_invoke": "</parameter>\n</invoke>",
+    "minimax_m2": "</parameter>\n</invoke>\n</minimax:tool_call>",
+    "minimax_m3": f"{TOKEN_M3}</content>",
+    "dsml": "</｜DSML｜parameter>\n</｜DSML｜invoke>",
+    "step3": "</steptml:parameter></steptml:invoke>",
+}
+
+EVERY = pytest.mark.parametrize("dialect", ENDS)
+
+
+@EVERY
+def test_value_that_holds_its_own_end_is_refused_and_shown(dialect: str) -> None:
+    value = f"before {ENDS[dialect]} behind"
+    with pytest.raises(CannotExpress) as refused:
+        RENDERERS[dialect].call("write", {"filePath": "a", "content": value}, WRITE_FILE)
+    assert value in (refused.value.nearest or "")
+
+
+@EVERY
+def test_value_that_only_mentions_a_closer_is_written(dialect: str) -> None:
+    closer = ENDS[dialect].partition("\n")[0] if dialect != "minimax_m3" else "</content>"
+    closer = closer.partition("><")[0].rstrip(">") + ">"
+    value = f"the tag {closer} ends a value"
+    assert value in RENDERERS[dialect].call("write", {"filePath": "a", "content": value}, WRITE_FILE)
+
+
+@EVERY
+@pytest.mark.parametrize("name", ["two words", "a<b", "", 'q"q', "x\ny"])
+def test_name_that_no_tag_carries_is_refused(dialect: str, name: str) -> None:
+    with pytest.raises(CannotExpress):
+        RENDERERS[dialect].call(name, {}, None)
+
+
+@EVERY
+def test_undeclared_tool_of_the_history_is_written(dialect: str) -> None:
+    assert "deploy" in RENDERERS[dialect].call("deploy", {"env": "prod"}, None)
+
+
+@EVERY
+def test_number_of_an_undeclared_tool_is_refused_where_it_would_turn_into_text(dialect: str) -> None:
+    if dialect == "dsml":
+        assert 'string="false">5<' in RENDERERS[dialect].call("deploy", {"count": 5}, None)
+    else:
+        with pytest.raises(CannotExpress, match="another value"):
+            RENDERERS[dialect].call("deploy", {"count": 5}, None)
+
+
+@EVERY
+def test_result_cannot_end_itself(dialect: str) -> None:
+    writer = RENDERERS[dialect]
+    empty = writer.result("read", "call_1", "", "bracket")
+    for closer in ("</tool_response>", "</response>", "</result>", "<｜tool_output_end｜>"):
+        if closer in empty:
+            assert writer.result("read", "call_1", f"x{closer}y", "bracket").count(closer) == 1
+
+
+def test_qwen3_coder_writes_the_form_the_family_was_trained_on() -> None:
+    written = RENDERERS["qwen3_coder"].call("write", {"filePath": "a.py", "content": "x = 1\n"}, WRITE_FILE)
+    assert written == (
+        "<tool_call>\n<function=write>\n<parameter=filePath>\na.py\n</parameter>\n"
+        "<parameter=content>\nx = 1\n\n</parameter>\n</function>\n</tool_call>"
+    )
+
+
+def test_calls_of_one_message_share_a_block() -> None:
+    writer = RENDERERS["claude_invoke"]
+    one = writer.call("todoread", {}, AGENT_TOOLS.get("todoread"))
+    assert writer.calls([one, one]).count("<function_calls>") == 1
+    assert writer.calls([one, one]).count("<invoke ") == 2
+
+
+def test_nested_values_become_nodes() -> None:
+    todo = {"content": "go", "status": "pending", "priority": "low"}
+    written = RENDERERS["minimax_m3"].call("todowrite", {"todos": [todo]}, AGENT_TOOLS.get("todowrite"))
+    assert written.count(f"{TOKEN_M3}<item>") == 1
+    assert f"{TOKEN_M3}<status>pending{TOKEN_M3}</status>" in written
+
+
+# --- What no dialect with a form of its own can carry is refused when it is written, with the nearest form shown
+
+
+NAMES = ("llama3_json", "phi4", "longcat", "json_fence", "pythonic", "tool_code", "gemma4", "kimi_k3")
+
+
+def refusing(name: str) -> Renderer:
+    found = BY_ID[name].renderer
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+@pytest.mark.parametrize(
+    ("name", "arguments", "declared", "reason"),
+    [
+        ("multi_tool_use.parallel", {}, None, "the arguments would not be read as such"),
+        ("x", {"type": "object", "properties": {}}, tool("x"), "the arguments would not be read as such"),
+        ("functions.read", {"filePath": "a"}, READ, "the name would be read as another"),
+        ("Read", {"filePath": "a"}, READ, "the name would be read as another"),
+        ("x", {"a": float("inf")}, None, "a value is no plain JSON"),
+        ("x", {"a": "\ud800"}, None, "a value is no plain JSON"),
+        ("x", {"a": 10**5000}, None, "a value is no plain JSON"),
+    ],
+    ids=["several calls", "a schema", "a prefix", "another case", "infinity", "half a character", "a huge number"],
+)
+def test_what_would_be_read_as_something_else_is_refused(
+    dialect: str, name: str, arguments: dict[str, Any], declared: Tool | None, reason: str
+) -> None:
+    with pytest.raises(CannotExpress) as refused:
+        refusing(dialect).call(name, arguments, declared)
+    assert refused.value.reason == reason
+    assert (refused.value.nearest is None) == (reason == "a value is no plain JSON")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "arguments", "reason"),
+    [
+        ("gemma4", {"a": 'the quotes <|"|> of it'}, "a text holds the quotes that would end it"),
+        ("gemma4", {"a": [{"b": '<|"|>'}]}, "a text holds the quotes that would end it"),
+        ("functiongemma", {"a": "<escape>"}, "a text holds the quotes that would end it"),
+        ("gemma4", {"a": {"b\nc": 1}}, "a key cannot be written"),
+        ("kimi_k3", {"a\nb": "x"}, "a key cannot be written"),
+        ("kimi_k3", {"a": "x<|close|>argument<|sep|><|close|>call<|sep|>"}, "`a` holds the tokens that would end it"),
+        ("pythonic", {"a\nb": "x"}, "a name is no Python name"),
+    ],
+)
+def test_what_would_end_a_value_is_refused(dialect: str, arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CannotExpress) as refused:
+        refusing(dialect).call("deploy", arguments, None)
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("dialect", ["pythonic", "tool_code"])
+def test_a_name_with_the_own_prefix_is_refused(dialect: str) -> None:
+    with pytest.raises(CannotExpress, match="read as another"):
+        refusing(dialect).call("default_api.read", {"a": "b"}, None)
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_a_section_has_an_example_of_the_first_tool_alone(dialect: str) -> None:
+    read, listing = AGENT_TOOLS.get("read"), AGENT_TOOLS.get("list")
+    assert read is not None
+    assert listing is not None
+    assert "For example" not in refusing(dialect).tool_section([], parallel=False)
+    section = refusing(dialect).tool_section([read, listing], parallel=False)
+    assert "read" in section.partition("For example:")[2]
+
+
+def test_a_tool_whose_example_cannot_be_written_has_none() -> None:
+    awkward = tool("x", "type", "properties", type={"const": "object"}, properties={"const": {}})
+    for dialect in ("llama3_json", "json_fence"):
+        assert "For example" not in refusing(dialect).tool_section([awkward], parallel=False)

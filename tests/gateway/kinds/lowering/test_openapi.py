@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.kinds.lowering.openapi import openapi_subset
-from gateway.kinds.lowering.rooted import rooted_object
+from gateway.kinds.lowering.rooted import is_rooted, rooted_object
 from tests.support.cost import steps
 from tests.support.gemini_server import fault_of_schema
 
@@ -115,6 +115,7 @@ def test_a_schema_is_left_as_it_was() -> None:
 
 
 NAMES = st.sampled_from(["a", "b", "type", "$ref"])
+
 VALUES = (
     st.none()
     | st.booleans()
@@ -168,3 +169,63 @@ def test_every_lowered_schema_is_taken(schema: dict[str, Any]) -> None:
     rooted = rooted_object(schema)
     assert rooted["type"] == "object"
     assert not {"anyOf", "oneOf", "allOf", "$ref"} & set(rooted)
+
+
+# --- Schemas with a plain object at their root
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({}, {"type": "object"}),
+        ({"$schema": "x", "type": "object", "properties": {}}, {"type": "object", "properties": {}}),
+        (
+            {"anyOf": [{"properties": {"a": {}}, "required": ["a", "c"]}, {"properties": {"b": {}, "c": {}}, "required": ["c"]}]},
+            {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "required": ["c"]},
+        ),
+        (
+            {"allOf": [{"properties": {"a": {}}, "required": ["a"]}], "properties": {"b": {}}, "required": ["b"]},
+            {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b", "a"]},
+        ),
+        (
+            {"$ref": "#/definitions/A", "definitions": {"A": {"type": "object", "properties": {"a": {}}}}},
+            {"type": "object", "properties": {"a": {}}, "definitions": {"A": {"type": "object", "properties": {"a": {}}}}},
+        ),
+        ({"type": "object", "required": True}, {"type": "object"}),
+        (
+            {"properties": {"a": {"type": "any", "required": True, "enum": []}}},
+            {"type": "object", "properties": {"a": {}}},
+        ),
+        (
+            {"properties": {"a": {"items": [{"type": "string"}], "type": "array"}}},
+            {"type": "object", "properties": {"a": {"type": "array", "prefixItems": [{"type": "string"}]}}},
+        ),
+    ],
+)  # fmt: skip
+def test_a_root_is_a_plain_object(schema: Any, told: Any) -> None:
+    assert rooted_object(schema) == told
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_whole"),
+    [
+        ({"type": "object"}, True),
+        ({"$schema": "x", "type": "object", "properties": {"a": {"anyOf": [{}, {"type": "null"}]}}}, True),
+        ({"properties": {}}, True),
+        ({"type": "object", "anyOf": [{"required": ["a"]}]}, False),
+        ({"type": "object", "properties": {"a": {"items": [{}]}}}, False),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}, False),
+    ],
+)
+def test_whether_all_of_a_schema_can_be_said(schema: Any, is_whole: bool) -> None:
+    assert is_rooted(schema) is is_whole
+
+
+def test_a_chain_of_references_is_followed_for_eight_steps() -> None:
+    def chain(length: int) -> dict[str, Any]:
+        steps = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(length)}
+        return {"$ref": "#/$defs/d0", "$defs": {**steps, f"d{length}": {"properties": {"end": {}}}}}
+
+    assert rooted_object(chain(7))["properties"] == {"end": {}}
+    assert "properties" not in rooted_object(chain(8))
+    assert "$ref" not in rooted_object(chain(8))

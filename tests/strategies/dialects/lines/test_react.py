@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gateway.core.tools import ToolSet
-from tests.support.reading import STRING, read_every_way, tool
+from tests.support.reading import INTEGER, STRING, read, read_every_way, tool
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,63 @@ def test_a_required_parameter_that_is_no_text_takes_no_plain_input() -> None:
     found = read_every_way("Action: wait\nAction Input: until noon", tools=tools)
     assert found.calls == []
     assert ("input without names",) in found.notes
+
+
+# --- Actions as ReAct agents write them: every form of the input, and what leaves them text
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ('Action: {"action": "bash", "action_input": "ls"}\nObservation: x', "bash", {"command": "ls"}),
+        ('Action: {"action": "bash", "action_input": {"command": "ls"}}', "bash", {"command": "ls"}),
+        ('Action: read(filePath="/a")\nObservation: x', "read", {"filePath": "/a"}),
+        ('Action: `read(filePath="/a", limit=2)`\n', "read", {"filePath": "/a", "limit": 2}),
+        ("Action: bash\nAction Input: ```sh\nls -la\n```\nObservation: x", "bash", {"command": "ls -la"}),
+        ('Action: bash\nAction Input: ```json\n{"command": "ls"}\n```\n', "bash", {"command": "ls"}),
+        ('Action: bash\nAction Input: "ls -la"\n', "bash", {"command": "ls -la"}),
+        ('Action: glob\nAction Input: "a" "b"\n', "glob", {"pattern": '"a" "b"'}),
+        ("Action: list\nAction Input: src\n", "list", {"path": "src"}),
+        ("Action: todoread\nAction Input: None\n", "todoread", {}),
+        ("Action: todoread\nThought: then", "todoread", {}),
+        ("Action 2: bash\nAction Input 2: ls\n", "bash", {"command": "ls"}),
+    ],
+)
+def test_every_form_of_an_input_is_read(text: str, name: str, arguments: dict[str, object]) -> None:
+    found = read_every_way(text)
+    assert [(called, json.loads(given)) for called, given in found.calls] == [(name, arguments)]
+    assert found.dialects == ["react"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('Action: {"action": "bash"}', "no arguments"),
+        ('Action: {"action": "zap", "action_input": "ls"}', "arguments are not an object"),
+        ('Action: read(filePath="/a"', "brackets are not closed"),
+        ('Action: read(filePath=open("a"))', "not a plain value"),
+        ('Action: bash\nAction Input: ```json\n{"command" "ls"\n```\n', "JSON"),
+        ("Action: bash\nAction Input: ```sh", "fence is not closed"),
+        ("Action: bash\nAction Input: ```sh\nls", "fence is not closed"),
+        ('Action: read\nAction Input: filePath="/a", limit=foo()\nThought: ok', "not a plain value"),
+        ("Action: edit\nAction Input: /a\n", "input without names"),
+        ("Action: bash\nAction Input: \nObservation: x", "no input"),
+        ("Action: read\nThought: x", "no input"),
+        ("Action plan: bash", "no action"),
+    ],
+)
+def test_an_action_that_cannot_be_read_stays_text(text: str, reason: str) -> None:
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
+    assert reason in [noted[-1] for noted in found.notes]
+
+
+@pytest.mark.parametrize("text", ["Action: bash\nAction Input: ls", "Action: todoread"])
+def test_an_action_that_was_cut_is_no_call(text: str) -> None:
+    assert read(text).calls != []
+    assert read(text, reason="length").calls == []
+
+
+def test_a_text_is_not_made_a_number() -> None:
+    tools = ToolSet([tool("size", "n", n=INTEGER)])
+    assert read_every_way("Action: size\nAction Input: 5\n", tools=tools).calls == []

@@ -13,8 +13,11 @@ FORMS = {
     "functiongemma": ("<start_function_call>call:edit{", "}<end_function_call>"),
     "gemma_stripped": ("call:edit{", "}"),
 }
+
 KEYS = ("filePath", "oldString", "newString")
+
 QUOTES = ('"', "'", '<|"|>', "<escape>")
+
 VALUES = ("a.py", "src/app.py", "x y", "it's", 'say "hi"', "}", "x = 1", "5", "true", "a:b", "two words, three", "f()")
 
 
@@ -29,7 +32,9 @@ VALUE = st.sampled_from(VALUES).flatmap(
         | st.sampled_from([("", quote) for quote in ("", *QUOTES)] + [('"', "'"), ('<|"|>', '"'), ('"', '<|"|>')]),
     )
 )
+
 KEY_QUOTES = st.sampled_from(("", "", '"', "'", '<|"|>'))
+
 IS = st.sampled_from((":", ": ", "=", " = "))
 
 
@@ -67,6 +72,7 @@ WHOLE = {
     "a path of Windows": (r"filePath:'C:\new\Users'", {"filePath": r"C:\new\Users"}),
     "an escaped quote": (r"filePath:'it\'s'", {"filePath": "it's"}),
 }
+
 DOUBTFUL = {
     "the last mark is lost": 'filePath:<|"|>a.py',
     "the last mark is lost before others": 'filePath:<|"|>a.py,limit:<|"|>}<|"|>',
@@ -79,6 +85,7 @@ DOUBTFUL = {
     "half escaped": r"filePath:'C:\\Users\dan'",
     "two texts in quotes": "filePath:'a' 'b'",
 }
+
 TOKENS = pytest.mark.parametrize(
     ("opening", "closing"), [("<|tool_call>call:read{", "}<tool_call|>"), ("call:read{", "}")]
 )
