@@ -8,7 +8,7 @@ wait that is to end far away, like most, need not move it.
 import asyncio
 import time
 from collections.abc import Awaitable, Coroutine
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.core.errors import GatewayError
 
@@ -22,7 +22,7 @@ LONGEST_SLEEP_S = 5.0
 class Deadline:
     """The waits of the task that made it, on the monotonic clock."""
 
-    __slots__ = ("_due", "_error", "_expired", "_fires_at", "_loop", "_task", "_timer")
+    __slots__ = ("_due", "_error", "_expired", "_fires_at", "_future", "_loop", "_task", "_timer")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -34,6 +34,8 @@ class Deadline:
         self._fires_at = 0.0
         self._due: float | None = None
         self._expired = False
+        self._future: asyncio.Future[Any] | None = None
+        """What is waited for, where that is told of its end itself."""
         self._error: GatewayError | None = None
 
     now = staticmethod(time.monotonic)
@@ -46,7 +48,7 @@ class Deadline:
             if isinstance(waiting, Coroutine):
                 waiting.close()
             raise error
-        self._due = due
+        self._due, self._future = due, None
         # A timer that fires too early is cheaper than one that is moved with each wait.
         if self._timer is None or self._fires_at > due:
             self._arm(due)
@@ -64,10 +66,20 @@ class Deadline:
         finally:
             self._due = None
 
+    def on(self, due: float, future: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        """The same for a future, to be awaited at once: it is given its end itself, and no task is cancelled."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        self._due, self._future = due, future
+        if self._timer is None or self._fires_at > due:
+            self._arm(due)
+        return future
+
     def interrupt(self, error: GatewayError) -> None:
         """Make the present wait, or else the next one, raise `error`, once."""
         self._error = error
-        if self._due is not None and not self._expired:
+        if self._is_waiting():
             self._expire()
 
     def close(self) -> None:
@@ -85,14 +97,23 @@ class Deadline:
 
     def _fire(self) -> None:
         self._timer = None
-        if self._due is None or self._expired:
+        if self._due is None or not self._is_waiting():
             return
         if self.now() < self._due:
             self._arm(self._due)
         else:
             self._expire()
 
+    def _is_waiting(self) -> bool:
+        if self._future is not None:
+            return not self._future.done()
+        return self._due is not None and not self._expired
+
     def _expire(self) -> None:
+        if self._future is not None:
+            error, self._error = self._error, None
+            self._future.set_exception(error or TimeoutError())
+            return
         # Only ever called while the task waits within `within`, so the cancellation lands there and nowhere else.
         self._expired = True
         self._task.cancel()

@@ -5,6 +5,7 @@ import errno
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 import aiohttp
@@ -24,10 +25,11 @@ from gateway.core.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
-from gateway.core.ports import Sink, Taken
+from gateway.core.ports import Sink
 from gateway.kinds.shared.faults import waiting_time
 from gateway.request.deadline import Deadline
-from gateway.upstream.plain import KEEPALIVE_S, Connections, Tell
+from gateway.upstream.body import Body, Lent
+from gateway.upstream.plain import KEEPALIVE_S, Connections, head_of
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
@@ -53,35 +55,17 @@ class UpstreamCall(Struct, frozen=True, kw_only=True):
     """Undo a content encoding; a relay leaves it as it is."""
 
 
-class UpstreamReply:
+class UpstreamReply(Struct, kw_only=True):
     """An answer whose headers are there: read it to its end, or close it."""
 
-    __slots__ = ("_content", "_deadline", "_fault", "_left", "_let_go", "_limit", "_read", "_tap", "headers", "status")
-
-    def __init__(
-        self,
-        status: int,
-        headers: CIMultiDictProxy[str],
-        content: aiohttp.StreamReader,
-        *,
-        let_go: Callable[[], None],
-        deadline: Deadline,
-        max_bytes: int | None,
-        tap: Callable[[Tell | None], None] | None = None,
-    ) -> None:
-        self.status = status
-        self.headers = headers
-        self._content = content
-        self._let_go = let_go
-        self._deadline = deadline
-        self._limit = max_bytes
-        self._read = 0
-        self._left = b""
-        """What has come when the sink took no more."""
-        self._fault: BaseException | None = None
-        """What the sink has raised, and nobody has been told."""
-        self._tap = tap
-        """Has something called whenever more has come; None where the library alone knows."""
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: Body
+    deadline: Deadline
+    let_go: Callable[[], object] | None
+    """Lets go of the connection: it is kept for the next call only when the body was read to its end."""
+    sink_fault: BaseException | None = None
+    """What the sink has raised, and nobody has been told."""
 
     @property
     def content_type(self) -> str:
@@ -91,99 +75,63 @@ class UpstreamReply:
     @property
     def bytes_read(self) -> int:
         """Decoded bytes so far."""
-        return self._read
+        return self.body.count
 
     async def read(self, due: float) -> bytes:
         """What has come, `b""` at the clean end of the body; `TimeoutError` when nothing came until `due`."""
-        if self._left or self._fault is not None:
-            return self._leftover()
-        try:
-            return self._counted(await self._deadline.within(due, self._content.readany()))
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            raise _of_body(error) from error
+        self._raise_fault()
+        return self.body.take() or await self.deadline.within(due, self.body.next())
 
     async def flow(self, due: float, sink: Sink) -> bytes | None:
         """Like `read`, but that the sink is given what comes while this waits.
 
         `None` says that there is something to do, or that the body has come to its end.
         """
-        content = self._content
-        if self._left or self._fault is not None:
-            return self._leftover()
-        try:
-            if content.exception() is None and (data := content.read_nowait(-1)):
-                return self._counted(data)
-            if self._tap is None or content.is_eof() or content.exception() is not None:
-                return await self.read(due)
-            return await self._deadline.within(due, self._tapped(self._tap, sink))
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
-            raise _of_body(error) from error
+        self._raise_fault()
+        body = self.body
+        if data := body.take():
+            return data
+        if body.is_over or not body.may_flow:
+            return await self.deadline.within(due, body.next())
+        return await self.deadline.within(due, self._flowing(body, sink))
 
-    async def _tapped(self, tap: Callable[[Tell | None], None], sink: Sink) -> bytes | None:
+    async def _flowing(self, body: Body, sink: Sink) -> bytes | None:
         """Sleep while the sink takes all that comes; what it leaves, `None` for anything else that ends this."""
         woken: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-
-        def tell(data: bytes, is_over: bool) -> None:
-            if woken.done():  # and whoever waited has not been woken yet
-                self._left += data
-                return
-            self._read += len(data)
-            if self._limit is not None and self._read > self._limit:
-                woken.set_exception(UpstreamBadReply("the model server's answer is too large"))
-                return
-            try:
-                taken = sink.take(data) if data else Taken.PASSED
-            except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
-                woken.set_exception(error)
-                return
-            if is_over or taken is not Taken.PASSED:
-                woken.set_result(data if taken is Taken.LEFT else None)
-
-        tap(tell)
+        body.sink, body.woken = sink, woken
         try:
             return await woken
         except asyncio.CancelledError:
-            self._keep(woken)
+            self._keep(body, woken)
             raise
         finally:
-            tap(None)
+            body.sink = body.woken = None
 
-    def _keep(self, woken: "asyncio.Future[bytes | None]") -> None:
+    def _keep(self, body: Body, woken: "asyncio.Future[bytes | None]") -> None:
         """The wait ended at the very moment at which something had come: that is for the next one."""
         if not woken.done() or woken.cancelled():
             return
-        self._fault = woken.exception()
-        if self._fault is None and (data := woken.result()):
-            self._left = data + self._left
-            self._read -= len(data)
+        self.sink_fault = woken.exception()
+        if self.sink_fault is None and (data := woken.result()):
+            body.put_back(data)
 
-    def _leftover(self) -> bytes:
-        fault, self._fault = self._fault, None
+    def _raise_fault(self) -> None:
+        fault, self.sink_fault = self.sink_fault, None
         if fault is not None:
             raise fault
-        left, self._left = self._left, b""
-        return self._counted(left)
-
-    def _counted(self, data: bytes) -> bytes:
-        self._read += len(data)
-        if self._limit is not None and self._read > self._limit:
-            raise UpstreamBadReply("the model server's answer is too large")
-        return data
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole body; raises `UpstreamTimeout` when it stops coming."""
-        content = self._content
-        if content.is_eof() and content.exception() is None and not self._left and self._fault is None:
-            return self._counted(content.read_nowait(-1))  # all of it is here
-        return await gathered(self.read, self._deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
+        body = self.body
+        if body.is_over and body.fault is None and self.sink_fault is None:
+            return body.take()  # all of it is here
+        return await gathered(self.read, self.deadline, first_due=first_due, idle_s=idle_s, total_due=total_due)
 
     def close(self) -> None:
-        """Let go of the connection: it is kept for the next call only when the body was read to its end."""
-        self._let_go()
+        """Let go of the connection, as often as one likes: it may serve another request by now."""
+        let_go, self.let_go = self.let_go, None
+        if let_go is not None:
+            let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -237,22 +185,30 @@ class UpstreamClient:
 
     async def send(self, call: UpstreamCall, deadline: Deadline) -> UpstreamReply:
         """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
-        due = deadline.now() + call.first_byte_timeout_s
+        due, plain = deadline.now() + call.first_byte_timeout_s, self.plain
         try:
-            if self.plain is None or not _is_plain(call):
+            if plain is None or not _is_plain(call):
                 return await deadline.within(due, _full(self.session, call, deadline))
-            asking = self.plain.post(
-                call.url, call.headers.items(), call.body, connect_timeout_s=call.connect_timeout_s, decode=call.decode
-            )
-            opened = await deadline.within(due, asking)
+            url, request = call.url, call.body
+            head = head_of(url, call.headers.items(), len(request))
+            address = url.raw_host or "", url.port or 80
+            connection = plain.kept(address)
+            if connection is None:
+                connection = await deadline.within(due, plain.connected(address, call.connect_timeout_s))
+            try:
+                asked = connection.ask(head + request, decode=call.decode, limit=call.max_reply_bytes)
+                answer = await deadline.on(due, asked)
+            # A cancelled request leaves half an answer on the wire: nobody may read on from there.
+            except BaseException:
+                connection.close()
+                raise
+            message = answer.message
             return UpstreamReply(
-                opened.message.code,
-                opened.message.headers,
-                opened.body,
-                let_go=opened.close,
+                status=message.code,
+                headers=message.headers,
+                body=answer.body,
                 deadline=deadline,
-                max_bytes=call.max_reply_bytes,
-                tap=opened.tap,
+                let_go=partial(plain.give_back, connection),
             )
         except aiohttp.ConnectionTimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error
@@ -301,12 +257,11 @@ async def _full(session: aiohttp.ClientSession, call: UpstreamCall, deadline: De
         timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
     )
     return UpstreamReply(
-        response.status,
-        response.headers,
-        response.content,
-        let_go=response.close,
+        status=response.status,
+        headers=response.headers,
+        body=Lent(content=response.content, limit=call.max_reply_bytes, may_flow=False),
         deadline=deadline,
-        max_bytes=call.max_reply_bytes,
+        let_go=response.close,
     )
 
 
@@ -378,17 +333,6 @@ def _of_head(error: Exception) -> GatewayError:
     ):
         return UpstreamBadReply("the model server's answer is not valid HTTP")
     return UpstreamDisconnected("the model server closed the connection without an answer")
-
-
-def _of_body(error: Exception) -> UpstreamError:
-    """A fault within the answer's body."""
-    if _is_garbled(error):
-        return UpstreamBadReply("the model server's answer cannot be decoded")
-    return UpstreamDisconnected("the model server closed the connection within its answer")
-
-
-def _is_garbled(error: BaseException) -> bool:
-    return any(isinstance(cause, aiohttp.http_exceptions.ContentEncodingError) for cause in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

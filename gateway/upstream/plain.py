@@ -1,28 +1,33 @@
 """Connections without TLS to model servers: one write a request, kept open for the next one.
 
-Reading is aiohttp's own, parser and flow control; what is spared is everything that its client does for a request
-beyond that, which costs more than the request. Only a short body of known length goes this way: it is handed to the
-transport whole, so that a server which answers before it has read is heard at once.
+Heads are parsed by aiohttp, and whatever is unusual is read by it; what is spared is everything that its client does
+for a request beyond that, which costs more than the request. Only a short body of known length goes this way: it is
+handed to the transport whole, so that a server which answers before it has read is heard at once.
 """
 
 import asyncio
 import errno
+import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from inspect import signature
 from socket import SOCK_STREAM, gaierror
+from time import monotonic
+from typing import cast
 
-from aiohttp import ClientConnectionError, ServerDisconnectedError, StreamReader
+from aiohttp import ServerDisconnectedError, StreamReader
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import RawResponseMessage
+from aiohttp.http import HttpResponseParser, RawResponseMessage
+from aiohttp.http_exceptions import HttpProcessingError
 from attrs import define, field
 from msgspec import Struct
 from yarl import URL
 
-from gateway.core.errors import Cause, NoCapacity, UpstreamRefused, UpstreamTimeout
+from gateway.core.errors import Cause, NoCapacity, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
+from gateway.upstream.body import Body, Framed, Lent
 
-__all__ = ["KEEPALIVE_S", "Connections", "Opened", "Tell"]
+__all__ = ["KEEPALIVE_S", "Address", "Answer", "Connections", "head_of"]
 
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
@@ -31,85 +36,215 @@ NEXT_ADDRESS_S = 1.0
 
 # As long as a container's name may go on leading to where it was; asking for each new connection costs a thread.
 NAME_KEPT_S = 10.0
-_USED = ("_reading_paused", "close", "is_connected", "read", "should_close")
+_USED = ("connection_made", "connection_lost", "data_received", "feed_data", "set_exception")
 _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
 
-_USED_OF_BODIES = ("_buffer", "_eof", "_exception", "_read_nowait_chunk")
-
 Address = tuple[str, int]
-Tell = Callable[[bytes, bool], None]
+_HEAD_END = b"\r\n\r\n"
+_HEAD_BYTES = 16 << 10
+"""A head that is larger is the library's to read, or to refuse."""
+_BARE = frozenset({204, 304})
+"""Statuses of answers without a body."""
+_DIGITS = re.compile(r"[0-9]{1,15}")
 
 
-class _Connection(ResponseHandler):
-    """One connection; whoever reads asks it to go on with each chunk, mostly without its having paused."""
+class Answer(Struct, frozen=True):
+    """An answer's head, and its body as it comes."""
 
-    tell: Tell | None = None
-    """Is given what comes of the body, while it is tapped."""
-    body: StreamReader
+    message: RawResponseMessage
+    body: Body
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, for one request after the other.
+
+    The library's parser reads a head. What is unusual in any way, it gets all of: the connection is its own from then
+    on, and takes no other request.
+    """
+
+    __slots__ = ("_asked", "_body", "_held", "_limit", "_loop", "_undoes", "address", "is_fit", "since", "transport")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: Address) -> None:
+        self._loop = loop
+        self.address = address
+        self.transport: asyncio.Transport | None = None
+        self.is_fit = True
+        """It can take another request, once the answer under way has come whole."""
+        self.since = 0.0
+        """When it was last let go."""
+        self._asked: asyncio.Future[Answer] | None = None
+        self._body: Framed | None = None
+        self._held = b""
+        """The beginning of a head."""
+        self._undoes = True
+        self._limit: int | None = None
+
+    def ask(self, request: bytes, *, decode: bool, limit: int | None) -> "asyncio.Future[Answer]":
+        """Send a request; `close` when its answer is no longer wanted."""
+        if self.transport is None or self.transport.is_closing():
+            raise ServerDisconnectedError()
+        self._held, self._body, self._undoes, self._limit = b"", None, decode, limit
+        self._asked = self._loop.create_future()
+        self.transport.write(request)
+        return self._asked
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        body = self._body
+        if body is None:
+            self._read_head(data)
+        elif body.is_over:
+            self.is_fit = False  # nobody has asked for it
+        else:
+            body.came(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_fit, self.transport = False, None
+        if self._asked is not None and not self._asked.done():
+            self._asked.set_exception(ServerDisconnectedError())
+        if self._body is not None:
+            self._body.lost()
+
+    @property
+    def is_done(self) -> bool:
+        """The answer has come whole, and nothing speaks against another request."""
+        body, transport = self._body, self.transport
+        return (
+            self.is_fit
+            and body is not None
+            and body.is_over
+            and not body.has_more
+            and transport is not None
+            and not transport.is_closing()
+            # A request that is not written whole was answered early, and what follows would be read as part of it.
+            and not transport.get_write_buffer_size()
+        )
+
+    def close(self) -> None:
+        """Nothing more is wanted of it."""
+        self.is_fit = False
+        if self.transport is not None:
+            self.transport.close()
+        if self._body is not None:
+            self._body.fail(UpstreamDisconnected("the answer was left"))
+
+    def _read_head(self, data: bytes) -> None:
+        asked = self._asked
+        if asked is None or asked.done():
+            self.is_fit = False
+            return
+        held = self._held + data if self._held else data
+        while True:
+            end = held.find(_HEAD_END) + len(_HEAD_END)
+            if end < len(_HEAD_END):
+                self._held = held
+                # Garbage is refused at once, and ends of lines that are none by the letter are known there.
+                if len(held) > _HEAD_BYTES or not _is_clean(held):
+                    self._lend(asked, held)
+                return
+            if not _is_clean(held[:end]):
+                self._lend(asked, held)
+                return
+            # The body is none of the parser's business, so that each answer has its own.
+            parser = HttpResponseParser(self, self._loop, 1 << 16, response_with_body=False)  # type: ignore[arg-type]
+            try:
+                [(message, _)], is_upgraded, _ = parser.feed_data(held[:end])
+            except (HttpProcessingError, ValueError):
+                self._lend(asked, held)
+                return
+            if is_upgraded or not 100 <= message.code < 200:
+                break
+            # https://www.rfc-editor.org/rfc/rfc9110#section-15.2
+            held = held[end:]
+        body = None if is_upgraded else self._framed(message)
+        if body is None:
+            self._lend(asked, held)
+            return
+        self._body, self._held = body, b""
+        self.is_fit = not message.should_close
+        if len(held) > end:
+            if body.is_over:
+                body.has_more = True
+            else:
+                body.came(held[end:])
+        asked.set_result(Answer(message, body))
+
+    def _framed(self, message: RawResponseMessage) -> Framed | None:
+        """The body that is announced; None where the library has to undo it, or to say what is meant."""
+        headers, transport = message.headers, self.transport
+        if transport is None or (self._undoes and message.compression):
+            return None
+        lengths = headers.getall("Content-Length", ())
+        if message.code in _BARE:
+            return Framed(is_chunked=False, left=0, is_over=True, transport=transport)
+        if message.chunked:
+            return None if lengths else Framed(is_chunked=True, left=0, transport=transport, limit=self._limit)
+        if "Transfer-Encoding" in headers:
+            return None
+        if not lengths:
+            return Framed(is_chunked=False, left=1 << 62, is_unframed=True, transport=transport, limit=self._limit)
+        if len(lengths) > 1 or _DIGITS.fullmatch(lengths[0]) is None:
+            return None
+        left = int(lengths[0])
+        return Framed(is_chunked=False, left=left, is_over=not left, transport=transport, limit=self._limit)
+
+    def _lend(self, asked: "asyncio.Future[Answer]", held: bytes) -> None:
+        """Let the library have all that has come and will come."""
+        self.is_fit = False
+        transport = self.transport
+        if transport is None:
+            return
+        library = _Library(self._loop, asked, self._limit)
+        library.connection_made(transport)
+        library.set_response_params(read_until_eof=True, auto_decompress=self._undoes)
+        transport.set_protocol(library)
+        library.data_received(held)
+
+
+def _is_clean(head: bytes) -> bool:
+    """Whether it can be a head, or the beginning of one, of which each line ends as it should."""
+    return head.startswith(b"HTTP/"[: len(head)]) and head.count(b"\n") == head.count(b"\r\n")
+
+
+class _Library(ResponseHandler):
+    """A connection that the library reads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, asked: "asyncio.Future[Answer]", limit: int | None) -> None:
+        super().__init__(loop)
+        self._asked = asked
+        self._limit = limit
+        self._body: Lent | None = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.tell is None:
-            return
-        body = self.body
-        # The reader's own ways to say this cost two calls more for each event.
-        if len(body._buffer) == 1 and body._exception is None:  # as nearly always: one piece
-            self.tell(body._read_nowait_chunk(-1), body._eof)
-        else:
-            self._hand_on(self.tell)
+        if self._body is not None:
+            self._body.go_on()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        if self.tell is not None:
-            self._hand_on(self.tell)
+        if self._body is not None:
+            self._body.go_on()
 
-    def _hand_on(self, tell: Tell) -> None:
-        body = self.body
-        is_sound = body.exception() is None
-        tell(body.read_nowait(-1) if is_sound else b"", body.is_eof() or not is_sound)
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        message, content = data
+        is_early = 100 <= message.code < 200 and message.code != 101
+        if not is_early and not self._asked.done():
+            self._body = Lent(content=content, limit=self._limit)
+            self._asked.set_result(Answer(message, self._body))
 
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        # aiohttp asks for it after each read; without a look first every one of them would go through the parser.
-        if self._reading_paused:
-            super().resume_reading(resume_parser)
-
-
-class _Idle(Struct, frozen=True):
-    connection: _Connection
-    since: float
-
-
-@define(eq=False)
-class Opened:
-    """An answer's head, and its body as it comes; `close` in any case, and as often as one likes."""
-
-    message: RawResponseMessage
-    body: StreamReader
-    _connections: "Connections"
-    _address: Address
-    _connection: _Connection | None
-
-    def tap(self, tell: Tell | None) -> None:
-        """Have this called with whatever has come, and whether that is all; no more once it is `None`."""
-        if self._connection is not None:
-            self._connection.body, self._connection.tell = self.body, tell
-
-    def close(self) -> None:
-        """Let go of the connection: it is kept for the next request only when the body was read to its end."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return  # it may serve another request by now
-        connection.tell = None
-        if not self.body.is_eof():
-            self.body.set_exception(ClientConnectionError("the answer was left"))
-        self._connections.give_back(self._address, connection)
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        super().set_exception(exc, *cause)
+        if not self._asked.done():
+            self._asked.set_exception(exc)
 
 
 @define
 class Connections:
     """The connections of one event loop that wait for a request, by address."""
 
-    _idle: dict[Address, deque[_Idle]] = field(factory=dict, init=False)
+    _idle: dict[Address, deque[_Connection]] = field(factory=dict, init=False)
     _names: dict[Address, tuple[float, tuple[str, ...]]] = field(factory=dict, init=False)
     """When each name was asked for, and its addresses."""
     _sweep: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -119,47 +254,32 @@ class Connections:
         """None where this version of aiohttp has not all that is used here without being promised."""
         options = signature(ResponseHandler.set_response_params).parameters
         fits = _OPTIONS <= options.keys() and all(hasattr(ResponseHandler, name) for name in _USED)
-        fits = fits and all(hasattr(StreamReader, name) for name in _USED_OF_BODIES)
-        return cls() if fits else None
+        return cls() if fits and _parses() else None
 
-    async def post(
-        self, url: URL, headers: Iterable[tuple[str, str]], body: bytes, *, connect_timeout_s: float, decode: bool
-    ) -> Opened:
-        """The answer to one request; raises what `aiohttp` does, and errors of ours for a connection not had."""
-        address = url.raw_host or "", url.port or 80
-        head = _head(url, headers, len(body))
-        connection = self._kept(address)
-        if connection is None:
-            connection = await self._connected(address, connect_timeout_s)
-        try:
-            # A body without a length ends where the connection does: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
-            # Set anew for each answer: it makes the parser that reads the next head.
-            connection.set_response_params(read_until_eof=True, auto_decompress=decode)
-            if connection.transport is None:
-                raise ServerDisconnectedError()
-            connection.transport.write(head + body)
-            message, payload = await connection.read()
-            # https://www.rfc-editor.org/rfc/rfc9110#section-15.2
-            while 100 <= message.code < 200 and message.code != 101:
-                message, payload = await connection.read()
-        # A cancelled request leaves half an answer on the wire: nobody may read on from there.
-        except BaseException:
-            connection.close()
-            raise
-        return Opened(message, payload, self, address, connection)
+    def kept(self, address: Address) -> _Connection | None:
+        """The connection used last, as the one that most likely still stands."""
+        waiting = self._idle.get(address)
+        oldest = monotonic() - KEEPALIVE_S
+        while waiting:
+            idle = waiting.pop()
+            if idle.is_fit and idle.since > oldest and idle.transport is not None and not idle.transport.is_closing():
+                return idle
+            idle.close()
+        return None
 
-    def give_back(self, address: Address, connection: _Connection) -> None:
+    def give_back(self, connection: _Connection) -> None:
         """Keep a connection for the next request, if it can have one."""
-        transport = connection.transport
-        # A request that is not written whole was answered early, and what follows would be read as part of it.
-        if transport is None or connection.should_close or transport.get_write_buffer_size():
+        if not connection.is_done:
             connection.close()
             return
-        loop = asyncio.get_running_loop()
-        self._idle.setdefault(address, deque()).append(_Idle(connection, loop.time()))
+        connection.since = monotonic()
+        waiting = self._idle.get(connection.address)
+        if waiting is None:
+            waiting = self._idle[connection.address] = deque()
+        waiting.append(connection)
         if self._sweep is None:
             # One timer for all connections, and none while none of them waits.
-            self._sweep = loop.call_later(KEEPALIVE_S, self._sweep_idle)
+            self._sweep = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._sweep_idle)
 
     def close(self) -> None:
         """Close every connection that waits."""
@@ -167,25 +287,15 @@ class Connections:
             self._sweep.cancel()
             self._sweep = None
         for waiting in self._idle.values():
-            for idle in waiting:
-                idle.connection.close()
+            for connection in waiting:
+                connection.close()
         self._idle.clear()
 
-    def _kept(self, address: Address) -> _Connection | None:
-        """The connection used last, as the one that most likely still stands."""
-        waiting = self._idle.get(address)
-        oldest = asyncio.get_running_loop().time() - KEEPALIVE_S
-        while waiting:
-            idle = waiting.pop()
-            if idle.since > oldest and idle.connection.is_connected() and not idle.connection.should_close:
-                return idle.connection
-            idle.connection.close()
-        return None
-
-    async def _connected(self, address: Address, timeout_s: float) -> _Connection:
+    async def connected(self, address: Address, timeout_s: float) -> _Connection:
+        """A new one; raises errors of ours where there is none to be had."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await _reached(await self._found(address), address[1])
+                return await _reached(await self._found(address), address)
         except TimeoutError as error:
             raise UpstreamTimeout("connecting to the model server took too long") from error
         except OSError as error:
@@ -207,35 +317,49 @@ class Connections:
         return found
 
     def _sweep_idle(self) -> None:
-        loop = asyncio.get_running_loop()
-        oldest = loop.time() - KEEPALIVE_S
+        now = monotonic()
         for address, waiting in list(self._idle.items()):
-            while waiting and waiting[0].since <= oldest:
-                waiting.popleft().connection.close()
+            while waiting and waiting[0].since <= now - KEEPALIVE_S:
+                waiting.popleft().close()
             if not waiting:
                 del self._idle[address]
         first = min((waiting[0].since for waiting in self._idle.values()), default=None)
-        self._sweep = None if first is None else loop.call_at(first + KEEPALIVE_S, self._sweep_idle)
+        wait_s = None if first is None else max(0.0, first + KEEPALIVE_S - now)
+        self._sweep = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, self._sweep_idle)
 
 
-async def _reached(addresses: Sequence[str], port: int) -> _Connection:
+async def _reached(found: Sequence[str], address: Address) -> _Connection:
     """A connection to the first of a name's addresses that takes one."""
     # `localhost` is often told as `::1` first, where nothing listens; only the last address may take all of the time.
-    *others, last = addresses
+    *others, last = found
     for other in others:
         with suppress(OSError):  # TimeoutError is one
             async with asyncio.timeout(NEXT_ADDRESS_S):
-                return await _made(other, port)
-    return await _made(last, port)
+                return await _made(other, address)
+    return await _made(last, address)
 
 
-async def _made(address: str, port: int) -> _Connection:
+async def _made(found: str, address: Address) -> _Connection:
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: _Connection(loop), address, port)
+    _, connection = await loop.create_connection(lambda: _Connection(loop, address), found, address[1])
     return connection
 
 
-def _head(url: URL, headers: Iterable[tuple[str, str]], length: int) -> bytes:
+def _parses() -> bool:
+    """Whether the library's parser reads a head by itself."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n"
+    try:
+        loop = asyncio.get_running_loop()
+        parser = HttpResponseParser(ResponseHandler(loop), loop, 1, response_with_body=False)
+        [(message, _)], is_upgraded, tail = parser.feed_data(head)
+        found = message.code, message.headers["Content-Length"], message.should_close, message.chunked
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return False
+    return found == (200, "1", False, False) and not is_upgraded and not tail
+
+
+def head_of(url: URL, headers: Iterable[tuple[str, str]], length: int) -> bytes:
+    """The head of a request; raises `ValueError` where a header would end it."""
     lines = [f"POST {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
     lines += map("%s: %s".__mod__, headers)
     lines.append(f"Content-Length: {length}\r\n\r\n")

@@ -86,7 +86,7 @@ async def flowed(reply: UpstreamReply, sink: Sink, wait: Callable[[], float]) ->
     woken = 0
     while True:
         try:
-            data = await reply.flow(reply._deadline.now() + wait(), sink)
+            data = await reply.flow(reply.deadline.now() + wait(), sink)
         except TimeoutError:
             continue
         woken += 1
@@ -131,37 +131,22 @@ async def test_whatever_a_sink_says_and_whenever_the_wait_ends_nothing_is_lost(s
 
 async def test_what_comes_between_the_end_of_a_wait_and_the_waking_is_kept() -> None:
     async for reply in opened(Server(CHUNKED, [chunk(b"one"), b"0\r\n\r\n"], pause=0.05)):
-        tap = Tap(reply)
         for sink, early, late in (
             (Sink(), b"", b"late "),
             (Sink(lambda data: Taken.LEFT), b"left ", b""),
             (Sink(lambda data: Taken.LEFT), b"left ", b"late "),
         ):
-            sleeping = asyncio.ensure_future(reply.flow(reply._deadline.now() + 5, sink))
+            sleeping = asyncio.ensure_future(reply.flow(reply.deadline.now() + 5, sink))
             await asyncio.sleep(0)
             if early:
-                tap.tell(early, False)
+                reply.body.give(early)
             sleeping.cancel()
             if late:
-                tap.tell(late, False)  # the connection has read before the task has run
+                reply.body.give(late)  # the connection has read before the task has run
             with pytest.raises(asyncio.CancelledError):
                 await sleeping
             assert await reply.flow(0.0, Sink()) == early + late
         assert (await flowed(reply, Sink(), lambda: 5.0))[0] == b"one"
-
-
-class Tap:
-    """Stands between a reply and its connection, and knows whom the connection tells."""
-
-    def __init__(self, reply: UpstreamReply) -> None:
-        assert reply._tap is not None
-        self._real = reply._tap
-        reply._tap = self._taps
-        self.tell: Callable[[bytes, bool], None] = lambda data, is_over: None
-
-    def _taps(self, tell: Callable[[bytes, bool], None] | None) -> None:
-        self.tell = tell or self.tell
-        self._real(tell)
 
 
 async def test_what_a_sink_raises_is_raised_where_the_answer_is_waited_for() -> None:

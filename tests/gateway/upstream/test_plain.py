@@ -3,14 +3,19 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 from yarl import URL
 
-from gateway.core.errors import UpstreamRefused
+from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
+from gateway.request.deadline import Deadline
 from gateway.upstream import plain as connections
-from gateway.upstream.plain import Connections, Opened
+from gateway.upstream.body import Framed
+from gateway.upstream.client import UpstreamCall, UpstreamClient, UpstreamReply
+from gateway.upstream.plain import Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -25,6 +30,8 @@ class Upstream:
         self.writers: list[asyncio.StreamWriter] = []
         self.port = 0
         self.gone = asyncio.Event()
+        self.is_cut = False
+        """Each byte is a write of its own."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -37,7 +44,9 @@ class Upstream:
                 reply = self.replies.pop(0) if self.replies else OK
                 if reply is None:
                     break
-                writer.write(reply)
+                for piece in [reply[at : at + 1] for at in range(len(reply))] if self.is_cut else [reply]:
+                    writer.write(piece)
+                    await asyncio.sleep(0)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -64,9 +73,28 @@ async def pool() -> AsyncIterator[Connections]:
     made.close()
 
 
-async def post(pool: Connections, upstream: Upstream, *headers: tuple[str, str], body: bytes = b"{}") -> Opened:
-    url = URL(f"http://127.0.0.1:{upstream.port}/v1/chat?a=b%20c")
-    return await pool.post(url, headers, body, connect_timeout_s=5, decode=True)
+async def post(
+    pool: Connections,
+    upstream: Upstream,
+    *headers: tuple[str, str],
+    body: bytes = b"{}",
+    name: str = "127.0.0.1",
+    wait_s: float = 5.0,
+) -> UpstreamReply:
+    call = UpstreamCall(
+        method="POST",
+        url=URL(f"http://{name}:{upstream.port}/v1/chat?a=b%20c"),
+        headers=CIMultiDict(headers),
+        body=body,
+        connect_timeout_s=5,
+        first_byte_timeout_s=wait_s,
+        max_reply_bytes=None,
+    )
+    deadline = Deadline()
+    try:
+        return await UpstreamClient(session=cast(aiohttp.ClientSession, None), plain=pool).send(call, deadline)
+    finally:
+        deadline.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -75,11 +103,12 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def whole(opened: Opened) -> bytes:
-    try:
-        return await opened.body.read()
-    finally:
-        opened.close()
+async def whole(reply: UpstreamReply) -> bytes:
+    pieces: list[bytes] = []
+    with reply:
+        while piece := await reply.read(Deadline.now() + 5):
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def test_a_request_is_written_as_it_should_be(pool, upstream):
@@ -128,8 +157,8 @@ async def test_reading_on_after_letting_go_is_a_lost_connection(pool, upstream):
     upstream.replies = [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"]
     opened = await post(pool, upstream)
     opened.close()
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await opened.body.readany()
+    with pytest.raises(UpstreamDisconnected):
+        await opened.read(Deadline.now() + 5)
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
@@ -139,9 +168,9 @@ async def test_reading_that_paused_goes_on(pool, upstream, is_chunked):
     told = b"Transfer-Encoding: chunked" if is_chunked else b"Content-Length: %d" % len(body)
     upstream.replies = [b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%b" % (told, framed)]
     opened = await post(pool, upstream)
-    connection = opened._connection
-    assert connection is not None
-    await until(lambda: connection._reading_paused)
+    held = opened.body
+    assert isinstance(held, Framed)
+    await until(lambda: held.is_paused)
     assert await whole(opened) == body
     assert await whole(await post(pool, upstream)) == b"ok"
     assert len(upstream.writers) == 1
@@ -151,7 +180,7 @@ async def test_what_comes_unasked_while_a_connection_waits_ends_it(pool, upstrea
     await whole(await post(pool, upstream))
     upstream.writers[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
     [idle] = pool._idle["127.0.0.1", upstream.port]
-    await until(lambda: idle.connection.should_close)
+    await until(lambda: not idle.is_fit)
     assert await whole(await post(pool, upstream)) == b"ok"
     assert len(upstream.writers) == 2
 
@@ -160,7 +189,7 @@ async def test_a_connection_that_its_server_has_closed_is_not_used_again(pool, u
     await whole(await post(pool, upstream))
     [idle] = pool._idle["127.0.0.1", upstream.port]
     upstream.writers[0].close()
-    await until(lambda: not idle.connection.is_connected())
+    await until(lambda: not idle.is_fit)
     assert await whole(await post(pool, upstream)) == b"ok"
 
 
@@ -183,23 +212,22 @@ async def test_a_connection_waits_no_longer_than_a_server_lets_it(pool, upstream
 
 async def test_a_request_that_is_given_up_ends_its_connection(pool, upstream):
     upstream.replies = [b"HTTP/1.1 200 OK\r\n"]
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await post(pool, upstream)
+    with pytest.raises(UpstreamTimeout):
+        await post(pool, upstream, wait_s=0.05)
     async with asyncio.timeout(5):
         await upstream.gone.wait()
 
 
 async def test_a_close_instead_of_an_answer_is_told(pool, upstream):
     upstream.replies = [None]
-    with pytest.raises(aiohttp.ServerDisconnectedError):
+    with pytest.raises(UpstreamDisconnected):
         await post(pool, upstream)
 
 
 async def test_an_early_informational_answer_is_passed_over(pool, upstream):
     upstream.replies = [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK]
     opened = await post(pool, upstream)
-    assert opened.message.code == 200
+    assert opened.status == 200
     assert await whole(opened) == b"ok"
 
 
@@ -235,25 +263,99 @@ async def test_a_name_is_not_asked_for_again_at_once(pool, upstream, monkeypatch
     assert len(asked) == 3
 
 
-async def test_a_name_that_does_not_exist_is_refused(pool):
+async def test_a_name_that_does_not_exist_is_refused(pool, upstream):
     with pytest.raises(UpstreamRefused):
-        await pool.post(URL("http://nobody.invalid/"), (), b"", connect_timeout_s=5, decode=True)
+        await post(pool, upstream, name="nobody.invalid")
 
 
-def test_this_version_of_the_library_has_what_is_used():
+async def test_this_version_of_the_library_has_what_is_used():
     assert Connections.where_possible() is not None
 
 
-@pytest.mark.parametrize("name", ["read", "should_close", "set_response_params", "_reading_paused"])
-def test_another_version_of_the_library_is_left_alone(name, monkeypatch):
+@pytest.mark.parametrize("name", ["feed_data", "set_response_params", "parser"])
+async def test_another_version_of_the_library_is_left_alone(name, monkeypatch):
     class Other:
         def set_response_params(self, *, read_until_eof, auto_decompress): ...
 
-        _reading_paused = close = is_connected = read = should_close = None
+        connection_made = connection_lost = data_received = feed_data = set_exception = None
 
-    if name == "set_response_params":
+    if name == "parser":
+        monkeypatch.setattr(connections, "HttpResponseParser", lambda *args, **options: None)
+    elif name == "set_response_params":
         monkeypatch.setattr(Other, name, lambda self: None)
+        monkeypatch.setattr(connections, "ResponseHandler", Other)
     else:
         monkeypatch.delattr(Other, name)
-    monkeypatch.setattr(connections, "ResponseHandler", Other)
+        monkeypatch.setattr(connections, "ResponseHandler", Other)
     assert Connections.where_possible() is None
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+FRAMED = {
+    "a length": (HEAD + b"Content-Length: 5\r\n\r\nhello", b"hello", True),
+    "chunks": (CHUNKED + b"3\r\nhel\r\n2 ; a=b\r\nlo\r\n0\r\n\r\n", b"hello", True),
+    "trailers": (CHUNKED + b"005\r\nhello\r\n0\r\nX-A: b\r\nX-B: c\r\n\r\n", b"hello", True),
+    "lines that end as they should not": (
+        b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+        b"hello",
+        False,
+    ),
+    "chunks whose lines end so": (CHUNKED + b"5\nhello\n0\n\n", b"hello", True),
+    "blank lines in front": (b"\r\n\r\n" + HEAD + b"Content-Length: 2\r\n\r\nok", b"ok", False),
+    "two codings": (HEAD + b"Transfer-Encoding: x, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"ok", True),
+    "nothing": (HEAD + b"Content-Length: 0\r\n\r\n", b"", True),
+    "no body at all": (b"HTTP/1.1 204 No Content\r\n\r\n", b"", True),
+    "more behind the last chunk": (CHUNKED + b"2\r\nok\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n", b"ok", False),
+}
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["at once", "byte by byte"])
+@pytest.mark.parametrize("name", FRAMED)
+async def test_a_body_is_the_same_however_it_is_cut(pool, upstream, name, is_cut):
+    sent, body, is_kept = FRAMED[name]
+    upstream.replies, upstream.is_cut = [sent], is_cut
+    reply = await post(pool, upstream)
+    assert await whole(reply) == body
+    await asyncio.sleep(0)
+    upstream.is_cut = False
+    assert await whole(await post(pool, upstream)) == b"ok"
+    assert len(upstream.writers) == (1 if is_kept else 2)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        CHUNKED + b"xyz\r\nhello",
+        CHUNKED + b"-5\r\nhello",
+        CHUNKED + b"5\r\nhello!\r\n",
+        CHUNKED + b"5\rhello",
+        CHUNKED + b"5;" + b"x" * 10_000,
+        CHUNKED + b"0\r\nX-A: " + b"x" * 10_000,
+        CHUNKED + b"f" * 20 + b"\r\n",
+    ],
+)
+@pytest.mark.parametrize("is_cut", [False, True], ids=["at once", "byte by byte"])
+async def test_what_is_no_chunk_is_a_fault(pool, upstream, sent, is_cut):
+    upstream.replies, upstream.is_cut = [sent], is_cut
+    with pytest.raises(UpstreamBadReply):
+        await whole(await post(pool, upstream))
+    assert not pool._idle
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"SSH-2.0-x\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 40_000,
+    ],
+    ids=["another protocol", "two lengths", "a negative one", "a length and chunks", "no status", "a head without end"],
+)
+async def test_what_is_no_head_is_refused_at_once(pool, upstream, head):
+    upstream.replies = [head]
+    with pytest.raises(UpstreamBadReply):
+        await post(pool, upstream)

@@ -1,0 +1,279 @@
+"""The body of an answer as it comes: kept until somebody reads it or, while its reader sleeps, given to a sink at once.
+
+A body of known length, in chunks, or that ends with its connection is undone here, beside the library: it costs two
+calls a read. One that is compressed is the library's, as is everything that comes over TLS.
+"""
+
+import asyncio
+import re
+
+import aiohttp
+from msgspec import Struct, field
+
+from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected, UpstreamError
+from gateway.core.ports import Sink, Taken
+
+__all__ = ["Body", "Framed", "Lent", "of_body"]
+
+FULL_BYTES = 128 << 10
+"""So much that nobody has read yet, and the connection is read no further."""
+LINE_BYTES = 8 << 10
+"""Of a chunk's size with its extensions, and of all trailers: whatever is longer is no HTTP."""
+
+# Nobody else reads these answers: blanks behind a size, or a line without its carriage return, mean nothing else.
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\r\n]*+)?\r?\n")
+_BEGUN = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*+(?:;[^\r\n]*+)?\r?")
+_CLOSED = "the model server closed the connection within its answer"
+
+
+class Body(Struct, kw_only=True):
+    """What has come of a body, and who is waiting for it."""
+
+    limit: int | None = None
+    """How many bytes it may have."""
+    may_flow: bool = True
+    """A sink is told at once; else its reader alone learns that more has come."""
+    count: int = 0
+    """How many somebody has got."""
+    is_over: bool = False
+    """No more of it will come."""
+    fault: UpstreamError | None = None
+    """Why that is, behind all that has come, where it was not its end."""
+    sink: Sink | None = None
+    woken: "asyncio.Future[bytes | None] | None" = None
+    """While there is a sink: what it leaves, `None` for anything else that ends its work."""
+    waiter: "asyncio.Future[None] | None" = None
+    pieces: list[bytes] = field(default_factory=list)
+
+    def give(self, data: bytes) -> None:
+        """More has come, or the end of it."""
+        sink, woken = self.sink, self.woken
+        if sink is None or woken is None or woken.done():  # and whoever waited has not been woken yet
+            self.keep(data)
+            return
+        self.count += len(data)
+        if self.limit is not None and self.count > self.limit:
+            woken.set_exception(_too_large())
+            return
+        try:
+            taken = sink.take(data) if data else Taken.PASSED
+        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+            woken.set_exception(error)
+            return
+        if taken is not Taken.PASSED or self.is_over:
+            woken.set_result(data if taken is Taken.LEFT else None)
+
+    def keep(self, data: bytes) -> None:
+        """More has come, for whoever reads next."""
+        if data:
+            self.pieces.append(data)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def put_back(self, data: bytes) -> None:
+        """What somebody got and could not use comes first again."""
+        self.pieces.insert(0, data)
+        self.count -= len(data)
+
+    def take(self) -> bytes:
+        """What is there and not yet read; raises `UpstreamBadReply` where it is more than there may be."""
+        pieces = self.pieces
+        if not pieces:
+            return b""
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self.pieces = []
+        self.count += len(data)
+        if self.limit is not None and self.count > self.limit:
+            raise _too_large()
+        return data
+
+    def fail(self, fault: UpstreamError) -> None:
+        """Nothing more will come, and that is not its end."""
+        if not self.is_over:
+            self.is_over, self.fault = True, fault
+            self.give(b"")
+
+    async def next(self) -> bytes:
+        """What comes next, `b""` at the clean end."""
+        while not (data := self.take()):
+            if self.is_over:
+                if self.fault is not None:
+                    raise self.fault
+                return b""
+            self.waiter = asyncio.get_running_loop().create_future()
+            await self.waiter
+        return data
+
+
+class Framed(Body, kw_only=True):
+    """A body that is undone here."""
+
+    is_chunked: bool
+    left: int
+    """Bytes to come: of the body, or of a chunk."""
+    is_unframed: bool = False
+    """It ends with the connection: https://www.rfc-editor.org/rfc/rfc9112#section-6.3"""
+    transport: asyncio.Transport
+    kept: int = 0
+    """Bytes that nobody has read yet."""
+    is_paused: bool = False
+    has_more: bool = False
+    """Something came behind its end, which nobody has asked for."""
+    rest: bytes = b""
+    """The beginning of a line that has not come whole."""
+    is_in_chunk: bool = False
+    """The line's end behind a chunk is still to come."""
+    trailers: int = -1
+    """Once they have begun: how many bytes they have."""
+
+    def came(self, data: bytes) -> None:
+        """Bytes of the connection."""
+        if self.is_chunked:
+            data = self._unchunked(data)
+        else:
+            left = self.left
+            if len(data) >= left:
+                self.is_over, self.has_more = True, len(data) > left
+                data = data[:left]
+            self.left = left - len(data)
+        if data or self.is_over:
+            self.give(data)
+
+    def lost(self) -> None:
+        """The connection has gone."""
+        if self.is_unframed and not self.is_over:
+            self.is_over = True
+            self.give(b"")
+        else:
+            self.fail(UpstreamDisconnected(_CLOSED))
+
+    def keep(self, data: bytes) -> None:
+        Body.keep(self, data)
+        self.kept += len(data)
+        if self.kept > FULL_BYTES and not self.is_paused and not self.is_over:
+            self.is_paused = True
+            self.transport.pause_reading()
+
+    def take(self) -> bytes:
+        self.kept = 0
+        if self.is_paused:
+            self.is_paused = False
+            # Of one that is closing nothing more comes.
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+        return Body.take(self)
+
+    def _unchunked(self, data: bytes) -> bytes:
+        """The contents of the chunks: https://www.rfc-editor.org/rfc/rfc9112#section-7.1"""
+        if self.rest:
+            data, self.rest = self.rest + data, b""
+        at, end, pieces = 0, len(data), []
+        while at < end and not self.is_over:
+            if self.left:
+                pieces.append(data[at : at + self.left])
+                at += len(pieces[-1])
+                self.left -= len(pieces[-1])
+            elif self.is_in_chunk:
+                behind = at + data.startswith(b"\r", at)
+                if behind == end:
+                    self.rest = b"\r"
+                    break
+                if data[behind] != 10:
+                    return self._garbled(pieces)
+                self.is_in_chunk, at = False, behind + 1
+            elif self.trailers >= 0:
+                behind = data.find(b"\n", at) + 1
+                self.trailers += (behind or end) - at
+                if self.trailers > LINE_BYTES:
+                    return self._garbled(pieces)
+                if not behind:
+                    self.rest, self.trailers = data[at:], self.trailers - (end - at)
+                    break
+                self.is_over = data[at:behind] in (b"\r\n", b"\n")
+                at = behind
+            elif (line := _SIZE.match(data, at)) is not None:
+                at, self.left = line.end(), int(line[1], 16)
+                self.is_in_chunk = self.left > 0
+                self.trailers = -1 if self.left else 0
+            else:
+                self.rest = data[at:]
+                if len(self.rest) > LINE_BYTES or _BEGUN.fullmatch(self.rest) is None:
+                    return self._garbled(pieces)
+                break
+        self.has_more = at < end and self.is_over
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _garbled(self, pieces: list[bytes]) -> bytes:
+        self.is_over, self.has_more = True, True
+        self.fault = UpstreamBadReply("the model server's answer is not valid HTTP")
+        return b"".join(pieces)
+
+
+class Lent(Body, kw_only=True):
+    """A body that the library undoes."""
+
+    content: aiohttp.StreamReader
+    is_giving: bool = False
+
+    def go_on(self) -> None:
+        """More has come: it is the sink's, while there is one."""
+        # To read may set the connection going, which ends here again, with what is to come behind.
+        if self.is_giving or self.sink is None or self.woken is None:
+            return
+        self.is_giving = True
+        try:
+            while not self.woken.done():
+                data = self._came()
+                self._look()
+                if data or self.is_over:
+                    self.give(data)
+                if not data:
+                    break
+        finally:
+            self.is_giving = False
+
+    def take(self) -> bytes:
+        if not self.pieces and (data := self._came()):
+            self.pieces.append(data)
+        self._look()
+        return Body.take(self)
+
+    async def next(self) -> bytes:
+        if data := self.take():
+            return data
+        try:
+            data = await self.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise of_body(error) from error
+        if data:
+            self.put_back(data)
+            self.count += len(data)
+        return self.take()
+
+    def _came(self) -> bytes:
+        content = self.content
+        return content.read_nowait(-1) if content.exception() is None else b""
+
+    def _look(self) -> None:
+        fault = self.content.exception()
+        if fault is not None:
+            self.is_over, self.fault = True, of_body(fault)
+        elif self.content.at_eof():
+            self.is_over = True
+
+
+def _too_large() -> UpstreamBadReply:
+    return UpstreamBadReply("the model server's answer is too large")
+
+
+def of_body(error: BaseException) -> UpstreamError:
+    """A fault within the answer's body."""
+    cause: BaseException | None = error
+    # Exceptions may be chained in a circle.
+    for _ in range(8):
+        if isinstance(cause, aiohttp.http_exceptions.ContentEncodingError):
+            return UpstreamBadReply("the model server's answer cannot be decoded")
+        cause = cause.__cause__ or cause.__context__ if cause is not None else None
+    return UpstreamDisconnected(_CLOSED)
