@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 
 import structlog
-from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.same_wire import SameWireReading
@@ -67,7 +67,7 @@ async def ask_again(
 
 async def second_answer(state: RequestState, body: bytes) -> bytes:
     """The whole answer to one more request."""
-    asking = evolve(state)
+    asking = replace(state)
     try:
         with await open_chat(asking, body, stream=False, repeatable=False) as reply:
             return await whole_body(asking, reply)
@@ -94,7 +94,7 @@ async def _outcome(state: RequestState, body: bytes) -> bytes | Exception:
     """The answer or what kept it from coming: a task of a group that raised would take the others with it."""
     deadline = Deadline()
     try:
-        return await second_answer(evolve(state, deadline=deadline), body)
+        return await second_answer(replace(state, deadline=deadline), body)
     except Exception as error:  # noqa: BLE001 - raised again by the one who waits
         return error
     finally:

@@ -17,11 +17,13 @@ from gateway.core.errors import (
     UpstreamError,
     UpstreamRejected,
 )
+from gateway.core.rules import Quota
 from gateway.front.log_line import write_line
 from gateway.front.measures import measure
 from gateway.front.request_record import keep
 from gateway.front.spans import end_span
 from gateway.front.summary import ABANDONED_STATUS, Summary
+from gateway.request.head import HttpRequest
 from gateway.request.headers import add_told
 from gateway.request.responses import Whole, json_response
 from gateway.request.shared import Shared
@@ -44,7 +46,7 @@ MAX_SHOWN = 128
 log = structlog.get_logger("toolgate")
 
 
-def enter(http: web.BaseRequest, shared: Shared, *, is_local: bool) -> Verdict:
+def enter(http: HttpRequest, shared: Shared, *, is_local: bool) -> Verdict:
     """Whether a request is let in at all; `is_local` says that its port listens on loopback alone."""
     knock = Knock(
         method=http.method,
@@ -69,12 +71,24 @@ def preflight(verdict: Verdict) -> web.Response:
 
 
 async def run(
-    handler: Handler, http: web.BaseRequest, shared: Shared, *, route: str, entry: Verdict, surface: Surface = CHAT
+    handler: Handler, http: HttpRequest, shared: Shared, *, route: str, entry: Verdict, surface: Surface = CHAT
 ) -> web.StreamResponse:
     """Answer one request of the API and write it down."""
-    state = RequestState.begin(http, shared, route, entry, surface)
+    state, admission = RequestState.begin(http, shared, route, entry, surface), shared.admission
     try:
-        return await _answer(handler, state)
+        try:
+            quota = _let_in(state) if entry.refusal is not None or state.configuration.has_keys else None
+            admission.enter()
+            try:
+                if quota is not None:
+                    await state.count_key(state.key_name, quota)
+                return await handler(state)
+            finally:
+                admission.leave()
+        except (asyncio.CancelledError, ClientGone):
+            raise
+        except Exception as error:  # noqa: BLE001 - it is said, and told to the client
+            return await _fail(state, error)
     except (asyncio.CancelledError, ClientGone) as error:
         state.client_gone = not state.is_told
         if isinstance(error, ClientGone):
@@ -83,6 +97,26 @@ async def run(
     finally:
         state.close()
         account(state)
+
+
+def _let_in(state: RequestState) -> Quota | None:
+    """Raise what keeps the request out; the limits of the key that it shows."""
+    if state.entry.refusal is not None:
+        raise state.entry.refusal
+    key = state.configuration.authenticate(state.credential)
+    state.key_name = key.name if key is not None else ""
+    return key.quota if key is not None else None
+
+
+async def _fail(state: RequestState, error: Exception) -> web.StreamResponse:
+    """Tell the client of an error, as far as that is still possible."""
+    if not isinstance(error, GatewayError):
+        log.error("request_failed", route=state.route, exc_info=error)
+        error = InternalError(f"internal error; request id {state.id}")
+    elif isinstance(error, RateLimited):
+        state.shared.telemetry.count("toolgate_rate_limited_total", {})
+    state.error = error
+    return _nothing_more(state) if state.status else await state.send(error_response(error, state))
 
 
 def account(state: RequestState) -> None:
@@ -99,34 +133,6 @@ def account(state: RequestState) -> None:
             end_span(state.span, summary, state.shared.mask)
     except Exception:
         log.exception("accounting_failed", route=state.route)
-
-
-async def _answer(handler: Handler, state: RequestState) -> web.StreamResponse:
-    admission = state.shared.admission
-    try:
-        if state.entry.refusal is not None:
-            raise state.entry.refusal
-        key = state.configuration.authenticate(state.credential)
-        state.key_name = key.name if key is not None else ""
-        admission.enter()
-        try:
-            if key is not None and key.quota is not None:
-                await state.count_key(key.name, key.quota)
-            return await handler(state)
-        finally:
-            admission.leave()
-    except GatewayError as error:
-        state.error = error
-        if isinstance(error, RateLimited):
-            state.shared.telemetry.count("toolgate_rate_limited_total", {})
-    except (asyncio.CancelledError, ClientGone):
-        raise
-    except Exception:
-        log.exception("request_failed", route=state.route)
-        state.error = InternalError(f"internal error; request id {state.id}")
-    if state.status:
-        return _nothing_more(state)
-    return await state.send(error_response(state.error, state))
 
 
 def error_response(error: GatewayError, state: RequestState) -> Whole:

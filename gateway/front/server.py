@@ -1,30 +1,26 @@
 """The HTTP server: which path is answered by whom, and how the listening starts and ends."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
-import msgspec
 import structlog
-from aiohttp import HttpVersion10, http_exceptions, web
+from aiohttp import HttpVersion10, web
 
-from gateway.core.errors import Draining, GatewayError, InternalError, InvalidRequest, NotFound, UnknownEncoding
+from gateway.core.errors import Draining, InvalidRequest, NotFound
 from gateway.core.origins import is_loopback, parse_authority
 from gateway.core.version import __version__
+from gateway.front.connection import KEEPALIVE_TIMEOUT_S, LINGER_S, Listener, refusal
 from gateway.front.middleware import enter, preflight, run
-from gateway.front.routes import row_of
-from gateway.request.headers import add_told, request_id
-from gateway.request.responses import Whole, json_response
+from gateway.front.routes import ROWS, row_of
+from gateway.request.head import HttpRequest
+from gateway.request.headers import add_told
+from gateway.request.responses import json_response
 from gateway.request.shared import Shared, Telemetry
-from gateway.request.state import SERVER_NAME
 from gateway.traffic.door import Verdict
 
 __all__ = ["MetricsServer", "Server", "is_local"]
 
-KEEPALIVE_TIMEOUT_S = 75.0
-"""Longer than the 60 s for which nginx is told to keep its connections."""
-HEAD_TIMEOUT_S = 15.0
-LINGER_S = 2.0
-"""How long the rest of a refused body is read away, so that its sender gets to see the refusal."""
 CLOSE_S = 2.0
 """How long the last words of an interrupted answer may take to be sent."""
 CUT_S = 0.2
@@ -75,23 +71,27 @@ class Server:
         """Close every connection."""
         await self._runner.cleanup()
 
-    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+    def _handle(self, http: HttpRequest) -> Awaitable[web.StreamResponse]:
+        """Who answers; not a step of its own on the way of each request."""
         if http.version < HttpVersion10:
-            # A line without a version, which the library answers as if it had one: no browser or agent sends it.
-            response = _refusal(InvalidRequest("the request is not valid HTTP"), http)
-            # What a client without a version means by what it sends next nobody knows.
-            response.force_close()
-            return response
+            return _no_request(http)
         entry = enter(http, self._shared, is_local=self._is_local)
+        path = http.raw_path
+        row = ROWS.get((http.method, path))
+        if row is None:
+            path = http.path
+            if entry.is_preflight or not path.startswith("/v1/"):
+                return self._outside(http, path, entry)
+            row = row_of(http.method, path)
+        return run(row.handler, http, self._shared, route=row.name, entry=entry, surface=row.surface)
+
+    async def _outside(self, http: HttpRequest, path: str, entry: Verdict) -> web.StreamResponse:
+        """What is no request of the API, and in no record."""
         if entry.is_preflight:
             return preflight(entry)
-        path = http.path
-        if not path.startswith("/v1/"):
-            return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http, path), entry)
-        row = row_of(http.method, path)
-        return await run(row.handler, http, self._shared, route=row.name, entry=entry, surface=row.surface)
+        return _told(refusal(entry.refusal, http) if entry.refusal else await self._plain(http, path), entry)
 
-    async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _plain(self, http: HttpRequest, path: str) -> web.StreamResponse:
         if http.method in ("GET", "HEAD"):
             match path:
                 case "/":
@@ -103,7 +103,7 @@ class Server:
                     return self._readiness()
                 case "/metrics":
                     return await self._exposition.answer(http)
-        return _refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
+        return refusal(NotFound("there is nothing at this path; the API is under /v1"), http)
 
     def _readiness(self) -> web.StreamResponse:
         if self._shared.draining:
@@ -114,6 +114,14 @@ class Server:
             # Requests are answered all the same: only what is kept of them is at risk.
             return json_response(b'{"status":"ready","store":"degraded"}')
         return json_response(b'{"status":"ready"}')
+
+
+async def _no_request(http: HttpRequest) -> web.StreamResponse:
+    """A line without a version, which the library answers as if it had one: no browser or agent sends it."""
+    response = refusal(InvalidRequest("the request is not valid HTTP"), http)
+    # What a client without a version means by what it sends next nobody knows.
+    response.force_close()
+    return response
 
 
 class MetricsServer:
@@ -137,95 +145,20 @@ class MetricsServer:
         """Close every connection."""
         await self._runner.cleanup()
 
-    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def _handle(self, http: HttpRequest) -> web.StreamResponse:
         entry = enter(http, self._shared, is_local=self._is_local)
         if entry.is_preflight:
             return preflight(entry)
-        return _told(_refusal(entry.refusal, http) if entry.refusal else await self._plain(http), entry)
+        return _told(refusal(entry.refusal, http) if entry.refusal else await self._plain(http), entry)
 
-    async def _plain(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def _plain(self, http: HttpRequest) -> web.StreamResponse:
         if http.path == "/metrics" and http.method in ("GET", "HEAD"):
             return await self._exposition.answer(http)
-        return _refusal(NotFound("there is nothing at this path"), http)
-
-
-class _Connection(web.RequestHandler):
-    """One client connection; what is not HTTP is answered in the shape of every other error."""
-
-    __slots__ = ("_head_timer",)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._head_timer: asyncio.TimerHandle | None = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._head_came()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes of the client; the head of each request has its time, on a kept connection from its first byte on."""
-        request = self._current_request
-        is_early = request is None or request.content.is_eof()
-        came = self._request_count
-        super().data_received(data)
-        if self._request_count != came:
-            self._head_came()
-        # Empty lines before a request are allowed, and no beginning: https://www.rfc-editor.org/rfc/rfc9112#section-2.2
-        elif is_early and self._head_timer is None and data.strip(b"\r\n"):
-            self._head_timer = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """The answer to what is no request, or to one that a fault of ours left without an answer."""
-        # An error in the middle of an answer would be read as a part of it: cut is the honest end.
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer has begun")
-        if isinstance(exc, http_exceptions.ContentEncodingError):
-            response = _refusal(UnknownEncoding("the body's Content-Encoding is not read here: gzip is"), request)
-        elif status == 400:
-            log.info("request_refused", fault=type(exc).__name__)
-            response = _refusal(InvalidRequest("the request is not valid HTTP"), request)
-        else:
-            log.error("request_failed", exc_info=exc)
-            response = _refusal(InternalError("internal error"), request)
-        response.force_close()
-        return response
-
-    def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What the library could not deal with; a body that cannot be decoded is the client's fault, and no news."""
-        fault = kw.get("exc_info")
-        if isinstance(fault, web.RequestPayloadError | http_exceptions.HttpProcessingError):
-            log.info("request_refused", fault=type(fault).__name__)
-            return
-        super().log_exception(*args, **kw)
-
-    def _head_came(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _end_head(self) -> None:
-        """The head that has begun did not come in time; while another request is answered, it has more."""
-        self._head_timer = None
-        # Behind an answer that goes on, a next request may wait: it has its time when that one has ended.
-        if self._request_in_progress or self._messages:
-            self._head_timer = self._loop.call_later(HEAD_TIMEOUT_S, self._end_head)
-        else:
-            self.force_close()
-
-
-class _Listener(web.Server):
-    def __call__(self) -> web.RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
+        return refusal(NotFound("there is nothing at this path"), http)
 
 
 def _runner(handler: Any, **options: Any) -> web.ServerRunner:
-    server = _Listener(
+    server = Listener(
         handler,
         access_log=None,
         keepalive_timeout=KEEPALIVE_TIMEOUT_S,
@@ -245,7 +178,7 @@ def _told(response: web.StreamResponse, entry: Verdict) -> web.StreamResponse:
     return response
 
 
-def _front_page(http: web.BaseRequest) -> web.Response:
+def _front_page(http: HttpRequest) -> web.Response:
     """For somebody who opens the gateway's address in a browser."""
     authority = parse_authority(http.headers.get("Host", ""))
     base_url = "/v1" if authority is None else f"http://{authority}/v1"
@@ -277,10 +210,3 @@ class _Exposition:
                 body, content_type = await asyncio.to_thread(self._telemetry.render, accept)
                 self._last[is_open] = number, body, content_type
         return web.Response(body=body, headers={"Content-Type": content_type})
-
-
-def _refusal(error: GatewayError, http: web.BaseRequest) -> Whole:
-    response = json_response(msgspec.json.encode(error.body()), status=error.status)
-    response.headers["X-Request-Id"] = request_id(http.headers)
-    response.headers["Server"] = SERVER_NAME
-    return response

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import msgspec
 import structlog
 from aiohttp import web
-from attrs import evolve
+from msgspec.structs import replace
 
 from gateway.core.call_class import CallClass
 from gateway.core.errors import GatewayError, UnknownModel, UpstreamBadReply
@@ -111,7 +111,7 @@ async def _answer(state: RequestState, upstream: Upstream) -> Listing | GatewayE
     """The list or what kept it from coming: one upstream's fault must not end the asking of the others."""
     deadline = Deadline()
     try:
-        return await _listing(evolve(state, deadline=deadline), upstream)
+        return await _listing(replace(state, deadline=deadline), upstream)
     except GatewayError as error:
         log.info("models_unavailable", upstream=upstream.name, error=error.code)
         return error

@@ -29,6 +29,7 @@ from gateway.process.channel import Channel
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
 from gateway.process.first_look import look_around
 from gateway.process.status import target_of
+from gateway.request.head import HttpRequest
 from gateway.request.shared import Shared
 
 __all__ = ["LaneServer", "WorkerPost", "WorkerShare", "main"]
@@ -143,7 +144,7 @@ class LaneServer(Server):
         for site in self._sites.pop(lane, []):
             await site.stop()
 
-    async def _plain(self, http: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _plain(self, http: HttpRequest, path: str) -> web.StreamResponse:
         # This port meets any worker: the numbers of one of them would mislead.
         return await super()._plain(http, "" if path == "/metrics" else path)
 

@@ -22,13 +22,14 @@ LONGEST_SLEEP_S = 5.0
 class Deadline:
     """The waits of the task that made it, on the monotonic clock."""
 
-    __slots__ = ("_due", "_error", "_expired", "_fires_at", "_future", "_loop", "_task", "_timer")
+    __slots__ = ("_due", "_error", "_expired", "_fires_at", "_future", "_loop", "_timer", "task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a deadline belongs to a task")
-        self._task = task
+        self.task = task
+        """Whose waits these are."""
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._fires_at = 0.0
@@ -59,7 +60,7 @@ class Deadline:
                 raise
             self._expired = False
             # Somebody else has cancelled it as well, and that must not be lost.
-            if self._task.uncancel() > 0:
+            if self.task.uncancel() > 0:
                 raise
             interruption, self._error = self._error, None
             raise (interruption or TimeoutError()) from None
@@ -116,4 +117,4 @@ class Deadline:
             return
         # Only ever called while the task waits within `within`, so the cancellation lands there and nowhere else.
         self._expired = True
-        self._task.cancel()
+        self.task.cancel()

@@ -4,8 +4,7 @@ Each step of the way returns its part whole and frozen; `Findings` holds the par
 here that changes, as a request may end in any step: by its client's leaving, a fault, or a limit of time.
 """
 
-from attrs import define, field
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gateway.answer.facts import Facts
 from gateway.core.records import Arm, DryVerdict, Follows
@@ -57,8 +56,7 @@ NO_WAY = Way()
 """Before a strategy was chosen."""
 
 
-@define(kw_only=True)
-class Findings:
+class Findings(Struct, kw_only=True, eq=False):
     """What is known of a request's job so far; those that answer it fill it in, and nobody else."""
 
     enrolled: Enrolled = UNREAD
@@ -67,7 +65,7 @@ class Findings:
     """What the request brings after the conversation's last answer; `None` before it has been looked at."""
     looping_tool: str | None = None
     """The tool that the conversation's last calls, all alike, were of."""
-    notes: list[str] = field(factory=list)
+    notes: list[str] = field(default_factory=list)
     """What there is to say of the request in words, in the order in which it was seen."""
     asks_usage: bool = False
     """The gateway has asked for the stream's usage, for itself."""

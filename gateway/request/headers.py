@@ -11,6 +11,7 @@ __all__ = [
     "add_told",
     "bearer_token",
     "client_of",
+    "new_id",
     "request_headers",
     "request_id",
     "response_headers",
@@ -105,6 +106,11 @@ def request_id(headers: Headers) -> str:
     # A client's own id joins its log with ours; an unsafe one is replaced, not repaired, as two could become one.
     if 0 < len(given) <= MAX_ID_CHARS and ID_CHARACTERS.issuperset(given):
         return given
+    return new_id()
+
+
+def new_id() -> str:
+    """An id for a request that has brought none."""
     return "req_" + os.urandom(12).hex()
 
 
@@ -136,7 +142,10 @@ def request_headers(
     # Only where the operator has said that keys are the clients' own.
     if forward_credentials:
         dropped -= CREDENTIALS
-    sent = _passed(client.items(), dropped)
+    sent: CIMultiDict[str] = CIMultiDict()
+    for name, value in client.items():
+        if name.lower() not in dropped and value.isprintable() and name.isascii():
+            sent.add(name, value)
     sent["X-Request-Id"] = id
     sent.update(credentials)
     return sent
@@ -147,7 +156,12 @@ def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozen
     dropped = NOT_CLIENT | also_dropped
     if "Connection" in upstream:
         dropped |= _named_by_connection(upstream)
-    return _passed(upstream.items(), dropped)
+    passed: CIMultiDict[str] = CIMultiDict()
+    # A value with control characters or undecodable bytes would fail, or split the message, when it is written.
+    for name, value in upstream.items():
+        if name.lower() not in dropped and value.isprintable() and name.isascii():
+            passed.add(name, value)
+    return passed
 
 
 def without_client_wire(headers: Headers) -> CIMultiDict[str]:
@@ -163,15 +177,6 @@ def add_told(headers: CIMultiDict[str], told: Mapping[str, str]) -> None:
             headers.add(name, value)
         else:
             headers[name] = value
-
-
-def _passed(items: Iterable[tuple[str, str]], dropped: frozenset[str] | set[str]) -> CIMultiDict[str]:
-    # A value with control characters or undecodable bytes would fail, or split the message, when it is written.
-    passed: CIMultiDict[str] = CIMultiDict()
-    for name, value in items:
-        if name.lower() not in dropped and value.isprintable() and name.isascii():
-            passed.add(name, value)
-    return passed
 
 
 def _named_by_connection(headers: Headers) -> frozenset[str]:

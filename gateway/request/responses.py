@@ -4,8 +4,9 @@ import time
 from email.utils import formatdate
 from http import HTTPStatus
 
-from aiohttp import HttpVersion10, web
+from aiohttp import HttpVersion, HttpVersion10, web
 from aiohttp.typedefs import LooseHeaders
+from multidict import CIMultiDict
 
 __all__ = ["Whole", "json_response"]
 
@@ -14,6 +15,8 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 # https://www.rfc-editor.org/rfc/rfc9110#section-6.4.1
 _BARE = frozenset({*range(100, 200), 204, 304})
 """Statuses whose answers have no body."""
+_MOST_BEGUN = 256
+"""Lines that answers begin with, which are remembered."""
 _TOGETHER = 1 << 16
 """Bytes of a body up to which it is copied behind its head: one write is cheaper than two."""
 
@@ -24,23 +27,25 @@ class Whole(web.StreamResponse):
     It has gone out when `write_to` has returned; else the library has it written, as it does with any answer.
     """
 
-    def __init__(self, body: bytes, *, status: int = 200, headers: LooseHeaders | None = None) -> None:
-        super().__init__(status=status, headers=headers)
-        self.body = body
-        self._goes_on = True
-        self._is_out = False
+    __slots__ = ("body", "headers", "is_out", "keep_alive", "status")
 
-    @property
-    def keep_alive(self) -> bool:
-        """The connection takes another request."""
-        return self._goes_on
+    headers: CIMultiDict[str]
+    status: int
+    keep_alive: bool
+    """The connection takes another request."""
+
+    def __init__(self, body: bytes, *, status: int = 200, headers: LooseHeaders | None = None) -> None:
+        # Not the library's own beginning: nothing of what it makes is looked at here.
+        self.body, self.status = body, status
+        self.headers = CIMultiDict() if headers is None else CIMultiDict(headers)
+        self.keep_alive, self.is_out = True, False
 
     def force_close(self) -> None:
-        """It takes none."""
-        self._goes_on = False
+        """The connection takes no other request."""
+        self.keep_alive = False
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        if not self._is_out:
+        if not self.is_out:
             self.write_to(request)
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -48,56 +53,66 @@ class Whole(web.StreamResponse):
 
     def write_to(self, http: web.BaseRequest) -> None:
         """Hand all of it to the connection; raises `ConnectionError` where that is gone."""
-        self._is_out = True
-        pieces = self._pieces(http)
-        transport = http.transport
+        self.is_out = True
+        head = self._head(http)
+        transport = http.protocol.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the connection is gone")
-        for piece in pieces:
-            transport.write(piece)
-            http.writer.output_size += len(piece)  # aiohttp goes by it: an answer has begun
+        http.is_begun = True  # type: ignore[attr-defined]
+        if http.method == "HEAD" or self.status in _BARE or not self.body:
+            transport.write(head)
+        elif len(self.body) <= _TOGETHER:
+            transport.write(head + self.body)
+        else:
+            transport.write(head)
+            transport.write(self.body)
 
-    def _pieces(self, http: web.BaseRequest) -> tuple[bytes, ...]:
-        headers, body, status, version = self._headers, self.body, self._status, http.version
-        has_body = http.method != "HEAD" and status not in _BARE
-        if has_body or (body and status not in _BARE):
+    def _head(self, http: web.BaseRequest) -> bytes:
+        headers, body, status, version = self.headers, self.body, self.status, http.version
+        if status not in _BARE and (body or http.method != "HEAD"):
             headers["Content-Length"] = str(len(body))
-        if body and has_body and "Content-Type" not in headers:
-            headers["Content-Type"] = "application/octet-stream"
-        headers["Date"] = _stamp.now()
-        self._goes_on = self._goes_on and http.keep_alive
-        if self._goes_on is (version == HttpVersion10):
-            headers["Connection"] = "keep-alive" if self._goes_on else "close"
+            if body and http.method != "HEAD" and "Content-Type" not in headers:
+                headers["Content-Type"] = "application/octet-stream"
+        second = int(time.time())
+        headers["Date"] = _date.written if second == _date.second else _date.at(second)
+        self.keep_alive = self.keep_alive and not http._message.should_close
+        if self.keep_alive is (version == HttpVersion10):
+            headers["Connection"] = "keep-alive" if self.keep_alive else "close"
         lines = map("%s: %s".__mod__, headers.items())
-        status_line = f"HTTP/{version.major}.{version.minor} {status} {_PHRASES.get(status, '')}"
-        told = "\r\n".join((status_line, *lines, "\r\n"))
+        begun = _begun.get((status, version)) or _begin(status, version)
+        told = "\r\n".join((begun, *lines, "\r\n"))
         # Values come from model servers: https://cwe.mitre.org/data/definitions/113.html
         ends = len(headers) + 2
         if told.count("\r") != ends or told.count("\n") != ends or "\0" in told:
             raise ValueError("a header that would split the answer")
-        head = told.encode()
-        if not has_body or not body:
-            return (head,)
-        return (head + body,) if len(body) <= _TOGETHER else (head, body)
+        return told.encode()
 
 
-class _Stamp:
+_begun: dict[tuple[int, HttpVersion], str] = {}
+
+
+def _begin(status: int, version: HttpVersion) -> str:
+    line = f"HTTP/{version.major}.{version.minor} {status} {_PHRASES.get(status, '')}"
+    if len(_begun) < _MOST_BEGUN:
+        _begun[status, version] = line
+    return line
+
+
+class _Date:
     """The date of an answer; it is the same for a second."""
 
-    __slots__ = ("_second", "_written")
+    __slots__ = ("second", "written")
 
     def __init__(self) -> None:
-        self._second = -1
-        self._written = ""
+        self.second = -1
+        self.written = ""
 
-    def now(self) -> str:
-        second = int(time.time())
-        if second != self._second:
-            self._second, self._written = second, formatdate(second, usegmt=True)
-        return self._written
+    def at(self, second: int) -> str:
+        self.second, self.written = second, formatdate(second, usegmt=True)
+        return self.written
 
 
-_stamp = _Stamp()
+_date = _Date()
 
 
 def json_response(body: bytes, *, status: int = 200) -> Whole:

@@ -56,6 +56,8 @@ class Telemetry(Meter, Protocol):
 
     def add(self, name: str, labels: Mapping[str, str], amount: float) -> None: ...
 
+    def gauge(self, name: str, labels: Mapping[str, str]) -> list[float]: ...
+
     def inform(self, name: str, labels: Mapping[str, str]) -> None: ...
 
     def admit(self, label: str, raw: str, who: str = "") -> str: ...
@@ -141,6 +143,8 @@ class Configuration:
     door: Door
     digest: str
     """Tells the settings in force from others."""
+    has_keys: bool
+    """Nobody is let in without one."""
     _options: dict[str | None, Options] = field(factory=dict)
 
     @classmethod
@@ -176,6 +180,7 @@ class Configuration:
                 origins=settings.allowed_origins,
             ),
             digest=settings.digest(),
+            has_keys=not settings.api_keys.is_open,
         )
 
     def decide(
@@ -267,31 +272,21 @@ class Lasting(Protocol):
 
 
 class UnderWay:
-    """The requests that are being answered, by their waits."""
+    """The requests that are being answered, by their waits; whoever begins or ends one writes it down here."""
 
-    __slots__ = ("_ended", "_waits")
+    __slots__ = ("is_empty", "waits")
 
     def __init__(self) -> None:
-        self._waits: dict[Deadline, Lasting | None] = {}
-        self._ended: asyncio.Event | None = None
-        """Somebody waits for the last one."""
+        self.waits: dict[Deadline, Lasting | None] = {}
+        self.is_empty: asyncio.Event | None = None
+        """Is set when the last one has ended, where somebody waits for that."""
 
     def __len__(self) -> int:
-        return len(self._waits)
-
-    def add(self, deadline: Deadline, request: "Lasting | None" = None) -> None:
-        """A request begins."""
-        self._waits[deadline] = request
-
-    def discard(self, deadline: Deadline) -> None:
-        """A request has ended."""
-        self._waits.pop(deadline, None)
-        if self._ended is not None and not self._waits:
-            self._ended.set()
+        return len(self.waits)
 
     def lasting(self, since: float) -> "Iterator[Lasting]":
         """Those that began before then, the oldest first."""
-        for request in self._waits.values():
+        for request in self.waits.values():
             if request is None:
                 continue
             if request.started >= since:
@@ -300,18 +295,18 @@ class UnderWay:
 
     def interrupt(self, make_error: Callable[[], GatewayError]) -> None:
         """End the wait of every request with an error of its own."""
-        for deadline in list(self._waits):
+        for deadline in list(self.waits):
             deadline.interrupt(make_error())
 
     async def ended(self, seconds: float) -> bool:
         """Whether all have ended within the time."""
-        self._ended = asyncio.Event()
+        self.is_empty = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._waits:
-                    await self._ended.wait()
-                    self._ended.clear()
-        return not self._waits
+                while self.waits:
+                    await self.is_empty.wait()
+                    self.is_empty.clear()
+        return not self.waits
 
 
 @define(kw_only=True)
@@ -359,6 +354,8 @@ class Shared:
     jitter: Callable[[], float] = field(factory=lambda: secrets.SystemRandom().random)
     draining: bool = False
     under_way: UnderWay = field(factory=UnderWay)
+    in_flights: dict[str, list[float]] = field(factory=dict)
+    """The gauges of `in_flight`, by route."""
 
     def breaker(self, upstream: str) -> Breaker:
         """How this upstream fares."""
@@ -366,6 +363,12 @@ class Shared:
         if breaker is None:
             breaker = self.breakers[upstream] = Breaker()
         return breaker
+
+    def in_flight(self, route: str) -> list[float]:
+        """The gauge of the requests of a route that are being answered: its only number is to be moved."""
+        gauge = self.telemetry.gauge("toolgate_requests_in_flight", {"route": route})
+        self.in_flights[route] = gauge
+        return gauge
 
     def take_secret(self, secret: bytes) -> None:
         """Another secret is in force."""

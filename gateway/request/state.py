@@ -1,14 +1,18 @@
 """One request under way: its identity, its waits, and what is kept of it for the log and the metrics."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Any, TypedDict
 
 import structlog
 from aiohttp import web
-from attrs import define, evolve, field
+from attrs import evolve
+from msgspec import Struct, field
 from multidict import CIMultiDict
+from structlog.contextvars import STRUCTLOG_KEY_PREFIX
 
 from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, RateLimited, UnknownEncoding
 from gateway.core.limits import Limits
@@ -16,7 +20,8 @@ from gateway.core.ports import RequestSpan
 from gateway.core.rules import Quota, told
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
-from gateway.request.headers import add_told, bearer_token, request_id, trace_id
+from gateway.request.head import HttpRequest
+from gateway.request.headers import add_told, bearer_token, new_id, request_id, trace_id
 from gateway.request.responses import Whole
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
@@ -36,6 +41,7 @@ _WHO_CHARS = 12
 MAX_CHOICES = 1024
 """Of one answer, whatever was asked for."""
 _UNKNOWN = Capability()
+_TELLING = telling()
 BODY_WINDOW_S = 15.0
 BODY_WINDOW_BYTES = 16 << 10
 """A body must bring this much for each window of waiting, or be complete."""
@@ -43,6 +49,11 @@ BODY_WINDOW_BYTES = 16 << 10
 
 class ClientGone(Exception):
     """The client has left, or has not read its answer for too long: nothing more can be said to it."""
+
+
+def too_large(cap: int) -> BodyTooLarge:
+    """What is said of a body beyond its bound."""
+    return BodyTooLarge(f"the body is larger than {cap} bytes")
 
 
 class Deadlines(TypedDict):
@@ -53,11 +64,16 @@ class Deadlines(TypedDict):
     total_due: float
 
 
-@define(kw_only=True)
-class RequestState:
+_id: ContextVar[object] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}request_id")
+_trace: ContextVar[object] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}trace_id")
+_NOTHING = ...
+"""What structlog takes for a word that is not bound: one task may answer many requests."""
+
+
+class RequestState(Struct, kw_only=True, eq=False):
     """A client's request from its head to the end of its answer."""
 
-    http: web.BaseRequest
+    http: HttpRequest
     shared: Shared
     configuration: Configuration
     deadline: Deadline
@@ -68,20 +84,20 @@ class RequestState:
     """Whether it is let in, and what its answer says to a browser."""
     upstream: Upstream
     """The model server that is asked."""
-    bearer: str | None = field(repr=False)
+    bearer: str | None
     """The token that the client has sent."""
-    credential: str | None = field(repr=False)
+    credential: str | None
     """What the client shows who it is with: its bearer token, else its `X-Api-Key`."""
     trace: str | None = None
     model: str | None = None
     stream: bool = False
     surface: Surface = CHAT
     """The wire that the client speaks."""
-    telling: Telling = field(factory=telling)
+    telling: Telling = _TELLING
     """How it is told its answer."""
     input_tokens: int | None = None
     """What the request takes, by an estimate, where its client is told so before the answer comes."""
-    told: dict[str, str] = field(factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
     """Headers that its answer has in any case."""
     delivered: list[bytes] | None = None
     """The chat answer that the client was told, where the model server's kind has to know."""
@@ -105,49 +121,55 @@ class RequestState:
     key: str | None = None
     """The same, where that has limits."""
     quota: Quota | None = None
-    key_headers: Mapping[str, str] = field(factory=dict)
+    key_headers: Mapping[str, str] = field(default_factory=dict)
     """What the answer says of how the key stands."""
     told_at_s: float = 0.0
     """How old it was when the log was last told that it is still going on."""
     span: RequestSpan | None = None
     """Where spans are kept."""
-    found: Findings = field(factory=Findings)
+    found: Findings = field(default_factory=Findings)
     """What is found out about it by those who answer it."""
 
     @classmethod
     def begin(
-        cls, http: web.BaseRequest, shared: Shared, route: str, entry: Verdict, surface: Surface = CHAT
+        cls, http: HttpRequest, shared: Shared, route: str, entry: Verdict, surface: Surface = CHAT
     ) -> "RequestState":
         """A new request: it has an id from here on, and an interruption reaches it."""
-        deadline, bearer = Deadline(), bearer_token(http.headers)
+        headers, configuration = http.headers, shared.configuration
+        bearer = bearer_token(headers) if "Authorization" in headers else None
+        id = request_id(headers) if "X-Request-Id" in headers else new_id()
+        deadline = http.deadline or Deadline()
         state = cls(
             http=http,
             shared=shared,
-            configuration=shared.configuration,
-            upstream=shared.configuration.default,
+            configuration=configuration,
+            upstream=configuration.default,
             deadline=deadline,
-            id=request_id(http.headers),
-            trace=trace_id(http.headers),
+            id=id,
+            trace=trace_id(headers) if "traceparent" in headers else None,
             route=route,
-            started=deadline.now(),
+            started=time.monotonic(),
             entry=entry,
             bearer=bearer,
-            credential=bearer or http.headers.get("X-Api-Key"),
+            credential=bearer or headers.get("X-Api-Key"),
             surface=surface,
         )
         if not surface.is_identity:
-            state.told.update(surface.head(state.id))
+            state.told.update(surface.head(id))
         if shared.tracing is not None:
-            asked = {"http.request.method": http.method, "http.route": route, "toolgate.request_id": state.id}
-            state.span = shared.tracing.begin(http.headers, f"{http.method} {route}", asked)
+            asked = {"http.request.method": http.method, "http.route": route, "toolgate.request_id": id}
+            state.span = shared.tracing.begin(headers, f"{http.method} {route}", asked)
             if state.span is not None:
                 state.trace = state.span.trace
-        shared.under_way.add(deadline, state)
-        shared.telemetry.add("toolgate_requests_in_flight", {"route": route}, 1)
-        structlog.contextvars.bind_contextvars(request_id=state.id)
+        shared.under_way.waits[deadline] = state
+        (shared.in_flights.get(route) or shared.in_flight(route))[0] += 1
+        _id.set(id)
         if state.trace is not None:
-            structlog.contextvars.bind_contextvars(trace_id=state.trace)
+            _trace.set(state.trace)
         return state
+
+    def __repr__(self) -> str:
+        return f"<{self.route} {self.id}>"  # what clients show who they are with stands in here
 
     @property
     def limits(self) -> Limits:
@@ -210,15 +232,15 @@ class RequestState:
 
     async def read_body(self) -> bytes:
         """The request's whole body."""
-        content = self.http.content
-        if not content.is_eof():
+        http = self.http
+        is_plain = "Content-Encoding" not in http.headers and "Expect" not in http.headers
+        data = http.whole_body() if is_plain else None
+        if data is None:
             return b"".join([piece async for piece in self.body()])
-        cap = await self._permit_body()  # all of it is here: no need to watch the time
-        try:
-            data = content.read_nowait(-1)
-        except web.RequestPayloadError as error:
-            raise InvalidRequest("the body cannot be read") from error
-        return self._counted(data, cap)
+        self.bytes_in += len(data)  # all of it is here: no need to watch the time
+        if self.bytes_in > (cap := self.configuration.settings.max_body_bytes):
+            raise too_large(cap)
+        return data
 
     async def body(self) -> AsyncIterator[bytes]:
         """The request's body as it comes; raises `BodyTooLarge` before more than the cap is held."""
@@ -250,7 +272,7 @@ class RequestState:
     def _counted(self, data: bytes, cap: int) -> bytes:
         self.bytes_in += len(data)
         if self.bytes_in > cap:
-            raise BodyTooLarge(f"the body is larger than {cap} bytes")
+            raise too_large(cap)
         return data
 
     async def _permit_body(self) -> int:
@@ -258,7 +280,7 @@ class RequestState:
         cap = self.configuration.settings.max_body_bytes
         length = self.http.content_length
         if length is not None and length > cap:
-            raise BodyTooLarge(f"the body is larger than {cap} bytes")
+            raise too_large(cap)
         coding = self.http.headers.get("Content-Encoding", "identity").strip().lower()
         if coding not in READ_CODINGS:
             raise UnknownEncoding(f"the body's Content-Encoding {coding[:32]!r} is not read here: gzip is")
@@ -278,10 +300,10 @@ class RequestState:
         """Add what every answer says of itself."""
         if self.shared.draining:
             response.force_close()
-        headers = response.headers
+        headers, found = response.headers, self.found
         headers["Server"] = SERVER_NAME
         headers["X-Request-Id"] = self.id
-        strategy, arm = self.found.way.strategy, self.found.enrolled.arm
+        strategy, arm = found.way.strategy, found.enrolled.arm
         if strategy is not None:
             headers["X-Toolgate-Strategy"] = strategy
         if arm is not None:
@@ -331,7 +353,9 @@ class RequestState:
         except ConnectionError as error:
             raise ClientGone("has closed") from error
         self.bytes_out += len(answer.body)
-        await self.room()
+        transport = self.http.protocol.transport
+        if transport is not None and transport.get_write_buffer_size():
+            await self.room()
         self.is_told = True
         return answer
 
@@ -343,11 +367,18 @@ class RequestState:
 
     def close(self) -> None:
         """The request has ended, however it did: it is written down, exactly once."""
-        self.deadline.close()
+        if self.http.deadline is None:
+            self.deadline.close()
+        shared = self.shared
         if self.key is not None:
-            self.shared.quotas.release(self.id)
-        self.shared.under_way.discard(self.deadline)
-        self.shared.telemetry.add("toolgate_requests_in_flight", {"route": self.route}, -1)
+            shared.quotas.release(self.id)
+        under_way = shared.under_way
+        under_way.waits.pop(self.deadline, None)
+        if under_way.is_empty is not None and not under_way.waits:
+            under_way.is_empty.set()
+        shared.in_flights[self.route][0] -= 1
+        _id.set(_NOTHING)
+        _trace.set(_NOTHING)
 
     def lasts(self, age_s: float) -> None:
         """Say that it is still going on, and what it waits for."""

@@ -487,9 +487,11 @@ class Metrics:
 
     def add(self, name: str, labels: Mapping[str, str], amount: float) -> None:
         """Move a gauge up or down."""
-        family = self._gauges[name]
-        series = family.known.get(family.key(labels))
-        (family.series(labels) if series is None else series)[0] += amount
+        self._gauges[name].series(labels)[0] += amount
+
+    def gauge(self, name: str, labels: Mapping[str, str]) -> list[float]:
+        """A gauge to be moved up and down often: its only number is its value."""
+        return self._gauges[name].series(labels)
 
     def inform(self, name: str, labels: Mapping[str, str]) -> None:
         """Make this the one fact that an `_info` gauge states."""

@@ -36,7 +36,9 @@ class Fault:
 
 
 FAULTS = (
-    Fault("heads on kept connections have no time", "gateway/front/server.py", "elif is_early and", "elif False and"),
+    Fault(
+        "heads on kept connections have no time", "gateway/front/connection.py", "elif is_early and", "elif False and"
+    ),
     Fault(
         "a body has no time of its own",
         "gateway/request/state.py",

@@ -105,7 +105,7 @@ async def test_bodies_above_their_bound_are_refused_whatever_they_are_packed_in(
 
 async def test_who_drips_holds_nothing_up(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, first and second ones, and bodies that bring just enough: all are ended, and others are served."""
-    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.4)
+    monkeypatch.setattr("gateway.front.connection.HEAD_TIMEOUT_S", 0.4)
     await arena.begin(GATEWAY_BODY_TIMEOUT_S="0.6", GATEWAY_MAX_CONCURRENCY="20")
     arena.upstream.script = answer_json(completion("hello"))
 

@@ -95,7 +95,7 @@ def test_the_files_parse(name: str) -> None:
 
 def test_timeouts_fit_those_of_the_gateway() -> None:
     from gateway.config.load import load
-    from gateway.front.server import KEEPALIVE_TIMEOUT_S
+    from gateway.front.connection import KEEPALIVE_TIMEOUT_S
 
     settings = load({})
     said = {each["directive"]: each["args"] for name in ("site.conf", "toolgate.conf") for each in statements(name)}

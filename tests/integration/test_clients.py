@@ -170,7 +170,7 @@ HALF = b"POST /v1/chat/completions HTTP/1.1\r\nHo"
 async def test_c3_every_head_on_a_kept_connection_has_the_time_of_the_first(
     connect, gateway, upstream, monkeypatch, early
 ):
-    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("gateway.front.connection.HEAD_TIMEOUT_S", 0.2)
     upstream.script = answer_json(completion("hello"))
     running = await gateway(upstream.url)
     reader, writer = await connect(running.url)
@@ -187,7 +187,7 @@ async def test_c3_every_head_on_a_kept_connection_has_the_time_of_the_first(
 
 
 async def test_c3_a_kept_connection_without_a_head_under_way_is_kept(connect, gateway, upstream, monkeypatch):
-    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("gateway.front.connection.HEAD_TIMEOUT_S", 0.05)
     upstream.script = answer_json(completion("hello"))
     running = await gateway(upstream.url)
     reader, writer = await connect(running.url)
@@ -201,7 +201,7 @@ async def test_c3_a_kept_connection_without_a_head_under_way_is_kept(connect, ga
 
 
 async def test_c3_a_head_that_never_ends_is_closed(gateway, upstream, monkeypatch):
-    monkeypatch.setattr("gateway.front.server.HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("gateway.front.connection.HEAD_TIMEOUT_S", 0.2)
     running = await gateway(upstream.url)
     async with Pulse() as pulse:
         assert await exchange(running.url, b"POST /v1/chat/completions HTTP/1.1\r\nHo") == b""

@@ -17,8 +17,8 @@ from gateway.core.addresses import store_address
 from gateway.core.errors import GatewayError
 from gateway.core.origins import is_loopback
 from gateway.core.ports import StoreError
+from gateway.front.connection import KEEPALIVE_TIMEOUT_S
 from gateway.front.listening import cannot_listen
-from gateway.front.server import KEEPALIVE_TIMEOUT_S
 from gateway.process.lanes import open_lanes
 from gateway.request.servers import Upstream, upstreams_of
 from gateway.state.opening import open_store

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiohttp import web
 from multidict import CIMultiDict
 
 from gateway.config.load import load
@@ -15,6 +14,7 @@ from gateway.kinds.qwen_web.dialogue import QwenWebKind
 from gateway.kinds.shared.port import HttpAsk
 from gateway.request import deadline as deadline_module
 from gateway.request.deadline import Deadline
+from gateway.request.head import HttpRequest
 from gateway.request.servers import Upstream, upstreams_of
 from tests.support.client import TOOLS, ask, chat
 from tests.support.cost import Pulse
@@ -39,17 +39,17 @@ async def test_what_the_client_shows_who_it_is_with_is_read_once(gateway, upstre
     running = await gateway(upstream.url, GATEWAY_API_KEYS=KEY, AUDIT_BODIES="full")
     asked: list[str] = []
 
-    def counted(request: web.BaseRequest) -> Counted:
+    def counted(request: HttpRequest) -> Counted:
         headers = Counted(request._message.headers)
         headers.asked = asked
         return headers
 
-    monkeypatch.setattr(web.BaseRequest, "headers", property(counted))
+    monkeypatch.setattr(HttpRequest, "headers", property(counted, lambda request, headers: None))
     got = await ask(client, running.url, chat(stream=False, tools=TOOLS), headers=dict([header]))
     assert got.status == 200
     await log.record("request_ended")
-    assert asked.count("Authorization") == 1
-    assert asked.count("X-Api-Key") <= 1
+    assert asked.count(header[0]) == 1
+    assert max(asked.count("Authorization"), asked.count("X-Api-Key")) == 1
 
 
 # --- Model servers as the settings describe them
