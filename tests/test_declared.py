@@ -17,7 +17,7 @@ from strategies.base import Options
 ROOT = Path(__file__).parents[1]
 READ_BY_NAME = {"env_file": 'process.get("GATEWAY_ENV_FILE")'}
 """What is wanted before there are settings."""
-FEEDS = {"count", "observe", "observe_traced", "set", "add", "inform", "Fed"}
+FEEDS = {"count", "observe", "observe_traced", "set", "add", "inform", "gauge", "Fed"}
 
 
 @cache

@@ -152,7 +152,7 @@ class OneTask(Connection):
                     response = await answering(request) if head is message else self._unread(request, message)
                 except Exception as error:  # noqa: BLE001 - it is said, and answered
                     response = self.handle_error(request, 500, error)
-                self._current_request = None
+                self._current_request = deadline.interruption = None
                 if self._upgraded or not (type(response) is Whole and response.is_out):
                     _, is_gone = await self.finish_response(request, response, None)
                     if is_gone:
@@ -160,20 +160,12 @@ class OneTask(Connection):
                 self._request_in_progress = False
                 if not (request.is_read or payload.is_eof()):
                     await self._linger(payload)
-                self._keepalive = bool(response.keep_alive)
-                if self._close or not self._keepalive:
+                if not self._goes_on(response):
                     break
-                self._next_keepalive_close_time = loop.time() + self._keepalive_timeout
-                if self._keepalive_handle is None and not self._force_close:
-                    self._keepalive_handle = loop.call_at(self._next_keepalive_close_time, self._process_keepalive)
         except ConnectionError:
             pass  # the client has left, or an answer has begun that cannot be gone on with
         except Exception as error:  # noqa: BLE001 - it is said
             self.log_exception("Unhandled exception", exc_info=error)
-            self.force_close()
-        except BaseException:
-            self.force_close()
-            raise
         finally:
             self._finish(deadline)
 
@@ -188,6 +180,16 @@ class OneTask(Connection):
             self._task_handler = None
             if self.transport is not None:
                 self.transport.close()
+
+    def _goes_on(self, response: web.StreamResponse) -> bool:
+        """Whether another request may come; it has its time from now on."""
+        self._keepalive = bool(response.keep_alive)
+        if self._close or not self._keepalive:
+            return False
+        self._next_keepalive_close_time = due = self._loop.time() + self._keepalive_timeout
+        if self._keepalive_handle is None and not self._force_close:
+            self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+        return True
 
     def _unread(self, request: HttpRequest, fault: Any) -> web.StreamResponse:
         """The answer to what the parser could not read."""

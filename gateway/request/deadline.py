@@ -22,7 +22,7 @@ LONGEST_SLEEP_S = 5.0
 class Deadline:
     """The waits of the task that made it, on the monotonic clock."""
 
-    __slots__ = ("_due", "_error", "_expired", "_fires_at", "_future", "_loop", "_timer", "task")
+    __slots__ = ("_due", "_expired", "_fires_at", "_future", "_loop", "_timer", "interruption", "task")
 
     def __init__(self) -> None:
         task = asyncio.current_task()
@@ -37,18 +37,19 @@ class Deadline:
         self._expired = False
         self._future: asyncio.Future[Any] | None = None
         """What is waited for, where that is told of its end itself."""
-        self._error: GatewayError | None = None
+        self.interruption: GatewayError | None = None
+        """What the next wait raises."""
 
     now = staticmethod(time.monotonic)
     """The clock by which `due` is told; finer than the event loop's own, which stands still within a turn."""
 
     async def within(self, due: float, waiting: Awaitable[T]) -> T:
         """What is awaited, or `TimeoutError` once the clock says `due`, or the error of an interruption."""
-        if self._error is not None:
-            error, self._error = self._error, None
+        if self.interruption is not None:
+            interruption, self.interruption = self.interruption, None
             if isinstance(waiting, Coroutine):
                 waiting.close()
-            raise error
+            raise interruption
         self._due, self._future = due, None
         # A timer that fires too early is cheaper than one that is moved with each wait.
         if self._timer is None or self._fires_at > due:
@@ -62,15 +63,15 @@ class Deadline:
             # Somebody else has cancelled it as well, and that must not be lost.
             if self.task.uncancel() > 0:
                 raise
-            interruption, self._error = self._error, None
-            raise (interruption or TimeoutError()) from None
+            error, self.interruption = self.interruption, None
+            raise (error or TimeoutError()) from None
         finally:
             self._due = None
 
     def on(self, due: float, future: "asyncio.Future[T]") -> "asyncio.Future[T]":
         """The same for a future, to be awaited at once: it is given its end itself, and no task is cancelled."""
-        if self._error is not None:
-            error, self._error = self._error, None
+        if self.interruption is not None:
+            error, self.interruption = self.interruption, None
             raise error
         self._due, self._future = due, future
         if self._timer is None or self._fires_at > due:
@@ -79,7 +80,7 @@ class Deadline:
 
     def interrupt(self, error: GatewayError) -> None:
         """Make the present wait, or else the next one, raise `error`, once."""
-        self._error = error
+        self.interruption = error
         if self._is_waiting():
             self._expire()
 
@@ -112,7 +113,7 @@ class Deadline:
 
     def _expire(self) -> None:
         if self._future is not None:
-            error, self._error = self._error, None
+            error, self.interruption = self.interruption, None
             self._future.set_exception(error or TimeoutError())
             return
         # Only ever called while the task waits within `within`, so the cancellation lands there and nowhere else.
