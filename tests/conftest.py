@@ -36,7 +36,7 @@ from tests.support import near, reading
 from tests.support.client import open_connection
 from tests.support.descendants import adopt_orphans, children, end
 from tests.support.faulty_upstream import FaultyUpstream
-from tests.support.labelled import labels_of, own_labels
+from tests.support.golden import labels_of, own_labels
 
 if TYPE_CHECKING:
     from gateway.app import Gateway

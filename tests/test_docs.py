@@ -12,8 +12,10 @@ import os
 import re
 import shlex
 import sys
+import tokenize
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import aiohttp
@@ -35,17 +37,26 @@ from strategies.factory import FALLBACK, GROUP, MODEL_STRATEGIES
 from tests.conftest import Log
 from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
 from tests.support.golden import cases
-from tests.support.pages import PAGES, ROOT, TABLES, anchors, filled, leaves, links, part
+from tests.support.pages import PAGES, ROOT, TABLES, anchors, filled, is_address, leaves, links, part
 
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in PAGES}
+
 README = TEXTS["README.md"]
+
 SHOWN = (README, TEXTS["deploy/CLIENTS.md"], TEXTS["deploy/SETTINGS.md"])
+
 """The pages whose examples are for those who try it; the guide of `deploy` has tests of its own."""
+
 OF_TODAY = [name for name in TEXTS if name != "CHANGELOG.md"]
+
 """The pages that tell what is, and not also what was."""
+
 MOST_BYTES = 14_000
+
 HOUSE = ("gateway", "strategies", "tests", "grafana", "deploy")
+
 UNCLOSED = "<read>\n<filePath>src/app.py\n</read>"
+
 READ = {
     "type": "function",
     "function": {
@@ -53,9 +64,13 @@ READ = {
         "parameters": {"type": "object", "properties": {"filePath": {"type": "string"}}, "required": ["filePath"]},
     },
 }
+
 URL = "http://127.0.0.1:8080"
+
 TOOLGATE = ".venv/bin/toolgate"
+
 START = "python3 -m venv .venv && .venv/bin/pip install -e . && .venv/bin/toolgate serve"
+
 TESTS = "python3 -m venv .venv && .venv/bin/pip install -e '.[test]' && .venv/bin/pytest"
 
 
@@ -75,12 +90,19 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 BLOCKS = [block for page in SHOWN for block in blocks(page)]
+
 SHELL = [block for block in BLOCKS if block.language == "sh"]
+
 RUN_HERE = [block for block in SHELL if block.text.startswith(("curl ", "printf "))]
+
 CHECKED = [line for block in SHELL if block not in RUN_HERE for line in block.text.splitlines()]
+
 CONFIGURATIONS = [block for block in BLOCKS if block.language == "json" and URL in block.text]
+
 FILES = [block for block in BLOCKS if block.language == "toml" and URL not in block.text]
+
 AGENTS_FILES = [block for block in BLOCKS if block.language == "toml" and URL in block.text]
+
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 
 
@@ -331,3 +353,35 @@ def test_links_and_headings_are_read_as_they_are_shown() -> None:
 
 def test_the_changelog_knows_this_version() -> None:
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+# --- Comments say why: what they name elsewhere can be found there
+
+
+ADDRESS = re.compile(r"https?://[^\s()]+?(?=[.,;:]?(?:[\s()]|$))")
+
+BARE = re.compile(r"(?<![\w/])[\w.-]+/[\w.-]+#\d+")
+
+
+@cache
+def comments() -> list[tuple[str, str]]:
+    found = []
+    for package in ("gateway", "strategies"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            words = io.StringIO(path.read_text(encoding="utf-8")).readline
+            found += [
+                (path.relative_to(ROOT).as_posix(), token.string)
+                for token in tokenize.generate_tokens(words)
+                if token.type == tokenize.COMMENT
+            ]
+    return found
+
+
+def test_every_address_in_a_comment_can_lead_somewhere() -> None:
+    named = [(path, address) for path, comment in comments() for address in ADDRESS.findall(comment)]
+    assert len(named) > 100
+    assert [each for each in named if not is_address(each[1])] == []
+
+
+def test_a_thread_is_named_by_its_address() -> None:
+    assert [(path, comment) for path, comment in comments() if BARE.search(comment)] == []

@@ -3,15 +3,33 @@
 import asyncio
 import gzip
 import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.attacks.arena import Arena, all_of
-from tests.support.client import chat, open_connection, post_bytes
-from tests.support.faulty_upstream import STREAM_HEAD, answer_json, completion, text
+from tests.attacks.arena import CALL, TOOLS, Arena, all_of, calls_of
+from tests.support.client import ask, chat, exchange, open_connection, post_bytes
+from tests.support.faulty_upstream import (
+    DONE,
+    STREAM_HEAD,
+    Connection,
+    FaultyUpstream,
+    Received,
+    answer_json,
+    completion,
+    event,
+    text,
+)
+from tests.support.processes import Program, is_alive, until
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
 SECOND = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
 NO_HTTP = {
     "two lengths": POST + b"Content-Length: 4\r\nContent-Length: 40\r\n\r\n{}{}" + SECOND,
     "a length and chunks": POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SECOND,
@@ -30,6 +48,7 @@ NO_HTTP = {
     "another version": b"GET /v1/models HTTP/9.9\r\nHost: localhost\r\n\r\n",
     "the preface of http/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
+
 ELSEWHERE = {
     "another host": (b"GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n", b"421"),
     "another host in the target": (b"GET http://evil.example/v1/models HTTP/1.1\r\nHost: localhost\r\n", b"421"),
@@ -63,6 +82,7 @@ async def test_who_asks_for_another_place_is_refused(arena: Arena) -> None:
 
 
 GOOD = chat(stream=False)
+
 NO_REQUEST = {
     "nothing": b"",
     "a list": b"[]",
@@ -190,3 +210,66 @@ async def test_without_a_right_key_nothing_is_asked_and_no_key_goes_up(arena: Ar
     written = await arena.log.until('"event":"request_ended"')
     assert "sk-right-0001" not in written
     assert "sk-ours-0002" not in written
+
+
+# --- Real workers under a mixed attack: none dies of it, and who means it well is served all the while
+
+
+FLOOD = [event(choices=[{"index": number, "delta": {"content": "x"}} for number in range(4000)]), DONE]
+
+ENDLESS = text('{"name": "' + '\\"' * 50_000)
+
+
+async def serves(connection: Connection, received: Received) -> None:
+    """An honest answer, unless the model's name says what to do."""
+    pieces = {
+        "flood": FLOOD,
+        "endless": [ENDLESS, ENDLESS],
+        "cut": [text(CALL[:20])],
+    }.get(received.json["model"], [text("I look.\n"), text(CALL), event(finish="stop"), DONE])
+    await connection.send(STREAM_HEAD, *pieces)
+
+
+async def test_workers_live_through_all_of_it(
+    upstream: FaultyUpstream, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    upstream.script = serves
+    async with Program(tmp_path, UPSTREAM_URL=upstream.url, GATEWAY_WORKERS="2", REPAIR_ATTEMPTS="0") as started:
+        program = await started.serving()
+        workers = set(program.workers.values())
+        over = asyncio.Event()
+        served = 0
+
+        async def means_well() -> None:
+            nonlocal served
+            while not over.is_set():
+                got = await ask(client, program.url, chat(model="honest", tools=TOOLS))
+                assert calls_of(got) == [("read_file", {"path": "a.py"})]
+                served += 1
+
+        async def model(name: str) -> None:
+            await ask(client, program.url, chat(model=name, tools=TOOLS))
+
+        async def leaves() -> None:
+            _, writer = await open_connection(program.url)
+            writer.write(post_bytes(chat(model="honest", tools=TOOLS)))
+            await writer.drain()
+            writer.transport.abort()
+
+        honest = [asyncio.ensure_future(means_well()) for _ in range(3)]
+        sends: list[Any] = [exchange(program.url, data, seconds=30) for data in NO_HTTP.values()]
+        posts = [
+            exchange(program.url, post_bytes(data, "Connection: close"), seconds=30) for data in NO_REQUEST.values()
+        ]
+        models = [model(name) for name in ("flood", "endless", "cut") * 3]
+        async with asyncio.timeout(60):
+            await asyncio.gather(*sends, *posts, *models, *(leaves() for _ in range(20)))
+        over.set()
+        await asyncio.gather(*honest)
+        assert served >= 3
+        assert set(program.workers.values()) == workers
+        assert all(map(is_alive, workers))
+        os.kill(min(workers), signal.SIGKILL)
+        await until(lambda: len(set(program.workers.values()) - workers) == 1)
+        await model("honest")
+        assert not [line for line in program.lines if "Traceback" in line or "internal_error" in line]

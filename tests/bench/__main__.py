@@ -24,8 +24,8 @@ from tests.bench.counts import counts
 from tests.bench.network import SCENARIOS, network
 from tests.bench.routes import ROUTES
 from tests.support.chat import event, numbered_ids
+from tests.support.golden import SAMPLES
 from tests.support.lateness import share_late, tokens, waits, ways
-from tests.support.samples import SAMPLES
 
 BOUNDS = {
     **{"calls, request": 348.0, "calls, event": 11.0, "calls, quiet event": 8.0},

@@ -1,7 +1,7 @@
 """Reads labelled answers of other engines as the recovery strategy reads them, and says where it reads otherwise.
 
 Run `python -m tests.bench.corpus PATH...`, where a path is a file of labels or a folder of such files (`--help`, and
-`tests/support/labelled.py`). A label is what another parser made of the text, not the law: where this reader says
+`tests/support/golden.py`). A label is what another parser made of the text, not the law: where this reader says
 otherwise on purpose, the record stands in `tests/data/corpus_differences.json` under the cause of the difference. The
 exit code is 1 where text is lost, where a reading depends on the cuts, where plain text becomes a call, and where a
 difference is not listed or a listed one is gone. Labels whose calls do not fit what the request itself declares are a
@@ -26,7 +26,7 @@ from gateway.core.events import End, Text
 from gateway.wire.chat_request import parse_request
 from strategies.base import Options
 from strategies.recovery import RecoveryStrategy
-from tests.support.labelled import labels_of
+from tests.support.golden import labels_of
 from tests.support.reading import pieces
 
 __all__ = ["DIFFERENCES", "faults", "main", "record"]

@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.golden import BARE, SAMPLES, SHORT
 from tests.support.lateness import CUTS, share_late, waits, ways
-from tests.support.samples import BARE, SAMPLES, SHORT
 
 WAYS = ("recovery deepseek-chat", "xml_prompt generic_xml", "xml_prompt incremental", "xml_text roo")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from gateway.core.errors import RateLimited
 from gateway.core.rules import Quota
 from gateway.state.opening import open_quotas
-from tests.support.redis_server import RedisServer
+from tests.support.stores import RedisServer
 
 DECISIONS = 20_000
 AT_ONCE = 64

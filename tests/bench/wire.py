@@ -34,9 +34,8 @@ from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
 from tests.strategies.mapping.surfaces import CLIENTS
 from tests.support.chat import answer_body, numbered_ids
-from tests.support.golden import cases
+from tests.support.golden import SAMPLES, cases
 from tests.support.lateness import CUTS, ways
-from tests.support.samples import SAMPLES
 
 _NOISE = (
     *(

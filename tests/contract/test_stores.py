@@ -26,7 +26,7 @@ from gateway.core.records import (
 from gateway.state.memory import MemoryStore
 from gateway.state.redis import RedisStore
 from gateway.state.sqlite import SqliteStore
-from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import RedisServer, needs_redis
 
 KINDS = ["memory", "sqlite", pytest.param("redis", marks=needs_redis)]
 SHARED = KINDS[1:]

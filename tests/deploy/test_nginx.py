@@ -4,7 +4,9 @@ import asyncio
 import io
 import json
 import re
+import socket
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +17,9 @@ import crossplane  # type: ignore[import-untyped]
 import pytest
 
 from gateway.app import Gateway
-from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, Proxy, configure, nginx
-from tests.support.client import chat
+from tests.deploy.proxy import DEPLOY, HAS_NGINX, NGINX, Proxy, configure, nginx, running, temporary_paths
+from tests.grafana.queries import DASHBOARDS, FOREIGN, filled, panels, selectors
+from tests.support.client import chat, get
 from tests.support.faulty_upstream import (
     DONE,
     STREAM_HEAD,
@@ -32,12 +35,14 @@ from tests.support.faulty_upstream import (
     stream,
     text,
 )
-from tests.support.processes import free_port, free_ports
+from tests.support.processes import free_port, free_ports, takes_connections, until
 
 StartGateway = Callable[..., Awaitable[Gateway]]
 
 FOLDER = DEPLOY / "nginx"
+
 CHAT = "/v1/chat/completions"
+
 TRUST_THIS_MACHINE = "set_real_ip_from 127.0.0.1;"
 
 pytestmark = pytest.mark.skipif(not HAS_NGINX, reason="needs nginx")
@@ -379,6 +384,7 @@ async def test_headers_of_the_model_server_do_not_steer_nginx(
 
 
 SMUGGLED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
 HEAD = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n".encode()
 
 
@@ -470,3 +476,68 @@ async def test_a_listed_page_reads_answers_through_nginx(
             assert (response.status, response.headers["Access-Control-Allow-Origin"]) == (status, page["Origin"])
         other = await post(client, proxy, headers=page | {"Authorization": "Bearer sk-gate", "Origin": "null"})
         assert other.status == 403
+
+
+# --- The exporter of deploy/docker: a real nginx tells it by syslog, and Prometheus' text says how its answers were.
+
+
+EXPORTER = DEPLOY / "docker" / "nginx_exporter.py"
+
+
+def configured(folder: Path, port: int, syslog: int) -> Path:
+    """The lines that the site of the composition has for it, and two answers."""
+    site = (DEPLOY / "docker" / "nginx-site.conf").read_text()
+    lines = "\n".join(re.findall(r"^(?:log_format|access_log) .*$", site, re.MULTILINE))
+    assert "nginx-exporter:5140" in lines
+    path = folder / "nginx.conf"
+    path.write_text(
+        f"master_process off; pid {folder}/pid; error_log stderr;\nevents {{}}\nhttp {{\n{temporary_paths(folder)}\n"
+        f"{lines.replace('nginx-exporter:5140', f'127.0.0.1:{syslog}')}\n"
+        f"server {{ listen 127.0.0.1:{port}; location / {{ return 200; }} location /gone {{ return 502; }} }}\n}}\n"
+    )
+    return path
+
+
+async def test_answers_are_counted_by_method_and_status(client: aiohttp.ClientSession, tmp_path: Path) -> None:
+    port, syslog, metrics = free_ports(3)
+    where = ("--syslog", f"127.0.0.1:{syslog}", "--metrics", f"127.0.0.1:{metrics}")
+    process = await asyncio.create_subprocess_exec(sys.executable, EXPORTER, *where)
+    try:
+        await until(lambda: takes_connections(f"http://127.0.0.1:{metrics}"))
+        async with running(tmp_path, configured(tmp_path, port, syslog), port):
+            for path in ("/", "/", "/gone"):
+                await get(client, f"http://127.0.0.1:{port}{path}")
+            async with client.request("BREW", f"http://127.0.0.1:{port}/"):
+                pass
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"<190>nginx: GET 200 and more", ("127.0.0.1", syslog))
+        wanted = {
+            'nginx_http_response_count_total{method="GET",status="200"}': "2.0",
+            'nginx_http_response_count_total{method="GET",status="502"}': "1.0",
+            'nginx_http_response_count_total{method="other",status="200"}': "1.0",
+            "nginx_log_unread_total": "1.0",
+        }
+        async with asyncio.timeout(20):
+            while True:
+                told = (await get(client, f"http://127.0.0.1:{metrics}/metrics")).body.decode()
+                seen = dict(line.rsplit(" ", 1) for line in told.splitlines() if line and not line.startswith("#"))
+                if {name: seen.get(name) for name in wanted} == wanted:
+                    break
+                await asyncio.sleep(0.02)  # datagrams tell nobody that they have arrived
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def test_the_dashboard_asks_for_what_it_has() -> None:
+    (metric,) = FOREIGN
+    assert metric == "nginx_http_response_count_total"
+    found = [
+        selector
+        for panel in panels(DASHBOARDS["streaming"])
+        for target in panel["targets"]
+        for selector in selectors(filled(target["expr"]))
+        if selector.metric == metric
+    ]
+    assert found
+    assert all(selector.matchers.keys() <= {"job", "instance", "method", "status"} for selector in found)

@@ -1,5 +1,6 @@
 """The guide is true: its commands exist, and those that can run here are run, in order, against a real gateway."""
 
+import ast
 import asyncio
 import json
 import os
@@ -7,8 +8,11 @@ import re
 import shlex
 import shutil
 import signal
+import struct
 import sys
+import zlib
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import click
@@ -17,11 +21,16 @@ from attrs import frozen
 
 from gateway.cli.root import cli
 from tests.deploy.proxy import DEPLOY, replace_once
+from tests.support.browser import needs_chromium
 from tests.support.faulty_upstream import FaultyUpstream, answer_json
+from tests.support.pages import faults_of, sources
+from tests.support.pictures import MADE_BY, MAKERS, PICTURES, PREVIEWS, chunks, made, shrunk
 from tests.support.processes import free_port, free_ports
 
 README = (DEPLOY / "README.md").read_text(encoding="utf-8")
+
 ROOT = DEPLOY.parent
+
 OTHER_PROGRAMS = {
     *(
         "apt-get",
@@ -41,7 +50,9 @@ OTHER_PROGRAMS = {
     ),
     *("sqlite3", "systemctl", "touch", "/opt/toolgate/bin/pip"),
 }
+
 MAY_SAY = {"report": {0, 4}, "rollout promote": {0, 3}, "rollout resume": {0, 3}}
+
 """Exit codes that are an answer and no failure, where the guide names them."""
 
 
@@ -61,7 +72,9 @@ BLOCKS = [
     Block(mark=mark, text=body)
     for mark, body in re.findall(r"(?:^<!-- (\w+) -->\n)?^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 ]
+
 LINES = [line for block in BLOCKS for line in block.lines]
+
 TOOLGATE = [shlex.split(line)[1:] for line in LINES if line.startswith("toolgate ")]
 
 
@@ -217,3 +230,184 @@ def test_the_service_of_the_guide_is_started_as_its_unit_says() -> None:
     unit = (DEPLOY / "systemd" / "toolgate.service").read_text()
     replace_once(unit, "ExecStart=/opt/toolgate/bin/toolgate serve", "")
     replace_once(unit, "LoadCredential=", "")
+
+
+# --- The page of faults: every number that a test bears is a row, every row is shown by tests that exist
+
+
+PAGE = (ROOT / "deploy" / "FAULTS.md").read_text(encoding="utf-8")
+
+GROUPS = "UWPSCOA"
+
+TEST = re.compile(r"\[(test_\w+)\]\(\.\./(tests/[\w/.]+)\)")
+
+BORNE = re.compile(rf"(?<=_)[{GROUPS.lower()}]\d{{1,2}}(?=_)")
+
+SAID = re.compile(rf"\brows? ([{GROUPS}]\d+(?:(?:, | and | to )[{GROUPS}]\d+)*)")
+
+
+@frozen(kw_only=True)
+class Fault:
+    """One row of the page."""
+
+    id: str
+    fault: str
+    done: str
+    shown: str
+    seen: str
+
+
+def rows() -> dict[str, Fault]:
+    found: dict[str, Fault] = {}
+    for line in PAGE.splitlines():
+        if line.startswith("| `"):
+            name, fault, done, shown, seen = (cell.strip() for cell in line.split("|")[1:-1])
+            row = Fault(id=name.strip("`"), fault=fault, done=done, shown=shown, seen=seen)
+            assert row.id not in found
+            found[row.id] = row
+    return found
+
+
+FAULTS = rows()
+
+
+@cache
+def defined_in(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / path).read_bytes())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@cache
+def bearing() -> dict[str, set[str]]:
+    """The tests that bear a number in their names, by that number."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for test in defined_in(path.relative_to(ROOT).as_posix()):
+            for number in BORNE.findall(test) if test.startswith("test_") else ():
+                found.setdefault(number.upper(), set()).add(test)
+    return found
+
+
+def test_the_rows_are_in_their_order_and_say_something() -> None:
+    assert len(FAULTS) > 90
+    order = [(GROUPS.index(row[0]), int(row[1:])) for row in FAULTS]
+    assert order == sorted(order)
+    assert all(fault.fault and fault.done for fault in FAULTS.values())
+
+
+def test_every_number_that_a_test_bears_is_a_row() -> None:
+    assert sum(map(len, bearing().values())) > 80
+    assert bearing().keys() - FAULTS.keys() == set()
+
+
+def test_every_number_that_a_test_file_speaks_of_is_a_row() -> None:
+    said = [
+        (path.name, number)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for numbers in SAID.findall((ast.get_docstring(ast.parse(path.read_bytes())) or "").replace("\n", " "))
+        for number in re.findall(r"[A-Z]\d+", numbers)
+    ]
+    assert len(said) > 8
+    assert [each for each in said if each[1] not in FAULTS] == []
+
+
+@pytest.mark.parametrize("row", FAULTS)
+def test_a_row_is_shown_by_tests_that_exist(row: str) -> None:
+    shown = TEST.findall(FAULTS[row].shown)
+    assert shown
+    assert [test for test, path in shown if test not in defined_in(path)] == []
+    assert "; ".join(f"[{test}](../{path})" for test, path in shown) == FAULTS[row].shown
+
+
+def test_a_row_names_one_of_the_tests_that_bear_its_number() -> None:
+    named = {row: {test for test, _ in TEST.findall(fault.shown)} for row, fault in FAULTS.items()}
+    assert [row for row, bear in sorted(bearing().items()) if not bear & named[row]] == []
+
+
+def test_where_a_fault_was_seen_is_a_link_that_can_lead_there() -> None:
+    assert faults_of(PAGE) == []
+    seen = [fault for fault in FAULTS.values() if fault.seen]
+    assert len(seen) > 50
+    assert [fault.id for fault in seen if [one for one, _ in sources(fault.seen)] != fault.seen.split("; ")] == []
+
+
+# --- The pictures of the documents are there, small, and made by a command from real runs
+
+
+MOST_BYTES = 150_000
+
+PAGES = ("README.md", "deploy/README.md")
+
+
+def _size(picture: bytes) -> tuple[int, int]:
+    width, height = struct.unpack_from(">II", dict(chunks(picture))[b"IHDR"])
+    return width, height
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_picture_is_made_by_the_command_and_shown_in_a_page(name):
+    picture = (PICTURES / f"{name}.png").read_bytes()
+    parts = dict(chunks(picture))
+    assert parts[b"tEXt"] == MADE_BY
+    assert len(picture) < MOST_BYTES
+    assert min(_size(picture)) > 400
+    assert any(f"pictures/{name}.png)" in (ROOT / page).read_text(encoding="utf-8") for page in PAGES)
+
+
+def test_no_picture_is_left_that_nobody_makes():
+    assert {path.stem for path in PICTURES.iterdir()} == set(MAKERS)
+
+
+@pytest.mark.parametrize("path", sorted(PREVIEWS.glob("*.png")), ids=lambda path: path.stem)
+def test_a_preview_is_made_by_the_same_command(path):
+    picture = path.read_bytes()
+    assert dict(chunks(picture))[b"tEXt"] == MADE_BY
+    assert len(picture) < MOST_BYTES
+
+
+def test_the_picture_of_the_inspector_stands_on_the_first_screen():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert any("pictures/inspector.png" in line for line in lines[:24])
+
+
+@needs_chromium
+@pytest.mark.long
+@pytest.mark.parametrize("name", MAKERS)
+async def test_each_picture_can_be_made_anew(name):
+    picture = await made(name)
+    assert _size(picture) == _size((PICTURES / f"{name}.png").read_bytes())
+    assert len(picture) < MOST_BYTES
+
+
+def _picture(width: int, lines: list[bytes]) -> bytes:
+    """Truecolour, each line behind the number of its filter."""
+    body = zlib.compress(b"".join(lines))
+    head = struct.pack(">IIBBBBB", width, len(lines), 8, 2, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", body), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    )
+
+
+def test_a_picture_keeps_its_colours_when_it_is_made_small():
+    red, blue, dark = (200, 0, 0), (0, 0, 200), (9, 9, 9)
+    plain = b"\0" + bytes(red + blue + dark)
+    filtered = [
+        plain,
+        b"\1"
+        + bytes(
+            (
+                *red,
+                *((b - a) % 256 for a, b in zip(red, blue, strict=True)),
+                *((b - a) % 256 for a, b in zip(blue, dark, strict=True)),
+            )
+        ),
+        b"\2" + bytes(9),
+        b"\4" + bytes(9),
+    ]
+    parts = dict(chunks(shrunk(_picture(3, filtered))))
+    palette = [tuple(parts[b"PLTE"][at : at + 3]) for at in range(0, len(parts[b"PLTE"]), 3)]
+    data = zlib.decompress(parts[b"IDAT"])
+    lines = [[palette[place] for place in data[at + 1 : at + 4]] for at in range(0, len(data), 4)]
+    assert lines[:3] == [[red, blue, dark]] * 3
+    assert set(palette) >= {red, blue, dark}

@@ -29,10 +29,9 @@ from strategies.native import NativeStrategy
 from strategies.reading.reader import Reader
 from tests.bench.wire import hostile_stream
 from tests.support.chat import event, numbered_ids
-from tests.support.golden import cases
+from tests.support.golden import SAMPLES, cases
 from tests.support.lateness import ways
 from tests.support.reading import AGENT_TOOLS
-from tests.support.samples import SAMPLES
 
 __all__ = ["HOWS", "differs", "hostile_text"]
 

@@ -1,26 +1,97 @@
-"""The dashboards: generated, whole, bound to their variables, and asking only for what the gateway exports."""
+"""The dashboards: generated, whole, bound to their variables, and asking only for what the gateway exports; and that
+what is said and shown of them fits what is there.
+"""
 
 import copy
+import enum
 import json
 import re
+import struct
 import subprocess
 import sys
+import types
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
 import pytest
+import yaml  # type: ignore[import-untyped]
 from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from gateway.core.call_class import CallClass
 from tests.grafana.queries import DASHBOARDS, FOREIGN, METRICS, ROOT, SHIPPED, filled, panels, selectors, targets
-from tests.grafana.strictness import mistyped
+
+__all__ = ["mistyped"]
+
+
+SDK = "grafana_foundation_sdk"
+
+
+def mistyped(dashboard: dict[str, Any]) -> list[str]:
+    """Where a dashboard's values have another type, or are none of the words, that Grafana's types allow."""
+    plugins.register_default_plugins()
+    return list(_faults(Dashboard.from_json(dashboard), Dashboard, "dashboard"))
+
+
+def _faults(value: Any, hint: Any, path: str) -> Iterator[str]:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (Any, object):
+        yield from _fields(value, path)
+    elif origin in (typing.Union, types.UnionType):
+        found = [list(_faults(value, one, path)) for one in inner]
+        yield from min(found, key=len)
+    elif origin is typing.Literal:
+        if value not in inner:
+            yield f"{path}: {value!r} is none of {inner}"
+    elif origin is list:
+        yield from _all(value, list, enumerate(value) if isinstance(value, list) else (), inner[0], path)
+    elif origin is dict:
+        yield from _all(value, dict, value.items() if isinstance(value, dict) else (), inner[1], path)
+    elif isinstance(hint, enum.EnumMeta):
+        members: list[Any] = list(hint)
+        if value not in [*members, *(member.value for member in members)]:
+            yield f"{path}: {value!r} is no {hint.__name__}"
+    elif isinstance(value, dict) and getattr(hint, "__module__", "").startswith(SDK):
+        yield from _fields(hint.from_json(value), path)
+    elif not _is_a(value, hint):
+        yield f"{path}: {value!r} is no {hint.__name__}"
+    else:
+        yield from _fields(value, path)
+
+
+def _all(value: Any, kind: type, items: Any, hint: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, kind):
+        yield f"{path}: {value!r} is no {kind.__name__}"
+    for key, item in items:
+        yield from _faults(item, hint, f"{path}[{key}]")
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _fields(value: Any, path: str) -> Iterator[str]:
+    if type(value).__module__.startswith(SDK) and not isinstance(value, enum.Enum):
+        for name, hint in typing.get_type_hints(type(value).__init__).items():
+            if name != "return":
+                yield from _faults(getattr(value, name), hint, f"{path}.{name}")
+
+
+# --- The dashboards: generated, whole, bound to their variables, and asking only for what the gateway exports
+
 
 GENERATE = ROOT / "generate.py"
+
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
 WIDTH = 24
+
 UNITS = {
     "bytes",
     "none",
@@ -31,6 +102,7 @@ UNITS = {
     "s",
     "short",
 }
+
 WORDS = {
     "class": {each.value for each in CallClass},
     "result": {"read", "asked"},
@@ -41,6 +113,7 @@ WORDS = {
     "status": {"499", "502", "504"},
     "outcome": {"success", "noop", "skipped", "error"},
 }
+
 """Values of labels that have no series from the start."""
 
 each_dashboard = pytest.mark.parametrize("name", DASHBOARDS)
@@ -362,3 +435,44 @@ def test_dashboards_lead_to_each_other():
     for dashboard in DASHBOARDS.values():
         assert dashboard["tags"] == ["toolgate"]
         assert [link["tags"] for link in dashboard["links"]] == [["toolgate"]]
+
+
+# --- What is said and shown about the dashboards fits what is there
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+
+MOST_BYTES = 150_000
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_dashboard_has_a_preview_that_is_told_to_be_one(name: str):
+    picture = (ROOT / "previews" / f"{name}.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n")
+    width, height = struct.unpack(">II", picture[16:24])
+    assert width > 1000
+    assert height > 1000
+    assert len(picture) < MOST_BYTES
+    assert f"previews/{name}.png" in README
+    assert "They show what stands where, not how Grafana draws it." in README
+
+
+def test_every_dashboard_has_a_heading_with_its_title():
+    titles = [dashboard["title"].removeprefix("Toolgate / ") for dashboard in DASHBOARDS.values()]
+    assert set(titles) == set(re.findall(r"^### (.+)$", README, re.MULTILINE))
+
+
+def test_paths_that_are_copied_are_there():
+    for path in re.findall(r"(?<![/\w])grafana/[\w./*-]+", README):
+        assert list(ROOT.parent.glob(path.rstrip("./"))), path
+
+
+def test_the_data_source_fits_the_scrapes_and_the_folder_the_copy():
+    scrapes = yaml.safe_load((ROOT / "prometheus" / "prometheus.yml").read_text("utf-8"))
+    source = yaml.safe_load((ROOT / "provisioning" / "datasources" / "prometheus.yaml").read_text("utf-8"))
+    (only,) = source["datasources"]
+    assert only["type"] == "prometheus"
+    assert only["jsonData"]["timeInterval"] == scrapes["global"]["scrape_interval"]
+    providers = yaml.safe_load((ROOT / "provisioning" / "dashboards" / "toolgate.yaml").read_text("utf-8"))["providers"]
+    assert [provider["options"]["path"] for provider in providers] == ["/var/lib/grafana/dashboards/toolgate"]
+    assert f"cp grafana/dashboards/*.json {providers[0]['options']['path']}/" in README

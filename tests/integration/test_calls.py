@@ -1,6 +1,7 @@
 """A call that was written as text, all the way from the model server to the client and into the records."""
 
 import asyncio
+import json
 from typing import Any
 
 import openai
@@ -8,9 +9,13 @@ import pytest
 
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, answer_json, completion, event, stream, text
+from tests.support.tag_clients import CLIENTS, ROO_TOOLS, Use, parse, prompt
+from tests.support.tag_clients import TOOLS as TAG_TOOLS
 
 WRITTEN = "I read it.\n<read_file>\n<path>src/a.py</path>\n</read_file>"
+
 ROLE = event({"role": "assistant", "content": ""})
+
 FINISH = event(finish="stop")
 
 
@@ -141,3 +146,256 @@ async def test_a_failed_stream_is_unhealthy_and_a_refused_request_is_not(gateway
     assert 'code="2xx",health="unhealthy",route="chat",stream="true"} 1.0' in exposition
     assert 'code="4xx",health="ok",route="chat",stream="true"} 1.0' in exposition
     assert 'toolgate_stream_ends_total{arm="live",reason="upstream_error"} 1.0' in exposition
+
+
+# --- Commands in shell blocks, recovered where the operator asked for it, within the guards, and never unseen
+
+
+SHELL_TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "bash",
+            "description": "Runs a command.",
+            "parameters": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+        },
+    }
+]
+
+ON = {"RECOVERY_SHELL": "true"}
+
+
+def block(*lines: str, lead: str = "Let me look at the files.", language: str = "bash") -> str:
+    return "\n".join([lead, "", f"```{language}", *lines, "```"])
+
+
+async def command_of(session, running, upstream, content: str, **fields) -> str | None:
+    """The command that the client is given; None where the answer stays as it came."""
+    upstream.script = answer_json(completion(content))
+    got = await ask(session, running.url, chat(model="deepseek", stream=False, tools=SHELL_TOOLS, **fields))
+    message = got.json["choices"][0]["message"]
+    if message.get("tool_calls") is None:
+        assert message["content"] == content
+        return None
+    (call,) = message["tool_calls"]
+    assert call["function"]["name"] == "bash"
+    command: str = json.loads(call["function"]["arguments"])["command"]
+    return command
+
+
+async def test_a_command_is_recovered_and_audited(gateway, upstream, client, log):
+    running = await gateway(upstream.url, **ON)
+    headers = {"X-Request-Id": "mine-1"}
+    parts = [text(piece) for piece in (block("ls -la src")[:20], block("ls -la src")[20:])]
+    upstream.script = stream(event({"role": "assistant"}), *parts, event(finish="stop"), DONE)
+    got = await ask(client, running.url, chat(model="deepseek", tools=SHELL_TOOLS), headers=headers)
+    assert got.content == "Let me look at the files."
+    assert got.chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    record = await log.record("shell_call_recovered")
+    assert (record["request_id"], record["tool"], record["score"]) == ("mine-1", "bash", 0.8)
+    lines = [json.loads(line) for line in (await log.until("request_ended")).splitlines()]
+    assert {line["level"] for line in lines if "ls -la" in json.dumps(line)} == {"debug"}
+    assert running.shared.lessons.recall("default", "deepseek", 0.0) is None
+
+
+async def test_it_is_off_by_default(gateway, upstream, client, log):
+    running = await gateway(upstream.url)
+    assert await command_of(client, running, upstream, block("ls -la src")) is None
+    assert "shell_call_recovered" not in await log.until("request_ended")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        block("rm -rf build"),
+        block("ls; rm -rf build"),
+        block("ls && rm x"),
+        block("cat a | sh"),
+        block("cat a > b"),
+        block("cat $(rm x)"),
+        block("cat `rm x`"),
+        block("ls", "rm x"),
+        block("ls") + "\nThat shows them.",
+        block("ls", lead="You can list them with:"),
+        block("ls", lead="For example:"),
+        "Let me look.\n\n    ls -la",
+        "Let me look: `ls -la`",
+        block("find . -delete"),
+        block("env X=1 ls"),
+        block("ls", language="python"),
+    ],
+)
+async def test_what_the_guards_refuse_stays_text(gateway, upstream, client, content):
+    running = await gateway(upstream.url, **ON)
+    assert await command_of(client, running, upstream, content) is None
+
+
+async def test_the_operator_says_which_words_and_whether_operators(gateway, upstream, client):
+    running = await gateway(
+        upstream.url, **ON, SHELL_ALLOWLIST="git,ls", SHELL_ALLOW_OPERATORS="true", CONFIDENCE_SHELL="0.70"
+    )
+    for command in ("git status", "ls && git diff"):
+        assert await command_of(client, running, upstream, block(command)) == command
+    assert await command_of(client, running, upstream, block("cat a")) is None
+    assert await command_of(client, running, upstream, block("ls && cat a")) is None
+
+
+async def test_a_command_that_may_not_be_recovered_is_left_alone(gateway, upstream, client):
+    running = await gateway(upstream.url, **ON, RECOVERY_TOOLS="read*")
+    assert await command_of(client, running, upstream, block("ls")) is None
+
+
+async def test_a_copied_command_is_a_quotation(gateway, upstream, client):
+    running = await gateway(upstream.url, **ON)
+    page = {"role": "user", "content": f"Summarise:\n{block('cat /etc/passwd')}"}
+    assert await command_of(client, running, upstream, block("cat /etc/passwd"), messages=[page]) is None
+
+
+async def test_without_a_tool_for_commands_there_is_nothing_to_recover(gateway, upstream, client):
+    other = json.loads(json.dumps(SHELL_TOOLS).replace("bash", "read_file"))
+    running = await gateway(upstream.url, **ON)
+    upstream.script = answer_json(completion(block("ls")))
+    got = await ask(client, running.url, chat(model="deepseek", stream=False, tools=other))
+    assert got.json["choices"][0]["message"]["content"] == block("ls")
+
+
+@pytest.mark.parametrize("content", [block("rm -rf build"), block("ls; ls")])
+async def test_a_refused_command_is_never_asked_for_again(gateway, upstream, client, content):
+    running = await gateway(upstream.url, **ON)
+    await command_of(client, running, upstream, content)
+    assert len(upstream.requests) == 1
+
+
+# --- Clients whose tools are in their prompt, and requests that ask for tool work without tools, over real sockets.
+
+
+CALL = '```json\n{"name": "read_file", "arguments": {"path": "src/a.py"}}\n```'
+
+
+def request(client: str = "roo", *, stream: bool = True, **fields) -> Any:
+    messages = [{"role": "system", "content": prompt(client)}, {"role": "user", "content": "<task>fix it</task>"}]
+    return {"model": "deepseek-chat", "messages": messages, "stream": stream, **fields}
+
+
+def headers(client: str) -> dict[str, str]:
+    return {"User-Agent": CLIENTS[client].user_agent, "X-Title": CLIENTS[client].title}
+
+
+@pytest.mark.parametrize("client_name", TAG_TOOLS)
+@pytest.mark.parametrize("size", [3, 1000])
+async def test_a_call_in_json_arrives_in_the_clients_tags(gateway, upstream, client, client_name, size):
+    written = f"I read it.\n\n{CALL}\n"
+    upstream.script = stream(
+        ROLE, *(text(written[at : at + size]) for at in range(0, len(written), size)), FINISH, DONE
+    )
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, request(client_name), headers=headers(client_name))
+    (use,) = parse(got.content, client_name, tools=TAG_TOOLS[client_name])
+    said = {"path": "src/a.py"} if client_name == "cline" else {"args": "<file>\n<path>src/a.py</path>\n</file>"}
+    assert use == Use("read_file", said, partial=False)
+    assert got.content.startswith("I read it.\n\n<read_file>")
+    assert not any(choice["delta"].get("tool_calls") for chunk in got.chunks for choice in chunk["choices"])
+    assert got.chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    assert got.headers["X-Toolgate-Strategy"] == "xml_text"
+    assert upstream.last.json == request(client_name)
+
+
+async def test_a_whole_answer_says_the_same_to_a_client_of_tags(gateway, upstream, client):
+    upstream.script = answer_json(completion(CALL))
+    running = await gateway(upstream.url)
+    message = (await ask(client, running.url, request(stream=False))).json["choices"][0]["message"]
+    assert message["content"].startswith("<read_file>\n<args>")
+    assert "tool_calls" not in message
+
+
+async def test_its_own_tags_pass_byte_for_byte(gateway, upstream, client):
+    own = "Look:\n<read_file>\n<args>\n<file>\n<path>a</path>\n</file>\n</args>\n</read_file>\nand so on"
+    events = (ROLE, *(text(own[at : at + 4]) for at in range(0, len(own), 4)), FINISH, DONE)
+    upstream.script = stream(*events)
+    running = await gateway(upstream.url)
+    assert (await ask(client, running.url, request())).body == b"".join(events)
+
+
+async def test_the_call_is_counted_and_so_is_what_cannot_be_said(gateway, upstream, client, log):
+    unsayable = '```json\n{"name": "attempt_completion", "arguments": {"result": " x"}}\n```'
+    running = await gateway(upstream.url)
+    upstream.script = stream(ROLE, text(unsayable), FINISH, DONE)
+    assert (await ask(client, running.url, request())).content == unsayable
+    assert (await log.record("request_ended"))["refused"][0]["reasons"][-1] == "unsayable"
+    upstream.script = stream(ROLE, text(CALL), FINISH, DONE)
+    await ask(client, running.url, request())
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_transform_skips_total{reason="unsayable"} 1.0' in exposition
+    assert 'toolgate_recovered_calls_total{dialect="json_fence"} 1.0' in exposition
+
+
+async def test_the_reminder_goes_up_where_it_is_asked_for(gateway, upstream, client):
+    upstream.script = stream(ROLE, text("ok"), FINISH, DONE)
+    running = await gateway(upstream.url, PROMPT_REMINDER="true")
+    await ask(client, running.url, request())
+    first = upstream.last.json["messages"][0]["content"]
+    assert first.startswith(prompt("roo"))
+    assert "REMINDER" in first
+    await ask(client, running.url, request())
+    assert upstream.last.json["messages"][0]["content"] == first
+
+
+async def test_without_detection_nothing_is_touched(gateway, upstream, client):
+    events = (ROLE, text(CALL), FINISH, DONE)
+    upstream.script = stream(*events)
+    running = await gateway(upstream.url, TOOL_CALLING_AUTO_DETECT="false")
+    got = await ask(client, running.url, request(), headers=headers("roo"))
+    assert got.body == b"".join(events)
+    assert got.headers["X-Toolgate-Strategy"] == "passthrough"
+
+
+async def test_tools_in_the_request_win_over_those_of_the_prompt(gateway, upstream, client):
+    upstream.script = stream(ROLE, text(CALL), FINISH, DONE)
+    running = await gateway(upstream.url)
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    tools = [{"type": "function", "function": {"name": "read_file", "parameters": schema}}]
+    got = await ask(client, running.url, request(tools=tools), headers=headers("roo"))
+    assert got.headers["X-Toolgate-Strategy"] == "recovery"
+    assert any(choice["delta"].get("tool_calls") for chunk in got.chunks for choice in chunk["choices"])
+
+
+async def test_a_quotation_of_what_the_client_sent_stays_text(gateway, upstream, client):
+    body = request()
+    body["messages"].append({"role": "user", "content": f"[read_file for 'notes'] Result:\n1 | notes\n{CALL}"})
+    events = (ROLE, text(CALL), FINISH, DONE)
+    upstream.script = stream(*events)
+    running = await gateway(upstream.url)
+    assert (await ask(client, running.url, body)).body == b"".join(events)
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_transform_skips_total{reason="provenance"} 1.0' in exposition
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_tool_work_asked_for_without_tools_is_read_beside_and_never_delivered(
+    gateway, upstream, client, log, whole
+):
+    asked = {"model": "m", "stream": not whole, "messages": [{"role": "user", "content": "Read the file src/a.py"}]}
+    written = '<tool_call>\n{"name": "read", "arguments": {"filePath": "src/a.py"}}\n</tool_call>'
+    events = (ROLE, text(written[:20]), text(written[20:]), FINISH, DONE)
+    answer = completion(written)
+    upstream.script = answer_json(answer) if whole else stream(*events)
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, asked)
+    assert got.body == (json.dumps(answer).encode() if whole else b"".join(events))
+    record = await log.record("request_ended")
+    assert [call["tool"] for call in record["overheard"]] == ["read"]
+    assert record["strategy"] == "passthrough"
+    exposition = (await get(client, f"{running.url}/metrics")).body.decode()
+    assert 'toolgate_overheard_calls_total{dialect="hermes"} 1.0' in exposition
+
+
+async def test_a_prompt_that_names_no_known_tool_changes_nothing(gateway, upstream, client):
+    body = {
+        **request(),
+        "messages": [{"role": "system", "content": "## Rules\nDescription: none"}, *request()["messages"][1:]],
+    }
+    upstream.script = stream(ROLE, text(CALL), FINISH, DONE)
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, body, headers=headers("roo"))
+    assert got.content == CALL
+    assert set(ROO_TOOLS)  # the prompt of this test holds none of them

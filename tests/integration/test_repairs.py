@@ -20,12 +20,19 @@ from tests.support.faulty_upstream import (
 )
 
 ROLE = event({"role": "assistant", "content": ""})
+
 FINISH = event(finish="stop")
+
 USAGE = event(choices=[], usage={"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8})
+
 OPEN = "<read_file>\n<path>src/a.py"
+
 GOOD = "<read_file>\n<path>src/a.py</path>\n</read_file>"
+
 FIRST = (ROLE, text("I look."), text("\n"), text(OPEN), FINISH, USAGE, DONE)
+
 SECOND = answer_json(completion(f"Sorry.\n{GOOD}"))
+
 MODELS = ["deepseek-chat", "qwen3"]
 
 
@@ -346,3 +353,174 @@ async def test_the_first_connection_is_let_go_before_the_second_request(gateway,
     upstream.script = in_turn(lingering, one_at_a_time)
     running = await gateway(upstream.url)
     assert calls_of(await ask(client, running.url, chat(model="qwen3", tools=TOOLS))) == CALL
+
+
+# --- A call of a tool that does not exist, in special tokens: asked about once, then delivered under the name it has.
+
+
+MADE_UP = '<|tool_call>call:launch_rocket{path:<|"|>src/a.py<|"|>}<tool_call|>'
+
+NAMED = '<|tool_call>call:default_api:read_file{path:<|"|>src/a.py<|"|>}<tool_call|>'
+
+AS_WRITTEN = [("launch_rocket", '{"path":"src/a.py"}')]
+
+COUNTED = 'toolgate_undeclared_calls_total{dialect="gemma4"} 1.0'
+
+
+def first(said: str, *, streamed: bool):
+    body = f"I look.\n{said}"
+    return stream(ROLE, text(body), FINISH, DONE) if streamed else answer_json(completion(body))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_the_model_is_asked_for_a_tool_that_exists(gateway, upstream, client, log, streamed):
+    upstream.script = in_turn(first(MADE_UP, streamed=streamed), answer_json(completion(NAMED)))
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+    assert calls_of(got) == CALL
+    told = upstream.requests[1].json["messages"][-1]["content"]
+    assert "a tool that does not exist" in told
+    assert "`read_file`" in told
+    assert "launch_rocket" not in told
+    record = await log.record("request_repaired")
+    assert (record["reason"], record["result"]) == ("unknown_tool", "repaired")
+    assert COUNTED not in await metrics_of(client, running)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("second", ["I cannot.", MADE_UP.replace("rocket", "probe"), "<|tool_call>call:"])
+async def test_a_name_that_stays_made_up_goes_out_as_it_was_written(gateway, upstream, client, streamed, second):
+    upstream.script = in_turn(first(MADE_UP, streamed=streamed), answer_json(completion(second)))
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+    assert calls_of(got) == AS_WRITTEN
+    assert len(upstream.requests) == 2
+    assert COUNTED in await metrics_of(client, running)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("flow", ["buffered", "incremental"])
+async def test_it_stays_text_where_the_operator_wants_that(gateway, upstream, client, streamed, flow):
+    upstream.script = in_turn(first(MADE_UP, streamed=streamed), answer_json(completion("I cannot.")))
+    running = await gateway(upstream.url, UNDECLARED_TOOLS="text", STREAM_ARGUMENTS=flow)
+    got = await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+    said = got.content if streamed else got.json["choices"][0]["message"]["content"]
+    assert b'"tool_calls":' not in got.body
+    assert said == f"I look.\n{MADE_UP}"
+    assert len(upstream.requests) == 1
+    assert COUNTED not in await metrics_of(client, running)
+
+
+async def test_without_attempts_it_goes_out_at_once(gateway, upstream, client):
+    upstream.script = in_turn(first(MADE_UP, streamed=True))
+    running = await gateway(upstream.url, REPAIR_ATTEMPTS="0")
+    got = await ask(client, running.url, chat(model="gemma-4-27b", tools=TOOLS))
+    assert calls_of(got) == AS_WRITTEN
+    assert COUNTED in await metrics_of(client, running)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_structured_answer_with_a_namespace_counts_too(gateway, upstream, client, streamed):
+    function = {"name": "functions.read_file", "arguments": '{"path":"src/a.py"}'}
+    answer = completion(None, tool_calls=[{"id": "c", "type": "function", "function": function}])
+    upstream.script = in_turn(first(MADE_UP, streamed=streamed), answer_json(answer))
+    running = await gateway(upstream.url)
+    got = await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+    assert [(name, json.loads(arguments)) for name, arguments in calls_of(got)] == [("read_file", {"path": "src/a.py"})]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_call_that_flows_is_asked_about_as_well(gateway, upstream, client, streamed):
+    upstream.script = in_turn(first(MADE_UP, streamed=streamed), answer_json(completion(NAMED)))
+    running = await gateway(upstream.url, STREAM_ARGUMENTS="incremental")
+    got = await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+    assert calls_of(got) == CALL
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("form", ["tool_calls", "function_call"])
+async def test_a_structured_name_with_a_namespace_is_the_declared_one(gateway, upstream, client, streamed, form):
+    function = {"name": "google:mcp:shell:bash", "arguments": '{"command":"ls"}'}
+    call = [{"index": 0, "id": "c", "type": "function", "function": function}] if form == "tool_calls" else function
+    upstream.script = in_turn(
+        stream(ROLE, event({form: call}), event(finish=form), DONE)
+        if streamed
+        else answer_json(completion(None, **{form: call}))
+    )
+    running = await gateway(upstream.url)
+    bash = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
+    got = await ask(client, running.url, chat(model="deepseek-chat", stream=streamed, tools=[*TOOLS, bash]))
+    assert b'"bash"' in got.body
+    assert b"google:mcp" not in got.body
+
+
+# --- A call that its tool does not take, in special tokens: asked for again, then delivered as the model wrote it
+
+
+UNFIT = "<|tool_call>call:read_file{}<tool_call|>"
+
+OTHER = '<|tool_call>call:read_file{limit:<|"|>all<|"|>}<tool_call|>'
+
+UNFIT_COUNTED = 'toolgate_unfit_calls_total{dialect="gemma4"} 1.0'
+
+HEAD = "I look.\n"
+
+
+def first_unfit(said, *, streamed):
+    return stream(ROLE, text(said), FINISH, DONE) if streamed else answer_json(completion(said))
+
+
+def said_in(got, *, streamed):
+    return got.content if streamed else got.json["choices"][0]["message"]["content"]
+
+
+async def asked(client, running, *, streamed):
+    return await ask(client, running.url, chat(model="gemma-4-27b", stream=streamed, tools=TOOLS))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("second", ["I cannot.", OTHER])
+async def test_what_was_asked_for_in_vain_goes_out_as_it_was_written(gateway, upstream, client, streamed, second):
+    upstream.script = in_turn(first_unfit(HEAD + UNFIT, streamed=streamed), answer_json(completion(second)))
+    running = await gateway(upstream.url)
+    got = await asked(client, running, streamed=streamed)
+    assert calls_of(got) == [("read_file", "{}")]
+    assert said_in(got, streamed=streamed) == "I look."
+    assert b'"finish_reason":"tool_calls"' in got.body.replace(b" ", b"")
+    assert "missing required argument" in upstream.requests[1].json["messages"][-1]["content"]
+    assert len(upstream.requests) == 2
+    assert UNFIT_COUNTED in await metrics_of(client, running)
+
+
+async def test_several_of_them_go_out_in_their_order(gateway, upstream, client):
+    upstream.script = in_turn(first_unfit(HEAD + UNFIT + OTHER, streamed=False), answer_json(completion("I cannot.")))
+    got = await asked(client, await gateway(upstream.url), streamed=False)
+    assert calls_of(got) == [("read_file", "{}"), ("read_file", '{"limit":"all"}')]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_right_second_call_is_better(gateway, upstream, client, streamed):
+    right = '<|tool_call>call:read_file{path:<|"|>src/a.py<|"|>}<tool_call|>'
+    upstream.script = in_turn(first_unfit(HEAD + UNFIT, streamed=streamed), answer_json(completion(right)))
+    running = await gateway(upstream.url)
+    assert calls_of(await asked(client, running, streamed=streamed)) == CALL
+    assert UNFIT_COUNTED not in await metrics_of(client, running)
+
+
+@pytest.mark.parametrize(
+    ("said", "settings"),
+    [
+        (UNFIT, {"UNFIT_CALLS": "text"}),
+        (UNFIT, {"REPAIR_ATTEMPTS": "0"}),
+        (f"{UNFIT} That is how.", {}),
+        (UNFIT.replace("read_file", "readFile"), {}),
+        ("<read_file>\n<limit>all</limit>\n</read_file>", {}),
+        ("```\n" + UNFIT + "\n```", {}),
+    ],
+)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_everything_else_stays_the_text_it_was(gateway, upstream, client, said, settings, streamed):
+    upstream.script = in_turn(first_unfit(HEAD + said, streamed=streamed), answer_json(completion("I cannot.")))
+    got = await asked(client, await gateway(upstream.url, **settings), streamed=streamed)
+    assert b'"tool_calls":' not in got.body
+    assert said_in(got, streamed=streamed) == HEAD + said

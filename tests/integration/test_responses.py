@@ -12,10 +12,9 @@ import pytest
 
 from gateway.app import Gateway
 from gateway.core.records import RequestRecord
-from tests.support.chat_stream import call, chunk, sse, whole_chat
 from tests.support.client import exchange, post_bytes, status_of
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json
-from tests.support.responses_events import checked_body, checked_events, events_of
+from tests.support.responses_events import call, checked_body, checked_events, chunk, events_of, sse, whole_chat
 
 Start = Callable[..., Awaitable[Gateway]]
 Script = Callable[[Connection, Received], Awaitable[None]]

@@ -9,9 +9,8 @@ import aiohttp
 import pytest
 
 from gateway.app import Gateway
-from tests.support.chat_stream import whole_chat
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer, answer_json
-from tests.support.responses_events import checked_events, events_of
+from tests.support.responses_events import checked_events, events_of, whole_chat
 from tests.support.responses_server import ResponsesServer
 from tests.support.turns import Call, Turn
 

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 import openai
 import pytest
 
-from tests.support.client import TOOLS, ask, chat, get
+from tests.support.client import ENDS, TOOLS, ask, chat, dispatched, get
 from tests.support.cost import Pulse
-from tests.support.event_source import ENDS, dispatched
 from tests.support.faulty_upstream import (
     DONE,
     STREAM_HEAD,

@@ -19,9 +19,9 @@ from tests.support.chat import answer_events, chunks_of, event, hear_stream, num
 from tests.support.cost import steps
 from tests.support.fragments import Way, check, hostile_text
 from tests.support.fragments import ways as reader_ways
+from tests.support.golden import BARE, SAMPLES, SHORT
 from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, share_late, waits, ways
 from tests.support.reading import read_every_way
-from tests.support.samples import BARE, SAMPLES, SHORT
 
 CLOSE = ("recovery deepseek-chat", "native gpt-4o", "recovery gpt-oss-20b", "xml_prompt generic_xml", "xml_text roo")
 """Those that are looked at in every cut."""

@@ -27,7 +27,7 @@ from tests.support.faulty_upstream import (
     whole_or_streamed,
 )
 from tests.support.processes import Program
-from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import RedisServer, needs_redis
 
 GATE = "gate-9b1c77-canary"
 """No vendor's form: it is known by what the request came with."""

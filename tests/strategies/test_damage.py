@@ -6,8 +6,16 @@ from collections import Counter
 import pytest
 
 from strategies.dialects.rows import TABLE
-from tests.support.damage import Outcome, damaged_calls, outcome_of, read_in_pieces, read_whole, told_in_vain
-from tests.support.damage_forms import DATA_FORMS, TAG_FORMS
+from tests.support.damage import (
+    DATA_FORMS,
+    TAG_FORMS,
+    Outcome,
+    damaged_calls,
+    outcome_of,
+    read_in_pieces,
+    read_whole,
+    told_in_vain,
+)
 
 SEEDS = 5
 ELSEWHERE = {

@@ -12,7 +12,7 @@ from gateway.core.events import Note
 from tests.bench.corpus import DIFFERENCES, main
 from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, prepared, stream, whole
 from tests.support.damage import told_in_vain
-from tests.support.labelled import own_labels
+from tests.support.golden import own_labels
 from tests.support.reading import AGENT_TOOLS, read
 
 RECORDS = [

@@ -38,9 +38,8 @@ from tests.support.client import TOOLS, Answer, ask, chat
 from tests.support.faulty_upstream import DONE, FaultyUpstream, event, stream
 from tests.support.faulty_upstream import text as text_event
 from tests.support.golden import cases, parse
-from tests.support.pages import part
+from tests.support.pages import faults_of, part, sources
 from tests.support.reading import AGENT_TOOLS, pieces
-from tests.support.sources import faults_of, sources
 
 STRATEGIES = Path(__file__).parents[2] / "strategies"
 

@@ -16,8 +16,7 @@ from strategies.base import Options
 from strategies.clients import recognise
 from strategies.xml_text import XmlTextStrategy
 from tests.support.chat import answer_body, answer_events, event, hear_body, hear_stream, stream, whole
-from tests.support.client_parsers import Use, parse, unescaped_once
-from tests.support.tag_clients import CLIENTS, TOOLS, prompt, tag_request
+from tests.support.tag_clients import CLIENTS, TOOLS, Use, parse, prompt, tag_request, unescaped_once
 
 
 def prepared(client, *messages, model="deepseek-chat", **options):

@@ -1,8 +1,4 @@
-"""The pages' tables, written from the code: `python -m tests.support.pages` puts each in its place.
-
-A table stands between `<!-- NAME -->` and `<!-- end of NAME -->`; whoever changes what it lists runs the command. Links
-and headings are read here too, as GitHub reads them.
-"""
+"""Links from the pages to where a rule or a fault was seen."""
 
 import re
 import sys
@@ -16,9 +12,67 @@ from gateway.core.errors import leaves, meaning
 from gateway.telemetry.metrics import metrics_table_markdown
 from strategies.dialects.rows import TABLE
 
-__all__ = ["PAGES", "ROOT", "TABLES", "anchors", "filled", "leaves", "links", "part"]
+__all__ = [
+    "PAGES",
+    "ROOT",
+    "TABLES",
+    "anchors",
+    "faults_of",
+    "filled",
+    "is_address",
+    "leaves",
+    "links",
+    "part",
+    "sources",
+]
+
+
+_SOURCE = re.compile(r"(\[([^\[\]]+)\]\((https?://[^\s()]+)\))")
+
+_THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+
+_OF_HOST = {
+    "github.com": re.compile(r"[\w.-]+/[\w.-]+/(?:(?:issues|pull)/\d+|blob/[\w.-]+/[\w./-]+\.\w+)"),
+    "huggingface.co": re.compile(r"[\w.-]+/[\w.-]+(?:#[\w-]+|/blob/main/[\w./-]+\.\w+)?"),
+    "www.rfc-editor.org": re.compile(r"rfc/rfc\d+(?:#[\w.-]+)?"),
+}
+
+"""What an address at one of these hosts looks like; at others, whatever has a host and a path."""
+
+
+def sources(text: str) -> list[tuple[str, str]]:
+    """The links to elsewhere in a text: each as it is written, and its address."""
+    return [(whole, address) for whole, _, address in _SOURCE.findall(text)]
+
+
+def faults_of(text: str) -> list[str]:
+    """The links that cannot lead where they say, and threads and addresses that are no links."""
+    found = [whole for whole, name, address in _SOURCE.findall(text) if not _leads(name, address)]
+    rest = _SOURCE.sub("", text)
+    return found + _THREAD.findall(rest) + re.findall(r"https?://\S+", rest)
+
+
+def is_address(address: str) -> bool:
+    """Whether an address is one that can lead to something."""
+    host, _, path = address.removeprefix("https://").partition("/")
+    if not address.startswith("https://") or "." not in host or not path:
+        return False
+    return host not in _OF_HOST or _OF_HOST[host].fullmatch(path) is not None
+
+
+def _leads(name: str, address: str) -> bool:
+    thread = _THREAD.fullmatch(name)
+    is_threads = thread is None or address == f"https://github.com/{name.replace('#', '/issues/')}"
+    return is_address(address) and is_threads
+
+
+# --- The pages' tables, written from the code: `python -m tests.support.pages` puts each in its place. A table stands
+# between `<!-- NAME -->` and `<!-- end of NAME -->`; whoever changes what it lists runs the command. Links and
+# headings are read here too, as GitHub reads them.
+
 
 ROOT = Path(__file__).parents[2]
+
 PAGES = sorted(
     path
     for path in ROOT.rglob("*.md")
@@ -55,6 +109,7 @@ TABLES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "grafana/METRICS.md": {"metrics": metrics_table_markdown},
     "strategies/README.md": {"dialects": _dialects},
 }
+
 """Each page with tables of the code, and what writes them."""
 
 

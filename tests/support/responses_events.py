@@ -9,12 +9,17 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import ConfigDict, TypeAdapter
 
-__all__ = ["checked_body", "checked_events", "events_of", "final_of"]
+__all__ = ["call", "checked_body", "checked_events", "chunk", "events_of", "final_of", "sse", "whole_chat"]
+
 
 _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent, config=ConfigDict(strict=False))
+
 _GROWING = {"content", "summary", "status", "arguments", "input", "encrypted_content"}
+
 """What an item has more of when it is done."""
+
 _OUTER = {"response.output_item.done", "response.content_part.done", "response.reasoning_summary_part.done"}
+
 _ENDS = {"response.completed", "response.incomplete", "response.failed"}
 
 
@@ -118,3 +123,30 @@ def _check_items(events: Iterable[dict[str, Any]], *, tells_pieces: bool) -> Non
             assert event["response"]["output"] == done
             assert item is None or kind == "response.failed", "nothing is open behind the end"
             assert event["response"]["status"] == kind.removeprefix("response.")
+
+
+# --- Chat answers as a server streams them, and the same whole
+
+
+def sse(*events: object) -> bytes:
+    """A stream of these events; bytes stand as they are."""
+    told = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
+    return b"".join(b"data: " + each + b"\n\n" for each in told)
+
+
+def chunk(reason: str | None = None, **delta: object) -> dict[str, Any]:
+    """A chunk with this delta."""
+    return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+
+def call(index: int, call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """A chunk with a whole call."""
+    function = {"name": name, "arguments": arguments}
+    return chunk(tool_calls=[{"index": index, "id": call_id, "type": "function", "function": function}])
+
+
+def whole_chat(reason: str, *, usage: Any = None, **message: Any) -> bytes:
+    """A whole answer."""
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return json.dumps(body if usage is None else {**body, "usage": usage}).encode()

@@ -1,13 +1,16 @@
 """What the servers of foreign wires share: answers without a socket, and a socket to give them through."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import define, frozen
 
 from tests.support.faulty_upstream import Connection, FaultyUpstream, Received
+
+__all__ = ["HEADER", "ManyServers"]
+
 
 REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
@@ -68,3 +71,22 @@ async def listening(server: WireServer) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{upstream.port}"
     finally:
         await upstream.close()
+
+
+# --- Many servers behind one address: each conversation has one of its own, told by a header that goes all the way.
+
+
+HEADER = "X-Conversation"
+
+
+@define
+class ManyServers:
+    """Hands each request to the server of its conversation."""
+
+    servers: Mapping[str, WireServer]
+
+    def respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answered:
+        server = self.servers.get(headers.get(HEADER.lower(), ""))
+        if server is None:
+            return wire_error(404, {"error": {"message": "no such conversation"}})
+        return server.respond(method, target, headers, body)

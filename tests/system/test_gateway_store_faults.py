@@ -25,7 +25,7 @@ from tests.support.client import TOOLS, ask, chat, get
 from tests.support.cost import Pulse
 from tests.support.faulty_upstream import DONE, FaultyUpstream, event, stream, text
 from tests.support.processes import Program
-from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import RedisServer, needs_redis
 
 CALL = "I will look.\n<read_file>\n<path>a.py</path>\n</read_file>"
 CLIENTS = 10

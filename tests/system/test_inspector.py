@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import aiohttp
@@ -16,6 +20,7 @@ from gateway.state.sqlite import SqliteStore
 from tests.bench import records
 from tests.support.browser import browser, needs_chromium
 from tests.support.inspecting import (
+    WEATHER,
     ask,
     becomes,
     environ,
@@ -28,27 +33,34 @@ from tests.support.inspecting import (
 )
 from tests.support.processes import free_ports
 
-pytestmark = needs_chromium
-
 ROWS = "document.querySelectorAll('#rows li').length"
+
 LIVE = "document.querySelector('#live').textContent"
+
 NEXT_OF = """
 [...document.querySelectorAll('#rows li')].slice(0, 2).map(
   line => line.querySelector('.dialect').nextSibling.nextSibling.textContent)
 """
+
 DETAIL = "document.querySelector('#detail').textContent"
+
 TEXTS = "[...document.querySelectorAll('#rows li')].map(line => line.getAttribute('aria-label')).join('|')"
+
 AWAY = "document.querySelector('#away').textContent"
+
 FIXTURE = """
 (async () => {
   const found = await (await fetch('/api/rows?filter=decision:delivered')).json();
   return (await fetch(`/api/rows/${found.rows[0].id}/fixture`)).text();
 })()
 """
+
 SHOWN = "document.querySelector('#detail').dataset.id === document.querySelector('[aria-selected=true]')?.dataset.id"
+
 REFUSED = """
 (() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; } catch (error) { return error.name; } })()
 """
+
 FRAMED = """
 (home => new Promise(done => {
   const frame = document.createElement('iframe');
@@ -67,6 +79,7 @@ async def _ask_on(gateway: str) -> None:
     await ask(gateway, "demo-xml", messages=[{"role": "user", "content": question}, answer, result])
 
 
+@needs_chromium
 async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_came(tmp_path):
     async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
         await page.open(running.address, width=1280)
@@ -104,6 +117,7 @@ async def test_an_answer_is_on_the_page_with_before_and_after_right_after_it_cam
         assert all(url.startswith((running.home, "about:")) for url in page.requests)
 
 
+@needs_chromium
 @pytest.mark.long
 async def test_what_is_done_by_keys_is_in_the_report_the_replay_and_the_store(tmp_path):
     async with inspected(tmp_path) as running, browser(tmp_path / "profile") as page:
@@ -150,6 +164,7 @@ async def test_what_is_done_by_keys_is_in_the_report_the_replay_and_the_store(tm
         await store.close()
 
 
+@needs_chromium
 @pytest.mark.long
 async def test_a_slice_is_off_in_all_workers_within_a_second(tmp_path):
     async with inspected(tmp_path, GATEWAY_WORKERS="2") as running, browser(tmp_path / "profile") as page:
@@ -176,6 +191,7 @@ async def test_a_slice_is_off_in_all_workers_within_a_second(tmp_path):
         assert min(took) < 1.0, took
 
 
+@needs_chromium
 async def test_the_gateway_brings_its_inspector_with_it_and_takes_it_along(tmp_path):
     (port,) = free_ports(1)
     settings = environ(tmp_path, GATEWAY_PORT=str(port), LOG_FORMAT="json")
@@ -251,6 +267,7 @@ def _hostile(number: int) -> RequestRecord:
     )
 
 
+@needs_chromium
 @pytest.mark.long
 async def test_what_a_model_wrote_is_text_whatever_it_is(tmp_path):
     store = SqliteStore(tmp_path / "toolgate.db")
@@ -287,6 +304,7 @@ def page_home(address: str) -> str:
     return address.partition("/?")[0]
 
 
+@needs_chromium
 def test_no_file_of_the_page_makes_elements_of_text():
     folder = Path(__file__).parents[2] / "gateway" / "inspector" / "app"
     for path in folder.iterdir():
@@ -330,6 +348,7 @@ async def _strange_page(_: web.Request) -> web.Response:
     return web.Response(text="<title>stranger</title>", content_type="text/html")
 
 
+@needs_chromium
 async def test_a_page_of_another_port_or_name_gets_nothing_and_changes_nothing(tmp_path):
     store = SqliteStore(tmp_path / "toolgate.db")
     await store.open()
@@ -365,6 +384,7 @@ async def test_a_page_of_another_port_or_name_gets_nothing_and_changes_nothing(t
         await store.close()
 
 
+@needs_chromium
 @pytest.mark.long
 async def test_a_used_key_and_a_cookie_of_an_earlier_start_are_refused_in_a_browser(tmp_path):
     store = SqliteStore(tmp_path / "toolgate.db")
@@ -388,6 +408,7 @@ async def test_a_used_key_and_a_cookie_of_an_earlier_start_are_refused_in_a_brow
             await becomes(page, "document.title", "Toolgate: what became of each answer")
 
 
+@needs_chromium
 async def test_a_page_that_may_only_read_leaves_the_file_as_it_is(tmp_path):
     file = tmp_path / "toolgate.db"
     store = SqliteStore(file)
@@ -406,6 +427,7 @@ async def test_a_page_that_may_only_read_leaves_the_file_as_it_is(tmp_path):
     assert file.stat().st_mtime_ns == before
 
 
+@needs_chromium
 @pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_hundred_thousand_answers_are_looked_through_in_half_a_second(tmp_path):
@@ -417,3 +439,134 @@ async def test_a_hundred_thousand_answers_are_looked_through_in_half_a_second(tm
     assert max(found["figures_ms"].values()) < 1000, found
     assert found["detail_ms"] < 100
     assert found["mib"] < 60
+
+
+# --- The inspector beside a gateway that is busy: what it costs the gateway, and that a page misses nothing
+
+
+PER_SECOND = 200
+
+SECONDS = 6
+
+ROWS_A_VISIT = 250
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+async def _load(url: str) -> None:
+    """So many requests, each at its time; one that meets a worker that leaves may fail."""
+    body = {"model": "demo-xml", "messages": [{"role": "user", "content": "Weather in Paris?"}], "tools": [WEATHER]}
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0)) as session:
+
+        async def one() -> None:
+            with suppress(aiohttp.ClientError):
+                async with session.post(f"{url}/v1/chat/completions", json=body) as answer:
+                    await answer.read()
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(PER_SECOND * SECONDS):
+                await asyncio.sleep(max(0.0, began + number / PER_SECOND - loop.time()))
+                tasks.create_task(one())
+
+
+def _spent(pid: int) -> float:
+    """CPU seconds of a process and of those that it has started, the ended ones too."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICK + sum(_spent(each) for each in _children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
+    return [int(each) for each in listed.split()]
+
+
+async def _rows(session: aiohttp.ClientSession, home: str, cursor: str) -> AsyncGenerator[tuple[str, str], None]:
+    """Cursor and id of each row of one visit."""
+    async with session.get(f"{home}/api/live", headers={"Last-Event-ID": cursor}) as answer:
+        answer.raise_for_status()
+        place = event = ""
+        async for line in answer.content:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name == "id":
+                place = value
+            elif name == "event":
+                event = value
+            elif name == "data" and event in ("row", "outcome"):
+                yield place, json.loads(value)["id"] if event == "row" else ""
+
+
+async def _watch(session: aiohttp.ClientSession, home: str, seen: list[str]) -> None:
+    """Read on for ever, and come anew again and again."""
+    async with session.get(f"{home}/api/state") as answer:
+        cursor = (await answer.json())["cursor"]
+    while True:
+        count = 0
+        async with aclosing(_rows(session, home, cursor)) as rows:
+            async for place, request_id in rows:
+                cursor = place
+                seen += [request_id] * bool(request_id)
+                count += 1
+                if count == ROWS_A_VISIT:
+                    break
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+async def test_a_page_beside_two_busy_workers_misses_no_row_and_costs_them_nothing(tmp_path):
+    (port,) = free_ports(1)
+    settings = environ(tmp_path, GATEWAY_PORT=str(port), GATEWAY_WORKERS="2", LOG_FORMAT="json", LOG_LEVEL="error")
+    url, seen = f"http://127.0.0.1:{port}", list[str]()
+    async with running_process("serve", environ=settings) as process:
+        await printed(process, rb"listens on (\S+)")
+        await _load(url)  # both have begun
+        costs = []
+        before = _spent(process.pid)
+        await _load(url)
+        costs.append(_spent(process.pid) - before)
+        async with (
+            inspector(tmp_path) as address,
+            aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
+        ):
+            home = address.partition("/?")[0]
+            async with session.get(address) as answer:
+                assert answer.status == 200
+            store = SqliteStore(tmp_path / "toolgate.db", timeout_s=5)
+
+            async def kept() -> list[str]:
+                return [each.id async for each in store.scan(RequestRecord)]
+
+            async def is_quiet() -> bool:
+                count = len(await kept())
+                await asyncio.sleep(1)
+                return len(await kept()) == count
+
+            await holds(is_quiet, 30)
+            earlier = set(await kept())
+            watching = asyncio.create_task(_watch(session, home, seen))
+            await asyncio.sleep(1)
+            before = _spent(process.pid)
+            await _load(url)
+            costs.append(_spent(process.pid) - before)
+            process.send_signal(signal.SIGUSR2)  # both are replaced, one after the other
+            await _load(url)
+            await holds(is_quiet, 30)
+
+            async def has_all() -> bool:
+                return len(seen) >= len(set(await kept()) - earlier)
+
+            with suppress(TimeoutError):
+                await holds(has_all, 20)
+            assert not watching.done(), watching
+            watching.cancel()
+            await asyncio.wait([watching])
+            new = set(await kept()) - earlier
+            await store.close()
+    assert len(seen) == len(set(seen))
+    assert (len(set(seen) - new), len(new - set(seen))) == (0, 0), "rows of nobody, rows that were missed"
+    assert len(new) > PER_SECOND * SECONDS
+    print(
+        f"CPU seconds of the gateway for {PER_SECOND * SECONDS} requests: without {costs[0]:.2f}, with {costs[1]:.2f}"
+    )
+    assert costs[1] < costs[0] * 1.25, costs

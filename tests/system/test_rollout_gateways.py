@@ -28,8 +28,7 @@ from tests.support.client import TOOLS, Answer, ask, chat, get
 from tests.support.cost import Pulse
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, FaultyUpstream, Received, event, text
 from tests.support.processes import Program, until
-from tests.support.redis_server import RedisServer, needs_redis
-from tests.support.stores import Gauges
+from tests.support.stores import Gauges, RedisServer, needs_redis
 
 pytestmark = needs_redis
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import RedisServer, needs_redis
 
 ROOT = Path(__file__).parents[2]
 TICK_S = 0.2

@@ -23,8 +23,7 @@ from gateway.state.backoff import LONGEST_S
 from gateway.state.metered import WatchedStore
 from gateway.state.opening import open_store
 from tests.support.cost import Pulse
-from tests.support.redis_server import RedisServer, needs_redis
-from tests.support.stores import Gauges, rating
+from tests.support.stores import Gauges, RedisServer, needs_redis, rating
 
 RECOVERY_S = 5.0
 TIMEOUT_S = 0.2

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.client import ask, chat, get, post_bytes
+from tests.support.client import answer_to, ask, chat, get, post_bytes, status_of
 from tests.support.cost import Pulse
 from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
 from tests.support.processes import Load, Program, SlowAnswers, free_port, is_alive, takes_connections, until
@@ -370,3 +370,37 @@ async def test_a_lone_process_tells_systemd_and_its_files_itself(
             program.signal(signal.SIGTERM)
             await until(lambda: is_heard("STOPPING=1"))
             assert await program.exit_code() == 0
+
+
+# --- Who is let in where several workers share the port, and each has a port for its metrics
+
+
+EVIL = "https://evil.example"
+
+CHAT = "https://chat.example"
+
+
+@pytest.fixture
+async def workers(upstream: FaultyUpstream, tmp_path: Path) -> AsyncIterator[Program]:
+    """Two workers without keys."""
+    environ = {"UPSTREAM_URL": upstream.url, "GATEWAY_WORKERS": "2", "GATEWAY_ALLOWED_ORIGINS": CHAT}
+    async with Program(tmp_path, **environ) as program:
+        yield await program.serving()
+
+
+async def test_every_worker_keeps_the_door_on_both_of_its_ports(workers: Program, upstream: FaultyUpstream) -> None:
+    asked = [answer_to(workers.url, "/v1/files", "Host: evil.example") for _ in range(12)]
+    asked += [answer_to(workers.url, "/metrics", "Host: evil.example") for _ in range(4)]
+    asked += [answer_to(f"http://{target}", "/metrics", "Host: evil.example") for target in workers.targets.values()]
+    assert {status_of(answer) for answer in await asyncio.gather(*asked)} == {421}
+    asked = [answer_to(workers.url, "/v1/files", "Host: localhost", f"Origin: {EVIL}") for _ in range(12)]
+    asked += [
+        answer_to(f"http://{target}", "/metrics", "Host: localhost", f"Origin: {EVIL}")
+        for target in workers.targets.values()
+    ]
+    assert {status_of(answer) for answer in await asyncio.gather(*asked)} == {403}
+    assert upstream.requests == []
+    upstream.script = answer_json({})
+    asked = [answer_to(workers.url, "/v1/files", "Host: localhost", f"Origin: {CHAT}") for _ in range(4)]
+    asked += [answer_to(f"http://{target}", "/metrics", "Host: localhost") for target in workers.targets.values()]
+    assert {status_of(answer) for answer in await asyncio.gather(*asked)} == {200}

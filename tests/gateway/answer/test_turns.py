@@ -1,7 +1,9 @@
 """No step of reading an answer grows with its arguments, whatever dialect, state and shape they are of: counted."""
 
 import json
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -10,15 +12,16 @@ from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
 from strategies.dialects.rows import BY_ID
 from tests.bench.turns import SHAPES, STATES, made, prepared, steps_of
-from tests.support.chat import answer_body, answer_events, event, numbered_ids
+from tests.support.chat import answer_body, answer_events, event, hear_stream, numbered_ids
 from tests.support.cost import steps
-from tests.support.lateness import ways
-
-pytestmark = pytest.mark.cost
+from tests.support.lateness import tokens, ways
 
 MOST = 60_000
+
 """Calls of functions in a step: some five milliseconds of such small ones."""
+
 SIZE = 100_000
+
 FEW = [
     ("hermes", "enum", "closed"),
     ("hermes", "anyOf of objects", "whole"),
@@ -33,11 +36,13 @@ def assert_even(dialect: str, shape: str, state: str, size: int) -> None:
         steps(work, most=MOST)
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize(("dialect", "shape", "state"), FEW)
 def test_no_step_grows_with_the_arguments(dialect: str, shape: str, state: str) -> None:
     assert_even(dialect, shape, state, SIZE)
 
 
+@pytest.mark.cost
 @pytest.mark.long
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("dialect", [name for name, row in BY_ID.items() if made(row, "text", 100)])
@@ -60,6 +65,7 @@ def asked_again(exchange: StreamExchange | BodyExchange, body: bytes) -> bytes:
 BROKEN = "<read>\n<filePath>/a.py</filePath>\n<limit>many</limit>\n</read>"
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("shape", ["stream", "body"])
 def test_no_step_grows_with_a_second_answer(shape: str) -> None:
     words = json.dumps([f"word {number}" for number in range(8_000)])
@@ -75,6 +81,7 @@ def test_no_step_grows_with_a_second_answer(shape: str) -> None:
     assert words[-20:-2].encode() in asked_again(exchange, second).replace(b'\\\\\\"', b'"').replace(b'\\"', b'"')
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("behind", ["a structured call", "no end", "an error"])
 def test_no_step_grows_with_what_is_given_back(behind: str) -> None:
     """A long call of the text waits; what comes then makes text of it, or reads it at once."""
@@ -106,3 +113,99 @@ def test_no_step_grows_with_what_is_given_back(behind: str) -> None:
         work_off(exchange.end_choices)
     work_off(lambda: out.append(exchange.close()))
     assert b'"name": "write"' not in b"".join(out) or behind == "no end"
+
+
+# --- No step of an answer grows with what is held: counted, not timed
+
+
+CALL = "<read>\n<filePath>/a</filePath>\n</read>"
+
+BLANKS = ["    "] * 12_000
+
+
+def told(events: Sequence[bytes], at_once: int, way: str) -> list[bytes]:
+    """What each step gives out, none of which costs too much."""
+    exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits(), asks=1)
+    out: list[bytes] = []
+
+    def work_off() -> None:
+        while exchange.busy:
+            steps(lambda: out.append(exchange.step()), most=MOST)
+
+    for at in range(0, len(events), at_once):
+        data = b"".join(events[at : at + at_once])
+        steps(lambda data=data: out.append(exchange.step(data)), most=MOST)  # type: ignore[misc]
+        work_off()
+    steps(lambda: out.append(exchange.close()), most=MOST)
+    work_off()
+    return out
+
+
+@pytest.mark.cost
+@pytest.mark.parametrize("behind", [["Done."], [], [CALL], ["<rea", "l>"]], ids=["text", "end", "call", "marker"])
+@pytest.mark.parametrize(("at_once", "way"), [(300, "recovery deepseek-chat"), (1, "xml_prompt generic_xml")])
+def test_white_space_in_very_many_events_goes_in_steps(behind: list[str], at_once: int, way: str) -> None:
+    events = answer_events(["Hi.", *BLANKS, *behind])
+    out = told(events, at_once, way)
+    if behind == [CALL]:
+        assert hear_stream(b"".join(out)).meaning == ("Hi.", [("read", '{"filePath":"/a"}')], "tool_calls")
+    else:
+        assert b"".join(out) == b"".join(events)
+    assert max(map(len, out)) < 1_000_000, "not all of it in one go"
+
+
+@pytest.mark.cost
+@pytest.mark.parametrize("behind", [["Done."], [CALL]], ids=["text", "call"])
+def test_events_of_many_moulds_are_few_once_they_are_very_many(behind: list[str]) -> None:
+    parts = ["Hi.", *["  "] * 12_000, *behind]
+    filler = b'"system_fingerprint": "' + b"f" * 500
+    made = answer_events(parts)
+    events = [
+        each.replace(b'"created": 1', b'"created": %d' % at).replace(b'"system_fingerprint": "fp', filler)
+        for at, each in enumerate(made)
+    ]
+    heard = hear_stream(b"".join(told(events, 100, "recovery deepseek-chat")))
+    if behind == [CALL]:
+        assert heard.meaning == ("Hi.", [("read", '{"filePath":"/a"}')], "tool_calls")
+    else:
+        assert heard.meaning == ("".join(parts), [], "stop")
+
+
+# --- What a stream keeps while a call is open in it: its events, and its text once, whichever dialect reads it
+
+
+CODE = Path(__file__).read_text(encoding="utf-8").replace("</", "< /")
+
+JSON_OPENER = '{"name": "write", "arguments": {"filePath": "/a", "content": "'
+
+OPENERS = {
+    "xml_prompt generic_xml": "<write>\n<filePath>/a</filePath>\n<content>",
+    "xml_prompt qwen3_coder": "<function=write>\n<parameter=filePath>\n/a\n</parameter>\n<parameter=content>\n",
+    "xml_prompt hermes": f"<tool_call>\n{JSON_OPENER}",
+    "recovery deepseek-chat": f"```json\n{JSON_OPENER}",
+    "xml_prompt pythonic": '[write(filePath="/a", content="',
+}
+
+MOST_HELD = 2.2
+
+"""Bytes for each byte of a call whose text is code in pieces of tokens: what came, and how it was cut, are 1.5."""
+
+
+@pytest.mark.parametrize("way", OPENERS)
+def test_an_open_call_is_held_about_twice(way: str) -> None:
+    text = CODE * 12
+    if OPENERS[way][-1] == '"':
+        text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    data = [event({"content": part}, None) for part in (OPENERS[way], *tokens(text))]
+    exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits())
+    exchange.feed(data[0])
+    for each in data[1:100]:  # what all streams share is there by now
+        exchange.feed(each)
+    tracemalloc.start()
+    try:
+        for each in data[100:]:
+            assert exchange.feed(each) == b""
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < MOST_HELD * len(text) + 16_000

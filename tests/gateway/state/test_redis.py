@@ -16,8 +16,7 @@ from gateway.state import redis as redis_module
 from gateway.state.opening import open_quotas
 from gateway.state.redis import RedisStore
 from gateway.state.redis_quotas import RedisQuotas
-from tests.support.redis_server import RedisServer, needs_redis
-from tests.support.stores import rating
+from tests.support.stores import RedisServer, needs_redis, rating
 
 pytestmark = needs_redis
 

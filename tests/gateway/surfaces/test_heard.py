@@ -1,14 +1,21 @@
 """What is heard of a chat answer: the same for every cut, and calls only when nothing can take them back."""
 
 import json
+import zlib
+from base64 import urlsafe_b64encode
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.errors import UpstreamBadReply
+from gateway.core.errors import InvalidRequest, UpstreamBadReply, UpstreamRejected
+from gateway.surfaces.chat import CHAT, KEEP_ALIVE, telling
 from gateway.surfaces.heard import Heard, hear_whole
+from gateway.surfaces.port import Situation
+from gateway.surfaces.seals import MAX_SEAL, Seals
+from gateway.surfaces.turns import MISSING_RESULT, Turns, text_part
 
 Told = list[tuple[Any, ...]]
 
@@ -97,6 +104,7 @@ RICH = sse(
     {"choices": [], "usage": {"prompt_tokens": 3}},
     b"[DONE]",
 )
+
 RICH_TOLD: Told = [
     ("reasoning", b"Let me see\\n"),
     ("text", rb"I'll read \u201c\u00e4\u201d\t\ud83d\ude00"),
@@ -266,3 +274,173 @@ def test_half_a_character_waits_for_its_other_half(pieces: list[str], body: byte
 
 def test_half_a_character_in_a_whole_answer_is_replaced() -> None:
     assert whole({"choices": [{"message": {"content": "a\ud83d"}}]})[0] == ("text", rb"a\ufffd")
+
+
+# --- The surface of chat: every byte as it is, and the words of errors that chat clients know
+
+
+SITUATION = Situation(now=0.0, request_id="req_1", unique="a" * 24, secret=b"", scope="")
+
+
+@given(st.lists(st.binary()))
+def test_every_byte_of_an_answer_goes_through(pieces: list[bytes]) -> None:
+    told = telling()
+    out = told.begin(7) + b"".join(map(told.feed, pieces)) + told.finish()
+    assert out == b"".join(pieces)
+    assert told.whole(out) == out
+    assert told.is_identity
+    assert told.answer_id is None
+    assert told.remember() == ()
+
+
+def test_what_waits_is_told_by_a_comment() -> None:
+    assert telling().keep_alive() == KEEP_ALIVE
+    assert KEEP_ALIVE == b": keep-alive\n\n"
+
+
+def test_a_request_keeps_its_bytes() -> None:
+    raw = b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "odd": 1}'
+    asked = CHAT.accept(raw, SITUATION, {})
+    assert asked.request.raw is raw
+    assert asked.recall == asked.dropped == asked.mended == asked.left_out == ()
+
+
+def test_an_error_is_in_openais_words_and_the_servers_own_stay() -> None:
+    status, body = CHAT.error(InvalidRequest("no", param="model"), status=400, request_id="req_1")
+    assert status == 400
+    assert msgspec.json.decode(body)["error"]["param"] == "model"
+    own = UpstreamRejected("x", status=429, payload=b'{"error":{"message":"slow"}}')
+    assert CHAT.error(own, status=429, request_id="req_1") == (429, b'{"error":{"message":"slow"}}')
+    assert CHAT.head("req_1") == {}
+
+
+# --- Histories of other wires as chat's turns
+
+
+STEP = st.one_of(
+    st.tuples(st.just("text"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("user"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("system"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("call"), st.sampled_from("abc")),
+    st.tuples(st.just("result"), st.sampled_from("abcd")),
+)
+
+
+def made(steps: list[tuple[str, str]]) -> tuple[list[dict[str, Any]], Turns]:
+    turns = Turns()
+    for kind, value in steps:
+        match kind:
+            case "text":
+                turns.text(value)
+            case "user":
+                turns.user([text_part(value)])
+            case "system":
+                turns.system(value)
+            case "call":
+                turns.call(value, "f", "{}")
+            case "result":
+                turns.result(value, f"of {value}")
+    return turns.finished(), turns
+
+
+@given(st.lists(STEP, max_size=12))
+def test_every_call_is_followed_by_its_result_whatever_came_between(steps: list[tuple[str, str]]) -> None:
+    messages, _ = made(steps)
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == waiting.pop(0)
+            continue
+        assert not waiting
+        waiting = list(dict.fromkeys(call["id"] for call in message.get("tool_calls", ())))
+    assert not waiting
+
+
+def test_a_result_that_comes_late_follows_its_call() -> None:
+    messages, turns = made([("user", "go"), ("call", "a"), ("system", "note"), ("result", "a"), ("text", "done")])
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "user", "assistant"]
+    assert turns.mended == []
+
+
+def test_a_turn_whose_calls_are_answered_is_over() -> None:
+    messages, _ = made([("call", "a"), ("result", "a"), ("call", "b"), ("result", "b")])
+    assert [message["role"] for message in messages] == ["assistant", "tool", "assistant", "tool"]
+
+
+def test_what_is_missing_is_said() -> None:
+    messages, turns = made([("call", "a"), ("user", "on"), ("result", "d")])
+    assert messages[1]["content"] == MISSING_RESULT
+    assert messages[2]["content"] == "on\n\n[Tool Result: of d]"
+    assert sorted(turns.mended) == ["missing_result", "orphan_result"]
+
+
+# --- Seals open for whom they were made, as they were made, and for nobody and nothing else
+
+
+SEALS = Seals(b"k" * 32, "alice")
+
+VALUES = st.dictionaries(st.text(max_size=8), st.text(max_size=40) | st.integers(-5, 5) | st.none(), max_size=4)
+
+
+def sealed(value: dict[str, object], seals: Seals = SEALS, purpose: str = "") -> str:
+    told = seals.seal(value, purpose=purpose)
+    assert told is not None
+    return told
+
+
+@given(VALUES)
+def test_what_was_sealed_comes_back(value: dict[str, object]) -> None:
+    assert SEALS.open(sealed(value)) == value
+    assert sealed(value).startswith("tg1.")
+
+
+@pytest.mark.parametrize("other", [Seals(b"x" * 32, "alice"), Seals(b"k" * 32, "bob"), Seals(b"k" * 32, "")])
+def test_nobody_else_opens_it(other: Seals) -> None:
+    assert other.open(sealed({"text": "mine"})) is None
+
+
+def test_it_opens_for_its_purpose_alone() -> None:
+    seal = sealed({"text": "a summary"}, purpose="compaction")
+    assert SEALS.open(seal) is None
+    assert SEALS.open(seal, purpose="reasoning") is None
+    assert SEALS.open(seal, purpose="compaction") == {"text": "a summary"}
+
+
+def test_credential_and_purpose_do_not_run_together() -> None:
+    assert Seals(b"k", "ab").open(sealed({}, Seals(b"k", "a"), "bc"), purpose="c") is None
+
+
+@given(VALUES, st.data())
+def test_an_altered_one_does_not_open(value: dict[str, object], data: st.DataObject) -> None:
+    seal = sealed(value)
+    at = data.draw(st.integers(0, len(seal) - 1))
+    other = data.draw(st.characters(min_codepoint=33, max_codepoint=300).filter(lambda char: char != seal[at]))
+    opened = SEALS.open(seal[:at] + other + seal[at + 1 :])
+    # The last letter may hold bits that no byte comes from.
+    assert opened is None or (at >= len(seal) - 4 and opened == value)
+
+
+@pytest.mark.parametrize("blob", [None, 7, {}, "", "tg1.", "tg1.####", "tg1." + "A" * 64, "gAAAAABm-foreign", "tg1.é"])
+def test_what_is_no_seal_is_nothing(blob: object) -> None:
+    assert SEALS.open(blob) is None
+
+
+def test_what_is_too_large_has_no_seal() -> None:
+    assert SEALS.seal({"text": "x" * MAX_SEAL}) is None
+    assert SEALS.open("tg1." + "A" * MAX_SEAL) is None
+
+
+def test_what_cannot_be_read_again_has_no_seal() -> None:
+    assert SEALS.seal({"text": "\ud83d"}) is None
+
+
+def test_what_unpacks_to_more_than_a_seal_may_hold_is_not_unpacked() -> None:
+    packed = zlib.compress(b'{"text": "' + b"x" * (8 * MAX_SEAL) + b'"}')
+    forged = "tg1." + urlsafe_b64encode(SEALS._check(packed, "") + packed).decode()
+    assert len(forged) < MAX_SEAL
+    assert SEALS.open(forged) is None
+
+
+def test_a_seal_shows_no_key() -> None:
+    assert "kkk" not in repr(SEALS)
+    assert "alice" not in repr(SEALS)

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.wire.sse import Boundary, EventTooLong, Framer, SseDecoder, block_of, first_event
-from tests.support.event_source import cuts, dispatched, joined_by
+from tests.support.client import cuts, dispatched, joined_by
 
 LONG = b"data: " + b"x" * 40
 

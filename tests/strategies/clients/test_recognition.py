@@ -16,9 +16,8 @@ from strategies.clients.profile import Profile
 from strategies.clients.prompt_tools import PromptTool, prompt_tools
 from strategies.clients.roo import KILO, ROO
 from strategies.clients.text_client import text_client
-from tests.support.client_parsers import PARAMETERS, parse
 from tests.support.cost import assert_linear
-from tests.support.tag_clients import CLIENTS, CLINE_TOOLS, ROO_TOOLS, prompt
+from tests.support.tag_clients import CLIENTS, CLINE_TOOLS, PARAMETERS, ROO_TOOLS, parse, prompt
 
 NOBODY = Client()
 

@@ -4,8 +4,14 @@ import random
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.core.tools import Tool, ToolSet
+from strategies.base import Options
+from strategies.grammar.dialect import Context
 from strategies.reading import fences, modes, moves
+from strategies.reading.active import Anchored, grammar_for
 from strategies.reading.modes import FOLLOWS
 from strategies.reading.reader import Reader
 from tests.support.fragments import events_of, hostile_text, ways
@@ -13,13 +19,21 @@ from tests.support.golden import cases
 from tests.support.reading import pieces, read, read_every_way
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+
 OVER = CALL.replace("</tool_call>", "</think>")
+
 """A call that takes the end of reasoning for its own."""
+
 TAG = "<read>\n<filePath>/a</filePath>\n</read>"
+
 TOKENS = '<|tool_call>call:read{filePath:<|"|>/a<|"|>}<tool_call|>'
+
 JSON = '{"name": "read", "arguments": {"filePath": "/a"}}'
+
 CUT = JSON[:-5]
+
 KIMI = '<|tool_call_begin|>functions.read:0<|tool_call_argument_begin|>{"filePath": "/a"}<|tool_call_end|>'
+
 RESULT = "<tool_response>\nfine\n</tool_response>"
 
 PATHS = [
@@ -53,10 +67,12 @@ PATHS = [
     (f"{CALL}\n{RESULT}\n<think>\n</think>\nNo.", 1, "Prose Call Prose Discarding"),
     (f"I call:\n{CALL}\nDone.\n{RESULT}\n</think>\nNo.", 0, "Prose Call Prose Discarding Prose"),
 ]
+
 IN_CUT_ANSWERS = [
     (f"```json\n{JSON}\n```\n```json\n{CUT}", 1, "Prose Carrier Call Carrier Call Carrier Fence"),
     (f"```json\n{OVER}\n```\n```json\n{CUT}", 0, "Prose Carrier Call Carrier Call Carrier BehindDrafts Fence"),
 ]
+
 EACH = [*((*path, "stop") for path in PATHS), *((*path, "length") for path in IN_CUT_ANSWERS)]
 
 
@@ -154,3 +170,22 @@ def test_how_far_the_end_of_one_code_was_looked_for_says_nothing_about_another(t
 def test_inline_code_that_its_paragraph_has_ended_hides_no_fence_behind_words() -> None:
     found = read_every_way(f" ``x\n\nHere it is: ```json\n[{JSON}]\n```")
     assert [name for name, _ in found.calls] == ["read"]
+
+
+# --- What the dialects of a request look for, and how a text is told in which nothing can be found
+
+
+LETTERS = "ab_ (:\n<>~=\u2019"
+
+
+@given(st.lists(st.text(LETTERS, min_size=1, max_size=6), max_size=8), st.text(LETTERS, max_size=40))
+def test_a_text_is_found_wherever_it_stands(texts, whole):
+    assert Anchored.of(texts).stand_in(whole) is any(text in whole for text in texts)
+
+
+@pytest.mark.parametrize("prompted", [None, "generic_xml", "hermes"])
+def test_something_that_is_looked_for_first_stands_in_each_marker(prompted):
+    tools = ToolSet([Tool(name=name) for name in ("read", "read_file", "mcp__a-b__c", "Bash", "functions")])
+    grammar = grammar_for(Context(tools=tools, options=Options(), model="m", prompted=prompted))
+    for marker in (*grammar.rows, *grammar.line_rows, *grammar.results, "```", "~~~"):
+        assert grammar.starts.stand_in(f"so {marker}x"), marker

@@ -15,7 +15,7 @@ from strategies.text.cursor import Cursor, Reject, Sink, Steps, overlap
 from strategies.text.pieces import Pieces
 from strategies.text.tape import Taken, Tape
 from strategies.text.turns import LONG, scanning, whole
-from tests.support.samples import SAMPLES
+from tests.support.golden import SAMPLES
 
 Use = Callable[[Cursor, Sink], Steps]
 

@@ -13,9 +13,14 @@ from openai.types.chat import ChatCompletionChunk
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.stream import StreamExchange
+from gateway.answer.structured.schema_check import Fitting, held_to_schemas
 from gateway.core.limits import Limits
+from gateway.kinds.anthropic.dialogue import AnthropicKind
+from gateway.kinds.gemini.dialogue import GeminiKind
+from gateway.kinds.openai import OpenAiKind
 from gateway.wire.chat_request import parse_request
-from strategies.base import CallTerms, Options, Prepared
+from strategies.base import BrokenCall, CallTerms, Options, Prepared
+from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from tests.support.chat import DONE, answer_body, chunks_of, event, hear_body, hear_stream, numbered_ids
 from tests.support.cost import assert_linear
@@ -25,12 +30,15 @@ PARAMETERS = {
     "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}, "content": {"type": "string"}},
     "required": ["path"],
 }
+
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": PARAMETERS}} for name in ("read_it", "write", "run")
 ]
+
 REQUEST = parse_request(
     json.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": TOOLS}).encode()
 )
+
 TEXTS = (
     '{"path":"a"}',
     '{"path":"a","limit":"5"}',
@@ -45,6 +53,7 @@ TEXTS = (
     '"{\\"path\\":\\"a\\"}"',
     '{"path":"' + "x" * 5000 + '"}',
 )
+
 FINE = '{"path": "a"}'
 
 
@@ -60,7 +69,9 @@ MODES = (
     prepared(mends=True, one_only=True),
     prepared(drops_copies=lambda _: True),
 )
+
 PIECES = st.sampled_from(TEXTS) | st.text('{}[]",:\\ab5 \n', max_size=8)
+
 FUNCTION = st.fixed_dictionaries(
     {},
     optional={
@@ -68,6 +79,7 @@ FUNCTION = st.fixed_dictionaries(
         "arguments": PIECES | st.sampled_from([None, {"path": "a"}, {"limit": "5", "path": 1}, [1]]),
     },
 )
+
 ENTRY = st.fixed_dictionaries(
     {"function": FUNCTION},
     optional={
@@ -76,9 +88,11 @@ ENTRY = st.fixed_dictionaries(
         "type": st.sampled_from(["function", None]),
     },
 )
+
 DELTA = st.fixed_dictionaries(
     {"tool_calls": st.lists(ENTRY, max_size=3)}, optional={"content": st.sampled_from([None, "", "Well."])}
 )
+
 ANSWER = st.tuples(st.lists(DELTA, max_size=10), st.sampled_from(["tool_calls", "stop", "length", None]))
 
 
@@ -199,3 +213,74 @@ def test_two_calls_in_turns_cost_their_length(how: Prepared) -> None:
         return lambda: run([*parts, event({}, "tool_calls"), DONE], how)
 
     assert_linear(work_of, 1 << 10)
+
+
+# --- Calls held against the schemas that a server was not told whole
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "enum": [1, 2]}}, "required": ["n"]}
+
+PLAIN = {"type": "object", "properties": {"s": {"type": "string"}}}
+
+
+def prepared_for(**schemas: Any) -> Prepared:
+    tools = [{"type": "function", "function": {"name": name, "parameters": each}} for name, each in schemas.items()]
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "tools": tools}
+    return NativeStrategy().prepare(parse_request(json.dumps(body).encode()), Options())
+
+
+def call(name: str, arguments: Any, call_id: str = "c") -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def fitting() -> Fitting:
+    held = held_to_schemas(prepared_for(pick=SCHEMA, plain=PLAIN), OpenAiKind(), ["enum"]).ask_again
+    assert isinstance(held, Fitting)
+    return held
+
+
+def test_only_tools_that_were_told_differently_are_held() -> None:
+    assert set(fitting().schemas) == {"pick"}
+    whole = prepared_for(plain=PLAIN)
+    assert held_to_schemas(whole, OpenAiKind(), ["enum"]) is whole
+    assert held_to_schemas(whole, AnthropicKind(), ()) is whole
+    assert held_to_schemas(whole, GeminiKind(), ()) is whole
+    assert held_to_schemas(prepared_for(), OpenAiKind(), ["enum"]).ask_again is None
+
+
+def test_kinds_know_what_they_cannot_say() -> None:
+    union = {"type": "object", "anyOf": [{"required": ["a"]}]}
+    assert not AnthropicKind().can_say(union)
+    assert AnthropicKind().can_say({"$schema": "x", **SCHEMA})
+    assert not GeminiKind().can_say({**PLAIN, "additionalProperties": False})
+    assert GeminiKind().can_say({"type": "object", "properties": {}})
+    assert OpenAiKind().can_say(union)
+
+
+def test_a_call_is_usable_if_it_fits() -> None:
+    held = fitting()
+    assert held.is_usable("pick", '{"n": 1}')
+    assert not held.is_usable("pick", '{"n": 3}')
+    assert not held.is_usable("pick", "")
+    assert not held.is_usable("pick", "[1]")
+    assert held.is_usable("plain", '{"s": 5}')
+    assert not held.is_usable("unknown", "{}")
+    assert held.is_usable("pick", {})
+
+
+def test_what_is_wrong_is_told_with_the_call() -> None:
+    attempt = BrokenCall(content="", calls=(call("pick", '{"n": 3}'), call("plain", "{}", "d")))
+    messages = json.loads(fitting().body([attempt]))["messages"]
+    assert "must be" in messages[-2]["content"]
+    assert "not run" in messages[-2]["content"]
+    assert messages[-1]["tool_call_id"] == "d"
+
+
+def test_every_call_of_a_message_is_told_its_own_fault() -> None:
+    nameless = {**call("pick", '{"n": 3}'), "id": 7}
+    attempt = BrokenCall(content="", calls=(nameless, call("plain", "{oops", "d"), call("plain", "{}", "e")))
+    told = json.loads(fitting().body([attempt]))["messages"][-3:]
+    assert [message["tool_call_id"] for message in told] == ["call_0", "d", "e"]
+    assert "must be" in told[0]["content"]
+    assert "not a JSON object" in told[1]["content"]
+    assert "another call" in told[2]["content"]

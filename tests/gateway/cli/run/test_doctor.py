@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from gateway.app import Gateway
 from gateway.cli.run.doctor import doctor
 from tests.support.faulty_upstream import Connection, FaultyUpstream, Received, answer, answer_json, hang, raw
-from tests.support.redis_server import RedisServer, needs_redis
+from tests.support.stores import RedisServer, needs_redis
 
 LISTING = {"object": "list", "data": [{"id": name} for name in ("qwen3", "glm-5", "m", "n")]}
 

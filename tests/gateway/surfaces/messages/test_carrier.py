@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.surfaces.carrier import named_event
 from gateway.surfaces.messages.carrier import MessagesCarrier
 from tests.support.anthropic_server import AnthropicServer
-from tests.support.carried import read_stream, read_whole, reading
+from tests.support.chat import read_stream, read_whole, reading
 from tests.support.messages_client import hear
 from tests.support.turns import Call, Turn, conversations
 

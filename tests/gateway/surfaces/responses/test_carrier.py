@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.surfaces.responses.carrier import ResponsesCarrier
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.toolnames import ToolNames
-from tests.support.carried import read_stream, read_whole, reading
+from tests.support.chat import read_stream, read_whole, reading
 from tests.support.responses_events import checked_body, checked_events, events_of
 from tests.support.responses_server import ResponsesServer
 from tests.support.turns import Call, Turn, conversations

@@ -12,8 +12,16 @@ from gateway.surfaces.responses.ask import shared_members
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.seals import Seals
 from gateway.surfaces.toolnames import ToolNames
-from tests.support.chat_stream import call, chunk, sse, whole_chat
-from tests.support.responses_events import checked_body, checked_events, events_of, final_of
+from tests.support.responses_events import (
+    call,
+    checked_body,
+    checked_events,
+    chunk,
+    events_of,
+    final_of,
+    sse,
+    whole_chat,
+)
 
 UNIQUE = "aB3dE6gH9jK2mN5pQ8sT1vWx"
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x = 'ä'\n+x = \"😀\"\t\\n\n*** End Patch\n"

@@ -1,21 +1,36 @@
 """What a request declares, as the model is shown it."""
 
+import json
 from typing import Any
 
 import pytest
 
-from gateway.core.errors import InvalidRequest
+from gateway.core.errors import (
+    BreakerOpen,
+    Draining,
+    GatewayError,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    UpstreamRejected,
+)
+from gateway.surfaces.responses.errors import error_of, told_fault
+from gateway.surfaces.responses.stored import listed_items, stored_key
 from gateway.surfaces.responses.tools import Declared, declared_tools
 
 READ = {"type": "function", "name": "read", "description": "Reads.", "parameters": {"type": "object"}, "strict": True}
+
 PATCH = {"type": "custom", "name": "apply_patch", "description": "Patches.", "format": {"type": "text"}}
+
 AGENTS = {
     "type": "namespace",
     "name": "multi_agent_v1",
     "description": "Agents.",
     "tools": [{"type": "function", "name": "close_agent", "parameters": {"type": "object"}}],
 }
+
 SEARCH = {"type": "tool_search", "execution": "client", "description": "Finds tools."}
+
 WEB = {"type": "web_search"}
 
 
@@ -151,3 +166,103 @@ def test_the_same_declarations_give_the_same_names() -> None:
 def test_tools_that_are_no_list_are_refused() -> None:
     with pytest.raises(InvalidRequest):
         declared_tools({"tools": {"a": 1}}, ())
+
+
+# --- Errors in the words that Codex acts on
+
+
+@pytest.mark.parametrize("error", [NoCapacity("full"), BreakerOpen("left alone"), Draining("restarting")])
+def test_no_room_is_said_in_a_code_that_clients_know(error: GatewayError) -> None:
+    status, body = error_of(error, status=503)
+    assert status == 503
+    assert json.loads(body)["error"]["code"] == "server_is_overloaded"
+
+
+def test_a_fault_of_the_request_names_its_field() -> None:
+    status, body = error_of(InvalidRequest("no", param="input"), status=400)
+    assert (status, json.loads(body)["error"]["param"]) == (400, "input")
+
+
+def test_the_server_s_own_words_stay() -> None:
+    payload = b'{"error": {"message": "bad key", "code": "invalid_api_key"}}'
+    assert error_of(UpstreamRejected("no", status=404, payload=payload), status=404) == (404, payload)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
+        "the request exceeds the available context size (8192 tokens), try increasing it",
+        "prompt is too long: 250000 tokens > 200000 maximum",
+    ],
+)
+def test_what_is_too_long_has_the_code_by_which_clients_shorten(message: str) -> None:
+    payload = json.dumps({"error": {"message": message}}).encode()
+    status, body = error_of(UpstreamRejected("no", status=413, payload=payload), status=413)
+    assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
+    assert told_fault({"message": message})["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"message": "x", "code": "rate_limit_exceeded"}, "rate_limit_exceeded"),
+        ({"message": "x", "type": "rate_limit_error"}, "rate_limit_exceeded"),
+        ({"message": "x", "type": "insufficient_quota", "code": None}, "insufficient_quota"),
+        ({"message": "x", "code": "overloaded"}, "server_is_overloaded"),
+        ({"message": "x", "type": "invalid_request_error", "code": 7}, "invalid_prompt"),
+        ({"message": "x", "code": "upstream_truncated"}, "server_error"),
+        ({}, "server_error"),
+        ({"message": {"a": 1}, "code": ["b"]}, "server_error"),
+    ],
+)
+def test_a_fault_in_the_stream_has_a_code_of_the_api(error: dict[str, Any], code: str) -> None:
+    fault = told_fault(error)
+    assert fault["code"] == code
+    assert fault["message"]
+
+
+def test_a_limit_says_how_long_to_wait() -> None:
+    error = {"message": "slow down", "code": "rate_limit_exceeded"}
+    assert told_fault(error, retry_after_s=2.2)["message"] == "slow down Please try again in 3s."
+    assert told_fault(error)["message"] == "slow down Please try again in 5s.", "which Codex reads the time in"
+    told = {**error, "message": "Please try again in 20ms."}
+    assert told_fault(told, retry_after_s=9)["message"] == "Please try again in 20ms."
+
+
+# --- Pages of an input's items, and ids that can be none
+
+
+ITEMS = [{"id": f"msg_{number}"} for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last", "more"),
+    [
+        ({}, 29, 10, True),
+        ({"order": "asc"}, 0, 19, True),
+        ({"order": "asc", "limit": "100"}, 0, 29, False),
+        ({"order": "asc", "after": "msg_19"}, 20, 29, False),
+        ({"after": "msg_5", "limit": "2"}, 4, 3, True),
+        ({"order": "asc", "limit": "0"}, 0, 0, True),
+        ({"order": "asc", "limit": "-3"}, 0, 19, True),
+        ({"order": "asc", "after": "nobody", "limit": "9" * 30}, 0, 19, True),
+    ],
+)
+def test_a_page_is_what_was_asked_for(query: Any, first: int, last: int, more: bool) -> None:
+    page = listed_items(ITEMS, query)
+    assert (page["first_id"], page["last_id"], page["has_more"]) == (f"msg_{first}", f"msg_{last}", more)
+
+
+def test_an_empty_input_has_a_page_too() -> None:
+    assert listed_items([], {}) == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+
+
+@pytest.mark.parametrize("response_id", ["", "resp_x", "resp_../../etc/passwd0000000", "resp_" + "x" * 25])
+def test_what_can_be_no_id_is_not_found(response_id: str) -> None:
+    with pytest.raises(NotFound):
+        stored_key("alice", response_id)
+
+
+def test_keys_are_each_client_s_own() -> None:
+    assert stored_key("alice", "resp_" + "x" * 24) != stored_key("bob", "resp_" + "x" * 24)

@@ -1,7 +1,8 @@
-"""The real Codex, headless, through a gateway: it runs, patches and calls tool servers, whatever the model speaks."""
+"""Claude Code and Codex, the real agents, and a scripted model behind the gateway, whatever wire its server speaks."""
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -12,30 +13,130 @@ from attrs import evolve
 
 from gateway.app import Gateway
 from gateway.surfaces.responses.compaction import INSTRUCTION
-from tests.support.agents import said_by
+from tests.support.agents import DONE, READ_TEXT, RUN_TEXT, WRITTEN_TEXT, Script, Step, said_by
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.openai_server import OpenAiServer
 from tests.support.qwen_web_server import QwenWebServer
 from tests.support.responses_server import ResponsesServer
-from tests.support.scripted_model import DONE, READ_TEXT, RUN_TEXT, WRITTEN_TEXT, Script, Step
 from tests.support.turns import Turn
 from tests.support.wire_server import listening
 
-HERE = Path(__file__).parent / "codex"
-CODEX = HERE / "node_modules" / ".bin" / "codex"
-KEY = "gateway-key-of-the-tests"
-TASK = "bring notes.txt into order"
-STAMPED = "delta-3307"
+HERE = Path(__file__).parent / "claude"
 
-pytestmark = [
-    pytest.mark.skipif(not CODEX.exists(), reason="needs codex"),
-    pytest.mark.timeout(180),
-]
+CLAUDE = HERE / "node_modules" / ".bin" / "claude"
+
+KEY = "gateway-key-of-the-tests"
+
+TASK = "bring notes.txt into order"
 
 OPENAI = {"UPSTREAM_API_KEY": "sk-open"}
-NATIVE = {**OPENAI, "STRATEGY_RULES": "*=native"}
+
 WAYS: list[Any] = [
+    pytest.param(OpenAiServer, None, {**OPENAI, "STRATEGY_RULES": "*=native"}, "/v1", id="native"),
+    pytest.param(OpenAiServer, None, OPENAI, "/v1", id="recovery, native calls"),
+    pytest.param(OpenAiServer, "tag_xml", OPENAI, "/v1", id="recovery, tags"),
+    pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
+    pytest.param(OpenAiServer, "hermes", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:hermes"}, "/v1", id="hermes"),
+    pytest.param(
+        OpenAiServer, "qwen3_coder", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt:qwen3_coder"}, "/v1", id="qwen3_coder"
+    ),
+    pytest.param(
+        AnthropicServer, None, {"UPSTREAM_KIND": "anthropic", "UPSTREAM_API_KEY": "sk-ant"}, "/v1", id="anthropic"
+    ),
+    pytest.param(GeminiServer, None, {"UPSTREAM_KIND": "gemini", "UPSTREAM_API_KEY": "AIza"}, "/v1beta", id="gemini"),
+    pytest.param(
+        QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"
+    ),
+]
+
+
+def steps(folder: Path) -> list[Step]:
+    """Read a file, change it, run a command."""
+    notes = str(folder / "notes.txt")
+    change = {"file_path": notes, "old_string": READ_TEXT, "new_string": WRITTEN_TEXT}
+    command = {"command": f"echo {RUN_TEXT} > run.txt", "description": "Write a file"}
+    return [
+        Step("Read", {"file_path": notes}, READ_TEXT),
+        Step("Edit", change, WRITTEN_TEXT),
+        Step("Bash", command, RUN_TEXT),
+    ]
+
+
+async def claude(folder: Path, home: Path, url: str, prompt: str) -> list[dict[str, Any]]:
+    """What the program says, event by event."""
+    return await said_by(
+        (
+            *(str(CLAUDE), "-p", prompt, "--output-format", "stream-json", "--verbose"),
+            *("--permission-mode", "acceptEdits", "--allowedTools", "Read,Edit,Bash"),
+        ),
+        folder,
+        home,
+        ANTHROPIC_BASE_URL=url,
+        ANTHROPIC_AUTH_TOKEN=KEY,
+        ANTHROPIC_MODEL="some-model",
+        ANTHROPIC_SMALL_FAST_MODEL="some-model",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        CLAUDE_CODE_MAX_RETRIES="0",
+    )
+
+
+def blocks(said: list[dict[str, Any]], role: str, kind: str) -> list[dict[str, Any]]:
+    """The blocks of a kind in the messages of one side."""
+    messages = [event["message"] for event in said if event["type"] == role]
+    return [block for message in messages for block in message["content"] if block["type"] == kind]
+
+
+@pytest.mark.skipif(not CLAUDE.exists(), reason="needs claude")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("server", "dialect", "environ", "path"), WAYS)
+async def test_it_reads_edits_and_runs(
+    gateway: Callable[..., Awaitable[Gateway]],
+    tmp_path: Path,
+    server: Callable[[], Any],
+    dialect: str | None,
+    environ: dict[str, str],
+    path: str,
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "notes.txt").write_text(f"first line\n{READ_TEXT}\n")
+    script = Script(server(), steps(folder), TASK, dialect)
+    async with listening(script) as url:
+        (tmp_path / "home").mkdir()
+        running = await gateway(url + path, GATEWAY_API_KEYS=KEY, **environ)
+        said = await claude(folder, tmp_path / "home", running.url, f"Please {TASK}.")
+    assert said[-1]["result"] == DONE
+    assert (folder / "notes.txt").read_text() == f"first line\n{WRITTEN_TEXT}\n"
+    assert (folder / "run.txt").read_text() == f"{RUN_TEXT}\n"
+    calls = blocks(said, "assistant", "tool_use")
+    assert [call["name"] for call in calls] == ["Read", "Edit", "Bash"]
+    assert not [result for result in blocks(said, "user", "tool_result") if result.get("is_error")]
+    assert not any("<" in block["text"] for block in blocks(said, "assistant", "text"))
+
+
+@pytest.mark.skipif(not CLAUDE.exists(), reason="needs claude")
+@pytest.mark.timeout(180)
+def test_the_program_is_the_one_that_is_pinned() -> None:
+    wanted = json.loads((HERE / "package.json").read_bytes())["dependencies"]["@anthropic-ai/claude-code"]
+    package = HERE / "node_modules" / "@anthropic-ai" / "claude-code" / "package.json"
+    assert json.loads(package.read_bytes())["version"] == wanted
+    assert "resolved" not in (HERE / "package-lock.json").read_text()
+    assert shutil.which("node") is not None
+
+
+# --- The real Codex, headless, through a gateway: it runs, patches and calls tool servers, whatever the model speaks.
+
+
+CODEX_HOME = Path(__file__).parent / "codex"
+
+CODEX = CODEX_HOME / "node_modules" / ".bin" / "codex"
+
+STAMPED = "delta-3307"
+
+NATIVE = {**OPENAI, "STRATEGY_RULES": "*=native"}
+
+CODEX_WAYS: list[Any] = [
     pytest.param(OpenAiServer, None, NATIVE, "/v1", id="native"),
     pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=recovery"}, "/v1", id="recovery, tags"),
     pytest.param(OpenAiServer, "tag_xml", {**OPENAI, "STRATEGY_RULES": "*=xml_prompt"}, "/v1", id="tags"),
@@ -65,6 +166,7 @@ WAYS: list[Any] = [
         QwenWebServer, "tag_xml", {"UPSTREAM_KIND": "qwen_web", "UPSTREAM_API_KEY": "web-token"}, "", id="qwen_web"
     ),
 ]
+
 PATCH = f"""\
 *** Begin Patch
 *** Update File: notes.txt
@@ -74,6 +176,7 @@ PATCH = f"""\
 +{WRITTEN_TEXT}\\n 'ä'
 *** End Patch
 """
+
 STEPS = [
     Step("exec_command", {"cmd": "cat notes.txt"}, READ_TEXT, is_known_by_name=False),
     Step("apply_patch", {"input": PATCH}, WRITTEN_TEXT),
@@ -122,7 +225,9 @@ def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [event["item"] for event in said if event["type"] == "item.completed" and event["item"]["type"] == kind]
 
 
-@pytest.mark.parametrize(("server", "dialect", "environ", "path"), WAYS)
+@pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("server", "dialect", "environ", "path"), CODEX_WAYS)
 async def test_it_runs_and_patches(
     gateway: Callable[..., Awaitable[Gateway]],
     tmp_path: Path,
@@ -162,6 +267,8 @@ class Shortened(Script):
         return evolve(turn, fresh=200_000) if turn.text.startswith("Step 1.") else turn
 
 
+@pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
+@pytest.mark.timeout(180)
 async def test_with_its_own_provider_it_goes_on_without_a_socket_and_with_a_shorter_conversation(
     gateway: Callable[..., Awaitable[Gateway]], tmp_path: Path
 ) -> None:
@@ -188,12 +295,16 @@ model_auto_compact_token_limit = 100000
 TOOL_SERVER = f"""
 [mcp_servers.stamps]
 command = "{sys.executable}"
-args = ["{HERE / "mcp_server.py"}"]
+args = ["{CODEX_HOME / "mcp_server.py"}"]
 """
+
 STAMP = Step("mcp__stamps__stamp", {"text": "a & b"}, STAMPED)
+
 SEARCH = Step("tool_search", {"query": "stamp a text"}, "Loaded: ")
 
 
+@pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("model", "steps"),
     [pytest.param("some-model", [STAMP], id="at once"), pytest.param("gpt-5.5", [SEARCH, STAMP], id="searched for")],
@@ -226,8 +337,10 @@ async def test_it_calls_a_tool_of_a_server_of_its_own(
     assert STAMPED in json.dumps(called["result"])
 
 
-def test_the_program_is_the_one_that_is_pinned() -> None:
-    wanted = json.loads((HERE / "package.json").read_bytes())["dependencies"]["@openai/codex"]
-    package = HERE / "node_modules" / "@openai" / "codex" / "package.json"
+@pytest.mark.skipif(not CODEX.exists(), reason="needs codex")
+@pytest.mark.timeout(180)
+def test_codex_is_the_one_that_is_pinned() -> None:
+    wanted = json.loads((CODEX_HOME / "package.json").read_bytes())["dependencies"]["@openai/codex"]
+    package = CODEX_HOME / "node_modules" / "@openai" / "codex" / "package.json"
     assert json.loads(package.read_bytes())["version"] == wanted
-    assert "resolved" not in (HERE / "package-lock.json").read_text()
+    assert "resolved" not in (CODEX_HOME / "package-lock.json").read_text()
