@@ -26,7 +26,7 @@ from gateway.chat.watched import finish_watch, in_turns
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.kinds.shared.port import Dialogue, Situation
-from gateway.request.headers import response_headers
+from gateway.request.headers import lines_of, response_headers
 from gateway.request.responses import Whole
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import ChatTelling
@@ -162,7 +162,7 @@ async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
     headers["Content-Type"] = "application/json"
     headers["Accept-Encoding"] = "identity"
     try:
-        return await open_reply(state, "POST", _url(state), headers=headers, body=body)
+        return await open_reply(state, "POST", _url(state), lines=lines_of(headers.items()), body=body)
     except UpstreamRejected as error:
         if _is_sure(state) or error.upstream_status not in ABSENT_STATUSES or _is_own(error.payload):
             raise

@@ -9,6 +9,7 @@ from yarl import URL
 
 from gateway.chat.accept import accept
 from gateway.core.errors import GatewayError
+from gateway.request.headers import lines_of
 from gateway.request.responses import json_response
 from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
@@ -154,7 +155,9 @@ async def _asked(state: RequestState, upstream: Upstream, url: URL, path: str, b
     headers["Content-Type"] = headers["Accept"] = "application/json"
     headers["Accept-Encoding"] = "identity"
     try:
-        with await open_reply(state, "POST", url, headers=headers, body=body, relayed=True, repeatable=False) as reply:
+        with await open_reply(
+            state, "POST", url, lines=lines_of(headers.items()), body=body, relayed=True, repeatable=False
+        ) as reply:
             if reply.status in ABSENT_STATUSES:
                 absent.note(upstream.name, path, now)
             found = await reply.read_all(**state.deadlines) if reply.status == 200 else b"{}"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gateway.core.call_class import CallClass
 from gateway.core.errors import GatewayError, UnknownModel, UpstreamBadReply
 from gateway.request.deadline import Deadline
+from gateway.request.headers import lines_of
 from gateway.request.responses import json_response
 from gateway.request.servers import Upstream
 from gateway.request.state import RequestState
@@ -127,7 +128,9 @@ async def _listing(state: RequestState, upstream: Upstream) -> Listing:
     headers["Accept"] = "application/json"
     # The list is read here, and small: nothing is gained by packing it.
     headers["Accept-Encoding"] = "identity"
-    reply = await open_reply(state, ask.method, upstream.url(ask), headers=headers, body=ask.body or None)
+    reply = await open_reply(
+        state, ask.method, upstream.url(ask), lines=lines_of(headers.items()), body=ask.body or None
+    )
     with reply:
         body = await reply.read_all(**state.deadlines)
     try:

@@ -9,7 +9,7 @@ from aiohttp import web
 from yarl import URL
 
 from gateway.core.errors import NotFound, UpstreamTimeout
-from gateway.request.headers import response_headers
+from gateway.request.headers import lines_of, response_headers
 from gateway.request.responses import Whole
 from gateway.request.state import RequestState
 from gateway.traffic.absent_paths import ABSENT_STATUSES
@@ -38,7 +38,9 @@ async def relay(state: RequestState) -> web.StreamResponse:
         body = _chained(await anext(pieces := state.body(), b""), pieces)
         if http.content_length is not None and "Content-Encoding" not in http.headers:
             headers["Content-Length"] = str(http.content_length)
-    reply = await open_reply(state, http.method, url, headers=headers, body=body, relayed=True, repeatable=body is None)
+    reply = await open_reply(
+        state, http.method, url, lines=lines_of(headers.items()), body=body, relayed=True, repeatable=body is None
+    )
     return await _passed_on(state, reply)
 
 
@@ -53,7 +55,9 @@ async def ask_speakers(state: RequestState) -> web.StreamResponse | None:
         headers = upstream_headers(state, same_wire=True)
         headers["Accept-Encoding"] = http.headers.get("Accept-Encoding", "identity")
         url = _url(upstream.base_url, http)
-        reply = await open_reply(state, http.method, url, headers=headers, body=body, relayed=True, repeatable=False)
+        reply = await open_reply(
+            state, http.method, url, lines=lines_of(headers.items()), body=body, relayed=True, repeatable=False
+        )
         if reply.status not in ABSENT_STATUSES:
             return await _passed_on(state, reply)
         reply.close()

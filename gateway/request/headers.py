@@ -8,9 +8,16 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from gateway.core.client import Client
 
 __all__ = [
+    "CLIENT_WIRE",
+    "CREDENTIALS",
+    "NOT_UPSTREAM",
     "add_told",
     "bearer_token",
     "client_of",
+    "headers_of",
+    "lines_of",
+    "may_pass",
+    "named_by_connection",
     "new_id",
     "request_headers",
     "request_id",
@@ -138,7 +145,7 @@ def request_headers(
     client: Headers, *, id: str, credentials: Iterable[tuple[str, str]], forward_credentials: bool
 ) -> CIMultiDict[str]:
     """What goes upstream: the client's end-to-end headers, without what is the gateway's own business."""
-    dropped = NOT_UPSTREAM | _named_by_connection(client) if "Connection" in client else NOT_UPSTREAM
+    dropped = NOT_UPSTREAM | named_by_connection(client["Connection"]) if "Connection" in client else NOT_UPSTREAM
     # Only where the operator has said that keys are the clients' own.
     if forward_credentials:
         dropped -= CREDENTIALS
@@ -155,7 +162,7 @@ def response_headers(upstream: Headers, *, also_dropped: frozenset[str] = frozen
     """What comes back to the client: the upstream's end-to-end headers with values that can be sent."""
     dropped = NOT_CLIENT | also_dropped
     if "Connection" in upstream:
-        dropped |= _named_by_connection(upstream)
+        dropped |= named_by_connection(upstream["Connection"])
     passed: CIMultiDict[str] = CIMultiDict()
     # A value with control characters or undecodable bytes would fail, or split the message, when it is written.
     for name, value in upstream.items():
@@ -179,6 +186,28 @@ def add_told(headers: CIMultiDict[str], told: Mapping[str, str]) -> None:
             headers[name] = value
 
 
-def _named_by_connection(headers: Headers) -> frozenset[str]:
-    # A client names here what is meant for the next hop alone: https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
-    return frozenset(word.strip().lower() for word in headers["Connection"].split(","))
+def lines_of(headers: Iterable[tuple[str, str]]) -> bytes:
+    """The lines of a head that these are; raises `ValueError` for one that would end its line."""
+    lines = "".join(map("%s: %s\r\n".__mod__, headers := list(headers)))
+    # Header values come from clients: https://cwe.mitre.org/data/definitions/93.html
+    # Each has one end: counted, as any other would be a stranger's.
+    if lines.count("\r") != len(headers) or lines.count("\n") != len(headers) or "\0" in lines:
+        raise ValueError("a header that would split the request")
+    return lines.encode()
+
+
+def headers_of(lines: bytes) -> CIMultiDict[str]:
+    """The headers that are told in these lines."""
+    pairs = (line.partition(": ") for line in lines.decode().split("\r\n")[:-1])
+    return CIMultiDict((name, value) for name, _, value in pairs)
+
+
+def may_pass(name: str, value: str) -> bool:
+    """A value with control characters or undecodable bytes would fail, or split the message, when it is written."""
+    return value.isprintable() and name.isascii()
+
+
+def named_by_connection(value: str) -> frozenset[str]:
+    """What a client or server names in `Connection`, and means for the next hop alone."""
+    # https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1
+    return frozenset(word.strip().lower() for word in value.split(","))

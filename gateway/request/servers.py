@@ -5,20 +5,40 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from attrs import Factory, evolve, field, frozen
+from msgspec import Struct
 from yarl import URL
 
 from gateway.config.load import Settings, UpstreamSettings
 from gateway.core.rules import ModelRule
 from gateway.kinds.rows import KINDS, KindRow
-from gateway.kinds.shared.port import HttpAsk, Kind
+from gateway.kinds.shared.port import Headers, HttpAsk, Kind
+from gateway.request.headers import lines_of
 from gateway.surfaces.port import LateSystem
 from gateway.traffic.routing import DEFAULT_UPSTREAM
 
-__all__ = ["Upstream", "upstreams_of"]
+__all__ = ["Address", "Target", "Upstream", "target_of", "upstreams_of"]
 
 MASK = b"********"
 MIN_SECRET_CHARS = 8
 """Of a cookie's value: shorter ones are switches, and may stand in any text."""
+
+
+Address = tuple[str, int]
+
+
+class Target(Struct, frozen=True):
+    """Where a request goes, and how it begins there."""
+
+    address: Address
+    beginning: bytes
+
+
+def target_of(url: URL) -> Target | None:
+    """Where a request for this address goes; None where that takes more than a connection."""
+    if url.scheme != "http" or url.raw_user is not None or url.raw_password is not None:
+        return None
+    line = f"POST {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
+    return Target((url.raw_host or "", url.port or 80), line.encode())
 
 
 @frozen(kw_only=True)
@@ -47,6 +67,22 @@ class Upstream:
     cache_control: Literal["drop", "keep"] = "drop"
     row: KindRow = field(init=False, default=Factory(lambda self: KINDS[self.kind.name], takes_self=True))
     """What is known of every server of its kind."""
+    own_lines: bytes = field(
+        init=False, repr=False, default=Factory(lambda self: lines_of(self._own()), takes_self=True)
+    )
+    """The lines that prove who asks, where that is the gateway."""
+    own_names: frozenset[str] = field(
+        init=False, default=Factory(lambda self: frozenset(name.lower() for name, _ in self._own()), takes_self=True)
+    )
+    """The names of their headers in lower case."""
+    chat_target: Target | None = field(
+        init=False, default=Factory(lambda self: target_of(self.chat_url), takes_self=True)
+    )
+    _timed: dict[int, tuple[ModelRule, "Upstream"]] = field(factory=dict, init=False, repr=False, eq=False)
+    """By the rule that names other times."""
+
+    def _own(self) -> Headers:
+        return self.kind.credentials(self.api_key, self.cookies)
 
     def speaks(self, wire: str) -> bool:
         """Whether it may have this wire beside chat: its settings or its kind say so, or it has to be found out."""
@@ -77,12 +113,16 @@ class Upstream:
         """This server with the times that a rule names."""
         if rule is None:
             return self
-        return evolve(
-            self,
-            first_byte_timeout_s=rule.first_byte_timeout_s or self.first_byte_timeout_s,
-            idle_timeout_s=rule.idle_timeout_s or self.idle_timeout_s,
-            total_timeout_s=rule.total_timeout_s or self.total_timeout_s,
-        )
+        known = self._timed.get(id(rule))
+        if known is None:
+            timed = evolve(
+                self,
+                first_byte_timeout_s=rule.first_byte_timeout_s or self.first_byte_timeout_s,
+                idle_timeout_s=rule.idle_timeout_s or self.idle_timeout_s,
+                total_timeout_s=rule.total_timeout_s or self.total_timeout_s,
+            )
+            known = self._timed[id(rule)] = rule, timed
+        return known[1]
 
 
 def upstreams_of(settings: Settings, upstream_url: str | None) -> Mapping[str, Upstream]:

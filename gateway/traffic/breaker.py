@@ -37,6 +37,8 @@ class Breaker:
     state: Literal["closed", "open", "half_open"] = "closed"
     cause: Cause | None = None
     """Of the last failure, as far as its connection told."""
+    told: str | None = None
+    """The state that somebody was told of last."""
     _in_row: int = 0
     _openings: int = 0
     _open_until: float = 0.0
@@ -63,33 +65,24 @@ class Breaker:
         if healthy is None:
             # The probe's client has left: the next one may try.
             self._probing &= not probe
-        elif healthy:
-            self._succeeded(now, probe=probe)
-        else:
-            self._failed(now, probe=probe)
-
-    def _succeeded(self, now: float, *, probe: bool) -> None:
-        self._in_row = 0
-        if probe:
-            self.state = "closed"
-            self._probing = False
-            self._openings = 0
+            return
+        is_fresh = healthy and probe
+        if is_fresh or now - self._window_start >= self.policy.window_s:
             # What was before it failed says nothing about the server that is back.
             self._window_start, self._window_total, self._window_failed = now, 0, 0
-        else:
-            self._observe(now, failed=False)
-
-    def _failed(self, now: float, *, probe: bool) -> None:
+        if is_fresh:
+            self.state = "closed"
+            self._in_row = self._openings = 0
+            self._probing = False
+            return
+        self._window_total += 1
+        if healthy:
+            self._in_row = 0
+            return
         self._in_row += 1
-        self._observe(now, failed=True)
+        self._window_failed += 1
         if probe or (self.state == "closed" and self._is_outlier()):
             self._open(now)
-
-    def _observe(self, now: float, *, failed: bool) -> None:
-        if now - self._window_start >= self.policy.window_s:
-            self._window_start, self._window_total, self._window_failed = now, 0, 0
-        self._window_total += 1
-        self._window_failed += failed
 
     def _is_outlier(self) -> bool:
         policy = self.policy

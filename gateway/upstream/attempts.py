@@ -24,8 +24,10 @@ from gateway.core.errors import (
     UpstreamTimeout,
 )
 from gateway.core.ports import RequestSpan
-from gateway.request.headers import request_headers, without_client_wire
+from gateway.request.headers import headers_of, lines_of, request_headers, without_client_wire
+from gateway.request.servers import Target
 from gateway.request.state import RequestState
+from gateway.traffic.breaker import Breaker
 from gateway.upstream.client import UpstreamCall, UpstreamReply, rejection
 
 __all__ = ["fail_over", "may_fail_over", "open_reply", "upstream_headers"]
@@ -63,81 +65,88 @@ async def open_reply(
     method: str,
     url: URL,
     *,
-    headers: CIMultiDict[str],
+    lines: bytes,
     body: Any = None,
     relayed: bool = False,
     repeatable: bool = True,
     refused: Refused | None = None,
+    target: Target | None = None,
 ) -> UpstreamReply:
     """An answer of status 2xx, its body unread; raises what the last attempt came to.
 
-    `relayed`: the body is left as it is encoded, and an error status is the client's to see. `refused` says of an
-    error status what it means, where that is not told in OpenAI's words.
+    `lines` are those of the head. `relayed`: the body is left as it is encoded, and an error status is the client's to
+    see. `refused` says of an error status what it means, where that is not told in OpenAI's words.
     """
-    settings = state.configuration.settings
+    shared, upstream, deadline, span = state.shared, state.upstream, state.deadline, state.span
     call = UpstreamCall(
         method=method,
         url=url,
-        headers=headers,
+        lines=lines,
         body=body,
-        connect_timeout_s=state.upstream.connect_timeout_s,
-        first_byte_timeout_s=state.upstream.first_byte_timeout_s,
-        max_reply_bytes=None if relayed else settings.max_reply_bytes,
+        connect_timeout_s=upstream.connect_timeout_s,
+        first_byte_timeout_s=upstream.first_byte_timeout_s,
+        max_reply_bytes=None if relayed else state.configuration.settings.max_reply_bytes,
         decode=not relayed,
+        target=target,
     )
+    breaker = shared.breakers.get(upstream.name) or shared.breaker(upstream.name)
+    is_repeated = False
     try:
-        return await _attempt(state, call, keep_errors=relayed, refused=refused)
-    except GatewayError as error:
-        # A POST that may have been read is never sent again, as nobody pays twice for an answer.
-        # https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
-        wait_s = state.shared.retry.wait_s(error, attempt=1, jitter=state.shared.jitter()) if repeatable else None
-        if wait_s is None or not state.shared.budget.take(state.shared.admission.active):
-            raise
-        reason = error.code
-    try:
-        await _pause(state, wait_s)
-        state.retries += 1
-        log.info("request_retried", reason=reason, wait_s=round(wait_s, 3))
-        state.shared.telemetry.count(
-            "toolgate_upstream_retries_total", {"upstream": state.upstream.name, "reason": reason}
-        )
-        return await _attempt(state, call, keep_errors=relayed, refused=refused)
+        while True:
+            try:
+                probe = breaker.state != "closed" and breaker.admit(deadline.now())
+                healthy: bool | None = None
+                state.upstream_started = deadline.now()
+                # Of the attempt before, of another upstream perhaps: this one may never have a status.
+                state.upstream_status = None
+                try:
+                    sent = call if span is None else _within(span, state, call)
+                    reply: UpstreamReply = await shared.client.send(sent, deadline)
+                    state.upstream_status = reply.status
+                    if not 200 <= reply.status < 300:
+                        await _refuse(state, reply, keep_errors=relayed, refused=refused)
+                    if span is not None:
+                        span.answered(reply.status)
+                    # Where a relay keeps errors no exception tells of them.
+                    healthy = reply.status not in GATEWAY_STATUSES
+                    return reply
+                except UpstreamError as error:
+                    healthy = not _speaks_of_server(error)
+                    if not healthy:
+                        breaker.cause = error.cause
+                    if span is not None:
+                        span.failed(error.code)
+                    raise
+                finally:
+                    breaker.report(deadline.now(), probe=probe, healthy=healthy)
+                    status = state.upstream_status
+                    code = "none" if status is None else f"{status // 100}xx"
+                    labels = {"upstream": upstream.name, "code": code}
+                    shared.telemetry.count("toolgate_upstream_requests_total", labels)
+                    if breaker.told is not breaker.state:
+                        _tell(state, breaker)
+            except GatewayError as error:
+                # A POST that may have been read is never sent again, as nobody pays twice for an answer.
+                # https://www.rfc-editor.org/rfc/rfc9110#section-9.2.2
+                may_repeat = repeatable and not is_repeated
+                wait_s = shared.retry.wait_s(error, attempt=1, jitter=shared.jitter()) if may_repeat else None
+                if wait_s is None or not shared.budget.take(shared.admission.active):
+                    raise
+                is_repeated, reason = True, error.code
+            await _pause(state, wait_s)
+            state.retries += 1
+            log.info("request_retried", reason=reason, wait_s=round(wait_s, 3))
+            shared.telemetry.count("toolgate_upstream_retries_total", {"upstream": upstream.name, "reason": reason})
     finally:
-        state.shared.budget.give_back()
+        if is_repeated:
+            shared.budget.give_back()
 
 
-async def _attempt(
-    state: RequestState, call: UpstreamCall, *, keep_errors: bool, refused: Refused | None
-) -> UpstreamReply:
-    breaker = state.shared.breaker(state.upstream.name)
-    deadline, span = state.deadline, state.span
-    probe = breaker.admit(deadline.now())
-    healthy: bool | None = None
-    state.upstream_started = deadline.now()
-    if span is not None:
-        call = _within(span, state, call)
-    # Of the attempt before, of another upstream perhaps: this one may never have a status.
-    state.upstream_status = None
-    try:
-        reply: UpstreamReply = await state.shared.client.send(call, deadline)
-        state.upstream_status = reply.status
-        if not 200 <= reply.status < 300:
-            await _refuse(state, reply, keep_errors=keep_errors, refused=refused)
-        if span is not None:
-            span.answered(reply.status)
-        # Where a relay keeps errors no exception tells of them.
-        healthy = reply.status not in GATEWAY_STATUSES
-        return reply
-    except UpstreamError as error:
-        healthy = not _speaks_of_server(error)
-        if not healthy:
-            breaker.cause = error.cause
-        if span is not None:
-            span.failed(error.code)
-        raise
-    finally:
-        breaker.report(deadline.now(), probe=probe, healthy=healthy)
-        _measure(state)
+def _tell(state: RequestState, breaker: Breaker) -> None:
+    """Another state of it than was told before."""
+    breaker.told = breaker.state
+    labels = {"upstream": state.upstream.name}
+    state.shared.telemetry.set("toolgate_upstream_breaker_open", labels, float(breaker.state != "closed"))
 
 
 def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> UpstreamCall:
@@ -156,19 +165,11 @@ def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> Upstr
     told = span.ask(f"chat {model}".strip(), asked)
     if not told:
         return call
-    headers = call.headers.copy()
+    headers = headers_of(call.lines)
     # It belongs to the `traceparent` that is replaced.
     headers.popall("tracestate", None)
     headers.update(told)
-    return replace(call, headers=headers)
-
-
-def _measure(state: RequestState) -> None:
-    telemetry = state.shared.telemetry
-    upstream = state.upstream.name
-    is_open = state.shared.breaker(upstream).state != "closed"
-    telemetry.count("toolgate_upstream_requests_total", {"upstream": upstream, "code": state.upstream_code})
-    telemetry.set("toolgate_upstream_breaker_open", {"upstream": upstream}, float(is_open))
+    return replace(call, lines=lines_of(headers.items()))
 
 
 async def _refuse(state: RequestState, reply: UpstreamReply, *, keep_errors: bool, refused: Refused | None) -> None:

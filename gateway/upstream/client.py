@@ -28,15 +28,16 @@ from gateway.core.errors import (
 from gateway.core.ports import Sink
 from gateway.kinds.shared.faults import waiting_time
 from gateway.request.deadline import Deadline
+from gateway.request.headers import headers_of
+from gateway.request.servers import Target, target_of
 from gateway.upstream.body import Body, Lent
-from gateway.upstream.plain import KEEPALIVE_S, Connections, head_of
+from gateway.upstream.plain import KEEPALIVE_S, Connections
 
 __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gathered", "rejection"]
 
 # A page of a proxy is some kilobytes; whatever is larger is no message for anybody.
 MAX_ERROR_BYTES = 1 << 20
 ERROR_BODY_TIMEOUT_S = 10.0
-# Beyond it a server that answers before it has read (413, say) is heard while the body is still on its way.
 PIECE_BYTES = 256 << 10
 
 
@@ -45,7 +46,8 @@ class UpstreamCall(Struct, frozen=True, kw_only=True):
 
     method: str
     url: URL
-    headers: CIMultiDict[str]
+    lines: bytes
+    """Of its head, each with its end."""
     body: Any = None
     """Bytes, an asynchronous iterable of them, or nothing."""
     connect_timeout_s: float
@@ -53,6 +55,8 @@ class UpstreamCall(Struct, frozen=True, kw_only=True):
     max_reply_bytes: int | None
     decode: bool = True
     """Undo a content encoding; a relay leaves it as it is."""
+    target: Target | None = None
+    """Of an address that is known."""
 
 
 class UpstreamReply(Struct, kw_only=True):
@@ -162,7 +166,7 @@ class UpstreamClient:
     """One connection pool for the plain calls, and another for those that need more."""
 
     session: aiohttp.ClientSession = field(repr=False)
-    plain: Connections | None = field(factory=Connections.where_possible, repr=False)
+    plain: Connections | None = field(factory=lambda: Connections.where_possible(), repr=False)
     """None where this version of the library has not what it takes."""
 
     @classmethod
@@ -187,16 +191,18 @@ class UpstreamClient:
         """The answer's head, whatever its status; raises `UpstreamError`, or `NoCapacity` when descriptors ran out."""
         due, plain = deadline.now() + call.first_byte_timeout_s, self.plain
         try:
-            if plain is None or not _is_plain(call):
+            body, target = call.body, call.target or target_of(call.url)
+            # Beyond it a server that answers before it has read (413, say) is heard while the body is still on its way.
+            is_short = call.method == "POST" and isinstance(body, bytes) and len(body) <= PIECE_BYTES
+            if plain is None or target is None or not is_short:
                 return await deadline.within(due, _full(self.session, call, deadline))
-            url, request = call.url, call.body
-            head = head_of(url, call.headers.items(), len(request))
-            address = url.raw_host or "", url.port or 80
+            address = target.address
             connection = plain.kept(address)
             if connection is None:
                 connection = await deadline.within(due, plain.connected(address, call.connect_timeout_s))
+            request = b"%b%bContent-Length: %d\r\n\r\n%b" % (target.beginning, call.lines, len(body), body)
             try:
-                asked = connection.ask(head + request, decode=call.decode, limit=call.max_reply_bytes)
+                asked = connection.ask(request, decode=call.decode, limit=call.max_reply_bytes)
                 answer = await deadline.on(due, asked)
             # A cancelled request leaves half an answer on the wire: nobody may read on from there.
             except BaseException:
@@ -265,23 +271,11 @@ async def _full(session: aiohttp.ClientSession, call: UpstreamCall, deadline: De
     )
 
 
-def _is_plain(call: UpstreamCall) -> bool:
-    """Whether a call needs nothing but a connection."""
-    return (
-        call.method == "POST"
-        and isinstance(call.body, bytes)
-        and len(call.body) <= PIECE_BYTES
-        and call.url.scheme == "http"
-        and call.url.raw_user is None
-        and call.url.raw_password is None
-    )
-
-
 def _framed(call: UpstreamCall) -> tuple[CIMultiDict[str], Any]:
     """A large body goes in pieces of known length, so that it is written as the server takes it."""
+    headers = headers_of(call.lines)
     if not isinstance(call.body, bytes) or len(call.body) <= PIECE_BYTES:
-        return call.headers, call.body
-    headers = call.headers.copy()
+        return headers, call.body
     headers["Content-Length"] = str(len(call.body))
     return headers, _pieces(call.body)
 

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from inspect import signature
 from socket import SOCK_STREAM, gaierror
@@ -22,12 +22,12 @@ from aiohttp.http import HttpResponseParser, RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from attrs import define, field
 from msgspec import Struct
-from yarl import URL
 
 from gateway.core.errors import Cause, NoCapacity, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
+from gateway.request.servers import Address
 from gateway.upstream.body import Body, Framed, Lent
 
-__all__ = ["KEEPALIVE_S", "Address", "Answer", "Connections", "head_of"]
+__all__ = ["KEEPALIVE_S", "Answer", "Connections"]
 
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
@@ -39,7 +39,6 @@ NAME_KEPT_S = 10.0
 _USED = ("connection_made", "connection_lost", "data_received", "feed_data", "set_exception")
 _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
 
-Address = tuple[str, int]
 _HEAD_END = b"\r\n\r\n"
 _HEAD_BYTES = 16 << 10
 """A head that is larger is the library's to read, or to refuse."""
@@ -356,18 +355,3 @@ def _parses() -> bool:
     except (TypeError, ValueError, AttributeError, LookupError):
         return False
     return found == (200, "1", False, False) and not is_upgraded and not tail
-
-
-def head_of(url: URL, headers: Iterable[tuple[str, str]], length: int) -> bytes:
-    """The head of a request; raises `ValueError` where a header would end it."""
-    lines = [f"POST {url.raw_path_qs} HTTP/1.1", f"Host: {url.host_port_subcomponent}"]
-    lines += map("%s: %s".__mod__, headers)
-    lines.append(f"Content-Length: {length}\r\n\r\n")
-    head = "\r\n".join(lines)
-    # Header values come from clients: https://cwe.mitre.org/data/definitions/93.html
-    # Each line has one end but the last, which holds the blank line as well: counted, as any other would be a
-    # stranger's.
-    ends = len(lines) + 1
-    if head.count("\r") != ends or head.count("\n") != ends or "\0" in head:
-        raise ValueError("a header that would split the request")
-    return head.encode()

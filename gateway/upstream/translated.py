@@ -4,7 +4,7 @@ For the kind `openai` that is the answer itself. Any other kind has a dialogue: 
 its answers mean; this module sends and receives for it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Self
@@ -18,14 +18,16 @@ from gateway.core.ports import Sink
 from gateway.kinds.lowering.without import lowered
 from gateway.kinds.shared.faults import waiting_time
 from gateway.kinds.shared.port import Dialogue, HttpAsk, Reply, Situation
+from gateway.request.headers import headers_of, lines_of
 from gateway.request.state import RequestState
-from gateway.upstream.attempts import open_reply, upstream_headers
+from gateway.upstream.attempts import open_reply
 from gateway.upstream.client import UpstreamReply, error_body, gathered
+from gateway.upstream.heads import chat_head
 from gateway.wire.chat_request import ChatRequest
 from gateway.wire.chat_reshape import body_to_stream, stream_to_body
 from gateway.wire.sse import DONE, encode
 
-__all__ = ["ChatReply", "TranslatedReply", "chat_headers", "client_scope", "finish_session", "open_chat"]
+__all__ = ["ChatReply", "TranslatedReply", "client_scope", "finish_session", "open_chat"]
 
 MAX_STEPS = 4
 """Requests that one dialogue may need; more would be a loop."""
@@ -38,27 +40,23 @@ END = encode(DONE)
 log = structlog.get_logger("toolgate")
 
 
-def chat_headers(state: RequestState, *, stream: bool) -> CIMultiDict[str]:
-    """The headers of a chat request that goes upstream for this client."""
-    headers = upstream_headers(state)
-    headers["Content-Type"] = "application/json"
-    headers["Accept"] = "text/event-stream" if stream else "application/json"
-    # Compressed streams come in blocks: nothing is saved on one machine, and every event waits for its block.
-    headers["Accept-Encoding"] = "identity"
-    return headers
-
-
-async def open_chat(
+def open_chat(
     state: RequestState, body: bytes, *, stream: bool, original: ChatRequest | None = None, repeatable: bool = True
-) -> "ChatReply":
+) -> "Awaitable[ChatReply]":
     """An answer to the request that `body` is, its head read; `original` is the client's own request."""
-    if state.upstream.down_level:
-        body = lowered(body, state.upstream.down_level)
-    headers = chat_headers(state, stream=stream)
-    if not state.upstream.row.is_translated:
-        return await open_reply(
-            state, "POST", state.upstream.chat_url, headers=headers, body=body, repeatable=repeatable
-        )
+    upstream = state.upstream
+    if upstream.down_level:
+        body = lowered(body, upstream.down_level)
+    lines = chat_head(state, stream=stream)
+    if upstream.row.is_translated:
+        return _open_translated(state, body, headers_of(lines), original, repeatable=repeatable)
+    target = upstream.chat_target
+    return open_reply(state, "POST", upstream.chat_url, lines=lines, body=body, repeatable=repeatable, target=target)
+
+
+async def _open_translated(
+    state: RequestState, body: bytes, headers: CIMultiDict[str], original: ChatRequest | None, *, repeatable: bool
+) -> "TranslatedReply":
     return await _converse(state, await _begun(state, body, original), headers, repeatable=repeatable)
 
 
@@ -292,7 +290,7 @@ async def _sent(
         state,
         ask.method,
         state.upstream.url(ask),
-        headers=sent,
+        lines=lines_of(sent.items()),
         body=ask.body or None,
         repeatable=repeatable,
         refused=refused,

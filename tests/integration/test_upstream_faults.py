@@ -36,7 +36,7 @@ STREAMS = pytest.mark.parametrize("tools", [None, TOOLS], ids=["passthrough", "r
 def way(request, monkeypatch):
     """The two clients of the model server: the lean one, and the library's own, which serves what that one cannot."""
     if request.param == "full":
-        monkeypatch.setattr("gateway.upstream.client._is_plain", lambda call: False)
+        monkeypatch.setattr("gateway.upstream.client.Connections.where_possible", lambda: None)
     return request.param
 
 

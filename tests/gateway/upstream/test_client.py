@@ -1,13 +1,18 @@
+import random
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from types import SimpleNamespace
+from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 from aioresponses import aioresponses
+from attrs import evolve
 from multidict import CIMultiDict
 from yarl import URL
 
+from gateway.config.load import load
 from gateway.core.errors import (
     UpstreamBadReply,
     UpstreamDisconnected,
@@ -16,7 +21,12 @@ from gateway.core.errors import (
     UpstreamTimeout,
 )
 from gateway.request.deadline import Deadline
+from gateway.request.headers import headers_of
+from gateway.request.servers import upstreams_of
+from gateway.upstream import heads
+from gateway.upstream.attempts import upstream_headers
 from gateway.upstream.client import UpstreamCall, UpstreamClient, rejection
+from gateway.upstream.heads import chat_head
 
 KEY = ConnectionKey("model.test", 443, True, True, None, None, None)
 URL_UNDER_TEST = URL("https://model.test/v1/chat/completions")
@@ -27,7 +37,7 @@ def call(**fields) -> UpstreamCall:
     return UpstreamCall(
         method="POST",
         url=URL_UNDER_TEST,
-        headers=CIMultiDict(),
+        lines=b"",
         connect_timeout_s=1,
         first_byte_timeout_s=1,
         **fields,
@@ -133,3 +143,37 @@ async def test_a_refusal_of_our_key_keeps_nothing(upstream_client, deadline, moc
         upstream_client, deadline, mocked, response_class, key_is_ours=True, status=401, body=b'{"a":1}'
     )
     assert error.payload is None
+
+
+NAMES = ["Accept", "User-Agent", "Cookie", "Connection", "X-A", "X-B", "x-b", "Authorization", "X-Api-Key", "Via"]
+NAMES += ["Content-Length", "Content-Type", "Anthropic-Version", "X-Request-Id", "traceparent", "X-H\u00e9", "Te"]
+VALUES = ["", "a", "x-a, close", "keep-alive", "Bearer k", "\u00e9", "b\tc", "n" * 300, "X-B", "\x7f"]
+
+
+@pytest.mark.parametrize("surface", ["chat", "messages"])
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize("forwards", [False, True])
+def test_a_head_says_what_the_map_of_headers_does(surface, kind, forwards, monkeypatch):
+    monkeypatch.setattr(heads, "_passing", {})
+    monkeypatch.setattr(heads, "MOST_KNOWN", 8)  # they are forgotten again and again
+    rng = random.Random(7)
+    settings = load({"UPSTREAM_URL": "http://m.test/v1", "UPSTREAM_KIND": kind})
+    [upstream] = upstreams_of(settings, None).values()
+    upstream = evolve(upstream, forwards_credentials=forwards, api_key=None if forwards else "ours")
+    for _ in range(60):
+        pairs = [(rng.choice(NAMES), rng.choice(VALUES)) for _ in range(rng.randrange(7))]
+        http = SimpleNamespace(
+            headers=CIMultiDict(pairs),
+            raw_headers=tuple((name.encode(), value.encode()) for name, value in pairs),
+        )
+        is_chat = SimpleNamespace(is_identity=surface == "chat")
+        state: Any = SimpleNamespace(
+            http=http, upstream=upstream, surface=is_chat, bearer="theirs", credential="shown", id="req_1"
+        )
+        wanted = upstream_headers(state)
+        wanted.update({"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"})
+        for _ in range(2):
+            told = headers_of(chat_head(state, stream=False))
+            assert sorted((name.lower(), value) for name, value in told.items()) == sorted(
+                (name.lower(), value) for name, value in wanted.items()
+            )

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 
 import pytest
-from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected
@@ -59,7 +58,7 @@ async def opened(server: Server, *, limit: int | None = None) -> AsyncIterator[U
     call = UpstreamCall(
         method="POST",
         url=URL(f"http://127.0.0.1:{port}/v1/chat/completions"),
-        headers=CIMultiDict(),
+        lines=b"",
         body=b"{}",
         connect_timeout_s=5,
         first_byte_timeout_s=5,

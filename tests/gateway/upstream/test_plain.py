@@ -7,11 +7,11 @@ from typing import cast
 
 import aiohttp
 import pytest
-from multidict import CIMultiDict
 from yarl import URL
 
 from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
 from gateway.request.deadline import Deadline
+from gateway.request.headers import lines_of
 from gateway.upstream import plain as connections
 from gateway.upstream.body import Framed
 from gateway.upstream.client import UpstreamCall, UpstreamClient, UpstreamReply
@@ -84,7 +84,7 @@ async def post(
     call = UpstreamCall(
         method="POST",
         url=URL(f"http://{name}:{upstream.port}/v1/chat?a=b%20c"),
-        headers=CIMultiDict(headers),
+        lines=lines_of(headers),
         body=body,
         connect_timeout_s=5,
         first_byte_timeout_s=wait_s,
