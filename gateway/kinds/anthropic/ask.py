@@ -135,6 +135,8 @@ def _thinking(
 
 def _may_think(messages: list[dict[str, Any]]) -> bool:
     """Whether manual thinking can go on: a call that is being answered must have begun with a thought."""
+    # Else a 400, `Expected thinking or redacted_thinking, but found tool_use`:
+    # https://github.com/Kilo-Org/kilocode/issues/5219
     if messages[-1]["content"][0]["type"] != "tool_result":
         return True
     last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
@@ -152,7 +154,9 @@ def _sampling(body: Mapping[str, Any], version: tuple[int, int] | None, *, think
     if temperature is not None and not thinks:
         # OpenAI's goes to 2, and a higher one is a 400 here.
         fields["temperature"] = min(max(temperature, 0.0), 1.0)
+    # One that sets both by default is refused: https://github.com/cloud-apim/otoroshi-llm-extension/issues/140
     both_refused = version is not None and version >= (4, 1) and "temperature" in fields
+    # Beside thinking the API takes no `top_p` below 0.95.
     if top_p is not None and 0 <= top_p <= 1 and not both_refused and (not thinks or top_p >= 0.95):
         fields["top_p"] = top_p
     if top_k is not None and top_k >= 1 and not thinks:
@@ -199,10 +203,13 @@ def _tools(body: Mapping[str, Any], called: dict[str, None]) -> dict[str, Any]:
         if not called:
             return {}
         # A name and an object are the least that the API takes for a tool.
+        # Agents leave the tools out when they ask for a summary: https://github.com/justlovemaki/AIClient2API/pull/199
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in called]
         return {"tools": tools, "tool_choice": {"type": "none"}}
     tools = []
     for function in functions:
+        # A union at the root, as MCP servers write it for "one of these is needed", is a 400 for the whole request:
+        # https://github.com/anomalyco/opencode/issues/35516
         tool: dict[str, Any] = {"name": function.name, "input_schema": rooted_object(function.parameters)}
         if function.description:
             tool["description"] = function.description
@@ -217,6 +224,7 @@ def _choice(choice: Choice, *, single: bool) -> dict[str, Any] | None:
     wanted: dict[str, Any] = {"type": choice.mode}
     if choice.mode == "tool":
         wanted["name"] = choice.names[0]
+    # OpenAI says it of the request, this API within the choice, so a choice is said where the client named none.
     if single and choice.mode != "none":
         wanted["disable_parallel_tool_use"] = True
     return wanted if choice.is_given or single else None
@@ -247,6 +255,7 @@ class _Conversation:
     def _add(self, message: dict[str, Any], where: str) -> None:
         role = message["role"]
         if is_system(message):
+            # Pictures in it are refused.
             blocks = _blocks(message.get("content"), where, only_text=True)
             if self._inline and self._messages:
                 self._push("system", blocks)
@@ -271,6 +280,8 @@ class _Conversation:
             messages.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
         for message in messages:
             if message["role"] == "user":
+                # A person's words before results are a 400, `must begin with a matching number of tool_result blocks`:
+                # https://github.com/QwenLM/qwen-code/issues/8161
                 # Stable: among results, and among words, the order stays.
                 message["content"].sort(key=lambda block: block["type"] != "tool_result")
         _trim_end(messages)
@@ -279,6 +290,7 @@ class _Conversation:
     def _push(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if not blocks:
             return
+        # Results come as messages of their own from OpenAI's clients; here all of a turn's belong into one.
         if self._messages and self._messages[-1]["role"] == role:
             self._messages[-1]["content"] += blocks
         else:
@@ -318,11 +330,14 @@ class _Conversation:
         if any(part.kind != "text" for part in parts):
             result["content"] = [_block(part, where) for part in parts if part.kind != "text" or part.text.strip()]
         else:
+            # An empty result stays: without it the call would have none, which is a 400 as well.
             result["content"] = "".join(part.text for part in parts)
         for part in parts:
             if part.cache:
                 result["cache_control"] = part.cache
                 for block in result["content"] if isinstance(result["content"], list) else ():
+                    # Four marks are all that a request may hold:
+                    # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
                     block.pop("cache_control", None)
         return result
 
@@ -330,6 +345,8 @@ class _Conversation:
 def _id(call_id: str) -> str:
     """The id in letters that the API takes."""
     # Ids of other servers hold dots and colons, which are a 400: https://docs.anthropic.com/en/api/messages
+    # Kimi's `functions.read:0` in a conversation that goes on with Claude:
+    # https://github.com/farion1231/cc-switch/issues/1181
     return re.sub(r"[^A-Za-z0-9_-]", "_", call_id) or "call"
 
 
@@ -338,6 +355,7 @@ def _blocks(content: object, where: str, *, only_text: bool = False) -> list[dic
     return [
         _block(part, where)
         for part in parts
+        # https://github.com/anthropics/claude-code/issues/23440
         # A block of white space alone is a 400; agents send `""` beside calls.
         if (part.kind == "text" and part.text.strip()) or (part.kind != "text" and not only_text)
     ]
@@ -364,6 +382,7 @@ def _source(part: Part) -> dict[str, Any]:
     if part.blob.url:
         return {"type": "url", "url": part.blob.url}
     # https://docs.anthropic.com/en/docs/build-with-claude/vision
+    # Many write `image/jpg`, which is registered nowhere and refused here.
     media_type = "image/jpeg" if part.blob.media_type == "image/jpg" else part.blob.media_type
     return {"type": "base64", "media_type": media_type, "data": part.blob.data}
 
@@ -389,5 +408,6 @@ def _trim_end(messages: list[dict[str, Any]]) -> None:
     """An answer to be gone on with may not end in white space."""
     last = messages[-1]
     block = last["content"][-1]
+    # A 400 else: https://github.com/tailcallhq/forgecode/issues/1872
     if last["role"] == "assistant" and block["type"] == "text":
         block["text"] = block["text"].rstrip()

@@ -129,6 +129,7 @@ class AnthropicKind:
         return is_rooted(parameters)
 
     def models_ask(self) -> HttpAsk:
+        # Twenty by default: https://docs.anthropic.com/en/api/models-list
         return HttpAsk(method="GET", path="/models", query=(("limit", "1000"),))
 
     def models(self, body: bytes) -> bytes:
@@ -231,6 +232,7 @@ class _Dialogue(PlacedDialogue):
 
     def _delta(self, number: int, delta: _Delta) -> None:
         block = self._blocks.get(number)
+        # A delta without its block is a stream that has lost events; no call may be made of the rest.
         if block is None:
             raise bad_reply()
         match delta.type:
@@ -238,6 +240,7 @@ class _Dialogue(PlacedDialogue):
                 self._text(string_of(delta.text))
             case "thinking_delta" if block.kind == "thought":
                 self._think(block, string_of(delta.thinking))
+            # A thought without its signature is refused in the next turn, so both are kept to the last character.
             case "signature_delta" if block.kind == "thought":
                 block.signature.append(string_of(delta.signature))
             case "input_json_delta" if block.kind == "call":
@@ -264,6 +267,7 @@ class _Dialogue(PlacedDialogue):
         self._answer.reasoning(text)
 
     def _learn_usage(self, usage: object) -> None:
+        # The counts of `message_delta` go beyond those of `message_start`, and servers of others leave some null.
         self._usage.update({key: value for key, value in dict_of(usage).items() if value is not None})
 
     def _reason(self, reason: object) -> None:
@@ -295,6 +299,8 @@ def _usage(told: dict[str, Any]) -> Usage | None:
         for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     )
     return Usage(
+        # Here `input_tokens` counts only what stands behind the cached part; OpenAI counts all of it:
+        # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
         prompt=(fresh or 0) + (written or 0) + (read or 0),
         completion=output or 0,
         cached=read,
@@ -310,7 +316,9 @@ def _fault(error: dict[str, Any], status: int) -> Fault | None:
     if not kind:
         plain = fault_of_status(status, message)
         kind, code = plain.type, plain.code
+    # The one code by which agents shorten their conversation in place of giving up.
     if kind == "invalid_request_error" and is_too_long(message):
         code = "context_length_exceeded"
+    # Within a stream no status comes with the error; its type then says which it would have been.
     status = status if status != 500 or told == "api_error" else own
     return Fault(status=status, message=message or told, type=kind, code=code)

@@ -45,6 +45,7 @@ class Layout:
         if not any(item[0] == "r" for item in items):
             return None
         data = msgspec.json.encode({"model": model, "items": items})
+        # Thoughts of a long turn go into the store's memory; without them the turn goes on, only less well.
         return data if len(data) <= _MAX_BYTES else None
 
 
@@ -66,6 +67,7 @@ def recalled(
     """The blocks of an assistant's message, with the thoughts that are remembered of it."""
     kept = value_in(known, key_of_answer(KIND, message, place, scope=scope)) if keeps else {}
     items = _items(kept)
+    # A signature is good for the model that made it, and a 400 for another one.
     if not items or kept.get("model") != model:
         return [*texts, *calls]
     text = "".join(block["text"] for block in texts)

@@ -49,6 +49,7 @@ SKIP_CHECK = "skip_thought_signature_validator"
 _VERSION = re.compile(r"gemini-(\d{1,2})(?:\.(\d{1,2}))?(?!\d)")
 # More are a 400: https://ai.google.dev/api/generate-content#generationconfig
 _MAX_STOPS = 5
+# Aliases such as `gemini-pro-latest` name no version, and move on to newer models without a word.
 _NEWEST = (99, 0)
 _MEDIA_TYPES = {
     "png": "image/png",
@@ -76,6 +77,8 @@ class GeminiOptions:
 def function_name(name: str) -> str:
     """A function's name in the letters that the server takes."""
     # https://ai.google.dev/gemini-api/docs/function-calling
+    # MCP tools are named with slashes and spaces, and one such name is a 400 for the whole request:
+    # https://github.com/kaitranntt/ccs/issues/25
     plain = re.sub(r"[^A-Za-z0-9_.:-]", "_", name)[:120]
     return plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}"
 
@@ -96,6 +99,7 @@ def content_request(
     system, contents = conversation.finished()
     request: dict[str, Any] = {"contents": contents}
     if system:
+        # There is no role for it among the contents, which know `user` and `model` alone.
         request["systemInstruction"] = {"parts": system}
     request.update(_tools(body, functions, names, options))
     if generation := _generation(body, model, version):
@@ -124,6 +128,7 @@ def _tools(body: Mapping[str, Any], functions: list[Function], names: Names, opt
         mode = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}[choice.mode]
         wanted: dict[str, Any] = {"mode": mode}
         # The field belongs to that mode alone.
+        # https://ai.google.dev/api/caching#FunctionCallingConfig
         if mode == "ANY" and choice.names:
             wanted["allowedFunctionNames"] = [names.told(name) for name in choice.names]
         fields["toolConfig"] = {"functionCallingConfig": wanted}
@@ -236,12 +241,15 @@ class _Conversation:
         if not self._contents:
             raise nothing_to_answer()
         # A conversation that the model begins is refused.
+        # Agents that shorten a conversation send such ones: https://github.com/google-gemini/gemini-cli/issues/11814
         if self._contents[0]["role"] == "model":
             self._contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
         return self._system, self._contents
 
     def _flush(self) -> None:
         """Results belong together, in the order of their calls."""
+        # Apart from each other they are a 400, as many of them as calls have to stand in one content:
+        # https://github.com/earendil-works/pi/issues/5528
         results = [part for _, part in sorted(self._results, key=lambda entry: entry[0])]
         if results:
             self._contents.append({"role": "user", "parts": results})
@@ -253,6 +261,8 @@ class _Conversation:
         if not parts:
             return
         last = self._contents[-1] if self._contents else None
+        # Turns have to alternate. Words that a person adds to results stay out of their content all the same: beside a
+        # `functionResponse` they are counted as one more: https://github.com/google-gemini/gemini-cli/issues/16135
         if last is not None and last["role"] == role and "functionResponse" not in last["parts"][0]:
             last["parts"] += parts
         else:
@@ -282,12 +292,14 @@ class _Conversation:
         signature = string_of(signatures.get(call_id))
         if signature:
             part["thoughtSignature"] = signature
+        # Of calls at once the first alone is signed by the server, and it alone is looked at.
         elif is_first and self._is_signed:
             part["thoughtSignature"] = SKIP_CHECK
         return part
 
     def _result(self, message: dict[str, Any], where: str) -> None:
         call_id = string_of(message.get("tool_call_id"))
+        # Results are told apart by names here; OpenAI's carry an id and mostly no name.
         name = self._called.get(call_id) or self._names.told(string_of(message.get("name")) or "unknown")
         parts = list(parts_of(message.get("content"), where=f"{where}.content"))
         output = "".join(part.text for part in parts if part.kind == "text")

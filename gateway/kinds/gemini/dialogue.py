@@ -30,6 +30,7 @@ __all__ = ["GeminiKind"]
 _REASONS = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
+    # Whatever the server means to go on with, for the client it is cut off here.
     "CONTINUATION": "length",
     **dict.fromkeys(
         (
@@ -135,6 +136,7 @@ class GeminiKind:
         verb = "streamGenerateContent" if streams else "generateContent"
         ask = HttpAsk(
             # Quoted: a model is the client's word, and a slash in it would lead to another path.
+            # The model stands in the path and not in the body.
             path=f"/models/{quote(model.removeprefix('models/'), safe='')}:{verb}",
             query=(("alt", "sse"),) if streams else (),
             headers=(("Content-Type", "application/json"),),
@@ -147,9 +149,12 @@ class GeminiKind:
     def can_say(self, parameters: Mapping[str, Any]) -> bool:
         if self.options.schema_field == "parametersJsonSchema":
             return is_rooted(parameters)
+        # A tool that could not be told whole is told in the prompt instead, where nothing of its schema is lost.
         return (openapi_subset(parameters) or {"type": "object", "properties": {}}) == parameters
 
     def models_ask(self) -> HttpAsk:
+        # A page holds 50 by default, and clients of OpenAI's list know no pages:
+        # https://ai.google.dev/api/models#method:-models.list
         return HttpAsk(method="GET", path="/models", query=(("pageSize", "1000"),))
 
     def models(self, body: bytes) -> bytes:
@@ -158,6 +163,7 @@ class GeminiKind:
 
 def _listed(entry: dict[str, Any]) -> tuple[str, str]:
     methods = entry.get("supportedGenerationMethods")
+    # Models for embeddings and pictures stand in the same list.
     talks = not isinstance(methods, list) or "generateContent" in methods
     return (string_of(entry.get("name")).removeprefix("models/") if talks else "", "google")
 
@@ -184,6 +190,7 @@ class _Dialogue(PlacedDialogue):
 
     def _whole(self, body: bytes) -> None:
         response = decoded(body, _RESPONSE)
+        # A prompt that was blocked has no candidates at all, only feedback.
         if response.candidates is None and not dict_of(response.prompt_feedback):
             raise bad_reply()
         self._told(response)
@@ -198,6 +205,7 @@ class _Dialogue(PlacedDialogue):
     def _told(self, response: _Response) -> None:
         self._answer.identify(response.response_id, response.model_version)
         self._usage.update(dict_of(response.usage_metadata))
+        # Told with status 200; by an empty answer alone the client would ask again and again.
         if dict_of(response.prompt_feedback).get("blockReason"):
             self._answer.finish_reason = "content_filter"
         for candidate in response.candidates or ():
@@ -212,6 +220,7 @@ class _Dialogue(PlacedDialogue):
         if reason in _UNSPECIFIED:
             return
         self._answer.finish_reason = _REASONS.get(reason, "stop")
+        # The message quotes what the model wrote, so the recovery may still find the call in it.
         if reason in _BROKEN_CALL and not self._answer.content:
             self._answer.text(string_of(candidate.finish_message))
 
@@ -223,10 +232,12 @@ class _Dialogue(PlacedDialogue):
             self._answer.reasoning(string_of(part.text))
         else:
             self._answer.text(string_of(part.text))
+            # It comes with the last part, whose text is often empty.
             self._text_signature = signature or self._text_signature
 
     def _call(self, call: _FunctionCall, signature: str) -> None:
         call_id = string_of(call.id)
+        # Gemini 2.5 gives no ids, and results could not be told apart without one.
         if not call_id or call_id in self._ids:
             call_id = self._situation.make_id("native")
         self._ids.add(call_id)

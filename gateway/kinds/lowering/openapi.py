@@ -53,6 +53,7 @@ class _Lowering(Walk):
             return self._all_of(schema, depth)
         types = [name for name in listed(schema.get("type")) if name in (*TYPES, "null")]
         plain = [name for name in types if name != "null"] or _implied(schema, types)
+        # `type` takes one name here and no list.
         if len(plain) > 1:
             branches = [{**schema, "type": name} for name in plain]
             return self._union({**_words(schema), "anyOf": [*branches, *_null("null" in types)]}, "anyOf", depth)
@@ -72,6 +73,8 @@ class _Lowering(Walk):
         beside = {key: value for key, value in schema.items() if key not in (union, "nullable")}
         if not real:
             return _or_null(self.lowered({**beside, "type": beside.get("type", "string")}, depth + 1), may_be_null)
+        # What a library writes for an optional value, `anyOf` of a type and null, is `nullable` here:
+        # https://github.com/taylorwilsdon/google_workspace_mcp/issues/1099
         if len(real) == 1:
             return _or_null(self.lowered(_both(real[0], beside), depth + 1), may_be_null)
         if all("const" in branch and isinstance(branch["const"], str) for branch in real):
@@ -114,12 +117,14 @@ class _Lowering(Walk):
         places = schema.get("prefixItems", items)
         if isinstance(places, list) and places:
             return self.lowered({"anyOf": list(_distinct(places))}, depth + 1)
+        # `items` may not be missing in an array: https://github.com/AstrBotDevs/AstrBot/issues/6029
         return _anything()
 
     def _members(self, schema: Schema, out: Schema, depth: int) -> None:
         properties = objects(schema.get("properties"), with_flags=True)
         if properties:
             out["properties"] = {name: self.lowered(value, depth + 1) for name, value in properties.items()}
+            # `required` with a name that is no property is a 400: https://github.com/iBUHub/AIStudioToAPI/issues/154
             required = [name for name in dict.fromkeys(strings(schema.get("required"))) if name in properties]
             if required:
                 out["required"] = required
@@ -179,6 +184,7 @@ def _enumerate(schema: Schema, kind: str, out: Schema) -> None:
         value for value in values if _type_of(value) == kind or (kind == "number" and _type_of(value) == "integer")
     ]
     values = [value for value in values if value is not None]
+    # An `enum` of numbers, or with an empty text, is a 400.
     if kind == "string" and values and all(isinstance(value, str) and value for value in values):
         out["enum"] = list(dict.fromkeys(values))
     elif values:

@@ -35,6 +35,7 @@ def rooted_object(schema: Mapping[str, Any]) -> Schema:
             reference = root.pop("$ref")
             root = {**referred(root, reference), **root}
     root.pop("$ref", None)
+    # https://github.com/anthropics/claude-code/issues/40075
     for union in UNIONS_REFUSED_AT_ROOT:
         if union in root:
             root = _merged_root(root, union)
@@ -56,6 +57,8 @@ def _modern(schema: Any, depth: int) -> Any:
 
 def _modern_object(schema: Mapping[str, Any], depth: int) -> Schema:
     out = dict(schema)
+    # Draft 7 lists the items' schemas under `items`, draft 2020-12 under `prefixItems`; zod's older versions write the
+    # one: https://json-schema.org/draft/2020-12/release-notes
     if isinstance(out.get("items"), list):
         out["prefixItems"] = out.pop("items")
     for key in [key for key in out if key in PLACES and key not in LATER_PLACES]:
@@ -71,10 +74,12 @@ def _modern_object(schema: Mapping[str, Any], depth: int) -> Schema:
 
 def _modernize_words(out: Schema) -> None:
     for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        # Draft 4 had a flag beside the bound where later ones have the bound itself.
         if out.get(exclusive) is True and inclusive in out:
             out[exclusive] = out.pop(inclusive)
         elif isinstance(out.get(exclusive), bool):
             del out[exclusive]
+    # Draft 3 wrote `required: true` at each property, which is no schema of today.
     if "required" in out and strings(out["required"]) != out["required"]:
         del out["required"]
     if "type" in out:
@@ -98,6 +103,7 @@ def _merged_root(root: Schema, union: str) -> Schema:
     if union == "allOf":
         needed = set().union(*demanded)
     else:
+        # Of one that is chosen nobody knows which; only what every branch demands is certain.
         needed = set.intersection(*demanded) if demanded else set()
     out = {key: value for key, value in root.items() if key != union}
     out["properties"] = {**properties, **objects(root.get("properties"))}

@@ -95,6 +95,8 @@ def referred(root: Schema, reference: object) -> Schema:
     """What a reference within the document points to; empty where it points nowhere."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return {}
+    # A JSON pointer in a fragment: percent first, then `~1` and `~0` in this order
+    # (https://www.rfc-editor.org/rfc/rfc6901#section-4).
     value: Any = root
     for step in reference[1:].split("/")[1:MAX_DEPTH]:
         name = unquote(step).replace("~1", "/").replace("~0", "~")

@@ -97,6 +97,7 @@ class _Without(Walk):
 
     def _undo_forbidding(self, schema: Schema, out: Schema) -> None:
         """A condition that was made wider would rule out more: it goes."""
+        # What was widened inside a `not` forbids more than before, and a server that obeys would refuse right calls.
         if out.get("not") != schema.get("not"):
             out.pop("not", None)
         if out.get("if") != schema.get("if"):
@@ -114,6 +115,7 @@ class _Without(Walk):
         for key in sorted(self._keywords.intersection(out)):
             if key not in out:
                 continue
+            # A list of one says the same, and servers that know no `const` know `enum`: llama.cpp, Gemini.
             if key == "const" and "enum" not in out and "enum" not in self._keywords:
                 out["enum"] = [out.pop("const")]
                 continue

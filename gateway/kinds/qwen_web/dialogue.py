@@ -44,6 +44,8 @@ _STATUSES = {
     "rate_limited": 429,
     "toomanyrequests": 429,
 }
+# None of it is documented: these are words that the site and wrappers of it have been seen to use, and an owner may
+# name others.
 _GONE_CODES = frozenset(
     {"not_found", "chat_not_found", "chat_not_exist", "chat_expired", "parent_not_found", "invalid_parent_id"}
 )
@@ -99,6 +101,7 @@ class QwenWebKind:
         original: Mapping[str, Any] | None = None,
     ) -> "_Dialogue":
         refuse_more_choices(body)
+        # The chat is a page for people and takes no tools.
         if functions_of(body):
             raise _no_tools()
         messages = messages_of(body)
@@ -164,6 +167,7 @@ class _Dialogue(TranslatingDialogue):
         self._model = string_of(body.get("model"))
         self._streams = body.get("stream") is True
         messages = body["messages"]
+        # The server holds the rest already; sent again it would stand in the chat twice.
         news = messages[last_answer(messages) + 1 :]
         self._session = session if news else None
         with bounded_nesting():
@@ -237,6 +241,7 @@ class _Dialogue(TranslatingDialogue):
     def _message(self, session: _Session, messages: msgspec.Raw) -> HttpAsk:
         fields = {
             **self._options.extra_fields,
+            # It answers in no other form; whoever asked for a body gets it gathered.
             "stream": True,
             "incremental_output": True,
             "chat_id": session.chat_id,
@@ -277,8 +282,11 @@ class _Dialogue(TranslatingDialogue):
         if self.again is not None:
             return
         event = decoded(data, _OBJECT)
+        # Faults come with status 200, as a body or as the first event.
         fault = self._fault(event, 200)
         if fault is not None:
+            # People delete chats on the site. Once something was told no other
+            # answer may follow it.
             if self._is_gone(fault) and not self._answer.is_open:
                 self.again = self._create_again()
                 return

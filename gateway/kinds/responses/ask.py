@@ -39,6 +39,7 @@ KIND = "responses"
 SEALED = "reasoning.encrypted_content"
 _SAME = ("user", "service_tier", "prompt_cache_key", "safety_identifier", "metadata")
 # Others answer 400 when they are asked for sealed thoughts: https://platform.openai.com/docs/guides/reasoning
+# `Encrypted content is not supported with this model`: https://github.com/pydantic/pydantic-ai/issues/2865
 _THINKING = re.compile(r"(?:^|/)(?:o[1-9]|gpt-[5-9]|codex)", re.IGNORECASE)
 
 
@@ -63,6 +64,7 @@ def responses_request(
     if conversation.lead:
         request["instructions"] = "\n\n".join(conversation.lead)
     request["input"] = conversation.finished()
+    # Kept at the server by default, for thirty days: https://platform.openai.com/docs/guides/your-data
     request["store"] = False
     request.update(_tools(body))
     request.update(_more(body, options))
@@ -82,6 +84,7 @@ def _tools(body: Mapping[str, Any]) -> dict[str, Any]:
         tool = {"type": "function", "name": function.name, "parameters": rooted_object(function.parameters)}
         if function.description:
             tool["description"] = function.description
+        # https://github.com/0xPlaygrounds/rig/issues/2477
         # Where nothing is said, strictness is tried: then optional parameters would have to be there.
         tools.append({**tool, "strict": strict.get(function.name, False)})
     if not tools:
@@ -167,6 +170,7 @@ class _Conversation:
         if not text:
             return
         if self._items:
+            # Reasoning models know the system's words under this role: https://platform.openai.com/docs/guides/text
             self._say("developer", [{"type": "input_text", "text": text}])
         else:
             self.lead.append(text)
@@ -191,6 +195,7 @@ class _Conversation:
                 "arguments": told or "{}",
             }
         kept = value_in(self._known, key_of_answer(KIND, message, self._place, scope=self._scope))
+        # A thought is sealed for the model that had it.
         layout = kept.get("items") if kept.get("model") == self._model else None
         items: list[dict[str, Any]] = []
         for each in layout if isinstance(layout, list) else ():

@@ -189,6 +189,7 @@ class _Dialogue(PlacedDialogue):
         if item is None:
             item = self._begin_item(number, told)
             del self._items[number]
+        # Some servers tell an item only at its end, others each piece and then the whole once more.
         match item.kind:
             case "message" if not item.is_told:
                 for part in _objects(told.get("content")):
@@ -213,6 +214,7 @@ class _Dialogue(PlacedDialogue):
     def _think(self, item: _Item, paragraph: object, text: str) -> None:
         """More of a thought; its paragraphs are parted as the text of one."""
         if item.is_told and paragraph != item.paragraph:
+            # Summaries come as paragraphs without a break of their own.
             self._answer.reasoning("\n\n")
         item.is_told, item.paragraph = True, paragraph
         self._answer.reasoning(text)

@@ -98,6 +98,8 @@ class Answer:
         """The answer has begun."""
         if not self.is_open:
             self.is_open = True
+            # SDKs take the role from the first chunk alone, and a chunk with an empty text would begin an answer's
+            # text.
             self._add({"role": "assistant", "content": None})
 
     def text(self, text: str) -> None:
@@ -129,6 +131,7 @@ class Answer:
     def end(self) -> None:
         """The answer is complete."""
         self.open()
+        # Clients that add pieces up would end with null where an answer says nothing.
         self._add({} if self._texts or self._calls else {"content": ""}, self._reason())
         if self.tells_usage and self.usage is not None:
             self._emit({"choices": [], "usage": self.usage.fields()})
@@ -145,6 +148,7 @@ class Answer:
     def message(self) -> dict[str, Any]:
         """The whole message."""
         content = self.content
+        # As OpenAI's own has it: null beside calls, a text, be it an empty one, without any.
         told: dict[str, Any] = {"role": "assistant", "content": content if content or not self._calls else None}
         if self._thoughts:
             told["reasoning_content"] = "".join(self._thoughts)
@@ -169,6 +173,7 @@ class Answer:
 
     def _reason(self) -> str:
         reason = self.finish_reason or "stop"
+        # Agents look at the reason before they look for calls: https://github.com/sgl-project/sglang/issues/2877
         return "tool_calls" if self._calls and reason == "stop" else reason
 
     def _say(self, delta: dict[str, Any]) -> None:
@@ -239,6 +244,7 @@ class Feed:
 
 def is_stream(body: bytes) -> bool:
     """Whether a body that was read whole is a stream of events."""
+    # By its bytes, as servers send streams under `application/json` and the other way round.
     return body[:64].lstrip(b"\xef\xbb\xbf\r\n ").startswith((b"data:", b"event:", b"id:", b":"))
 
 

@@ -136,6 +136,7 @@ def parts_of(content: object, *, where: str) -> Iterator[Part]:
 def _part(part: dict[str, Any], *, where: str) -> Iterator[Part]:
     kind, cache = part.get("type"), part.get("cache_control")
     cache = cache if isinstance(cache, dict) else None
+    # Clients of both of OpenAI's APIs mix the names of parts.
     if kind in ("text", "input_text", "output_text", "refusal"):
         text = string_of(part.get("refusal" if kind == "refusal" else "text"))
         if text:
@@ -208,6 +209,7 @@ def call_ids(message: Mapping[str, Any]) -> list[str]:
 def arguments_of(call: Mapping[str, Any]) -> object:
     """A call's arguments as an object, whatever a client kept of them."""
     arguments = call["function"].get("arguments")
+    # No string, though the API has one: https://github.com/ggml-org/llama.cpp/issues/20198
     if isinstance(arguments, dict):
         return arguments
     text = string_of(arguments)
@@ -299,6 +301,7 @@ def effort_of(body: Mapping[str, Any]) -> str | None:
 
 def token_limit(body: Mapping[str, Any]) -> int | None:
     """How long the answer may be, in tokens."""
+    # The newer name wins where a client sends both for servers of either age.
     for name in ("max_completion_tokens", "max_tokens"):
         value = body.get(name)
         if value is None:

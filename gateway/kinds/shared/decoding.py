@@ -29,6 +29,7 @@ def read_json(body: bytes) -> object:
 def decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """The value of a server's JSON."""
     try:
+        # The decoder lets bytes through that are no UTF-8 where it skips a field.
         if not data.isascii():
             data.decode()
         return decoder.decode(data)
@@ -42,6 +43,8 @@ def decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 def _with_whole_characters(data: bytes) -> bytes:
     """The JSON with escaped halves of characters replaced: no text could hold them."""
+    # A model's tokens may end within a pair of surrogates, and servers escape each half alone:
+    # https://www.rfc-editor.org/rfc/rfc8259#section-8.2
     return json.dumps(json.loads(data), ensure_ascii=False).encode("utf-8", "replace")
 
 

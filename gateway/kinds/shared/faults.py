@@ -85,6 +85,7 @@ def is_too_long(message: str) -> bool:
 def fault_of_status(status: int, message: str = "") -> Fault:
     """The fault that a status alone tells."""
     kind, code = _BY_STATUS.get(status, ("server_error", "server_error") if status >= 500 else _BY_STATUS[400])
+    # Agents compact their conversation by this code and give up at any other 400.
     if status in (400, 413) and is_too_long(message):
         code = "context_length_exceeded"
     message = message or f"the model server answered with status {status}"
@@ -108,7 +109,9 @@ def waiting_time(headers: Mapping[str, str], now: float) -> float | None:
 def refused(status: int, body: bytes, read: Callable[[Mapping[str, Any], int], Fault | None]) -> Reply:
     """The reply for an answer other than 2xx; `read` knows the server's own form of it."""
     value = read_json(body)
+    # Google's OpenAI surface wraps its error in a list.
     value = value[0] if isinstance(value, list) and value else value
+    # A redirect is not followed, as the key would go along, and is no answer either.
     status = status if status >= 400 else 502  # whatever else it says, it is no answer
     fault = read(value, status) if isinstance(value, dict) else None
     return (fault or fault_of_status(status)).reply()

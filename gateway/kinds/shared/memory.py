@@ -41,6 +41,7 @@ class Place:
         if role == "assistant":
             self._answers += 1
         elif role == "user":
+            # Pictures are left out: clients send them anew by another address, or not at all.
             self._last = _digest(text_of(message.get("content")))
             self._first = self._first or self._last
 
@@ -51,6 +52,7 @@ class Place:
 def key_of_answer(kind: str, message: Mapping[str, Any], place: Place, *, scope: str) -> str | None:
     """The key of an assistant's message at that place; None for an empty one."""
     first = next((name for name in call_ids(message) if name), "")
+    # Clients trim what they show and send it back trimmed; ids of calls come back as they went.
     text = "" if first else text_of(message.get("content")).strip()
     if not first and not text:
         return None
