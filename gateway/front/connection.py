@@ -27,6 +27,7 @@ __all__ = ["KEEPALIVE_TIMEOUT_S", "LINGER_S", "Connection", "Listener", "OneTask
 
 KEEPALIVE_TIMEOUT_S = 75.0
 """Longer than the 60 s for which nginx is told to keep its connections."""
+# aiohttp has none for a head that drips: https://cwe.mitre.org/data/definitions/400.html
 HEAD_TIMEOUT_S = 15.0
 LINGER_S = 2.0
 """How long the rest of a refused body is read away, so that its sender gets to see the refusal."""
@@ -80,9 +81,11 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """The answer to what is no request, or to one that a fault of ours left without an answer."""
         # An error in the middle of an answer would be read as a part of it: cut is the honest end.
+        # A client that has got a 200 cannot be told of another status: https://www.rfc-editor.org/rfc/rfc9112#section-8
         if isinstance(request, HttpRequest) and request.has_answer:
             raise ConnectionError("the answer has begun")
         if isinstance(exc, http_exceptions.ContentEncodingError):
+            # The library undoes gzip and deflate while the body is read, so this comes late.
             response = refusal(UnknownEncoding("the body's Content-Encoding is not read here: gzip is"), request)
         elif status == 400:
             log.info("request_refused", fault=type(exc).__name__)
@@ -131,6 +134,7 @@ class OneTask(Connection):
         manager = self._manager
         if manager is None:
             return  # the client has left before its connection had a turn
+        # One deadline for all requests of a connection: its timer is moved, not made anew.
         loop, deadline, answering = self._loop, Deadline(), manager.request_handler
         task = deadline.task
         try:
@@ -142,6 +146,7 @@ class OneTask(Connection):
                 message, payload = self._messages.popleft()
                 if self._parser is not None:
                     self._parser.message_consumed()
+                # Pipelined requests wait in the library, which stops reading behind some of them.
                 if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
                     self._resume_reading_if_drained()
                 manager.requests_count += 1
@@ -159,6 +164,8 @@ class OneTask(Connection):
                         break
                 self._request_in_progress = False
                 if not (request.is_read or payload.is_eof()):
+                    # A connection that is closed with unread bytes is reset, and the reset may overtake the answer:
+                    # https://www.rfc-editor.org/rfc/rfc9112#section-9.6
                     await self._linger(payload)
                 if not self._goes_on(response):
                     break

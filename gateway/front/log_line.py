@@ -33,6 +33,7 @@ def write_line(summary: Summary, lines: Lines | None) -> None:
     ids = {"request_id": summary.id}
     if summary.trace is not None:
         ids["trace_id"] = summary.trace
+    # What many lines have in common is written as JSON once for all of them.
     lines.write("request_ended", _key(summary), partial(_common, summary), numbers, rest, ids)
 
 

@@ -38,6 +38,7 @@ __all__ = ["Handler", "enter", "error_response", "json_response", "preflight", "
 
 Handler = Callable[[RequestState], Awaitable[web.StreamResponse]]
 
+# SDKs raise one exception a status, and agents tell their user by it what to do; all else is a 502 of ours.
 KEPT_STATUSES = frozenset({400, 402, 404, 408, 413, 422, 429})
 CREDENTIAL_STATUSES = frozenset({401, 403})
 MAX_SHOWN = 128
@@ -144,11 +145,17 @@ def error_response(error: GatewayError, state: RequestState) -> Whole:
     response = json_response(body, status=status)
     retry_after_s = capped_retry_after(error.retry_after_s)
     if retry_after_s is not None:
+        # Whole seconds are all that it may hold, and never too few:
+        # https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
         response.headers["Retry-After"] = str(math.ceil(retry_after_s))
     if response.status == 401:
+        # https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1
         response.headers["WWW-Authenticate"] = "Bearer"
     if state.retries:
+        # SDKs would try twice more what was tried again here already:
+        # https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py
         response.headers["x-should-retry"] = "false"
+    # The rest of a body that nobody reads would be taken for the next request.
     if not state.http.content.at_eof() or isinstance(error, Draining | NoWebSocket):
         response.force_close()
     return response

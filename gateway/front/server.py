@@ -44,6 +44,7 @@ class Server:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which matters when 0 was asked for."""
         await self._runner.setup()
+        # The kernel drops what goes beyond, and a dropped handshake is tried again after a whole second.
         site = web.TCPSite(self._runner, host, port, backlog=1024)
         await site.start()
         self._site = site
@@ -183,6 +184,7 @@ def _front_page(http: HttpRequest) -> web.Response:
     authority = parse_authority(http.headers.get("Host", ""))
     base_url = "/v1" if authority is None else f"http://{authority}/v1"
     text = f"Toolgate {__version__}: a gateway between coding agents and model servers.\nBase URL: {base_url}\n"
+    # `Host` is the asker's word, and a browser that guesses might take it for markup.
     return web.Response(text=text, headers={"X-Content-Type-Options": "nosniff"})
 
 

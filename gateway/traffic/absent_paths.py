@@ -7,6 +7,7 @@ from attrs import define, field
 __all__ = ["ABSENT_S", "ABSENT_STATUSES", "AbsentPaths"]
 
 ABSENT_S = 3600.0
+# Most say 404; one that has the path for other methods 405, one that names it and has not built it 501.
 ABSENT_STATUSES = frozenset({404, 405, 501})
 """With these a server says that it has no such path."""
 MAX_PATHS = 1024

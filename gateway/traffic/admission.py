@@ -16,6 +16,8 @@ class Admission:
 
     def enter(self) -> None:
         """Take a place; raises `NoCapacity` when there is none."""
+        # A queue would only add the wait to what the client waits already; SDKs come back by themselves:
+        # https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4
         if self.active >= self.limit:
             raise NoCapacity("too many requests at once", retry_after_s=1.0)
         self.active += 1

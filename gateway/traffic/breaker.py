@@ -53,6 +53,7 @@ class Breaker:
             return False
         # One probe at a time: a server that comes back must not be met by all who wait.
         if now < self._open_until or self._probing:
+            # Told less, SDKs come back at once and meet the same.
             wait_s = max(1.0, self._open_until - now)
             said = "the model server has failed again and again and is left alone for a moment"
             raise BreakerOpen(said, retry_after_s=wait_s, cause=self.cause)

@@ -136,6 +136,7 @@ class Door:
         if self._minds_hosts(is_local=is_local) and not all(map(self._knows, knock.authorities)):
             return Verdict(refusal=WrongHost(_WRONG_HOST), headers=self._headers(None))
         # Sent with every request that a script makes elsewhere, and with each that could change something.
+        # https://www.rfc-editor.org/rfc/rfc6454#section-7
         if "Origin" in knock.headers:
             return self._judge_page(knock)
         if not self.has_keys and knock.is_from_elsewhere:
@@ -150,6 +151,7 @@ class Door:
         headers = self._headers(listed)
         if listed is not None and knock.is_preflight:
             return Verdict(headers=headers | _leave(knock), is_preflight=True)
+        # A form or a `text/plain` body goes anywhere without a browser's asking first.
         if knock.has_body and not knock.declares_json:
             return Verdict(refusal=NotJson(_NOT_JSON), headers=headers)
         return Verdict(headers=headers)
@@ -158,6 +160,8 @@ class Door:
         return not self.has_keys and (is_local or bool(self.hosts))
 
     def _knows(self, authority: Authority | None) -> bool:
+        # A page whose own name has been made to lead here shows that name:
+        # https://cwe.mitre.org/data/definitions/346.html
         if authority is None:
             return False
         return authority.is_loopback or any(
@@ -184,6 +188,7 @@ class Door:
     def _headers(self, listed: str | None) -> dict[str, str]:
         if not self.origins:
             return {}
+        # Caches would hand one page's answer to another: https://fetch.spec.whatwg.org/#cors-protocol-and-http-caches
         if listed is None:
             return {"Vary": VARY}
         return {"Vary": VARY, "Access-Control-Allow-Origin": listed, "Access-Control-Expose-Headers": EXPOSED}

@@ -67,6 +67,7 @@ _MAX_CHARS = 2000
 _MAX_DETAILS = 20
 
 _TOOLS = (
+    # `tool_choice is not supported` speaks of forcing a call and not of tools, `tools[0]` of one schema.
     r"(?:tools?|tool[ _-](?:use|usage|call(?:s|ing)?)|function[ _-]?call(?:s|ing)?)\b(?!\[|[ _-]?(?:choice|result))"
 )
 _IS_NOT = r"(?:(?:is|are) )?(?:currently )?(?:not (?:currently |yet )?(?:supported|enabled|available)|unsupported)"
@@ -75,6 +76,7 @@ _REFUSAL = re.compile(
         (
             # Ollama, by the model's template: https://github.com/ollama/ollama/issues/14795
             rf"(?:does not|doesn't|do not|don't|cannot|can't) support (?:the |native )?(?:use of )?['\"`]?{_TOOLS}",
+            # `streaming in tool calls is not supported` refuses something else beside them.
             rf"(?<!in )(?<!of )(?<!for )(?<!with )\b{_TOOLS}['\"`]?(?: with function calling)? {_IS_NOT}",
             # OpenRouter, where none of a model's hosts takes tools: https://openrouter.ai/docs/features/tool-calling
             r"no endpoints found that support tool use",
@@ -104,6 +106,7 @@ def quotes_refusal(status: int, payload: bytes | None, asked: bytes) -> bool:
     found = _refusals(status, payload)
     if not found:
         return False
+    # The request may have written the words with escapes, which the server has undone.
     text = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), asked.lower())
     text = b" ".join(_BLANK.sub(b" ", text).replace(b"\\", b"").split())
     return any(refusal.encode() in text for refusal in found)
@@ -131,8 +134,10 @@ def _words(body: Any) -> Iterator[str]:
         elif isinstance(holder, dict):
             yield from (holder[key] for key in ("message", "detail") if isinstance(holder.get(key), str))
             metadata = holder.get("metadata")
+            # OpenRouter puts the host's own words there: https://openrouter.ai/docs/api-reference/errors
             if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
                 yield metadata["raw"]
+    # FastAPI's form of a field that does not fit: https://fastapi.tiangolo.com/tutorial/handling-errors/
     details = body.get("detail")
     for detail in details[:_MAX_DETAILS] if isinstance(details, list) else ():
         if isinstance(detail, dict) and isinstance(detail.get("msg"), str):
@@ -239,6 +244,7 @@ class NativeRecord:
         if len(self._answers) > MAX_PAIRS:
             self._answers.popitem(last=False)
         answers.append((now, fault))
+        # A fault of yesterday says nothing of a server that was started anew since.
         while len(answers) > window or now - answers[0][0] >= LESSON_S:
             answers.popleft()
         faults = Counter(kind for _, kind in answers if kind is not None)

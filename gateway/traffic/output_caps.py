@@ -16,6 +16,7 @@ MAX_PAIRS = 1024
 MIN_TOKENS = 16
 """With less room than this an answer is none: the conversation itself is too long."""
 _NUMBER = r"[`'\" ]{0,3}([0-9][0-9_,]{0,12})"
+# OpenAI; Anthropic; servers of the Chinese hosts, by the names of their fields.
 _OUTPUT = re.compile(
     rf"""
       (?:supports[ ])?at[ ]most{_NUMBER}[ ](?:completion|output)[ ]tokens
@@ -25,6 +26,8 @@ _OUTPUT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+# vLLM and OpenAI; Hugging Face's TGI, by `inputs`:
+# https://github.com/huggingface/text-generation-inference/blob/main/router/src/validation.rs
 _CONTEXT = re.compile(
     rf"""
       (?:maximum|max)[ ](?:model[ ]|context[ ])?(?:context[ ])?(?:length|window|size)(?:[ ]is|[ ]of)?{_NUMBER}
@@ -61,6 +64,7 @@ class OutputCap:
 
 def cap_in(words: str, asked: int) -> tuple[OutputCap, int] | None:
     """What a refusal says of the length that was asked for: the cap, and what to ask for instead; None for others."""
+    # Any other 400 with two numbers in it is not about lengths.
     if not _SPEAKS_OF.search(words):
         return None
     output = _number(_OUTPUT, words)

@@ -27,6 +27,7 @@ class _Log:
     def forget(self, now: float) -> None:
         """Leave out what is older than a minute, and what a clock that was set back has put into the future."""
         entries = self._entries
+        # A clock that is set back would have kept them in the future, and so for ever.
         while entries and not now - WINDOW_S < entries[0][0] <= now:
             self.used -= entries.popleft()[1]
 
@@ -94,6 +95,7 @@ class Quotas:
 
     def spend(self, key: str, tokens: int, now: float) -> None:
         """Count what an answer has cost."""
+        # Known only at the end, so a minute's tokens may be overdrawn by the answers that are under way.
         self._use(key, now).tokens.add(now, tokens)
 
     def lease(self, key: str, quota: Quota, id: str, now: float) -> None:
@@ -117,6 +119,7 @@ class Quotas:
         use = self._uses.get(key)
         if use is None:
             if len(self._uses) >= MAX_KEYS:
+                # Keys are changed in a file while the gateway runs, so those of old ones pile up.
                 self._uses = {name: each for name, each in self._uses.items() if not each.is_over(now)}
             use = self._uses[key] = _Use()
         return use

@@ -40,6 +40,7 @@ class RecentAnswers:
         self, completion_id: str, *, request_id: str, strategy: str | None, arm: str | None, who: str = ""
     ) -> None:
         """A client has been given this answer; one with an id that nobody could name is not kept."""
+        # The model server makes them up: one of a megabyte, or with a line break, is nothing to keep or to log.
         if not is_completion_id(completion_id):
             return
         self._answers[completion_id] = Answered(request_id=request_id, strategy=strategy, arm=arm, who=who)

@@ -73,6 +73,7 @@ class Rescues:
         answers = self._answers.setdefault(pair, deque(maxlen=WINDOW))
         _bound(self._answers, pair)
         answers.append(is_cured)
+        # One or two may be chance.
         if sum(answers) < CURED:
             return False
         # Counted anew from here: the same three must not teach it twice.

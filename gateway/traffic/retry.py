@@ -9,6 +9,7 @@ from gateway.core.errors import GatewayError, UpstreamRefused, UpstreamRejected
 
 __all__ = ["RetryBudget", "RetryPolicy", "capped_retry_after"]
 
+# https://github.com/openai/openai-python/blob/main/src/openai/_base_client.py
 MAX_RETRY_AFTER_S = 60.0
 """OpenAI's SDKs ignore a longer one and come back within seconds."""
 
@@ -62,4 +63,5 @@ def capped_retry_after(seconds: float | None) -> float | None:
 def _is_repeatable(error: GatewayError) -> bool:
     if isinstance(error, UpstreamRefused):
         return True
+    # A 500 or 502 may come behind a generation that was paid for.
     return isinstance(error, UpstreamRejected) and error.upstream_status in (429, 503)

@@ -46,6 +46,8 @@ class Router:
 
     def route(self, model: str) -> Route:
         """Where requests for `model` go; raises `UnknownModel` for a name that no upstream could have."""
+        # Libraries that resolve such a name would ask a host of the client's choice:
+        # https://cwe.mitre.org/data/definitions/918.html
         if len(model) > MAX_MODEL_CHARS or "://" in model or "\\" in model or ".." in model.split("/"):
             raise UnknownModel(f"the model {_shown(model)!r} does not exist", param="model")
         return self._by_model(model)

@@ -24,6 +24,7 @@ class Samples:
         day = int(now // _DAY_S)
         if day != self._day:
             self._day = day
+            # By day, so that a form which comes back after a server's upgrade has fresh samples.
             self._seen.clear()
         seen = self._seen.get(kind, 0) + 1
         self._seen[kind] = seen

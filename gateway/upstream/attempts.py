@@ -111,6 +111,7 @@ async def open_reply(
                     healthy = reply.status not in GATEWAY_STATUSES
                     return reply
                 except UpstreamError as error:
+                    # A 400 or 429 shows a server that is well: thousands of bad prompts must not close it for others.
                     healthy = not _speaks_of_server(error)
                     if not healthy:
                         breaker.cause = error.cause
@@ -167,6 +168,7 @@ def _within(span: RequestSpan, state: RequestState, call: UpstreamCall) -> Upstr
         return call
     headers = headers_of(call.lines)
     # It belongs to the `traceparent` that is replaced.
+    # https://www.w3.org/TR/trace-context/#tracestate-header
     headers.popall("tracestate", None)
     headers.update(told)
     return replace(call, lines=lines_of(headers.items()))
@@ -176,10 +178,12 @@ async def _refuse(state: RequestState, reply: UpstreamReply, *, keep_errors: boo
     """Raise what an answer other than 2xx stands for, unless the client is to see it."""
     key_is_ours = not state.upstream.forwards_credentials
     # That the gateway's own key was refused is nothing that its clients could mend, and says which servers it has.
+    # A relayed 401 would also have SDKs throw the client's own key away.
     if keep_errors and reply.status >= 400 and not (key_is_ours and reply.status in (401, 403)):
         return
     with reply:
         if refused is not None and reply.status >= 400:
+            # Turns that a server's own parser swallowed are an error status, too, and hold what the model wrote.
             raise await refused(reply)
         raise await rejection(reply, deadline=state.deadline, mask=state.upstream.masked, key_is_ours=key_is_ours)
 
@@ -199,6 +203,8 @@ def may_fail_over(error: GatewayError) -> bool:
     """Whether the request can be asked of another upstream: it was refused, or never sent."""
     if isinstance(error, UpstreamRejected):
         return error.upstream_status in UNANSWERED
+    # A connection that was lost after the request went may have cost an answer already; another server is not asked for
+    # a second one.
     return isinstance(error, UpstreamRefused | BreakerOpen | NoCapacity)
 
 

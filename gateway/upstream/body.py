@@ -15,6 +15,7 @@ from gateway.core.ports import Sink, Taken
 
 __all__ = ["Body", "Framed", "Lent", "of_body"]
 
+# The client's pace is the server's: without it a slow reader would have a fast model's answer pile up here.
 FULL_BYTES = 128 << 10
 """So much that nobody has read yet, and the connection is read no further."""
 LINE_BYTES = 8 << 10
@@ -57,6 +58,7 @@ class Body(Struct, kw_only=True):
             return
         try:
             taken = sink.take(data) if data else Taken.PASSED
+        # A protocol's callback that raises would have the loop close the connection and log it, and the request hang.
         except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
             woken.set_exception(error)
             return
@@ -141,6 +143,7 @@ class Framed(Body, kw_only=True):
 
     def lost(self) -> None:
         """The connection has gone."""
+        # Its end cannot be told from a break, so a stream that ends so still has to say `[DONE]` or a finish reason.
         if self.is_unframed and not self.is_over:
             self.is_over = True
             self.give(b"")
@@ -178,6 +181,8 @@ class Framed(Body, kw_only=True):
                 if behind == end:
                     self.rest = b"\r"
                     break
+                # A chunk that does not end where its size says is how answers of two requests are mixed up:
+                # https://www.rfc-editor.org/rfc/rfc9112#section-7.1
                 if data[behind] != 10:
                     return self._garbled(pieces)
                 self.is_in_chunk, at = False, behind + 1
@@ -204,6 +209,7 @@ class Framed(Body, kw_only=True):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _garbled(self, pieces: list[bytes]) -> bytes:
+        # `has_more` keeps the connection from being used again: nobody knows where the next answer begins in it.
         self.is_over, self.has_more = True, True
         self.fault = UpstreamBadReply("the model server's answer is not valid HTTP")
         return b"".join(pieces)
@@ -222,6 +228,7 @@ class Lent(Body, kw_only=True):
             return
         self.is_giving = True
         try:
+            # Several reads may wait in the library's buffer, and it tells of them once.
             while not self.woken.done():
                 data = self._came()
                 self._look()
@@ -271,6 +278,7 @@ def _too_large() -> UpstreamBadReply:
 def of_body(error: BaseException) -> UpstreamError:
     """A fault within the answer's body."""
     cause: BaseException | None = error
+    # aiohttp wraps its faults two or three deep, by version differently.
     # Exceptions may be chained in a circle.
     for _ in range(8):
         if isinstance(cause, aiohttp.http_exceptions.ContentEncodingError):

@@ -38,6 +38,7 @@ __all__ = ["UpstreamCall", "UpstreamClient", "UpstreamReply", "error_body", "gat
 # A page of a proxy is some kilobytes; whatever is larger is no message for anybody.
 MAX_ERROR_BYTES = 1 << 20
 ERROR_BODY_TIMEOUT_S = 10.0
+# aiohttp writes a body of bytes in one go, and looks for an answer only behind it.
 PIECE_BYTES = 256 << 10
 
 
@@ -172,11 +173,14 @@ class UpstreamClient:
     @classmethod
     def create(cls) -> "UpstreamClient":
         """A client on the running loop; `close` it."""
+        # https://docs.aiohttp.org/en/stable/client_advanced.html#limiting-connection-pool-size
         # aiohttp's own limit of 100 connections would hold the 101st stream back without a word.
+        # Ten seconds of a name's address, as containers come back under another one.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=10)
         return cls(
             aiohttp.ClientSession(
                 connector=connector,
+                # A load balancer's cookie would tie all clients to the server of the first one.
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # Its total of 300 s by default would end long streams; the deadlines of a request are
                 # `request.deadline`'s.
@@ -239,8 +243,10 @@ async def rejection(
     if status < 400:
         return UpstreamBadReply(f"the model server answered with status {status}")
     # The client's own key is right: told of a 401 it would ask its user for another one.
+    # Its words often quote a part of the key.
     if status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=status)
+    # Pages of proxies are left out: an SDK shows the body to its user, and takes HTML for the model's own words.
     payload = _json_object(await error_body(reply, deadline))
     return UpstreamRejected(
         f"the model server answered with status {status}",
@@ -260,6 +266,7 @@ async def _full(session: aiohttp.ClientSession, call: UpstreamCall, deadline: De
         # A key must not follow to another host: https://github.com/aio-libs/aiohttp/pull/12275
         allow_redirects=False,
         auto_decompress=call.decode,
+        # Longer ones than 5 s are rounded up to whole seconds otherwise, by up to one.
         timeout=aiohttp.ClientTimeout(total=None, connect=call.connect_timeout_s, ceil_threshold=3600.0),
     )
     return UpstreamReply(
@@ -314,8 +321,10 @@ def _of_head(error: Exception) -> GatewayError:
         if isinstance(cause, GatewayError):
             return cause
     # No fault of the model server: its breaker must not open for it.
+    # `EMFILE` is this process's bound, `ENFILE` the machine's.
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return NoCapacity("no free connection to the model server", retry_after_s=1.0)
+    # A subclass of the connector's error, so it has to be asked for first; as do those of TLS.
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return UpstreamRefused("the model server cannot be reached", cause="no_such_host")
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):

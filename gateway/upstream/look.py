@@ -86,6 +86,7 @@ async def wires_of(upstream: Upstream) -> tuple[str, ...] | None:
             for wire in ("responses", "messages"):
                 url = upstream.base_url / wire
                 async with session.post(url, data=b"{}", headers=headers, allow_redirects=False) as response:
+                    # A gateway before the server may ask for a key whatever the path, which says nothing of the path.
                     if response.status in (401, 403) or (response.status >= 500 and response.status != 501):
                         return None
                     if response.status not in ABSENT_STATUSES and not 300 <= response.status < 400:
@@ -156,6 +157,7 @@ def _answered(upstream: Upstream, status: int, body: bytes, date: str | None) ->
     models = _models(upstream, body) if status == 200 else None
     if models is None:
         message = f"{where} is there and has no list of models ({status})"
+        # Ollama, vLLM and llama.cpp all do; without it the first request would end in a 404 that says nothing.
         advice = f"most servers answer below /v1: does {url} include it?"
         return Look(level="warning", message=message, advice=advice, date=date)
     if not models:

@@ -29,6 +29,7 @@ from gateway.upstream.body import Body, Framed, Lent
 
 __all__ = ["KEEPALIVE_S", "Answer", "Connections"]
 
+# uvicorn's, under vLLM and many others: https://github.com/encode/uvicorn/blob/master/uvicorn/config.py
 KEEPALIVE_S = 4.0
 """Python model servers close an idle connection after 5 s; a POST that meets the close is lost."""
 NEXT_ADDRESS_S = 1.0
@@ -153,6 +154,7 @@ class _Connection(asyncio.Protocol):
             except (HttpProcessingError, ValueError):
                 self._lend(asked, held)
                 return
+            # A 101 changes what the connection speaks, and nobody has asked for that.
             if is_upgraded or not 100 <= message.code < 200:
                 break
             # https://www.rfc-editor.org/rfc/rfc9110#section-15.2
@@ -176,14 +178,20 @@ class _Connection(asyncio.Protocol):
         if transport is None or (self._undoes and message.compression):
             return None
         lengths = headers.getall("Content-Length", ())
+        # Whatever length they announce: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
         if message.code in _BARE:
             return Framed(is_chunked=False, left=0, is_over=True, transport=transport)
         if message.chunked:
+            # Both at once is how requests are smuggled; the library refuses or closes:
+            # https://www.rfc-editor.org/rfc/rfc9112#section-6.1
             return None if lengths else Framed(is_chunked=True, left=0, transport=transport, limit=self._limit)
+        # Any other coding than `chunked` alone.
         if "Transfer-Encoding" in headers:
             return None
         if not lengths:
             return Framed(is_chunked=False, left=1 << 62, is_unframed=True, transport=transport, limit=self._limit)
+        # Two lengths, or `+5`, are read differently by those on the way:
+        # https://www.rfc-editor.org/rfc/rfc9112#section-6.3
         if len(lengths) > 1 or _DIGITS.fullmatch(lengths[0]) is None:
             return None
         left = int(lengths[0])
@@ -261,6 +269,7 @@ class Connections:
         oldest = monotonic() - KEEPALIVE_S
         while waiting:
             idle = waiting.pop()
+            # What has come meanwhile (a 408 of a server that closes, say) has made it unfit.
             if idle.is_fit and idle.since > oldest and idle.transport is not None and not idle.transport.is_closing():
                 return idle
             idle.close()
@@ -310,6 +319,7 @@ class Connections:
         asked, found = self._names.get(address, (0.0, ()))
         if not found or loop.time() - asked > NAME_KEPT_S:
             host, port = address
+            # In a thread of the pool, as the C library's look-up blocks.
             told = await loop.getaddrinfo(host, port, type=SOCK_STREAM)
             found = tuple(dict.fromkeys(str(info[4][0]) for info in told))
             self._names[address] = loop.time(), found

@@ -13,6 +13,7 @@ Shape = Literal["json", "sse", "other"]
 
 STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 MAX_PEEK_BYTES = 64 << 10
+# Some begin with a mark: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 BOM = b"\xef\xbb\xbf"
 
 
@@ -78,4 +79,5 @@ def _shape(body: bytes) -> Shape:
     start = _start(body)
     if start.startswith(STREAM_STARTS):
         return "sse"
+    # A page with status 200, as proxies send for a server that is away, is neither.
     return "json" if start.startswith(b"{") else "other"

@@ -47,6 +47,7 @@ class Delta(msgspec.Struct):
     content: str | None = None
     role: str | None = None
     tool_calls: msgspec.Raw = msgspec.Raw()
+    # The form before `tool_calls`, deprecated and still sent: https://platform.openai.com/docs/guides/function-calling
     function_call: msgspec.Raw = msgspec.Raw()
     reasoning_content: msgspec.Raw = msgspec.Raw()
     reasoning: msgspec.Raw = msgspec.Raw()
@@ -85,6 +86,7 @@ class Chunk(msgspec.Struct):
 
     id: msgspec.Raw = msgspec.Raw()
     choices: list[ChunkChoice] | None = None
+    # In every chunk by some servers, at the end by OpenAI: https://github.com/sgl-project/sglang/issues/12241
     usage: msgspec.Raw = msgspec.Raw()
     error: msgspec.Raw = msgspec.Raw()
 
@@ -132,6 +134,8 @@ def decode_chunk(data: bytes) -> Chunk | None:
         decode_object(data)
         return None
     except (ValueError, RecursionError) as error:
+        # Servers that detokenize piece by piece cut an emoji in two, and escape each half:
+        # https://www.rfc-editor.org/rfc/rfc8259#section-8.2
         if holds_half_a_character(data):
             return None
         raise BadChunk("not a JSON event") from error
@@ -165,6 +169,7 @@ def decode_object(data: bytes) -> dict[str, Any]:
 def _decode(data: bytes | msgspec.Raw, depth: int) -> Any:
     try:
         return msgspec.json.decode(data)
+    # A number beyond 64 bits, which Python's integers could hold and msgspec's cannot.
     except msgspec.ValidationError:  # not of what is no JSON
         first = bytes(data).lstrip()[:1]
     if first == b"{" and depth:
@@ -221,6 +226,8 @@ def has_reasoning(message: Mapping[str, Any]) -> bool:
 
 def call_start_chunk(event: dict[str, Any], index: int, number: int, call_id: str, name: str, *, role: bool) -> bytes:
     """The first chunk of a call; with the role when it is the choice's first chunk."""
+    # Name whole and arguments empty in the first piece: clients that add up names as well double them otherwise
+    # (https://github.com/BerriAI/litellm/issues/20480).
     call = {"index": number, "id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
     delta: dict[str, Any] = {"role": "assistant", "content": None} if role else {}
     return _chunk(event, index, {**delta, "tool_calls": [call]})

@@ -179,6 +179,8 @@ def _refuse_doubled(raw: bytes, once: frozenset[str]) -> None:
         outermost = pairs
 
     try:
+        # Numbers stay texts: to read one costs Python the square of its length
+        # (https://cwe.mitre.org/data/definitions/407.html).
         json.loads(raw, object_pairs_hook=ended, parse_int=str, parse_float=str, strict=False)
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
@@ -243,6 +245,7 @@ def _tools(value: Any) -> list[Tool]:
 def declared_tool(entry: object) -> Tool | None:
     """The function that an entry of `tools` declares; None for one without a name."""
     function = entry.get("function") if isinstance(entry, dict) else None
+    # Tools of other types (`web_search`, `custom`) are the server's own business.
     if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
         return None
     parameters, description = function.get("parameters"), function.get("description")

@@ -56,6 +56,7 @@ def stream_to_body(data: bytes) -> bytes:
                 done = True
                 break
             chunk = decode_object(event)
+            # vLLM and SGLang tell a fault that comes up within a stream as an event of its own.
             if chunk.get("error") and not chunk.get("choices"):
                 return msgspec.json.encode(chunk)
             for choice in chunk.pop("choices", None) or []:
@@ -64,6 +65,7 @@ def stream_to_body(data: bytes) -> bytes:
         whole = [choices[index].whole(index) for index in sorted(choices)]
     except (BadChunk, AttributeError, TypeError, ValueError) as error:
         raise UpstreamBadReply("the model server's answer is not a chat completion") from error
+    # An answer that was cut would pass for a whole one, and its last call would be carried out as far as it came.
     if not done and not all(choice.is_finished for choice in choices.values()):
         raise UpstreamTruncated("the model server's answer ended too early")
     answer["object"] = "chat.completion"
@@ -104,11 +106,14 @@ class _Gathered:
             self.arguments.append([])
             number = len(self.calls) - 1
         call, function = self.calls[number], delta.get("function") or {}
+        # The first one counts: later pieces repeat it, or hold null
+        # (https://github.com/ggml-org/llama.cpp/issues/13800).
         call["id"] = call["id"] or delta.get("id")
         call["function"]["name"] = call["function"]["name"] or function.get("name") or ""
         arguments = function.get("arguments")
         if arguments:
             self.arguments[number].append(
+                # https://github.com/ggml-org/llama.cpp/issues/20198
                 arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
             )
 

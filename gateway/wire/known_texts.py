@@ -12,6 +12,7 @@ __all__ = ["adopt", "forget_all", "known_value", "made_of"]
 
 T = TypeVar("T")
 
+# Agents send tens of KiB of tools with every turn, the same to the letter.
 _MOST = 64
 _LARGEST = 128 << 10
 _ROOM = 4 << 20

@@ -224,6 +224,7 @@ def _data(event: bytes) -> bytes | None:
         # One blank behind the colon belongs to the field, as the standard has it.
         line[6:] if line.startswith(b"data: ") else line[5:]
         for line in _LINE.split(event)
+        # A line without a colon is a field with nothing in it, as the standard has it.
         if line.startswith(b"data:") or line == b"data"
     ]
     return b"\n".join(lines) if lines else None

@@ -298,6 +298,7 @@ class NativeCalls:
         """The reason to give at the end: a stop beside calls is `tool_calls`."""
         # Agents go by this word: with `stop` they take the call for a finished answer.
         # https://github.com/openvinotoolkit/model_server/issues/3927
+        # https://github.com/sgl-project/sglang/issues/2877
         if reason == "stop" and self._calls:
             self.mended.append("finish_reason")
             return "tool_calls"

@@ -1,4 +1,10 @@
-"""Every dialect as the damage tests write it: who writes its calls, and what in them is markup."""
+"""Calls with damaged markup: random calls in every dialect, and what a reading of them came to.
+
+A call is written by its dialect's own renderer, once with a placeholder for each text, so that its markup is known, and
+once as it is. In dialects of tags each closer is then doubled, dropped, exchanged, spelled as another or set beside
+another one; in all others each quotation mark, bracket, separator and token, and the escapes inside texts are left out.
+The name may stand behind namespaces.
+"""
 
 import json
 import random
@@ -186,11 +192,7 @@ DATA_FORMS = (
 )
 
 
-# --- Calls with damaged markup: random calls in every dialect, and what a reading of them came to. A call is written
-# by its dialect's own renderer, once with a placeholder for each text, so that its markup is known, and once as
-# it is. In dialects of tags each closer is then doubled, dropped, exchanged, spelled as another or set beside
-# another one; in all others each quotation mark, bracket, separator and token, and the escapes inside texts are
-# left out. The name may stand behind namespaces.
+# --- Damage
 
 
 Span = tuple[int, int, str]

@@ -1,4 +1,8 @@
-"""Links from the pages to where a rule or a fault was seen."""
+"""The pages' tables, written from the code: `python -m tests.support.pages` puts each in its place.
+
+A table stands between `<!-- NAME -->` and `<!-- end of NAME -->`; whoever changes what it lists runs the command.
+Links, headings and addresses are read here too, as GitHub reads them.
+"""
 
 import re
 import sys
@@ -25,7 +29,6 @@ __all__ = [
     "part",
     "sources",
 ]
-
 
 _SOURCE = re.compile(r"(\[([^\[\]]+)\]\((https?://[^\s()]+)\))")
 
@@ -66,9 +69,7 @@ def _leads(name: str, address: str) -> bool:
     return is_address(address) and is_threads
 
 
-# --- The pages' tables, written from the code: `python -m tests.support.pages` puts each in its place. A table stands
-# between `<!-- NAME -->` and `<!-- end of NAME -->`; whoever changes what it lists runs the command. Links and
-# headings are read here too, as GitHub reads them.
+# --- Tables, links and headings
 
 
 ROOT = Path(__file__).parents[2]

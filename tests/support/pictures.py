@@ -1,4 +1,8 @@
-"""PNG made small: the colours that matter most, as a palette, and a word on who made it."""
+"""The pictures of the documents, each from a real run: `python -m tests.support.pictures [NAME ...]`.
+
+`inspector` and `terminal` show a gateway with its demo's models, `report` a week of records, `previews` the dashboards
+as `grafana/preview.py` draws them. Needs chromium, and prometheus for the previews.
+"""
 
 import asyncio
 import base64
@@ -121,9 +125,7 @@ def _chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
-# --- The pictures of the documents, each from a real run: `python -m tests.support.pictures [NAME ...]`. `inspector`
-# and `terminal` show a gateway with its demo's models, `report` a week of records, `previews` the dashboards as
-# `grafana/preview.py` draws them. Needs chromium, and prometheus for the previews.
+# --- Pictures
 
 
 ROOT = Path(__file__).parents[2]

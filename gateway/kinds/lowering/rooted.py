@@ -57,7 +57,7 @@ def _modern(schema: Any, depth: int) -> Any:
 
 def _modern_object(schema: Mapping[str, Any], depth: int) -> Schema:
     out = dict(schema)
-    # Draft 7 lists the items' schemas under `items`, draft 2020-12 under `prefixItems`; zod's older versions write the
+    # Draft 7 lists the items' schemas under `items`, draft 2020-12 under `prefixItems`; zod-to-json-schema writes the
     # one: https://json-schema.org/draft/2020-12/release-notes
     if isinstance(out.get("items"), list):
         out["prefixItems"] = out.pop("items")

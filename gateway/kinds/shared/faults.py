@@ -109,7 +109,7 @@ def waiting_time(headers: Mapping[str, str], now: float) -> float | None:
 def refused(status: int, body: bytes, read: Callable[[Mapping[str, Any], int], Fault | None]) -> Reply:
     """The reply for an answer other than 2xx; `read` knows the server's own form of it."""
     value = read_json(body)
-    # Google's OpenAI surface wraps its error in a list.
+    # Google wraps its error in a list: https://github.com/vybestack/llxprt-code/issues/194
     value = value[0] if isinstance(value, list) and value else value
     # A redirect is not followed, as the key would go along, and is no answer either.
     status = status if status >= 400 else 502  # whatever else it says, it is no answer
