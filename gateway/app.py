@@ -32,7 +32,7 @@ from strategies.base import ToolExecutionStrategy
 from strategies.dialects.rows import TABLE
 from strategies.factory import load_strategies
 
-__all__ = ["Gateway", "Orders", "Post", "build", "run", "tell_lasting"]
+__all__ = ["GC_THRESHOLDS", "Gateway", "Orders", "Post", "build", "run", "tell_lasting"]
 
 LAG_PERIOD_S = 0.5
 LASTING_S = 5.0

@@ -4,6 +4,7 @@ What is heard gives the facts, and what a strategy would have made of the answer
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from gateway.answer.choice import MakeId
@@ -21,26 +22,23 @@ from strategies.text.turns import Turns
 
 __all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard_whole", "hearing"]
 
-HEARD_WIRES = frozenset(row.wire for row in KINDS.values())
+_HEARD = {row.wire: row.hears for row in KINDS.values() if row.hears is not None}
+HEARD_WIRES = frozenset(_HEARD)
 """Wires whose answers can be heard as chat: some kind of servers speaks them."""
 TellError = Callable[[GatewayError], bytes]
+Passes = Callable[[bytes], bytes | None]
 _WORDS = {
     "messages": (b"event: content_block_delta\ndata: ", b'"text_delta"'),
     "responses": (b"event: response.output_text.delta\ndata: ", b'"response.output_text.delta"'),
 }
 """By wire: how an event of text begins, and what stands in it once."""
+_NO_WORDS = (b"\0", b"\0")
 
 
 def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dialogue:
     """What hears answers in a wire as chat: the kind of servers that speak it."""
-    row = next(row for row in KINDS.values() if row.wire == wire)
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": "."}],
-        "stream": stream,
-        "stream_options": {"include_usage": True},
-    }
-    return row.made(None).begin(body, b"{}", situation=situation, known={})
+    body = {"model": model, "stream": stream, "stream_options": {"include_usage": True}}
+    return _HEARD[wire](body, situation)
 
 
 def heard_whole(dialogue: Dialogue, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -59,11 +57,10 @@ class SameWireStream(WatchedStream):
         tell_error: TellError,
         *,
         wire: str = "",
-        overhear: Callable[[bytes], None] | None = None,
     ) -> None:
         super().__init__(terms)
-        self._overhear = overhear
-        """Has to be told of what goes on unseen."""
+        self._last = b""
+        """Of what went on unread."""
         self._words = _WORDS.get(wire) if terms.prepared is None else None
         """How events of text begin, of which nothing has to be known but that there are any."""
         self._has_words = False
@@ -75,13 +72,23 @@ class SameWireStream(WatchedStream):
     def at_boundary(self) -> bool:
         return self._relayed.is_here
 
-    def passes(self, data: bytes) -> bytes | None:
-        """These bytes where they may go on unseen; they are then taken down, and may not be given to `step`."""
-        if not (self._has_words and self._words and self._relayed.is_here and _are_words(data, self._words)):
-            return None
-        if self._overhear is not None:
-            self._overhear(data)
-        return data
+    def listens(self) -> Passes | None:
+        """What says of the events to come what goes on unread; None while something is under way."""
+        return self._passes if self._has_words and self._relayed.is_here else None
+
+    def unheard(self) -> bytes:
+        """The last of what went on unread."""
+        return self._last
+
+    def _passes(self, data: bytes) -> bytes | None:
+        """These bytes where they may go on unread."""
+        begin, mark = self._words or _NO_WORDS
+        # One event, as nearly always, or several; no text holds the end of a line, or a quote by itself.
+        if data.startswith(begin) and data.endswith(b"\n\n") and mark in data:
+            if data.count(b"\n") == 3 or _are_words(data, (begin, mark)):
+                self._last = data
+                return data
+        return None
 
     def step(self, data: bytes = b"") -> bytes:
         if self._words is not None and self._relayed.is_here and _are_words(data, self._words):
@@ -116,6 +123,20 @@ class Carrier(Protocol):
     @property
     def answer_id(self) -> str | None: ...
 
+    @property
+    def is_still(self) -> bool:
+        """Nothing is under way: events of text may go on unread, as `passes` says."""
+        ...
+
+    @property
+    def unheard(self) -> bytes:
+        """The last event that went on unread."""
+        ...
+
+    def passes(self, data: bytes, hear: Callable[[bytes], bytes | None]) -> bytes | None:
+        """What goes on of an event, where `hear` says of its chunk that it need not be read; None where it must be."""
+        ...
+
     def wrap(self, data: bytes) -> bytes:
         """Chunks for what came of the answer."""
         ...
@@ -137,6 +158,7 @@ class SameWireReading:
     ) -> None:
         self._inner = StreamExchange(prepared, make_id=make_id, limits=limits, asks=asks, keep_text=keep_text)
         self._carrier = carrier
+        self._passes = partial(carrier.passes, hear=self._inner.passes)
 
     @property
     def facts(self) -> Facts:
@@ -165,6 +187,13 @@ class SameWireReading:
         rest = self._carrier.wrap_rest() if error is None else b""
         out = self._inner.feed(rest) if rest else b""
         return self._told(out + self._inner.close(error))
+
+    def listens(self) -> Passes | None:
+        """What says of the events to come what goes on unread; None while something is under way."""
+        return self._passes if self._carrier.is_still else None
+
+    def unheard(self) -> bytes:
+        return self._carrier.unheard
 
     def end_choices(self) -> None:
         self._inner.end_choices()

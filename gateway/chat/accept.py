@@ -19,6 +19,7 @@ from gateway.upstream.translated import client_scope
 __all__ = ["accept", "begin_answer", "count_path", "count_unsaid", "keep_answer"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_LETTER_OF = bytes(ord(_LETTERS[each % len(_LETTERS)]) for each in range(256))
 _IN_NAMES = frozenset(_LETTERS + "_-.")
 _MOST_TOLD = 32
 _LONGEST_TOLD = 64
@@ -111,11 +112,10 @@ def _situation(state: RequestState, raw: bytes, upstream: Upstream | None) -> Si
         chosen = configuration.upstreams[route.upstreams[0]] if upstream is None else upstream
         return _server(state, chosen, route, model, size=len(raw))
 
-    drawn = os.urandom(_UNIQUE_CHARS)
     return Situation(
         now=state.shared.wall(),
         request_id=state.id,
-        unique="".join(_LETTERS[each % len(_LETTERS)] for each in drawn),
+        unique=os.urandom(_UNIQUE_CHARS).translate(_LETTER_OF).decode(),
         secret=state.shared.secret,
         scope=client_scope(state),
         server=server,

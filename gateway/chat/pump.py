@@ -105,6 +105,7 @@ class _Stream:
         "_sent_at",
         "_state",
         "_telling",
+        "_tells",
         "_total_due",
     )
 
@@ -140,10 +141,10 @@ class _Stream:
         self._linger_due: float | None = None
         self._flowing: asyncio.Transport | None = None
         """Where the client's bytes may go in the call chain that has read the upstream's."""
-        self._may_pass = isinstance(exchange, SameWireStream) or (
-            isinstance(exchange, StreamExchange) and self._telling.is_identity
-        )
+        self._may_pass = isinstance(exchange, SameWireStream | SameWireReading | StreamExchange)
         """Events may go on unread at times."""
+        self._tells = None if self._telling.is_identity else self._telling.feed
+        """Tells in the client's wire what goes on."""
         self._passes: Callable[[bytes], bytes | None] | None = None
         """What says of events what goes there unread."""
         self._owed = b""
@@ -311,6 +312,8 @@ class _Stream:
             self._data_due = now + self._idle_s
             if self._held_since is not None or len(out) != len(data):
                 self._note_hold(now)
+            if out and self._tells is not None:
+                out = self._tells(out)
             if not out:
                 return Taken.PASSED
             self._quiet_since = now
@@ -346,8 +349,12 @@ class _Stream:
         """What says of events what goes out unread, while nothing but the exchange has a say in it."""
         state, lookout, exchange = self._state, self._lookout, self._exchange
         if isinstance(exchange, SameWireStream):  # it says itself between which events it stands
-            return exchange.passes
-        if not isinstance(exchange, StreamExchange) or self._framer is None or not self._framer.is_between:
+            return exchange.listens()
+        if self._framer is None or not self._framer.is_between:
+            return None
+        if isinstance(exchange, SameWireReading):
+            return exchange.listens()
+        if not isinstance(exchange, StreamExchange):
             return None
         if state.delivered is not None or (lookout and not lookout.is_still):
             return None

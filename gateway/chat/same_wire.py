@@ -4,7 +4,8 @@ Only what must be known of an answer is heard beside. Of a server that may have 
 asking; one that has none is known for an hour.
 """
 
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, TypedDict
 
 import msgspec
@@ -114,19 +115,32 @@ class Reading:
     terms: Terms
 
 
-@define(eq=False)
+@define(eq=False, kw_only=True)
 class _AsItIs(ChatTelling):
-    """The server's own words; only a sign of life is ours."""
+    """The server's own words; only a sign of life is ours, and the fault that ends them."""
 
-    inner: Telling | None = None
+    inner: Telling
+    unheard: Callable[[], bytes] = bytes
+    """The last of what went on without a word to anybody."""
 
     def feed(self, data: bytes) -> bytes:
-        if self.inner is not None and self.inner.overhears:
-            self.inner.overhear(data)
+        if self.inner.overhears:
+            self._overhear(self.unheard())
+            self._overhear(data)
         return data
 
     def keep_alive(self) -> bytes:
-        return b"" if self.inner is None else self.inner.keep_alive()
+        self._overhear(self.unheard())
+        return self.inner.keep_alive()
+
+    def tell_error(self, error: GatewayError) -> bytes:
+        """The fault, behind all that went on."""
+        self._overhear(self.unheard())
+        return self.inner.feed(error_event(error))
+
+    def _overhear(self, data: bytes) -> None:
+        if data and self.inner.overhears:
+            self.inner.overhear(data)
 
 
 async def relayed(
@@ -147,7 +161,9 @@ async def relayed(
         log.debug("same_wire", upstream=upstream.name, wire=wire)
         carrier = asked.carry() if reading is not None and asked.carry is not None else None
         if reading is not None and carrier is not None:
-            return await (_read_stream if is_stream else _read_whole)(state, reply, reading, carrier, dialogue)
+            if is_stream:
+                return await _read_stream(state, reply, reading, carrier, telling)
+            return await _read_whole(state, reply, reading, carrier, dialogue)
         if is_stream:
             return await _stream(state, reply, terms, dialogue, telling)
         return await _whole(state, reply, terms, dialogue)
@@ -173,8 +189,12 @@ async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
 
 
 def _url(state: RequestState) -> URL:
-    url = state.upstream.base_url.joinpath(*state.surface.path.split("/"))
-    query = state.http.rel_url.raw_query_string
+    return _url_of(state.upstream.base_url, state.surface.path, state.http.rel_url.raw_query_string)
+
+
+@lru_cache(maxsize=64)
+def _url_of(base: URL, path: str, query: str) -> URL:
+    url = base.joinpath(*path.split("/"))
     return URL(f"{url}?{query}", encoded=True) if query else url
 
 
@@ -204,11 +224,10 @@ async def _stream(
     state: RequestState, reply: UpstreamReply, terms: WatchTerms, dialogue: Dialogue, telling: Telling
 ) -> web.StreamResponse:
     def tell_error(error: GatewayError) -> bytes:
-        return telling.feed(error_event(error))
+        return as_it_is.tell_error(error)
 
-    wire = state.surface.name
-    overhear = telling.overhear if telling.overhears else None
-    exchange = SameWireStream(terms, dialogue, tell_error, wire=wire, overhear=overhear)
+    exchange = SameWireStream(terms, dialogue, tell_error, wire=state.surface.name)
+    as_it_is = state.telling = _AsItIs(inner=telling, unheard=exchange.unheard)
     state.found.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
     try:
@@ -219,10 +238,10 @@ async def _stream(
 
 
 async def _read_stream(
-    state: RequestState, reply: UpstreamReply, reading: Reading, carrier: Carrier, dialogue: Dialogue
+    state: RequestState, reply: UpstreamReply, reading: Reading, carrier: Carrier, telling: Telling
 ) -> web.StreamResponse:
-    del dialogue
     exchange = SameWireReading(reading.prepared, carrier, **reading.terms)
+    state.telling = _AsItIs(inner=telling, unheard=exchange.unheard)
     state.found.facts = exchange.facts
     return await pump(state, reply, exchange, web.StreamResponse(headers=_headers(reply)), first=b"")
 

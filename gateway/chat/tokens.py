@@ -80,9 +80,10 @@ async def learn_ratio(state: RequestState, asked: Asked) -> None:
     size, images = _size(asked.request)
     if images:
         return
-    name, model = state.upstream.name, asked.request.model
-    kept = state.shared.token_ratios.observe(name, model, size, tokens)
-    if len(kept) in (1, 2, 4) or len(kept) % _SAVED_EVERY == 0:
+    name, model, ratios = state.upstream.name, asked.request.model, state.shared.token_ratios
+    kept = ratios.observe(name, model, size, tokens)
+    answers = ratios.answers(name, model)
+    if answers in (1, 2, 4) or (answers and answers % _SAVED_EVERY == 0):
         await state.shared.sessions.remember({_key(name, model): msgspec.json.encode(kept)}, RATIO_TTL_S)
 
 

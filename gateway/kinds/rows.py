@@ -4,6 +4,7 @@ A new kind is a room with a dialogue, and a row here.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from attrs import frozen
 
@@ -15,7 +16,7 @@ from gateway.kinds.openai import OpenAiKind
 from gateway.kinds.qwen_web.dialogue import QwenWebKind, QwenWebOptions
 from gateway.kinds.responses.ask import ResponsesOptions
 from gateway.kinds.responses.dialogue import ResponsesKind
-from gateway.kinds.shared.port import Kind
+from gateway.kinds.shared.port import Dialogue, Kind, Situation
 
 __all__ = ["DEFAULT_KIND", "KINDS", "KindOptions", "KindRow"]
 
@@ -43,6 +44,8 @@ class KindRow:
     """What only clients of Messages say means something to it: marks for the cache, how to think, who pays."""
     wire: str = "chat"
     """What it speaks, by the name of the surface that speaks it to clients."""
+    hears: Callable[[Mapping[str, Any], Situation], Dialogue] | None = None
+    """Begins a dialogue that only hears an answer in its wire, to a request of which chat would say this much."""
     url_end: str = ""
     """How the address of such a server ends as a rule."""
 
@@ -53,7 +56,9 @@ class KindRow:
 
 KINDS: Mapping[str, KindRow] = {
     DEFAULT_KIND: KindRow(make=OpenAiKind, is_translated=False, url_end="/v1"),
-    "responses": KindRow(make=ResponsesKind, options=ResponsesOptions, wire="responses", url_end="/v1"),
+    "responses": KindRow(
+        make=ResponsesKind, options=ResponsesOptions, wire="responses", hears=ResponsesKind().hear, url_end="/v1"
+    ),
     "anthropic": KindRow(
         make=AnthropicKind,
         options=AnthropicOptions,
@@ -61,6 +66,7 @@ KINDS: Mapping[str, KindRow] = {
         takes_effort=True,
         knows_messages=True,
         wire="messages",
+        hears=AnthropicKind().hear,
     ),
     "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native", takes_effort=True, wire="gemini"),
     "qwen_web": KindRow(

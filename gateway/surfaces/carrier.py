@@ -6,11 +6,13 @@ behind all else, and the answer then ends for their sake. What a wire says in it
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from attrs import define, field
 
+from gateway.surfaces.words import WordTemplate
 from gateway.wire.chat_chunks import any_in
 from gateway.wire.sse import SseDecoder, encode
 
@@ -22,6 +24,8 @@ _END = b"\n\n"
 _HEAD, _TAIL = b'data: {"choices":[{"index":0,"delta":{"content":', b'},"finish_reason":null}]}\n\n'
 """Around the text of a word: all are cast alike, so that nobody takes each apart."""
 _CONTENT = b'"content":'
+_MOST_TEMPLATES = 16
+"""A server whose events of text are all of another shape is not looked at for one again and again."""
 
 
 @define(kw_only=True)
@@ -60,7 +64,18 @@ class Carried:
 class EventCarrier:
     """One streamed answer."""
 
-    __slots__ = ("_back", "_calls", "_decoder", "_native_ids", "_number", "_on_way", "answer_id")
+    __slots__ = (
+        "_back",
+        "_calls",
+        "_decoder",
+        "_native_ids",
+        "_number",
+        "_on_way",
+        "_template",
+        "_templates",
+        "answer_id",
+        "unheard",
+    )
     words = b""
     """How an event of text begins."""
 
@@ -75,6 +90,48 @@ class EventCarrier:
         """Calls that were found."""
         self._native_ids: set[str] = set()
         """Of the server's own calls: those are told already."""
+        self._template: WordTemplate | None = None
+        """What events of text look like that follow the last."""
+        self._templates = _MOST_TEMPLATES
+        """How many may still be taken."""
+        self.unheard = b""
+        """The last event that went on unread."""
+
+    @property
+    def is_still(self) -> bool:
+        """Nothing is under way, and a word goes on as it came."""
+        return self._template is not None and not (self._on_way or self._decoder.pending or self._back.pending)
+
+    def passes(self, data: bytes, hear: Callable[[bytes], bytes | None]) -> bytes | None:
+        """What goes on of an event of text and of one that has waited, as they came; None where it is to be read.
+
+        `hear` says it of chunks. This may be asked while this stands still, and from then on until it is to be read.
+        """
+        template = self._template
+        text = template.read(data) if template is not None else None
+        if text is None:
+            return None
+        chat = _HEAD + text + _TAIL
+        out = hear(chat)
+        if out is None:
+            return None
+        on_way = self._on_way
+        if not on_way and len(out) == len(chat):
+            self._went(text, data)
+            return data
+        waited = sum(len(carried.chat) for carried in on_way)
+        told = b"".join(map(self._word_passed, on_way)) if out else b""
+        if out:
+            on_way.clear()
+        if len(out) == waited + len(chat):
+            self._went(text, data)
+            return told + data
+        self._word_sent(data)  # it waits for the next, which decides it
+        return told
+
+    def _went(self, text: bytes, event: bytes) -> None:
+        """An event with this text has gone on unread."""
+        self.unheard = event
 
     def wrap(self, data: bytes) -> bytes:
         """Chunks for what came of the answer."""
@@ -108,6 +165,9 @@ class EventCarrier:
         if found is None or found[0][:1] != b'"':
             return b""
         text, word = found
+        if self._template is None or self._template.read(raw) is None:
+            self._template = WordTemplate.of(raw, text) if self._templates else None
+            self._templates = max(0, self._templates - 1)
         chat = _HEAD + text + _TAIL
         self._on_way.append(Carried(raw=raw, chat=chat, word=word))
         return chat

@@ -1,6 +1,7 @@
 """What holds for every request that is no chat: bounds of its lists, and what a model's name says of its server."""
 
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 from gateway.core.errors import InvalidRequest
@@ -53,6 +54,7 @@ def token_limit(wanted: object, server: Server, name: str) -> int | None:
     return wanted if most is None or not isinstance(wanted, int) else min(wanted, most)
 
 
+@lru_cache(maxsize=256)
 def _is_one_of(model: str, globs: tuple[str, ...]) -> bool:
     name = model.lower()
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)

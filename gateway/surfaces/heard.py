@@ -27,6 +27,8 @@ __all__ = ["Heard", "Pieces", "Teller", "hear_whole", "string_of"]
 _CUT = "length"
 _CONTENT = b'"content":'
 _Text = Literal["text", "refusal", "reasoning"]
+_PLAIN_BODY = re.compile(rb'[^"\\\n]*+(?:\\["\\/bfnrt][^"\\\n]*+)*+')
+"""A JSON string's body without escapes by number, of which some are half a character."""
 _ESCAPE = re.compile(
     # Escapes in pairs are characters of their own; only one without its other half needs care.
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|[^\n])"
@@ -159,6 +161,7 @@ class Heard:
         "_half",
         "_has_halves",
         "_head",
+        "_is_between",
         "_is_over",
         "_pieces",
         "_quotes",
@@ -180,6 +183,8 @@ class Heard:
         self.stopped_at: str | None = None
         """The sequence that the answer stopped at, where the server says so."""
         self._decoder = SseDecoder(max_event_bytes)
+        self._is_between = True
+        """What comes next begins an event."""
         self._calls: list[_Pending] = []
         self._current: dict[object, _Pending] = {}
         """By the number that the server gave it."""
@@ -197,6 +202,7 @@ class Heard:
         except EventTooLong:
             self._fail(UpstreamBadReply("an event of the model server's answer is too long").body()["error"])
             return
+        self._is_between = not self._decoder.pending
         for _, event in events:
             if event is not None and not self._is_over:
                 self._event(event)
@@ -209,10 +215,24 @@ class Heard:
         if self._reason is not None:
             self._end()
 
+    def word(self, data: bytes) -> bytes | None:
+        """The text of one event of nothing but that, alike the last but for it; it is for the caller to tell it on.
+
+        None for all else, which is to be fed.
+        """
+        head, tail = self._head, self._tail
+        start, end = len(head), len(data) - len(tail)
+        if not start or start >= end or not self._is_between or not data.startswith(head) or not data.endswith(tail):
+            return None
+        body = data[start:end]
+        if (b"\\" in body or b'"' in body or b"\n" in body) and not _PLAIN_BODY.fullmatch(body):
+            return None
+        return body if body.isascii() or _is_text(body) else None
+
     def _run(self, data: bytes) -> bool:
         """Events of nothing but content, alike but for it, told without taking any apart; whether they were."""
         head, tail = self._head, self._tail
-        if not (head and data.startswith(head) and data.endswith(tail)) or self._decoder.pending:
+        if not (head and data.startswith(head) and data.endswith(tail) and self._is_between):
             return False
         if len(data) < len(head) + len(tail):
             return False
@@ -419,12 +439,12 @@ class Heard:
 
     def _fail(self, error: Mapping[str, Any]) -> None:
         self._tell_whole_calls()
-        self._is_over = True
+        self._is_over, self._head = True, b""
         self._teller.error(error)
 
     def _end(self) -> None:
         if not self._is_over and self._reason is not None:
-            self._is_over = True
+            self._is_over, self._head = True, b""
             self._tell_calls()  # those behind the finish
             self._teller.end()
 

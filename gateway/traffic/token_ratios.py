@@ -44,10 +44,19 @@ Pair = tuple[str, str]
 
 
 @define
+class _Told:
+    """What the answers of one model have told."""
+
+    ratios: deque[float] = field(factory=lambda: deque(maxlen=SAMPLES))
+    answers: int = 0
+    """How many there were, of which the last few are kept."""
+
+
+@define
 class TokenRatios:
     """The last ratios of each model at its upstream."""
 
-    _ratios: OrderedDict[Pair, deque[float]] = field(factory=OrderedDict)
+    _ratios: OrderedDict[Pair, _Told] = field(factory=OrderedDict)
 
     def knows(self, upstream: str, model: str) -> bool:
         """Whether anything was asked or told of the pair."""
@@ -55,30 +64,38 @@ class TokenRatios:
 
     def load(self, upstream: str, model: str, ratios: Iterable[object]) -> None:
         """Begin with what another process has learned, or with nothing."""
-        kept = self._of(upstream, model)
+        kept = self._of(upstream, model).ratios
         for ratio in ratios:
             if isinstance(ratio, int | float) and isfinite(ratio) and _LEAST_RATIO <= ratio <= _MOST_RATIO:
                 kept.append(float(ratio))
 
     def observe(self, upstream: str, model: str, size: int, tokens: int) -> list[float]:
         """A request of so many bytes took so many tokens; all that is known of the pair."""
-        kept = self._of(upstream, model)
+        told = self._of(upstream, model)
         if tokens > 0 and _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
-            kept.append(size / tokens)
-        return list(kept)
+            told.ratios.append(size / tokens)
+            told.answers += 1
+        return list(told.ratios)
+
+    def answers(self, upstream: str, model: str) -> int:
+        """How many answers have told of the pair in this process."""
+        told = self._ratios.get((upstream, model))
+        return told.answers if told is not None else 0
 
     def tokens(self, upstream: str, model: str, size: int, images: int = 0) -> tuple[int, bool]:
         """What a request takes, rather too much than too little; whether that was learned."""
-        kept = self._ratios.get((upstream, model))
-        ratio = median(kept) if kept else BYTES_PER_TOKEN
-        return ceil(size / ratio * MARGIN) + images * IMAGE_TOKENS, bool(kept)
+        told = self._ratios.get((upstream, model))
+        ratio = median(told.ratios) if told is not None and told.ratios else BYTES_PER_TOKEN
+        return ceil(size / ratio * MARGIN) + images * IMAGE_TOKENS, told is not None and bool(told.ratios)
 
-    def _of(self, upstream: str, model: str) -> deque[float]:
-        kept = self._ratios.setdefault((upstream, model), deque(maxlen=SAMPLES))
+    def _of(self, upstream: str, model: str) -> _Told:
+        told = self._ratios.get((upstream, model))
+        if told is None:
+            told = self._ratios[upstream, model] = _Told()
+            if len(self._ratios) > MAX_PAIRS:
+                self._ratios.popitem(last=False)
         self._ratios.move_to_end((upstream, model))
-        if len(self._ratios) > MAX_PAIRS:
-            self._ratios.popitem(last=False)
-        return kept
+        return told
 
 
 @frozen(kw_only=True)

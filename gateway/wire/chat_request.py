@@ -62,10 +62,12 @@ class ChatRequest:
     @cached_property
     def has_pictures(self) -> bool:
         """It may hold some; what they take is another matter than what texts take."""
-        for message in self.messages:
-            if isinstance(message.get("content"), list):
-                return b'"image_url"' in self.raw
-        return False
+        return any(
+            isinstance(part, dict) and "image_url" in part
+            for message in self.messages
+            if isinstance(message.get("content"), list)
+            for part in message["content"]
+        )
 
     @property
     def choices(self) -> int:

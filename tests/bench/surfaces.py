@@ -3,11 +3,13 @@
 Gateway, relay, model server and client share one process, the last two as bare protocols; what those cost by
 themselves is taken off. Each event is a read of its own. Ratios hold within a round, of which the median is told. The
 relay is the smallest honest one that aiohttp makes: bytes in, bytes out, nothing looked at. What a route costs is
-compared with a relay of the same bytes where both sides speak one wire, else with a relay of the server's.
+compared with a relay of the same bytes where both sides speak one wire, else with a relay of the server's. Python's
+collector is set as in service, for the relay as well.
 """
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import statistics
@@ -20,6 +22,7 @@ import structlog
 import uvloop
 from aiohttp import web
 
+from gateway.app import GC_THRESHOLDS
 from gateway.telemetry.logs import configure_logging
 from tests.bench.counts import EVENTS, WARM, _Reader, _Server, post
 from tests.bench.requests import _Peer, begun, repeat
@@ -88,6 +91,9 @@ async def _of_route(route: Route, strategy: str, rounds: int) -> dict[str, list[
     upstream = await loop.create_server(lambda: _Peer(server.asked), "127.0.0.1", 0)
     upstream_port = upstream.sockets[0].getsockname()[1]
     gateway, port = await begun(upstream_port, strategy, route.environ)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     asks = {"request": route.ask(False)}
     if route.path == "/v1/messages":
         asks["request of 76 KB"] = claude_code_request()

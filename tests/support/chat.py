@@ -19,7 +19,7 @@ from strategies.reading.factory import reader_factory
 from strategies.recovery import RecoveryStrategy
 from tests.support.reading import AGENT_TOOLS
 
-__all__ = ["READ", "read_stream", "read_whole", "reading"]
+__all__ = ["READ", "SAYINGS", "event_ends", "read_stream", "read_whole", "reading"]
 
 
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "system_fingerprint": "fp"}
@@ -188,6 +188,23 @@ READ = {
     "function": {"name": "Read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
 }
 
+_CALL = '<tool_call>\n{"name": "Read", "arguments": {"path": "a.py"}}\n</tool_call>'
+SAYINGS = (
+    "Some plain words",
+    " ",
+    "\n\n",
+    "<",
+    "<tool",
+    "a < b",
+    _CALL,
+    'say "no" ',
+    "C:\\new",
+    "🙂",
+    "é",
+    "```\n",
+    "`",
+)
+"""What a model may say: a call, and what could begin one."""
 _REQUEST = request_of({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [READ], "stream": True})
 
 
@@ -208,11 +225,21 @@ def reading(carrier: Carrier) -> SameWireReading:
     )
 
 
-def read_stream(carrier: Carrier, stream: bytes, *cuts: int) -> bytes:
-    """What the client is told of a stream that comes in these pieces."""
+def event_ends(stream: bytes) -> list[int]:
+    """Where the events of a stream end."""
+    return [at + 2 for at in range(len(stream)) if stream.startswith(b"\n\n", at)]
+
+
+def read_stream(carrier: Carrier, stream: bytes, *cuts: int, reads_all: bool = False) -> bytes:
+    """What the client is told of a stream that comes in these pieces.
+
+    What may go on unread does so, unless the answer `reads_all`.
+    """
     exchange, out, at = reading(carrier), b"", 0
     for cut in (*sorted(cuts), len(stream)):
-        out += exchange.step(stream[at:cut])
+        passes = None if reads_all else exchange.listens()
+        gone = passes(stream[at:cut]) if passes is not None else None
+        out += exchange.step(stream[at:cut]) if gone is None else gone
         while exchange.busy:
             out += exchange.step()
         at = cut

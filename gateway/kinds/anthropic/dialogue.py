@@ -90,6 +90,7 @@ class _Event(msgspec.Struct):
 
 _MESSAGE = msgspec.json.Decoder(_Message)
 _EVENT = msgspec.json.Decoder(_Event)
+_NOTHING_ASKED = HttpAsk(path="")
 
 
 @frozen
@@ -124,6 +125,10 @@ class AnthropicKind:
         ask = json_ask("/messages", data, streams=body.get("stream") is True)
         place = Place.after((original or body).get("messages"))
         return _Dialogue(ask, body, place, situation, ttl_s=self.options.memory_ttl_s)
+
+    def hear(self, body: Mapping[str, Any], situation: Situation) -> "_Dialogue":
+        """A dialogue that only hears the answer: whoever asks does so by himself."""
+        return _Dialogue(_NOTHING_ASKED, body, Place(), situation, ttl_s=self.options.memory_ttl_s)
 
     def can_say(self, parameters: Mapping[str, Any]) -> bool:
         return is_rooted(parameters)

@@ -73,6 +73,10 @@ class MessagesCarrier(EventCarrier):
         self._last_index = max(self._last_index, told.index)
         return bytes(told.delta.text), True
 
+    @property
+    def is_still(self) -> bool:
+        return super().is_still and not (self._kept or self._moved)
+
     def _word_passed(self, carried: Carried) -> bytes:
         if self._kept or self._moved:
             return self._begun() + self._own(carried)

@@ -32,6 +32,8 @@ PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 """Claude Code and the SDKs take no comment line for a sign of life."""
 _REASONS = {"stop": "end_turn", "length": "max_tokens"}
 _MOST_TOKENS = 1 << 53
+_DELTA_HEAD = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":'
+_TEXT_END = b'"}}\n\n'
 
 
 @frozen(kw_only=True)
@@ -68,6 +70,7 @@ class _Blocks:
         "out",
         "stopped_at",
         "streams",
+        "word_head",
     )
 
     def __init__(self, terms: Terms, *, streams: bool) -> None:
@@ -81,6 +84,8 @@ class _Blocks:
         self.input_tokens: int | None = None
         """What the request takes, by an estimate, where the server does not say."""
         self.is_over = False
+        self.word_head = b""
+        """What stands before the text in the events of the block of text that is open."""
         self._terms = terms
         self._number = -1
         """Of the block that was begun last."""
@@ -104,11 +109,17 @@ class _Blocks:
             return
         if self._kind != "text":
             self._begin("text", {"type": "text", "text": ""})
-        self._said += len(body)
+            self.word_head = _DELTA_HEAD % self._number + b'"text_delta","text":"'
         if self.streams:
-            self._delta(b'"text_delta","text":"' + body + b'"')
+            self.out.append(self.word(body))
         else:
+            self._said += len(body)
             self.content[-1]["text"] += _decoded(body)
+
+    def word(self, body: bytes) -> bytes:
+        """The event of more text in the block that is open."""
+        self._said += len(body)
+        return self.word_head + body + _TEXT_END
 
     def refusal(self, body: bytes) -> None:
         self.text(body)
@@ -213,7 +224,7 @@ class _Blocks:
 
     def _end(self) -> None:
         """End the block that is open."""
-        kind, self._kind = self._kind, ""
+        kind, self._kind, self.word_head = self._kind, "", b""
         if not kind:
             return
         if kind == THINKING:
@@ -237,10 +248,7 @@ class _Blocks:
             self.content[-1].update(thinking=text if shown else "", signature=signature)
 
     def _delta(self, delta: bytes) -> None:
-        self.out.append(
-            b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b}}\n\n'
-            % (self._number, delta)
-        )
+        self.out.append(_DELTA_HEAD % self._number + delta + b"}}\n\n")
 
     def _drop(self, what: str) -> None:
         self.dropped[what] = self.dropped.get(what, 0) + 1
@@ -289,6 +297,8 @@ class MessagesTelling:
         return _event("message_start", {"message": message})
 
     def feed(self, data: bytes) -> bytes:
+        if self._blocks.word_head and (body := self._heard.word(data)) is not None:
+            return self._blocks.word(body)
         self._heard.feed(data)
         return self._taken()
 

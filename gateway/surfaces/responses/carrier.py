@@ -16,6 +16,7 @@ from gateway.surfaces.responses.calls import CALLS, history_call
 from gateway.surfaces.responses.errors import told_fault
 from gateway.surfaces.responses.telling import ResponsesTelling
 from gateway.surfaces.toolnames import ToolNames
+from gateway.surfaces.words import number_of
 from gateway.wire.chat_chunks import any_in
 from gateway.wire.sse import DONE, encode
 
@@ -51,11 +52,14 @@ class ResponsesCarrier(EventCarrier):
         "_is_moved",
         "_items",
         "_kept",
+        "_last",
         "_left",
         "_moved",
         "_next",
         "_open",
+        "_open_key",
         "_own_calls",
+        "_pieces",
         "_response",
         "_tail",
         "_tell",
@@ -80,7 +84,13 @@ class ResponsesCarrier(EventCarrier):
         self._told: dict[Key, list[bytes]] = {}
         """What the client was told of each: bodies of JSON strings."""
         self._open: Carried | None = None
-        """The last word of the message that is open."""
+        """The last word that was read of the message that is open."""
+        self._open_key: Key = (-1, -1)
+        """Where the text of the last word stands that was read."""
+        self._pieces: list[bytes] = []
+        """What went on unread of that."""
+        self._last = b""
+        """The last event that did, where its number has not been looked at."""
         self._kept: list[Carried] = []
         """The beginning of a message that has no text yet, and what came behind it."""
         self._items: list[bytes] = []
@@ -98,10 +108,42 @@ class ResponsesCarrier(EventCarrier):
 
     def _word(self, data: bytes) -> tuple[bytes, Any] | None:
         told = _DELTA.decode(data)
-        self._given.add((told.output_index, told.content_index))
+        self._open_key = told.output_index, told.content_index
+        self._given.add(self._open_key)
         return bytes(told.delta), told
 
+    @property
+    def is_still(self) -> bool:
+        return super().is_still and self._open is not None and not (self._kept or self._is_moved or self._moved)
+
+    def _went(self, text: bytes, event: bytes) -> None:
+        self._pieces.append(text[1:-1])
+        self.unheard = self._last = event
+
+    def wrap(self, data: bytes) -> bytes:
+        self._catch_up()
+        return super().wrap(data)
+
+    def wrap_rest(self) -> bytes:
+        self._catch_up()
+        return super().wrap_rest()
+
+    def unwrap(self, chat: bytes) -> bytes:
+        self._catch_up()
+        return super().unwrap(chat)
+
+    def _catch_up(self) -> None:
+        """Take down what has gone on unread."""
+        if not self._last:
+            return
+        self._told.setdefault(self._open_key, []).extend(self._pieces)
+        self._pieces.clear()
+        number, self._last = number_of(self._last), b""
+        if number is not None:
+            self._next = number + 1
+
     def _word_passed(self, carried: Carried) -> bytes:
+        self._catch_up()
         word: _Delta = carried.word
         self._open = carried
         self._told.setdefault((word.output_index, word.content_index), []).append(bytes(word.delta)[1:-1])

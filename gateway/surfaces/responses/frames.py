@@ -61,5 +61,10 @@ class Frames:
         """One event of a template, with the body of a JSON string as its piece of text."""
         if self.is_silent:
             return
-        self._out += (template, b"%d" % self.count, b',"delta":"', body, b'"}\n\n')
-        self.count += 1
+        self._out.append(self.next_piece(template, body))
+
+    def next_piece(self, template: bytes, body: bytes) -> bytes:
+        """The same event, for whoever sends it at once."""
+        number = self.count
+        self.count = number + 1
+        return b'%b%d,"delta":"%b"}\n\n' % (template, number, body)

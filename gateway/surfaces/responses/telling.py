@@ -146,6 +146,10 @@ class ResponsesTelling:
         return self._frames.take()
 
     def feed(self, data: bytes) -> bytes:
+        opened = self._open
+        if opened is not None and opened.part == "output_text" and (body := self._heard.word(data)) is not None:
+            opened.pieces.append(body)
+            return self._frames.next_piece(opened.template, body)
         if not self._is_over:
             self._heard.feed(data)
         return self._frames.take()

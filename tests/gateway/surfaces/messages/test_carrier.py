@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.surfaces.carrier import named_event
 from gateway.surfaces.messages.carrier import MessagesCarrier
 from tests.support.anthropic_server import AnthropicServer
-from tests.support.chat import read_stream, read_whole, reading
+from tests.support.chat import SAYINGS, event_ends, read_stream, read_whole, reading
 from tests.support.messages_client import hear
 from tests.support.turns import Call, Turn, conversations
 
@@ -51,6 +51,24 @@ def test_answers_of_whole_conversations_go_on_as_they_came() -> None:
         for exchange in exchanges:
             stream = SERVER.stream(exchange.turn, "m")
             assert read(stream) == stream
+
+
+@given(st.lists(st.sampled_from(SAYINGS), max_size=12))
+def test_what_goes_on_unread_is_what_reading_it_would_tell(said: list[str]) -> None:
+    stream = SERVER.stream(Turn(text="".join(said)), "m")
+    ends = event_ends(stream)
+    assert read(stream, *ends) == read_stream(MessagesCarrier(), stream, *ends, reads_all=True)
+
+
+def test_words_of_one_text_go_on_unread() -> None:
+    exchange, unread = reading(MessagesCarrier()), 0
+    for word in SERVER.stream(PLAIN[0], "m").split(b"\n\n")[:-1]:
+        passes = exchange.listens()
+        is_unread = passes is not None and passes(word + b"\n\n") is not None
+        unread += is_unread
+        if not is_unread:
+            exchange.step(word + b"\n\n")
+    assert unread >= 3
 
 
 @given(st.data())

@@ -12,6 +12,7 @@ from gateway.core.errors import UpstreamBadReply
 from gateway.surfaces.messages.telling import PING, THINKING, MessagesTelling, Terms
 from gateway.surfaces.seals import Seals
 from gateway.wire.chat_reshape import stream_to_body
+from tests.support.chat import event_ends
 from tests.support.messages_client import Heard, events_of, hear
 
 SEALS = Seals(b"k" * 32, "who")
@@ -124,7 +125,7 @@ def test_any_answer_is_told_in_order_however_it_is_cut(
         else:
             events.append(chunk(**{"content" if kind == "text" else "reasoning": value}))
     stream = sse(*events, chunk(reason)) + DONE
-    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
+    cuts = data.draw(st.one_of(st.just(event_ends(stream)), st.lists(st.integers(0, len(stream)), max_size=8)))
     heard = streamed(stream, *cuts)
     assert heard.is_whole
     said = [part for part in parts if part[0] != "text" or part[1]]

@@ -1,15 +1,17 @@
 """Responses events through chat and back: an answer without a call is the server's own, byte for byte."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.core.errors import UpstreamTimeout
 from gateway.surfaces.responses.carrier import ResponsesCarrier
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.toolnames import ToolNames
-from tests.support.chat import read_stream, read_whole, reading
+from tests.support.chat import SAYINGS, event_ends, read_stream, read_whole, reading
 from tests.support.responses_events import checked_body, checked_events, events_of
 from tests.support.responses_server import ResponsesServer
 from tests.support.turns import Call, Turn, conversations
@@ -60,6 +62,32 @@ def test_an_answer_without_a_call_goes_on_as_it_came_whatever_the_cuts(
     stream = stream_of(turn, tells_pieces=tells_pieces)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6))
     assert read(stream, *cuts) == stream
+
+
+@given(st.lists(st.sampled_from(SAYINGS), max_size=12), st.booleans())
+def test_what_goes_on_unread_is_what_reading_it_would_tell(said: list[str], is_padded: bool) -> None:
+    stream = stream_of(Turn(text="".join(said)))
+    if is_padded:  # against who counts bytes, as OpenAI does
+        stream = re.sub(rb'("type": ?"response.output_text.delta".*?)\}\n', rb'\1,"obfuscation":"aB3x"}\n', stream)
+    ends = event_ends(stream)
+    assert read(stream, *ends) == read_stream(carrier(), stream, *ends, reads_all=True)
+
+
+def test_words_of_one_text_go_on_unread_and_their_numbers_are_known() -> None:
+    exchange = reading(carrier())
+    words = [each + b"\n\n" for each in stream_of(PLAIN[0]).split(b"\n\n")[:-1]]
+    last = max(number for number, each in enumerate(words) if b"output_text.delta" in each)
+    unread = 0
+    for word in words[: last + 1]:
+        passes = exchange.listens()
+        is_unread = passes is not None and passes(word) is not None
+        unread += is_unread
+        if not is_unread:
+            exchange.step(word)
+    assert unread >= 3
+    assert exchange.unheard() in words
+    [failed] = events_of(exchange.close(UpstreamTimeout("too slow")))[-1:]
+    assert failed["sequence_number"] == last + 1
 
 
 def test_answers_of_whole_conversations_go_on_as_they_came() -> None:

@@ -1,0 +1,86 @@
+"""Events of text in another wire than chat: how those of one answer look, but for what each says and how it is stamped.
+
+So one is told from all others, and its text taken out, without decoding it. What a server stamps its events with, a
+number or letters at random, is looked for wherever it writes it.
+"""
+
+import re
+
+from attrs import frozen
+
+__all__ = ["WordTemplate", "number_of"]
+
+_STAMPS = re.compile(
+    rb'"sequence_number":[ ]?(?P<stamp>[0-9]{1,15})(?=[,}])'
+    # Against who counts bytes: https://platform.openai.com/docs/api-reference/responses-streaming
+    rb'|"obfuscation":[ ]?"(?P<letters>[0-9A-Za-z]++)"'
+    rb'|"(?:delta|text)":[ ]?(?P<text>"(?:[^"\\\x00-\x1f]|\\.)*")'
+)
+"""What differs from event to event; within a text no name has quotes of its own."""
+_NUMBER = re.compile(rb'"sequence_number":[ ]?([0-9]{1,15})(?=[,}])')
+_SHORT = 4
+_MOST = 3
+"""So many places differ at the most."""
+
+
+def number_of(event: bytes) -> int | None:
+    """The number of an event that a template has read."""
+    found = _NUMBER.search(event)
+    return None if found is None else int(found[1])
+
+
+@frozen
+class WordTemplate:
+    """What all events of a text have in common."""
+
+    head: bytes
+    tail: bytes
+    stamps: tuple[tuple[bool, bytes, bytes], ...]
+    """Each place that differs but for the last, in their order: whether it is the text's, what it ends by, and all that
+    follows it."""
+    ends_with_text: bool
+    """The last place is the text's."""
+
+    @classmethod
+    def of(cls, event: bytes, text: bytes) -> "WordTemplate | None":
+        """The template of an event with this text, the quotes around it included; None where it cannot be told."""
+        found = list(_STAMPS.finditer(event))
+        names = [each.lastgroup or "" for each in found]
+        if "text" not in names or len(set(names)) != len(found) or len(found) > _MOST:
+            return None
+        if found[names.index("text")]["text"] != text:
+            return None
+        ends = [each.end(name) for each, name in zip(found, names, strict=True)]
+        starts = [each.start(name) for each, name in zip(found, names, strict=True)]
+        between = [event[end:start] for end, start in zip(ends, starts[1:], strict=False)]
+        are_texts = [name == "text" for name in names]
+        # Neither digits nor letters hold the first character of what follows them, no text these few.
+        stamps = tuple(
+            (is_text, behind[:_SHORT] if is_text else behind[:1], behind)
+            for is_text, behind in zip(are_texts, between, strict=False)
+        )
+        return cls(event[: starts[0]], event[ends[-1] :], stamps, are_texts[-1])
+
+    def read(self, event: bytes) -> bytes | None:
+        """The text of an event, in its quotes; None where it is another.
+
+        Whether what stands in the quotes is a text is for whoever decodes it: then there is no other way to read this.
+        """
+        place, end = len(self.head), len(event) - len(self.tail)
+        if place > end or not event.startswith(self.head) or not event.endswith(self.tail):
+            return None
+        if not self.stamps:
+            return event[place:end]
+        text = b""
+        for is_text, ending, behind in self.stamps:
+            at = event.find(ending, place, end)
+            if at < 0 or not event.startswith(behind, at):
+                return None
+            if is_text:
+                text = event[place:at]
+            elif not event[place:at].isalnum():
+                return None
+            place = at + len(behind)
+        if self.ends_with_text:
+            return event[place:end]
+        return text if event[place:end].isalnum() else None
