@@ -304,7 +304,7 @@ class _Stream:
         The task is left what needs its turns or a wait: the first bytes, much at once, work that goes on, the end, a
         client that does not take its bytes or has gone.
         """
-        state, exchange, transport, now = self._state, self._exchange, self._flowing, monotonic()
+        state, transport, now = self._state, self._flowing, monotonic()
         # Whatever is not the usual case is left to the task, which can wait.
         if len(data) > PIECE_BYTES or now >= self._total_due or transport is None or transport.is_closing():
             return Taken.LEFT
@@ -323,6 +323,11 @@ class _Stream:
             state.bytes_out += len(out)
             transport.write(b"%x\r\n%b\r\n" % (len(out), out))
             return Taken.WAKE if transport.get_write_buffer_size() else Taken.PASSED
+        return self._take_in(data, transport, now)
+
+    def _take_in(self, data: bytes, transport: asyncio.Transport, now: float) -> Taken:
+        """The same of what has to be read."""
+        state, exchange = self._state, self._exchange
         self._data_due = now + self._idle_s
         if self._framer is not None:
             data = self._framer.feed(data)
