@@ -34,7 +34,7 @@ from strategies.factory import load_strategies
 
 __all__ = ["GC_THRESHOLDS", "Gateway", "Orders", "Post", "build", "run", "tell_lasting"]
 
-LAG_PERIOD_S = 0.5
+PULSE_S = 1.0
 LASTING_S = 5.0
 """A request that is older has a line in the log while it still goes on."""
 LASTING_AGAIN = 6.0
@@ -55,6 +55,8 @@ class Gateway:
     shared: Shared
     upkeep: Upkeep
     metrics_url: str | None = None
+    hears_pulse: list[Callable[[], None]]
+    """Called every second, by the one timer that an idle process has."""
     _server: Server
     _demo: DemoServer | None
     _strategies: Mapping[str, ToolExecutionStrategy]
@@ -132,8 +134,9 @@ async def build(
         listening = server(shared)
         closing.push_async_callback(listening.close)
         port = await listening.start(settings.host, settings.port)
-        lag = asyncio.get_running_loop().create_task(_observe_lag(telemetry, shared), name="loop-lag")
-        closing.push_async_callback(_ended, lag)
+        hears: list[Callable[[], None]] = [upkeep.look_up]
+        pulse = asyncio.get_running_loop().create_task(_beat(telemetry, shared, hears), name="pulse")
+        closing.push_async_callback(_ended, pulse)
         return Gateway(
             url=listening_url(settings, port),
             metrics_url=metrics_url,
@@ -143,6 +146,7 @@ async def build(
             server=listening,
             demo=demo,
             strategies=loaded.strategies,
+            hears_pulse=hears,
             closing=closing.pop_all(),
         )
 
@@ -354,12 +358,14 @@ def tell_lasting(shared: Shared, now: float) -> None:
             request.lasts(age_s)
 
 
-async def _observe_lag(metrics: Metrics, shared: Shared) -> None:
+async def _beat(metrics: Metrics, shared: Shared, hears: Sequence[Callable[[], None]]) -> None:
     loop = asyncio.get_running_loop()
     while True:
-        due = loop.time() + LAG_PERIOD_S
-        await asyncio.sleep(LAG_PERIOD_S)
+        due = loop.time() + PULSE_S
+        await asyncio.sleep(PULSE_S)
         metrics.observe("toolgate_event_loop_lag_seconds", {}, max(0.0, loop.time() - due))
+        for each in hears:
+            each()
         tell_lasting(shared, Deadline.now())
 
 

@@ -49,6 +49,8 @@ class SharedLessons:
     _lessons: dict[Pair, _Learned] = field(init=False, factory=dict)
     _document: bytes | None = field(init=False, default=None)
     _theirs: dict[Pair, _Learned] = field(init=False, factory=dict)
+    is_still: bool = field(init=False, default=True)
+    """The others know all that this process does."""
 
     def learn(
         self,
@@ -64,6 +66,7 @@ class SharedLessons:
         """From now on, for so long."""
         del now
         wall = self._wall()
+        self.is_still = False
         self._lessons[upstream, model] = _Learned(reason, wall + seconds, wall, rule, able)
         if len(self._lessons) > MAX_PAIRS:
             self._lessons = _bounded(self._lessons)
@@ -89,7 +92,8 @@ class SharedLessons:
             document = (await self._store.get(_KEY)).get(_KEY)
             self._take_over(document)
             shared = {pair: learned for pair, learned in self._lessons.items() if _is_shareable(pair)}
-            if any(self._is_news(pair, learned) for pair, learned in shared.items()):
+            self.is_still = not any(self._is_news(pair, learned) for pair, learned in shared.items())
+            if not self.is_still:
                 await self._store.swap(_KEY, document, _encoded(shared))  # who loses the race tries again next time
         except StoreError:
             return

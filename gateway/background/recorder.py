@@ -31,7 +31,7 @@ FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 1.0
 PATIENT_TRIES = 10
 TRIM_PERIOD_S = 300.0
-_TRIM_LOOK_S = 20.0
+_TRIM_LOOK_S = 60.0
 _TRIMMED = "trimmed_at"
 
 log = structlog.get_logger("toolgate")

@@ -82,8 +82,8 @@ class RolloutAgent:
     _has_diverged: bool = field(default=False, init=False)
     """This process changed the state while the store was lost."""
     _lost_since: float | None = field(default=None, init=False)
-    _learned: int = field(default=0, init=False)
-    """The last block whose marks were looked at."""
+    _learned: int | None = field(default=None, init=False)
+    """The last block whose marks were looked at; none, until the first look at the store."""
     _looked_at: float = field(default=float("-inf"), init=False)
     _noted_at: float = field(default=float("-inf"), init=False)
 
@@ -109,6 +109,15 @@ class RolloutAgent:
         """Nothing went wrong here, and no file has to be looked at: what there is to share, or to hear, can wait."""
         is_settled = self.store_up and not (self._is_new or self._has_diverged or self._rules.kill_switch_file)
         return is_settled and not self._counting.is_urgent and not self._unsent.is_urgent
+
+    @property
+    def is_still(self) -> bool:
+        """There is nothing to share."""
+        return self.is_quiet and self._counting.is_empty and self._unsent.is_empty
+
+    def hears(self, urgent: Callable[[], None]) -> None:
+        """Have this called when something goes wrong here."""
+        self._counting.on_urgent = urgent
 
     @property
     def epoch(self) -> int:
@@ -214,9 +223,10 @@ class RolloutAgent:
             _log.exception("rollout_tick_failed")
 
     async def _sync(self) -> None:
-        self._note_settings()
         # Taken before anything is awaited: what is counted meanwhile belongs to the next tick.
         counts, marks = self._counting.take()
+        if counts or marks:
+            marks |= self._settings()
         # Sent with the next ones where the store is away: nothing that was seen is lost.
         self._unsent.give_back(counts, marks)
         try:
@@ -305,7 +315,7 @@ class RolloutAgent:
     async def _learn(self, judged: int, blocks: Sequence[Block]) -> None:
         """Which outcomes were told to other processes, in blocks that others have judged already, too."""
         # Blocks that others judged are not read for the judge, but the outcomes in them are no news here either.
-        if 0 < self._learned < judged:
+        if self._learned is not None and self._learned < judged:
             for block in await self.store.blocks(self._learned):
                 self._counting.learn(block.marks)
         for block in blocks:
@@ -384,11 +394,13 @@ class RolloutAgent:
             )
         )
 
-    def _note_settings(self) -> None:
+    def _settings(self) -> frozenset[str]:
+        """Beside what was counted, now and then, the settings that it was counted under."""
         now = self.clock()
-        if abs(now - self._noted_at) >= SETTINGS_S:
-            self._noted_at = now
-            self._counting.note(named("settings", 0, "", subject=self._rules.digest()))
+        if abs(now - self._noted_at) < SETTINGS_S:
+            return frozenset()
+        self._noted_at = now
+        return frozenset((named("settings", 0, "", subject=self._rules.digest()),))
 
     # Whether the store is there.
 

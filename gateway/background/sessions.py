@@ -60,6 +60,11 @@ class Sessions:
             self._keep(key, _Session(value, self.now() + ttl_s))
         await self._write(*values)
 
+    @property
+    def is_still(self) -> bool:
+        """All of it is written."""
+        return not self._unwritten
+
     async def sync(self) -> None:
         """Write what could not be written, if the store is back."""
         await self._write(*self._unwritten)

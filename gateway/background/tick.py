@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, get_args
 
@@ -40,9 +41,13 @@ TICK_S = 0.25
 QUIET_TICKS = 3
 """While nothing goes wrong here, one tick of these shares what was counted and hears of what others decide:
 `toolgate rollout kill` promises a second."""
-LESSONS_S = 1.0
-SECRET_S = 2.0
+LESSONS_TICKS = 4
+SALT_TICKS = 8
 """Whoever starts while a store has lost the secret makes another one for all."""
+AWAKE_TICKS = 12
+"""So long there may be more to share or to hear behind the last news: a second is judged once it is over."""
+REST_S = 30.0
+"""Even then a promotion may fall due, or a store be away."""
 CLOSE_S = 5.0
 SALT_NAME = "salt"
 SALT_BYTES = 32
@@ -71,8 +76,10 @@ class Upkeep:
     _redactor: Redactor
     _slices_shown: set[str] = field(init=False, factory=set)
     """Slices that were off at some time: what is on again is told to be so."""
-    _passed: int = field(init=False, default=0)
-    """Ticks since the last one that looks at the store in any case."""
+    _ticks: int = field(init=False, default=0)
+    _awake: int = field(init=False, default=AWAKE_TICKS)
+    """Ticks until it may rest, where nothing happens meanwhile."""
+    _woken: asyncio.Event = field(init=False, factory=asyncio.Event)
     on_secret: Callable[[bytes], None] = lambda _: None
     """Hears of another secret than the one that it began with."""
 
@@ -127,6 +134,7 @@ class Upkeep:
     def follow(self, settings: Settings) -> None:
         """New settings are in force."""
         self.agent.rules = settings.rollout_rules()
+        self._wake()
         self._redactor = Redactor(settings.secrets())
         self.recorder.retention_s = settings.retention_s
         self.recorder.max_bytes = settings.store_max_bytes
@@ -136,10 +144,7 @@ class Upkeep:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.recorder.run(), name="recorder")
             tasks.create_task(self.quotas.run(), name="quotas")
-            tasks.create_task(self._every(TICK_S, self._tick), name="rollout")
-            tasks.create_task(self._every(LESSONS_S, self.lessons.sync), name="lessons")
-            tasks.create_task(self._every(LESSONS_S, self.sessions.sync), name="sessions")
-            tasks.create_task(self._every(SECRET_S, self._share_salt), name="salt")
+            tasks.create_task(self._follow(), name="sharing")
 
     async def finish(self) -> None:
         """Share the last counts and write the last records, while `run` still goes on."""
@@ -154,18 +159,56 @@ class Upkeep:
         except StoreError as error:
             log.warning("store_unavailable", fault=str(error))
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await work()
-            except Exception:
-                log.exception("upkeep_failed")
-            await asyncio.sleep(seconds)
+    def look_up(self) -> None:
+        """Go on where there is something to share; to be called about every second."""
+        if not self._is_still:
+            self._wake()
 
-    async def _tick(self) -> None:
-        self._passed = (self._passed + 1) % QUIET_TICKS
-        if self.agent.is_quiet and self._passed:
-            return
+    @property
+    def _is_still(self) -> bool:
+        is_shared = self.agent.is_still and self.lessons.is_still and self.sessions.is_still and self._salt.is_shared
+        return is_shared and self.store.is_up
+
+    def _wake(self) -> None:
+        if not self._awake:
+            self._woken.set()
+        self._awake = AWAKE_TICKS
+
+    async def _follow(self) -> None:
+        """Look at the store several times a second, and rest where the store says by itself when others wrote."""
+        end_watch = self.store.watch(self._wake)
+        self.agent.hears(self._wake)
+        has_rested = True
+        try:
+            while True:
+                await self._tick(is_whole=has_rested)
+                self._awake = max(0, self._awake - 1) if self._is_still and end_watch is not None else AWAKE_TICKS
+                has_rested = not self._awake
+                self._woken.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REST_S if has_rested else TICK_S):
+                        await self._woken.wait()
+        finally:
+            if end_watch is not None:
+                end_watch()
+
+    async def _tick(self, *, is_whole: bool) -> None:
+        self._ticks += 1
+        if is_whole or not self.agent.is_quiet or not self._ticks % QUIET_TICKS:
+            await self._tried(self._share)
+        if is_whole or not self._ticks % LESSONS_TICKS:
+            await self._tried(self.lessons.sync)
+            await self._tried(self.sessions.sync)
+        if is_whole or not self._ticks % SALT_TICKS:
+            await self._tried(self._share_salt)
+
+    async def _tried(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception:
+            log.exception("upkeep_failed")
+
+    async def _share(self) -> None:
         await self.agent.tick()
         self._show()
 

@@ -278,3 +278,10 @@ class Store(Protocol):
         that number lies in the future because the store's clock was set back.
         """
         ...
+
+    def watch(self, hear: Callable[[], None]) -> Callable[[], None] | None:
+        """Have `hear` called soon after another process may have written, until the answer is called.
+
+        `None` where only asking tells; it is called once too often rather than once too seldom.
+        """
+        ...

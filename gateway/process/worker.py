@@ -34,7 +34,6 @@ from gateway.request.shared import Shared
 
 __all__ = ["LaneServer", "WorkerPost", "WorkerShare", "main"]
 
-BEAT_S = 1.0
 ORPHAN_DRAIN_S = 3.0
 """A worker without a supervisor makes room for a new one: its port must not be held for the whole drain time."""
 ORPHAN_END_S = 4.5
@@ -180,7 +179,8 @@ class WorkerPost:
         self._channel.say(**{"is": "ready", "metrics": target_of(gateway.metrics_url)})
         if self.part.slot == 0:  # one of them is enough
             orders.look(look_around(gateway))
-        self._beat(loop)
+        gateway.hears_pulse.append(self._beat)
+        self._beat()
 
     def leaving(self) -> None:
         """Say that nothing new is accepted any more."""
@@ -198,9 +198,8 @@ class WorkerPost:
         """Say why there will be no worker."""
         self._channel.say(**{"is": "faulty", "faults": list(faults)})
 
-    def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _beat(self) -> None:
         self._channel.say(**{"is": "alive"})
-        loop.call_later(BEAT_S, self._beat, loop)
 
     def _read(self) -> None:
         for order in self._channel.words():

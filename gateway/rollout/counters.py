@@ -6,7 +6,7 @@ one in every block, however often it comes. Bounded; time is an argument.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal
 
 from attrs import define, field, frozen
@@ -98,10 +98,15 @@ def read(name: str) -> Name | None:
     return Name(kind=_KINDS[parts[0]], epoch=int(parts[1][:18]), arm=parts[2], slice=parts[3], subject=parts[4])
 
 
+def _nobody_hears() -> None:
+    """What goes wrong waits for who asks."""
+
+
 @define
 class Counting:
     """Counts and marks since they were last taken."""
 
+    on_urgent: Callable[[], None] = field(default=_nobody_hears, init=False)
     _counts: dict[str, int] = field(factory=dict, init=False)
     _marks: set[str] = field(factory=set, init=False)
     _is_urgent: bool = field(default=False, init=False)
@@ -181,9 +186,10 @@ class Counting:
             if mark.startswith(_TOLD) and (name := read(mark)) is not None:
                 self._note_told(name.subject)
 
-    def note(self, mark: str) -> None:
-        """Share a mark of the process itself."""
-        self._mark(mark)
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was counted since."""
+        return not self._counts and not self._marks
 
     @property
     def is_urgent(self) -> bool:
@@ -260,4 +266,6 @@ class Counting:
     def _mark(self, mark: str) -> None:
         if len(self._marks) < MAX_MARKS:
             self._marks.add(mark)
-            self._is_urgent = self._is_urgent or mark[0] in _URGENT
+            if not self._is_urgent and mark[0] in _URGENT:
+                self._is_urgent = True
+                self.on_urgent()

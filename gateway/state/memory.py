@@ -172,6 +172,10 @@ class MemoryStore:
             for number in closed[::-1][:MAX_BLOCKS]
         ]
 
+    def watch(self, hear: Callable[[], None]) -> Callable[[], None] | None:
+        """There is no other process."""
+        return lambda: None
+
     def _add(self, packed: Packed) -> None:
         self._appended += 1
         kept = _Kept(packed.at, self._appended, packed.body, packed.completion_id)

@@ -125,6 +125,10 @@ class WatchedStore:
         with self._watch("tally"):
             return await self._store.blocks(after)
 
+    def watch(self, hear: Callable[[], None]) -> Callable[[], None] | None:
+        """Have `hear` called soon after another process may have written, where the store can tell."""
+        return self._store.watch(hear)
+
     @contextmanager
     def _watch(self, sort: Sort) -> Iterator[None]:
         try:

@@ -218,6 +218,10 @@ class RedisStore:
         has_old = "0" if old is None else "1"
         return bool(await self._run(redis_scripts.SWAP, _bytes(key), has_old, old or b"", new))
 
+    def watch(self, hear: Callable[[], None]) -> Callable[[], None] | None:
+        """Only asking tells."""
+        return None
+
     async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
         """Add counts and marks to the block of this second."""
         amounts = [part for name, count in counts.items() for part in (_bytes(name), count)]

@@ -36,7 +36,7 @@ from gateway.state.sqlite_briefs import (
     keep_briefs,
     rows_beside,
 )
-from gateway.state.sqlite_connection import Line
+from gateway.state.sqlite_connection import FileWatch, Line
 from gateway.state.trimming import trimmed
 
 __all__ = ["SqliteStore"]
@@ -80,6 +80,7 @@ class SqliteStore:
         self._tick_s = 2 * timeout_s + _WORK_S
         self._timeout_s = timeout_s
         self._wall = wall
+        self._path = path
         self._journal = Line(path=path, timeout_s=timeout_s, read_only=read_only)
         self._values = Line(path=path, timeout_s=timeout_s, read_only=read_only)
         self._blocks = Line(path=path, timeout_s=timeout_s, read_only=read_only)
@@ -299,6 +300,10 @@ class SqliteStore:
             Block(number=number, counts=counted.get(number, {}), marks=marked.get(number, frozenset()))
             for (number,) in found
         ]
+
+    def watch(self, hear: Callable[[], None]) -> Callable[[], None] | None:
+        """Have `hear` called soon after anybody wrote; this process is one of them."""
+        return FileWatch(self._path, hear).end
 
     def _number(self, connection: sqlite3.Connection) -> int:
         """The block that is added to; those of a future that will not be are dropped."""

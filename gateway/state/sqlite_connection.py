@@ -3,6 +3,8 @@
 A connection is given up after any failure, and after a caller was cancelled in the middle of a transaction: a new one
 costs a millisecond, and whatever was begun is rolled back. It is also given up when the file is no longer the one
 that it was opened on, as SQLite would go on writing into the deleted one.
+
+Whether others have written is told from outside of the file, without a connection, a lock or a turn of the loop.
 """
 
 import asyncio
@@ -22,12 +24,15 @@ from gateway.core.ports import BadRecord, StoreError
 from gateway.state.backoff import Pause
 from gateway.state.record_codec import KINDS
 
-__all__ = ["BRIEFS", "Line"]
+__all__ = ["BRIEFS", "FileWatch", "Line"]
 
 W = TypeVar("W")
 
 # A look at the file costs a thread's turn; for so long a store that was moved away may be written in vain.
 _LOOK_AGAIN_S = 0.5
+LOOK_S = 0.9
+"""How often it is looked whether others wrote: `toolgate rollout kill` promises that all obey within a second."""
+_JOURNAL = "-wal"
 _MIGRATION_S = 5.0
 _ENDING_S = 30.0
 """How long the end of a connection is waited for: longer than any disk that will still answer takes."""
@@ -90,6 +95,7 @@ _WORDS = {
 }
 _OLDER = "no gateway of this version has written the store yet"
 _NEWER = "the store was written by a newer version"
+_Stamp = tuple[int, int, int, int]
 _ANSWERS = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
 """Failures that cost no time and leave the rest usable: no reason to leave the store alone."""
 
@@ -262,6 +268,50 @@ class Line:
             return self._identity == await asyncio.to_thread(_identity, self.path)
         except OSError:
             return False
+
+
+class FileWatch:
+    """Has `hear` called on the running loop soon after somebody wrote, until `end`.
+
+    A commit goes to the journal beside the file, and a checkpoint to the file: both move a time or a size. To ask
+    SQLite would wake three threads each time, here one wakes up, looks, and sleeps again. It has a thread of its own,
+    as a look at a disk that hangs lasts for as long as that hangs.
+    """
+
+    def __init__(self, path: Path, hear: Callable[[], None]) -> None:
+        self._paths = (path, path.with_name(path.name + _JOURNAL))
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="store-watch", daemon=True).start()
+
+    def end(self) -> None:
+        """Look no more. Nobody waits for the thread: its disk may hang."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        seen = [_stamp(path) for path in self._paths]
+        while not self._ended.wait(LOOK_S):
+            now = [_stamp(path) for path in self._paths]
+            if now == seen:
+                continue
+            seen = now
+            with suppress(RuntimeError):  # the loop may have ended without a word
+                self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        if not self._ended.is_set():
+            self._hear()
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    # Two commits within one step of the file system's clock may look like one: whoever hears of the first goes on
+    # reading for longer than that.
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -9,12 +9,8 @@ from typing import Any
 
 import click
 
-from gateway.app import run
-from gateway.cli.look.check import checked
 from gateway.config.load import Settings, load, with_options
 from gateway.core.errors import ConfigError
-from gateway.front.listening import cannot_listen
-from gateway.process.alone import LonePost
 from gateway.process.exits import EXIT_FAILED, EXIT_SETTINGS
 
 __all__ = ["serve"]
@@ -79,6 +75,8 @@ def serve(context: click.Context, /, open_inspector: bool, **options: str | None
             click.echo(f"fault: {fault}", err=True)
         context.exit(EXIT_SETTINGS)
     except OSError as error:
+        from gateway.front.listening import cannot_listen  # here: only a fault needs it
+
         reason = cannot_listen(error, "GATEWAY", settings.host, settings.port)
         if reason is None:
             raise
@@ -111,12 +109,18 @@ def _inspecting(options: Mapping[str, Any]) -> Iterator[None]:
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     """In as many processes as the settings say, until a signal ends it; gives the exit code."""
     if settings.workers > 1:
-        from gateway.process.supervisor import supervise  # here: a lone process needs none
+        # Here: a supervisor needs nothing of what serves, which is half of its start and of its memory.
+        from gateway.process.supervisor import supervise
 
         return supervise(settings, environ)
+    from gateway.app import run
+    from gateway.process.alone import LonePost
+
     return run(settings, environ, LonePost.of(settings, environ))
 
 
 def _all_faults(found: list[str], environ: Mapping[str, str]) -> dict[str, None]:
     """With those that the strategies find, so that nobody mends one fault only to be told of the next."""
+    from gateway.cli.look.check import checked
+
     return dict.fromkeys((*found, *checked(environ).faults))
