@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from gateway.core.errors import InvalidToolResults
 from gateway.core.tools import Tool, ToolSet
+from strategies.asking.beginnings import Beginnings, Same
 from strategies.grammar.dialect import Renderer
 from strategies.schema.structured import arguments_of
 from strategies.writing.renderer import CannotExpress
@@ -57,10 +58,18 @@ class _Result:
 
 def render_history(messages: Sequence[dict[str, Any]], *, renderer: Renderer, tools: ToolSet, fmt: str) -> History:
     """The same conversation as text; raises `InvalidToolResults` that names every fault of the tool results."""
-    rewriting = _Rewriting(renderer=renderer, tools=tools, fmt=fmt)
-    for index, message in enumerate(messages):
+    about = Same(renderer, tools), fmt
+    known = _beginnings.find(about, messages)
+    rewriting = _Rewriting(renderer=renderer, tools=tools, fmt=fmt) if known is None else known.state.copied()
+    begin = 0 if known is None else len(known.messages)
+    for index, message in enumerate(messages[begin:], begin):
         rewriting.take(index, message)
+    if rewriting.rendered and not rewriting.faults:
+        _beginnings.keep(about, messages, rewriting.copied(), known)
     return rewriting.finish()
+
+
+_beginnings: "Beginnings[_Rewriting]" = Beginnings()
 
 
 @define
@@ -74,13 +83,21 @@ class _Rewriting:
     _open: dict[str, _Call] = field(factory=dict, init=False)
     """Calls of the last assistant message that no result has answered."""
     _functions: dict[str, _Call] = field(factory=dict, init=False)
-    _faults: list[tuple[str, str]] = field(factory=list, init=False)
+    faults: list[tuple[str, str]] = field(factory=list, init=False)
     _warnings: list[str] = field(factory=list, init=False)
-    _rendered: bool = field(default=False, init=False)
+    rendered: bool = field(default=False, init=False)
+
+    def copied(self) -> "_Rewriting":
+        """The same, to go on from here another time; there are no faults yet."""
+        other = _Rewriting(renderer=self.renderer, tools=self.tools, fmt=self.fmt)
+        other._messages, other._results = [*self._messages], [*self._results]
+        other._calls, other._open, other._functions = {**self._calls}, {**self._open}, {**self._functions}
+        other._warnings, other.rendered = [*self._warnings], self.rendered
+        return other
 
     def take(self, index: int, message: dict[str, Any]) -> None:
         if message["role"] in _RESULT_ROLES:
-            self._rendered = True
+            self.rendered = True
             self._take_result(index, message)
             return
         self._flush()
@@ -91,10 +108,10 @@ class _Rewriting:
 
     def finish(self) -> History:
         self._flush()
-        if self._faults:
-            text = "; ".join(f"{place}: {fault}" for place, fault in self._faults)
-            raise InvalidToolResults(f"the tool results cannot be used: {text}", param=self._faults[0][0])
-        return History(self._messages, self._rendered, tuple(self._warnings))
+        if self.faults:
+            text = "; ".join(f"{place}: {fault}" for place, fault in self.faults)
+            raise InvalidToolResults(f"the tool results cannot be used: {text}", param=self.faults[0][0])
+        return History(self._messages, self.rendered, tuple(self._warnings))
 
     # --- calls ---
 
@@ -109,7 +126,7 @@ class _Rewriting:
             rendered.append(self._call(index, name, old.get("arguments")))
         if not rendered:
             return _flattened(kept)
-        self._rendered = True
+        self.rendered = True
         return {**kept, "content": _with_calls(kept.get("content"), self.renderer.calls(rendered))}
 
     def _structured(self, index: int, calls: object) -> list[str]:
@@ -142,9 +159,9 @@ class _Rewriting:
         found = self._answered(place, message) if message["role"] == "tool" else self._old_answered(place, message)
         content = message.get("content")
         if content is None:
-            self._faults.append((f"{place}.content", "content is missing"))
+            self.faults.append((f"{place}.content", "content is missing"))
         elif not isinstance(content, str | list):
-            self._faults.append((f"{place}.content", "content is neither text nor a list of parts"))
+            self.faults.append((f"{place}.content", "content is neither text nor a list of parts"))
         elif found is not None:
             call_id, call = found
             text, parts = _split(content)
@@ -156,13 +173,13 @@ class _Rewriting:
         if not isinstance(call_id, str) or not call_id:
             call_id = self._certain_id(message.get("name"))
             if call_id is None:
-                self._faults.append((f"{place}.tool_call_id", "tool_call_id is missing"))
+                self.faults.append((f"{place}.tool_call_id", "tool_call_id is missing"))
                 return None
             self._warnings.append(f"{place}: the missing tool_call_id was the only call without a result")
         call = self._calls.get(call_id)
         if call is None:
             fault = f"no earlier assistant message holds the call {_quoted(call_id)}"
-            self._faults.append((f"{place}.tool_call_id", fault))
+            self.faults.append((f"{place}.tool_call_id", fault))
             return None
         self._open.pop(call_id, None)
         return call_id, call
@@ -176,7 +193,7 @@ class _Rewriting:
         call = self._functions.get(name) if isinstance(name, str) else None
         if call is None:
             fault = f"no earlier assistant message calls the function {_quoted(name)}"
-            self._faults.append((f"{place}.name", fault))
+            self.faults.append((f"{place}.name", fault))
             return None
         return "", call
 

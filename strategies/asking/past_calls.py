@@ -22,6 +22,7 @@ from msgspec import Struct
 from gateway.core.events import Drop, End, Text
 from gateway.core.tools import ToolSet
 from gateway.wire.chat_request import ChatRequest
+from strategies.asking.beginnings import Beginnings, Same
 from strategies.asking.family_ids import family_id, short_id
 from strategies.base import Options
 from strategies.reading.factory import reader_factory
@@ -75,10 +76,22 @@ def mend(request: ChatRequest, options: Options) -> Mended:
             break
     else:
         return Mended(request.messages)
+    messages = request.messages
+    about = Same(request.tools), request.model, options.limits
+    known = _beginnings.find(about, messages)
     mending = _Mending(tools=request.tools, options=options, model=request.model)
-    for index, message in enumerate(request.messages):
+    begin = 0
+    if known is not None:
+        begin = len(known.messages)
+        # The very messages of the last time: whoever has made something of them knows them at once.
+        messages = [*known.messages, *messages[begin:]]
+        mending.go_on(known.state, messages[:begin])
+    for index, message in enumerate(messages[begin:], begin):
         mending.take(index, message)
-    return mending.finish(request.messages)
+    mended = mending.finish(messages)
+    if not mended.notes and not mending.is_open:
+        _beginnings.keep(about, messages, mending.without_messages(), known)
+    return mended
 
 
 def _concerns(message: Mapping[str, Any]) -> bool:
@@ -107,6 +120,10 @@ class _Turn:
     calls: list[_Call] = field(factory=list)
 
 
+_NO_CALL: deque[_Call] = deque(maxlen=0)
+"""All calls of an id have their results; a new one of that id has a list of its own."""
+
+
 @define(kw_only=True)
 class _Mending:
     tools: ToolSet
@@ -121,6 +138,22 @@ class _Mending:
     _left: int = 2 * _MAX_READ
     """How much may still be read."""
     _notes: list[str] = field(factory=list)
+
+    def go_on(self, before: "_Mending", messages: list[Message]) -> None:
+        """Begin behind these, which were found to be in order."""
+        self._out = [*messages]
+        self._waiting = dict.fromkeys(before._waiting, _NO_CALL)
+        self._used, self._count, self._left = {*before._used}, before._count, before._left
+
+    def without_messages(self) -> "_Mending":
+        """What `go_on` needs."""
+        self._out = []
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """A call has no result yet."""
+        return any(self._waiting.values())
 
     def take(self, index: int, message: Message) -> None:
         if message["role"] == "tool":
@@ -171,7 +204,10 @@ class _Mending:
         known = _given_id(given)
         new = self._id(known, name if isinstance(name, str) else "", place)
         call = _Call(new)
-        self._waiting.setdefault(known, deque()).append(call)
+        waiting = self._waiting.get(known)
+        if waiting is None or waiting is _NO_CALL:
+            waiting = self._waiting[known] = deque()
+        waiting.append(call)
         mended = given
         if new != given.get("id"):
             mended = {**mended, "id": new}
@@ -265,6 +301,9 @@ class _Mending:
         told = "".join(event.raw for event in events if isinstance(event, Text))
         behind = "".join(event.raw for event in events[_last(events) + 1 :] if not isinstance(event, Drop))
         return (told.rstrip(), ends) if ends and not behind.strip() else (content, [])
+
+
+_beginnings: Beginnings[_Mending] = Beginnings()
 
 
 def _given_id(call: object) -> str:

@@ -63,6 +63,10 @@ _ALIASES = {
     "object": ("object",),
     "array": ("arr", "tuple", "set"),
 }
+_PLAIN_TYPES = {
+    name: frozenset({name}) for name in ("string", "integer", "number", "boolean", "null", "object", "array")
+}
+"""What nearly every schema names."""
 _TYPE_OF_ALIAS = {alias: name for name, aliases in _ALIASES.items() for alias in aliases}
 _TYPE_OF_PREFIX = (
     ("int", "integer"),
@@ -84,6 +88,8 @@ _MAX_VIEWS = 2_000
 _MAX_CACHED_NAME = 64
 
 Schema = Mapping[str, Any]
+_OBJECT = (dict, Mapping)
+"""Nearly all are the first, which is seen at once: an abstract class is asked in Python."""
 
 
 @frozen(kw_only=True)
@@ -135,6 +141,12 @@ class Document:
         self._props: dict[tuple[str, int], Prop] = {}
         self._views: dict[int, tuple[Any, Schema, frozenset[str]]] = {}
 
+    def looked(self, schema: Any) -> tuple[Schema, frozenset[str]]:
+        """The schema as `view` has it, and its types."""
+        entry = self._views.get(id(schema))
+        _, view, types = entry if entry is not None and entry[0] is schema else self._entry(schema)
+        return view, types
+
     def view(self, schema: Any) -> Schema:
         """The schema with its reference followed and what `allOf` adds merged in."""
         return self._entry(schema)[1]
@@ -153,7 +165,7 @@ class Document:
         prop = Prop(
             types=types or _STRING,
             enum=None if enum is None else tuple(enum),
-            is_untyped=isinstance(schema, Mapping) and not types and enum is None,
+            is_untyped=isinstance(schema, _OBJECT) and not types and enum is None,
             body=name in BODY_PARAMETERS,
             schema=view,
             name=name,
@@ -199,7 +211,7 @@ class Document:
             items = view.get(key)
             if isinstance(items, list) and index < len(items):
                 return items[index]
-            if isinstance(items, Mapping):
+            if isinstance(items, _OBJECT):
                 return items
         arrays = [branch for branch in branches(view) if "array" in self.types(branch)]
         return self.view(arrays[0]).get("items") if arrays else None
@@ -216,7 +228,7 @@ class Document:
         return entry
 
     def _merged(self, schema: Any) -> Schema:
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, _OBJECT):
             return {}
         if "$ref" not in schema and "allOf" not in schema:
             return schema
@@ -232,7 +244,7 @@ class Document:
         left: list[Any] = [schema]
         while left and len(parts) < _MAX_PARTS:
             part = left.pop()
-            if not isinstance(part, Mapping) or id(part) in seen:
+            if not isinstance(part, _OBJECT) or id(part) in seen:
                 continue
             seen.add(id(part))
             parts.append(part)
@@ -246,7 +258,9 @@ class Document:
     def _types(self, view: Schema) -> frozenset[str]:
         """Own types and those of the alternatives, each alternative looked at once."""
         types = _own_types(view)
-        left = branches(view)
+        left = branches(view) if "anyOf" in view or "oneOf" in view else []
+        if not left:
+            return types | {"null"} if types and view.get("nullable") is True else types
         seen = {id(view)}
         union: set[str] = set()
         while left:
@@ -311,12 +325,12 @@ def branches(schema: Schema) -> list[Any]:
 def properties(schema: Schema) -> Mapping[str, Any]:
     """The declared properties; none if there is no telling."""
     declared = schema.get("properties")
-    return declared if isinstance(declared, Mapping) else {}
+    return declared if isinstance(declared, _OBJECT) else {}
 
 
 def _patterns(schema: Schema) -> list[tuple[str, Any]]:
     declared = schema.get("patternProperties")
-    if not isinstance(declared, Mapping):
+    if not isinstance(declared, _OBJECT):
         return []
     return [(name, inner) for name, inner in islice(declared.items(), _MAX_PATTERNS) if isinstance(name, str)]
 
@@ -324,20 +338,22 @@ def _patterns(schema: Schema) -> list[tuple[str, Any]]:
 def _is_half_understood(schema: Schema) -> bool:
     """Whether there is a pattern of which nobody can tell what names it matches."""
     declared = schema.get("patternProperties")
-    too_many = isinstance(declared, Mapping) and len(declared) > _MAX_PATTERNS
+    too_many = isinstance(declared, _OBJECT) and len(declared) > _MAX_PATTERNS
     return too_many or any(pattern_of(name) is None for name, _ in _patterns(schema))
 
 
 def required(schema: Schema) -> list[str]:
     """The names of the properties that must be there."""
     names = schema.get("required")
+    if names is None:
+        return []
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _own_types(schema: Schema) -> frozenset[str]:
     declared = schema.get("type")
     if isinstance(declared, str):
-        return _named_types([declared])
+        return _PLAIN_TYPES.get(declared) or _named_types([declared])
     if isinstance(declared, list):
         return frozenset() if "any" in declared else _named_types(declared)
     if isinstance(schema.get("enum"), list):

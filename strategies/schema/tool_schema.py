@@ -105,6 +105,9 @@ class ToolSchema:
 
     def from_text(self, name: str, text: str) -> Value:
         """One parameter's raw text as the value its type asks for."""
+        prop = self.prop(name)
+        if prop.flows and prop.enum is None and not branches(prop.schema):
+            return Value(text)  # any text fits, and is the value
         return whole(self.reading(name, text))
 
     def reading(self, name: str, text: str) -> Turns[Value]:

@@ -11,6 +11,7 @@ Schemas are walked to a fixed depth and size, whatever `$ref` makes of them.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from json import dumps
 from typing import Any
 
@@ -33,18 +34,31 @@ _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 _MAX_LINES = 4000
 _MAX_CHARACTERS = 1 << 20
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$.:@-]{1,80}\Z")
+_FACTS = {"enum", "const", "default"}
+_SAID = {*_FACTS, "description"}
+_INNER = {"properties", "additionalProperties", "items", "anyOf", "oneOf"}
 _TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
 
-def types(document: Document, schema: object) -> list[str]:
+def types(document: Document, schema: object) -> tuple[str, ...]:
     """The types that a part of the document allows, null the last; nothing when it does not say."""
-    allowed = document.types(schema)
-    return [name for name in _TYPES if name in allowed]
+    return _in_order(document.types(schema))
+
+
+@cache  # of seven words there are few sets
+def _in_order(allowed: frozenset[str]) -> tuple[str, ...]:
+    return tuple(name for name in _TYPES if name in allowed)
+
+
+@cache
+def _in_words(allowed: frozenset[str]) -> str:
+    return " or ".join(_in_order(allowed)) or "any"
 
 
 def forms(document: Document, view: Schema) -> list[Schema]:
     """The alternatives of a union."""
-    return [document.view(branch) for branch in branches(view)]
+    found = branches(view)
+    return [document.view(branch) for branch in found] if found else []
 
 
 class _Lines:
@@ -64,42 +78,49 @@ class _Lines:
     def fields(self, schema: Schema, depth: int) -> None:
         needed = self._names(schema)
         for name, raw in properties(schema).items():
-            if self.full:
-                return
             need = "required" if name in needed else "optional"
-            self._entry(f"{guarded(_plain_name(name), self._words)}: ({need})", raw, depth)
+            shown = name if is_plain_name(name) else guarded(_data(name), self._words)
+            if not self._entry(f"{shown}: ({need})", raw, depth):
+                return
         others = schema.get("additionalProperties")
-        if isinstance(others, Mapping) and others:
+        if others and isinstance(others, Mapping):
             self._entry("any other name: (optional)", others, depth)
 
     def _names(self, schema: Mapping[str, Any]) -> frozenset[str]:
         """The required names; one list may be reached by many references and is read once."""
         listed = schema.get("required")
+        if listed is None:
+            return frozenset()
         if id(listed) not in self._required:
             self._required[id(listed)] = (listed, frozenset(required(schema)))
         return self._required[id(listed)][1]
 
-    def _entry(self, label: str, raw: object, depth: int) -> None:
+    def _entry(self, label: str, raw: object, depth: int) -> bool:
+        """Whether there was room for it."""
         if self.full:
-            return
-        schema = self._document.view(raw)
-        line = f"{'  ' * depth}- {label} {self._type(schema)}{self._description(schema)}"
+            return False
+        schema, allowed = self._document.looked(raw)
+        told = self._description(schema) if _SAID & schema.keys() else ""
+        line = f"{'  ' * depth}- {label} {self._type(schema, allowed)}{told}"
         self._characters_left -= len(line)
         self.lines.append(line)
-        if depth < _MAX_DEPTH:
+        if depth < _MAX_DEPTH and _INNER & schema.keys():
             self._inside(schema, depth + 1)
+        return True
 
     def _inside(self, schema: Mapping[str, Any], depth: int) -> None:
-        self.fields(schema, depth)
-        if isinstance(schema.get("items"), Mapping):
+        if "properties" in schema or "additionalProperties" in schema:
+            self.fields(schema, depth)
+        if "items" in schema and isinstance(schema["items"], Mapping):
             self._entry("each item:", schema["items"], depth)
-        for form in forms(self._document, schema):
+        for form in forms(self._document, schema) if "anyOf" in schema or "oneOf" in schema else ():
             if "properties" in form or "items" in form or "enum" in form or "const" in form:
                 self._entry("one form:", form, depth)
 
-    def _type(self, schema: Mapping[str, Any]) -> str:
-        names = types(self._document, schema)
-        return " or ".join(self._array(schema) if name == "array" else name for name in names) or "any"
+    def _type(self, schema: Mapping[str, Any], allowed: frozenset[str]) -> str:
+        if "array" not in allowed:
+            return _in_words(allowed)
+        return " or ".join(self._array(schema) if name == "array" else name for name in _in_order(allowed))
 
     def _array(self, schema: Mapping[str, Any]) -> str:
         names = types(self._document, schema.get("items"))
@@ -108,7 +129,7 @@ class _Lines:
     def _description(self, schema: Mapping[str, Any]) -> str:
         text = schema.get("description")
         words = _one_line(text) if isinstance(text, str) else ""
-        facts = "; ".join(_facts(schema))
+        facts = "; ".join(_facts(schema)) if _FACTS & schema.keys() else ""
         told = f"{words} ({facts})" if words and facts else words or facts
         return f" - {guarded(told, self._words)}" if told else ""
 
@@ -164,10 +185,6 @@ def _paragraphs(text: str) -> str:
     """Lines kept, all but the first indented: only our own markup begins in column 0."""
     lines = [line.rstrip() for line in text.strip().splitlines()]
     return "\n".join(f"  {line}" if line and index else line for index, line in enumerate(lines))
-
-
-def _plain_name(name: str) -> str:
-    return name if is_plain_name(name) else _data(name)
 
 
 def _data(value: object) -> str:

@@ -46,6 +46,8 @@ _SPECIAL = re.compile(
     r"|(?P<sign>[\[\]✿])(?=/?(?:INST|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|SYSTEM_PROMPT|ARGS|CALL_ID|IMG"
     r"|THINK)\]|e~\[|~[a-z]+\]|<\]minimax\[>\[|(?:FUNCTION|ARGS|RESULT|RETURN)✿)"
 )
+_BEGINS = re.compile(r"[<\[\]✿]")
+"""What all of these begin with: most of what a tool says of itself has none of it."""
 _MARKER_START = re.compile(f"<({_ZERO_WIDTH_SPACE}*!--\\s{{0,4}}toolgate:)")
 
 
@@ -125,6 +127,8 @@ def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str,
 def guarded(text: str, words: Iterable[str] = (), *, opening: str = "&lt;") -> str:
     """The text, unable to open or close one of our tags, the own ones and those named by `words`, and without special
     tokens: what a client's tool says of itself must not end the system's turn and begin another."""
+    if _BEGINS.search(text) is None:
+        return text
     is_json = opening.startswith("\\u")
 
     def broken(found: re.Match[str]) -> str:

@@ -198,7 +198,7 @@ def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None
         return f"`{key}` would be read as another type"
     if not schema.prop(key).body and text != text.strip():
         return f"`{key}` would lose its outer white space"
-    if re.search(rf"\]\]>\s*</(?:{re.escape(key)}|parameter)", text):
+    if "]]>" in text and re.search(rf"\]\]>\s*</(?:{re.escape(key)}|parameter)", text):
         return f"`{key}` holds the end of a CDATA section before its own closing tag"
     return None
 

@@ -1,9 +1,9 @@
 """Sample values for the example of a call: they fit the type and the name of their parameter."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.core.tools import Tool
 from strategies.schema.document import Document, Schema, properties, required
@@ -12,6 +12,8 @@ from strategies.writing.documentation import forms, is_plain_name, types
 from strategies.writing.prompt import guarded
 
 __all__ = ["sample_arguments"]
+
+V = TypeVar("V")
 
 _SAMPLE_TEXTS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("glob", "include", "exclude"), "*.py"),
@@ -53,6 +55,19 @@ _SAMPLE_NUMBERS: tuple[tuple[tuple[str, ...], int], ...] = (
     (("limit", "max", "count", "size", "lines"), 20),
     (("end",), 20),
 )
+
+
+def _by_word(lines: Sequence[tuple[tuple[str, ...], V]]) -> dict[str, tuple[int, V]]:
+    """Each word and its plural, with the line that it first stands in."""
+    found: dict[str, tuple[int, V]] = {}
+    for place, (words, value) in enumerate(lines):
+        for word in words:
+            found.setdefault(word, (place, value))
+            found.setdefault(f"{word}s", (place, value))
+    return found
+
+
+_TEXT_OF_WORD, _NUMBER_OF_WORD = _by_word(_SAMPLE_TEXTS), _by_word(_SAMPLE_NUMBERS)
 _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]")
 _MAX_SAMPLE = 60
 _SAMPLE_DEPTH = 4
@@ -101,9 +116,9 @@ class _Samples:
             case "array":
                 return self._array(name, schema, depth)
             case "integer":
-                return int(_within(_by_name(_SAMPLE_NUMBERS, name) or 1, schema))
+                return int(_within(_by_name(_NUMBER_OF_WORD, name) or 1, schema))
             case "number":
-                return _within(_by_name(_SAMPLE_NUMBERS, name) or 1.5, schema)
+                return _within(_by_name(_NUMBER_OF_WORD, name) or 1.5, schema)
             case "boolean":
                 return True
             case "null":
@@ -126,11 +141,11 @@ class _Samples:
 
     def _decided(self, schema: Schema) -> Schema:
         """The schema with its unions decided: the first alternative that is more than null."""
-        for _ in range(_SAMPLE_DEPTH):
+        for _ in range(_SAMPLE_DEPTH if "anyOf" in schema or "oneOf" in schema else 0):
             options = forms(self._document, schema)
             if not options:
                 break
-            chosen = next((form for form in options if types(self._document, form) != ["null"]), options[0])
+            chosen = next((form for form in options if types(self._document, form) != ("null",)), options[0])
             rest = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}
             schema = {**rest, **chosen}
         return schema
@@ -156,16 +171,17 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, int | float)
 
 
-def _by_name(table: Sequence[tuple[tuple[str, ...], Any]], name: str) -> Any:
+def _by_name(table: Mapping[str, tuple[int, Any]], name: str) -> Any:
+    """The value of the first line of the table that has one of the name's words."""
     words = {word.lower() for word in _WORD_BORDER.split(name[:_MAX_SAMPLE])}
-    return next((value for keys, value in table if any(key in words or f"{key}s" in words for key in keys)), None)
+    return min((table[word] for word in words if word in table), default=(0, None))[1]
 
 
 def _sample_text(name: str, schema: Schema) -> str:
     form = schema.get("format")
     if isinstance(form, str) and form in _SAMPLE_FORMATS:
         return _SAMPLE_FORMATS[form]
-    return _by_name(_SAMPLE_TEXTS, name) or "example"
+    return _by_name(_TEXT_OF_WORD, name) or "example"
 
 
 def _within(value: float, schema: Schema) -> float:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -11,8 +12,10 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.core.errors import InvalidToolResults
 from gateway.wire.chat_request import ChatRequest, parse_request
 from gateway.wire.structured_calls import NativeCalls
+from strategies.asking import beginnings, history, past_calls
 from strategies.asking.family_ids import known_ids
 from strategies.asking.past_calls import NOT_CARRIED_OUT, mend
 from strategies.base import Options
@@ -456,3 +459,90 @@ def test_a_strange_history_tells_nothing(calls: Any) -> None:
     known = known_ids("kimi-k2", [{"role": "assistant", "tool_calls": calls}, {"role": "user"}])
     assert known is not None
     assert known.taken == frozenset()
+
+
+@contextmanager
+def nothing_remembered() -> Iterator[None]:
+    """As in a process that has never seen this conversation."""
+    kept = past_calls._beginnings, history._beginnings
+    past_calls._beginnings, history._beginnings = beginnings.Beginnings(), beginnings.Beginnings()
+    yield
+    past_calls._beginnings, history._beginnings = kept
+
+
+def sent(asked, strategy):
+    """All that may differ of what goes upstream."""
+    try:
+        prepared = strategy.prepare(asked, Options())
+    except InvalidToolResults as error:
+        return str(error)
+    again = prepared.ask_again
+    return prepared.body, prepared.warnings, again and list(again.messages)
+
+
+a_turn = st.sampled_from(
+    [
+        [USER],
+        [said(call("c1")), result("c1")],
+        [
+            said(call("c1"), call("c2", "bash", '{"command": "ls"}')),
+            result("c2"),
+            result("c1", [{"type": "text", "text": "a"}]),
+        ],
+        [said(call("c3"), content="I look."), result("c3", "</read> <tools>"), {"role": "user", "content": ""}],
+        [said(call("c1"))],
+        [result("c1")],
+        [said(call("c4", arguments="broken")), result("c4")],
+        [
+            said(call("c5", "odd name", '{"a b": 1}')),
+            result("c5", [{"type": "image_url", "image_url": {"url": "data:,"}}]),
+        ],
+        [{"role": "assistant", "content": LEAKS[0]}],
+        [{"role": "assistant", "content": "x", "function_call": {"name": "read", "arguments": "{}"}}],
+        [{"role": "function", "name": "read", "content": "x"}],
+        [said(call("n", arguments={"limit": 1})), result("n")],
+        [said(call("n", arguments={"limit": True})), result("n")],
+        [{"role": "assistant", "content": None, "tool_calls": []}, {"role": "odd", "content": 1.0}],
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(a_turn, max_size=6), st.lists(st.lists(a_turn, max_size=4), min_size=1, max_size=3))
+def test_what_is_remembered_of_a_conversation_changes_nothing(begin, ends):
+    """Whichever turns were seen before, and though it goes on in several ways."""
+    strategies = XmlPromptStrategy(), RecoveryStrategy()
+    patch = pytest.MonkeyPatch()
+    patch.setattr(beginnings, "_FEWEST", 1)
+    try:
+        for end in ends:
+            turns = [*begin, *end]
+            for last in range(len(turns) + 1):
+                messages = [message for turn in turns[:last] for message in turn]
+                for strategy in strategies:
+                    asked = request(*messages)
+                    as_known = sent(asked, strategy)
+                    with nothing_remembered():
+                        assert as_known == sent(request(*messages), strategy)
+                    assert asked.body == request(*messages).body, "a message that requests share was changed"
+    finally:
+        patch.undo()
+        past_calls._beginnings.forget_all()
+        history._beginnings.forget_all()
+
+
+def test_a_conversation_is_walked_over_once(monkeypatch):
+    """With each of its turns only what is new costs anything; what is remembered of all of them is bounded."""
+    walked = []
+    take = history._Rewriting.take
+    monkeypatch.setattr(history._Rewriting, "take", lambda *given: (walked.append(given[1]), take(*given))[1])
+    turns = [[said(call(f"c{number}")), result(f"c{number}", f"{number}" * 100)] for number in range(100)]
+    for last in range(50, 101):
+        XmlPromptStrategy().prepare(request(*(message for turn in turns[:last] for message in turn)), Options())
+    assert walked == list(range(201))
+    monkeypatch.setattr(beginnings, "_ROOM", 60_000)
+    for name in "abcdef":
+        user = {"role": "user", "content": name}
+        XmlPromptStrategy().prepare(request(user, *(message for turn in turns for message in turn)), Options())
+    assert sum(known.size for known in history._beginnings._known) < 60_000
+    assert history._beginnings._known
