@@ -533,9 +533,14 @@ def test_what_is_remembered_of_a_conversation_changes_nothing(begin, ends):
 
 def test_a_conversation_is_walked_over_once(monkeypatch):
     """With each of its turns only what is new costs anything; what is remembered of all of them is bounded."""
-    walked = []
+    walked: list[int] = []
     take = history._Rewriting.take
-    monkeypatch.setattr(history._Rewriting, "take", lambda *given: (walked.append(given[1]), take(*given))[1])
+
+    def counted(walk, index, message):
+        walked.append(index)
+        take(walk, index, message)
+
+    monkeypatch.setattr(history._Rewriting, "take", counted)
     turns = [[said(call(f"c{number}")), result(f"c{number}", f"{number}" * 100)] for number in range(100)]
     for last in range(50, 101):
         XmlPromptStrategy().prepare(request(*(message for turn in turns[:last] for message in turn)), Options())
