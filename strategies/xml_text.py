@@ -88,6 +88,10 @@ class _Retelling:
             return None
         return inner.listen(keeps_space=keeps_space)
 
+    def pass_by(self, text: str) -> None:
+        if isinstance(self._inner, PassesText):
+            self._inner.pass_by(text)
+
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""
         return _joined(self._told(self._inner.reasoned())) if isinstance(self._inner, HearsReasoning) else []

@@ -273,6 +273,14 @@ class Choice:
             self._thoughts = None
         return self._through([Text(text)] if self._reader is None else self._reader.step(text))
 
+    def pass_by(self, text: str) -> None:
+        """A listener has heard this text in the reader's place, and nothing has begun in it: it has gone out."""
+        self.heard += len(text)
+        if not text.isspace():
+            self._thoughts = None
+        for event in self._through([Text(text)] if self._reader is None else self._reader.pass_by(text)):
+            self.note(event)
+
     @property
     def busy(self) -> bool:
         """More can be done with the text that was given: `go_on` does a piece of it."""

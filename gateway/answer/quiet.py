@@ -21,12 +21,16 @@ __all__ = ["Deaf", "Quiet", "is_text"]
 
 _MOST = 16 << 10
 """Bytes of content that are told in one go; they cost less than a millisecond."""
+_MARK, _MARKED = b"\x7f", "\x7f"
+"""Stands between the contents of several events that are decoded in one go."""
 _decode = msgspec.json.Decoder(str).decode
 """Raises for all that is no JSON string, and for half of a character."""
 
 
 class Deaf:
     """Listens to an answer that nobody reads."""
+
+    begun = 0
 
     def __init__(self) -> None:
         self._heard: list[str] = []
@@ -78,6 +82,11 @@ class Quiet:
         self._size = 0
 
     @property
+    def listens(self) -> bool:
+        """Events are heard."""
+        return self._listener is not None
+
+    @property
     def has_heard(self) -> bool:
         """There is something to be told."""
         return self.events > 0 or self.waiting != b""
@@ -116,9 +125,17 @@ class Quiet:
         return data
 
     def _passes_several(self, data: bytes, quoted: bytes) -> bytes | None:
-        bodies = quoted[1:-1].split(self._gap)
-        last = len(self._head) + len(bodies[-1]) + len(self._tail)
-        return self._passes_all(data, [b'"%b"' % body for body in bodies], len(data) - last, len(bodies[-1]))
+        # All are decoded at once, with a mark between them: whatever it cuts in two is no JSON.
+        count, last = quoted.count(self._gap), len(quoted) - 1 - quoted.rfind(self._gap) - len(self._gap)
+        try:
+            marked = _decode(quoted.replace(self._gap, _MARK))
+        except ValueError:
+            return None
+        if marked.count(_MARKED) != count:
+            return None
+        chars = len(marked) - 1 - marked.rfind(_MARKED)
+        at = len(data) - len(self._head) - last - len(self._tail)
+        return self._passes_all(data, marked.replace(_MARKED, ""), count + 1, (at, chars, last))
 
     def _passes_stamped(self, data: bytes) -> bytes | None:
         stamped, bodies, begins, at = self._stamped, [], [], 0
@@ -129,8 +146,12 @@ class Quiet:
             bodies.append(match[1])
             begins.append(at)
             at = match.end()
-        waited = self.waiting
-        out = self._passes_all(data, bodies, begins[-1], len(data) - begins[-1])
+        try:
+            texts = list(map(_decode, bodies))
+        except ValueError:
+            return None
+        waited, last = self.waiting, (begins[-1], len(texts[-1]), len(data) - begins[-1])
+        out = self._passes_all(data, "".join(texts), len(texts), last)
         if out is None:
             return None
         if not self.waiting:
@@ -141,22 +162,18 @@ class Quiet:
             self.last = waited
         return out
 
-    def _passes_all(self, data: bytes, bodies: list[bytes], last: int, size: int) -> bytes | None:
-        """The same of events with these contents, the last of which begins there and takes so many bytes to hold."""
-        listener = self._listener
-        try:
-            texts = list(map(_decode, bodies))
-        except ValueError:
+    def _passes_all(self, data: bytes, text: str, count: int, last: tuple[int, int, int]) -> bytes | None:
+        """The same of so many events with this text: where the last begins, its characters, and what it holds."""
+        listener, (begins, chars, size) = self._listener, last
+        if listener is None or self._size > _MOST or not chars:
             return None
-        if listener is None or self._size > _MOST or not texts[-1]:
-            return None
-        undecided = listener.hear("".join(texts), len(texts[-1]))
+        undecided = listener.hear(text, chars)
         if undecided < 0:
             return None
-        self._size += sum(map(len, bodies))
-        self.events += len(bodies) - 1
+        self._size += len(text)
+        self.events += count - 1
         if undecided:
-            return self._hold(data[last:], data[:last], len(texts[-1]), size)
+            return self._hold(data[begins:], data[:begins], chars, size)
         before, self.waiting = self.waiting, b""
         self.events += 2 if before else 1
         return before + data
@@ -172,14 +189,17 @@ class Quiet:
         """From here on every event is to be read."""
         self._listener = None
 
-    def take(self) -> tuple[str, bytes]:
-        """The text that has gone out and was not told, and the event that waits; from here on every event is read."""
+    def take(self) -> tuple[str, int, bytes]:
+        """The text that has gone out and was not told, in how much at its end something may have begun, and the event
+        that waits; from here on every event is read."""
         listener, self._listener = self._listener, None
-        text = listener.told() if listener is not None else ""
+        text, begun = (listener.told(), listener.begun) if listener is not None else ("", 0)
         waiting, self.waiting = self.waiting, b""
         self.events = self._size = 0
         self.last = b""
-        return text[: len(text) - self._undecided] if waiting else text, waiting
+        if waiting:
+            return text[: len(text) - self._undecided], max(0, begun - self._undecided), waiting
+        return text, begun, waiting
 
 
 def is_text(events: list[Event], text: str) -> bool:

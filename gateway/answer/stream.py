@@ -36,14 +36,13 @@ from gateway.wire.chat_chunks import (
     string_in,
     token_counts,
 )
-from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, first_event, says_nothing
+from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, first_event, last_event, says_nothing
 from strategies.base import Prepared
 from strategies.text.turns import Turns, whole
 
 __all__ = ["StreamExchange"]
 
 _FEW = 4
-_END = 64
 _CALL_FIELDS = ("tool_calls", "function_call")
 
 
@@ -101,7 +100,8 @@ class StreamExchange:
 
     def feed(self, data: bytes) -> bytes:
         """The client's bytes for these upstream bytes; raises `UpstreamError` for what cannot be passed on."""
-        return self._all(self.step(data))
+        out = self.passes(data)
+        return out if out is not None else self._all(self._step(data))
 
     def finish(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes: the end of the answer, or what is left of it and the error."""
@@ -119,24 +119,55 @@ class StreamExchange:
 
     def step(self, data: bytes = b"") -> bytes:
         """A bounded piece of the work: with more bytes, or while `busy` without."""
-        if data and (out := self.passes(data)) is not None:
-            return out
+        out = self.passes(data) if data else None
+        return out if out is not None else self._step(data)
+
+    def _step(self, data: bytes) -> bytes:
+        """The same of what has to be read."""
+        works, queue = self._works, self._queue
         self._catch_up()
-        if self._works.busy:
+        if works.labors or works.later:
             self._go_on()
-        if data and self._works.busy:
-            self._works.put_off(partial(self._take_in, data))
+        if data and (works.labors or works.later):
+            works.put_off(partial(self._take_in, data))
         elif data:
+            self._take_in_all(data)
+        if not (works.labors or works.later):
+            if queue.pending:
+                queue.count_late()
+            elif not self._quiet.listens:
+                self._listen()
+        return queue.take()
+
+    def _take_in_all(self, data: bytes) -> None:
+        """The last of several events are heard where they can be: one that has to wait holds up none that follows."""
+        template = self._casts.template
+        most = last_event(data, len(data)) if template is not None else 0
+        for _ in range(_FEW):
+            if most and template is not None and data.endswith(template.blanks, 0, most):
+                most = last_event(data, most)
+        if not most:
             self._take_in(data)
-        if self._queue.pending and not self.busy:
-            self._queue.count_late()
-        self._listen()
-        return self._queue.take()
+            return
+        works, queue = self._works, self._queue
+        self._take_in(data[:most])
+        out = None
+        if not (works.labors or works.later or queue.pending):
+            self._listen()
+            out = self.passes(data[most:])
+        if out is not None:
+            queue.out.append(out)
+            return
+        self._quiet.stop()
+        if works.labors or works.later:
+            works.put_off(partial(self._take_in, data[most:]))
+        else:
+            self._take_in(data[most:])
 
     def _listen(self) -> None:
-        """Say what listens from here on: nothing while anything is under way."""
+        """Say what listens from here on, as nothing is under way."""
         template, choice = self._casts.template, self._run_choice
-        if template is None or choice is None or self._queue.pending or self._works.busy or self._closed:
+        if template is None or choice is None or self._closed:
             return
         if not (self._endings.waits or self._endings.finished) and self._decoder.is_between:
             self._quiet.begin(template, choice.listen(), self._casts.stamped)
@@ -151,10 +182,13 @@ class StreamExchange:
         if quiet.last:
             self._queue.seen = self._casts.data_of(quiet.last)
         self.facts.held_bytes_max = max(self.facts.held_bytes_max, quiet.held_most)
-        gone, waiting = quiet.take()
-        undecided = len(gone)
-        for text in (gone[:-_END], gone[-_END:]):  # nothing that begins at its end keeps the rest from being told fast
-            events = choice.feed(text) if text else []
+        gone, begun, waiting = quiet.take()
+        passed = (gone[:-begun] if begun else gone).rstrip()
+        if passed:
+            choice.pass_by(passed)
+        undecided = len(gone) - len(passed)
+        if undecided:
+            events = choice.feed(gone[len(passed) :])
             while choice.busy:
                 events += choice.go_on()
             for event in events:
@@ -188,11 +222,12 @@ class StreamExchange:
             self._works.take_up()
 
     def _take_in(self, data: bytes) -> None:
-        while data and not self._endings.finished and not self.busy:
+        works = self._works
+        while data and not self._endings.finished and not (works.labors or works.later):
             size = self._feed_run(data) or self._feed_events(data)
             data = data[size:]
-        if (data or self._endings.finished) and self.busy:
-            self._works.put_off(partial(self._take_in, data))
+        if (data or self._endings.finished) and works.busy:
+            works.put_off(partial(self._take_in, data))
         elif self._endings.finished and not self._endings.is_done_held and self.facts.failure is None:
             self._queue.out.append(self._decoder.owed(data))
 

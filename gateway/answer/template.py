@@ -19,6 +19,7 @@ _UNSAFE = re.compile(rb'["\x00-\x1f]')
 _BODY_OF_ANY = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _NUMBER = rb"-?[0-9]{1,20}+"
 _LETTERS = rb'"[0-9A-Za-z_.:+/=-]{0,128}+"'
+_BLANKS = (b" ", b"\\n", b"\\t")
 _MAX_CASTS = 16
 _MOST_STAMPS = 3
 _SAYING = frozenset({"choices", "usage", "error", "object"})
@@ -34,6 +35,8 @@ class Template:
     data: bytes
     gap: bytes
     """The tail of one event and the head of the next."""
+    blanks: tuple[bytes, ...] = ()
+    """How an event ends whose content ends in white space."""
 
     @classmethod
     def of(cls, raw: bytes, data: bytes, text: str) -> "Template | None":
@@ -44,7 +47,7 @@ class Template:
         if text_of([match.group(1)]) != text:
             return None
         head, tail = raw[: match.start(1)], raw[match.end(1) :]
-        return cls(head, tail, data, tail + head)
+        return cls(head, tail, data, tail + head, tuple(blank + tail for blank in _BLANKS))
 
     def run(self, data: bytes) -> bytes:
         """What may be a run of events made after this template, at the beginning of the data."""

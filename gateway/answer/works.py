@@ -13,18 +13,19 @@ Work = Callable[[], None]
 class Works:
     """The work that is left, in its order: what was begun earlier is done first."""
 
-    __slots__ = ("_choices", "_put_off", "labors")
+    __slots__ = ("_choices", "labors", "later")
 
     def __init__(self, choices: Mapping[int, Choice]) -> None:
         self._choices = choices
         self.labors = False
         """A choice has more to do with the text that it was given, or more may go out than one step lets go."""
-        self._put_off: deque[Work] = deque()
+        self.later: deque[Work] = deque()
         """What is to be done once no choice has, in order."""
 
     @property
     def busy(self) -> bool:
-        return self.labors or bool(self._put_off)
+        """Something is left; who asks with every event looks at the two itself."""
+        return self.labors or bool(self.later)
 
     def look(self) -> None:
         """Look whether a choice has more to do."""
@@ -32,12 +33,12 @@ class Works:
 
     def put_off(self, work: Work) -> None:
         """Do it once all has been done that was begun."""
-        self._put_off.append(work)
+        self.later.append(work)
 
     def then(self, work: Work) -> None:
         """Do it, or once all has been done that was begun."""
         if self.busy:
-            self._put_off.append(work)
+            self.later.append(work)
         else:
             work()
 
@@ -47,15 +48,15 @@ class Works:
             choice.read_end(reason)
         if any(choice.busy for choice, _ in endings):
             self.labors = True
-            self._put_off.appendleft(work)
+            self.later.appendleft(work)
         else:
             work()
 
     def take_up(self) -> None:
         """Do the first of what was put off; what that puts off itself comes before the others."""
-        if not self._put_off:
+        if not self.later:
             return
-        work = self._put_off.popleft()
-        later, self._put_off = self._put_off, deque()
+        work = self.later.popleft()
+        later, self.later = self.later, deque()
         work()
-        self._put_off += later
+        self.later += later

@@ -17,6 +17,7 @@ __all__ = [
     "block_of",
     "encode",
     "first_event",
+    "last_event",
     "says_nothing",
 ]
 
@@ -96,6 +97,12 @@ class Boundary:
 def first_event(data: bytes) -> int:
     """The size of the first event, where a line feed alone ends its lines; 0 where its end has not come."""
     end = data.find(_LF_END)
+    return end + len(_LF_END) if end >= 0 else 0
+
+
+def last_event(data: bytes, size: int) -> int:
+    """Where the last of so many bytes of whole events begins, if line feeds alone end their lines; 0 if none does."""
+    end = data.rfind(_LF_END, 0, size - len(_LF_END)) if data.endswith(_LF_END, 0, size) else -1
     return end + len(_LF_END) if end >= 0 else 0
 
 

@@ -72,6 +72,10 @@ class _LetsAll:
         self._inner = inner
         self.told = inner.told
 
+    @property
+    def begun(self) -> int:
+        return self._inner.begun
+
     def hear(self, text: str, room: int) -> int:
         del room
         return min(0, self._inner.hear(text, _ANY_ROOM))
@@ -97,6 +101,9 @@ class _Keeping:
     def listen(self, *, keeps_space: bool) -> Listener | None:
         listener = self._inner.listen(keeps_space=keeps_space)
         return _LetsAll(listener) if listener is not None else None
+
+    def pass_by(self, text: str) -> None:
+        self._inner.pass_by(text)
 
     def reasoned(self) -> list[Event]:
         return self._told("", self._inner.reasoned())

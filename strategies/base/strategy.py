@@ -112,6 +112,11 @@ class Listener(Protocol):
         """
         ...
 
+    @property
+    def begun(self) -> int:
+        """In how many of the characters that were taken last something may have begun, decided or not."""
+        ...
+
     def told(self) -> str:
         """All text that was taken; what reads is told of it later and at once."""
         ...
@@ -126,6 +131,10 @@ class PassesText(Protocol):
 
         With `keeps_space`, white space in front of a call stays, so that none is undecided for that.
         """
+        ...
+
+    def pass_by(self, text: str) -> None:
+        """Text that its listener took, in which nothing has begun, stands behind all that was read: it went out."""
         ...
 
 

@@ -10,10 +10,25 @@ from attrs import frozen
 
 from strategies.grammar.dialect import Context, Dialect, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, Lexicon
-from strategies.grammar.literal import indents_code, is_quoted
+from strategies.grammar.literal import (
+    indents_code,
+    is_announced_example,
+    is_quoted,
+    may_open_behind,
+    may_open_fence,
+)
 from strategies.reading.active import Grammar
 
-__all__ = ["EVERY_LEVEL", "GLUED", "Foresight", "Overhearing", "may_become"]
+__all__ = [
+    "EVERY_LEVEL",
+    "GLUED",
+    "PARAGRAPH",
+    "Foresight",
+    "Overhearing",
+    "inline_behind",
+    "may_become",
+    "may_open_carrier",
+]
 
 EVERY_LEVEL = "ABCDE"
 GLUED = re.compile(r"[ \t]*+(json|tool_call|tool_code|)[ \t]*+(?=[{\[])", re.IGNORECASE)
@@ -53,6 +68,42 @@ def may_become(info: str, carriers: Iterable[str]) -> bool:
     return any(word == carrier if is_whole else carrier.startswith(word) for carrier in carriers)
 
 
+def may_open_carrier(before: str, *, inline: int) -> bool:
+    """Whether a fence that may carry calls could open behind this text, which does not announce an example."""
+    line = before.rsplit("\n", 1)[-1]
+    may_carry = (may_open_fence(line) and len(line) <= 3) or (not inline and may_open_behind(line))
+    return may_carry and not is_announced_example(before)
+
+
+PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
+"""Where a paragraph ends, and inline code with it: https://spec.commonmark.org/0.31.2/#code-spans"""
+_RUN = re.compile("`+")
+_FENCE = 3
+"""So many backticks are no inline code."""
+
+
+def inline_behind(text: str, inline: int, *, is_line_start: bool) -> int:
+    """How many backticks open the inline code that this text ends in; so many had opened what it begins in.
+
+    No run of three stands in it, and none goes on behind it.
+    """
+    at = 0
+    for run in _RUN.finditer(text):
+        inline = _inline_at(text, at, run.start(), inline, is_line_start=is_line_start and not at)
+        size, at = len(run.group()), run.end()
+        inline = size - inline if inline in (0, size) else inline
+    return _inline_at(text, at, len(text), inline, is_line_start=is_line_start and not at)
+
+
+def _inline_at(text: str, tick: int, at: int, inline: int, *, is_line_start: bool = False) -> int:
+    """What is left at a place of the inline code that was open behind the last backtick before it."""
+    if not inline:
+        return 0
+    if is_line_start:
+        return 0 if PARAGRAPH.search("\n" + text[tick:at]) else inline
+    return 0 if PARAGRAPH.search(text, tick, at) else inline
+
+
 _LOUD, _SILENT, _BEGUN, _WAITS = range(-1, 3)
 """What stands at a place: what may open something; nothing; the beginning of a marker that would open nothing there;
 the beginning of one that would."""
@@ -79,16 +130,28 @@ class Overhearing:
         "_foresight",
         "_from",
         "_grammar",
+        "_inline",
+        "_is_clear",
         "_keeps_space",
+        "_last",
         "_levels",
+        "_loose",
         "_pieces",
         "_search",
         "_skip",
         "_text",
+        "_tick",
     )
 
     def __init__(
-        self, grammar: Grammar, foresight: tuple[Foresight, Foresight], before: str, levels: str, *, keeps_space: bool
+        self,
+        grammar: Grammar,
+        foresight: tuple[Foresight, Foresight],
+        before: str,
+        levels: str,
+        *,
+        inline: int,
+        keeps_space: bool,
     ) -> None:
         is_in_fence = levels in ("", "A")
         self._grammar = grammar
@@ -97,49 +160,73 @@ class Overhearing:
         self._keeps_space = keeps_space
         self._search = (grammar.stirs_in_fence if is_in_fence else grammar.stirs).search
         self._text = before
-        """The last that was heard, and enough of what stands before it."""
+        """The last that was heard but for what is loose, and enough of what stands before it."""
         self._from = len(before.rstrip(_SPACE))
         """From where on in it something may have begun."""
         self._decided = len(before)
         """Up to where in it all is decided."""
+        self._is_clear = self._from == self._decided
+        """Nothing has begun at its end."""
+        self._loose: list[str] = []
+        """What was heard behind it, and begins nothing."""
+        self._last = before[-1:] or "\0"
+        """The last character, which decides whether a letter may begin a marker."""
         self._pieces: list[str] = []
         """What was heard before it."""
         self._skip = len(before)
         """How much of it had been read before."""
+        self._tick = len(before.rstrip(_SPACE))
+        """Where inline code was last looked at, and how many backticks had opened it there."""
+        self._inline = inline
 
     def hear(self, text: str, room: int) -> int:
-        whole = self._text + text
-        match = self._search(whole, self._from)
-        if match is not None or whole[-1].isspace():
-            return self._look(whole, room, match)
-        self._text = whole
-        self._from = self._decided = len(whole)
-        if len(whole) > _LONG:
-            self._shorten()
-        return 0
+        if self._is_clear and self._search(self._last + text, 1) is None and not text[-1].isspace():
+            self._loose.append(text)
+            self._last = text[-1]
+            return 0
+        return self._look(text, room)
+
+    @property
+    def begun(self) -> int:
+        return 0 if self._is_clear else len(self._text) - max(self._from, self._skip)
 
     def told(self) -> str:
-        return "".join((*self._pieces, self._text[self._skip :]))
+        return "".join((*self._pieces, self._text[self._skip :], *self._loose))
 
     def flows(self, text: str) -> bool:
         """Whether it is text by itself, but for white space at its end, and nothing has begun in it."""
         undecided = self.hear(text, len(text))
         is_indent = not undecided and text[-1].isspace()  # which is to be told as such
-        return undecided >= 0 and not is_indent and self._from == len(self._text)
+        return undecided >= 0 and not is_indent and self._is_clear
 
-    def _look(self, whole: str, room: int, match: re.Match[str] | None) -> int:
+    def _look(self, text: str, room: int) -> int:
         """The same where something may have begun, or white space stands at the end."""
+        if self._loose:
+            self._text += "".join(self._loose)
+            self._loose.clear()
+            self._from = self._decided = len(self._text)
+        whole = self._text + text
         size = begun = decided = len(whole)
+        tick, inline = self._tick, self._inline
+        match = self._search(whole, self._from)
         while match is not None:
-            at = match.start()
-            found = self._found(whole, at)
+            at = end = match.start()
+            if whole[at] == "`" and self._levels == EVERY_LEVEL:
+                found, end = self._of_run(whole, at, _inline_at(whole, tick, at, inline))
+                if found == _SILENT and end > tick:
+                    inline = _inline_at(whole, tick, at, inline)
+                    inline = end - at - inline if inline in (0, end - at) else inline
+                    tick = end
+                end -= 1
+            else:
+                found = self._found(whole, at)
             if found == _LOUD:
                 return -1
             if found != _SILENT:
                 begun = min(begun, at)
             if found == _WAITS:
                 decided = min(decided, at)
-            match = self._search(whole, at + 1)
+            match = self._search(whole, end + 1)
         if decided < size:
             decided = len(whole[:decided].rstrip())
         elif not self._keeps_space and whole[-1].isspace():
@@ -150,6 +237,8 @@ class Overhearing:
         if size - decided > room or size - begun > _MOST_BEGUN:
             return -1
         self._text, self._from, self._decided = whole, begun, decided
+        self._is_clear, self._last = begun == size, whole[-1]
+        self._tick, self._inline = tick, inline
         if size > _LONG:
             self._shorten()
         return size - decided
@@ -159,7 +248,7 @@ class Overhearing:
         if whole[at] == "\n":
             return self._of_line(whole, at)
         if whole[at] in "`~":
-            return _LOUD
+            return _LOUD if whole[at] == "~" or self._levels != _IN_REASONING else _SILENT
         lexicon = self._grammar.lexicon
         standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
         if standing is None and not begins:
@@ -169,6 +258,17 @@ class Overhearing:
         if not self._foresight[0].may_open(whole, at, _before(whole, at), self._levels):
             return _BEGUN if begins else _SILENT
         return _WAITS if standing is None else _LOUD
+
+    def _of_run(self, whole: str, at: int, inline: int) -> tuple[int, int]:
+        """What a run of backticks is, and where it ends: the edge of inline code, unless it may open a fence."""
+        end = at + 1
+        while end < len(whole) and whole[end] == "`":
+            end += 1
+        if end - at >= _FENCE:
+            return _LOUD, end
+        if end < len(whole):
+            return _SILENT, end
+        return _WAITS if may_open_carrier(_before(whole, at), inline=inline) else _BEGUN, end
 
     def _of_line(self, whole: str, at: int) -> int:
         """What a line begins with."""
@@ -181,10 +281,14 @@ class Overhearing:
         if not is_prose:  # marks that may close a code fence; nothing counts at the start of a line of reasoning
             return _LOUD if whole[at] in "`~" else _SILENT
         lexicon = self._grammar.line_lexicon
-        begins = lexicon.may_begin(whole, at)
-        if not begins and lexicon.at(whole, at) is None:
+        standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
+        if standing is None and not begins:
             return _SILENT
-        may_open = begins or self._foresight[1].may_open(whole, at, _before(whole, at), self._levels)
+        if standing is not None and begins:
+            return _LOUD
+        may_open = self._foresight[1].may_open(whole, at, _before(whole, at), self._levels)
+        if standing is None:
+            return _WAITS if may_open else _BEGUN
         return _LOUD if may_open else _SILENT
 
     def _decided_of_space(self, whole: str) -> int:
@@ -206,11 +310,15 @@ class Overhearing:
     def _shorten(self) -> None:
         """Keep the end of what was heard at hand."""
         cut = min(self._from, self._decided, len(self._text) - _BEFORE)
+        if self._inline and PARAGRAPH.search(self._text, self._tick):
+            self._inline = 0
+        cut = min(cut, self._tick) if self._inline else cut
         if cut > self._skip:
             self._pieces.append(self._text[self._skip : cut])
             self._text, self._skip = self._text[cut:], 0
             self._from -= cut
             self._decided -= cut
+            self._tick = max(0, self._tick - cut)
 
 
 def _before(text: str, at: int) -> str:

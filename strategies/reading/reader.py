@@ -63,6 +63,12 @@ class Reader:
             return None
         return window.overhear(mode.levels, keeps_space=keeps_space)
 
+    def pass_by(self, text: str) -> None:
+        """Text goes out that is no more than that: nothing has begun in it, and nothing was open in front of it."""
+        tape = self._window.tape
+        tape.base = tape.end = tape.end + len(text)  # where nothing is kept, nothing need be put on it
+        self._window.pass_by(text, self._mode.levels or "")
+
     @property
     def tape(self) -> Tape:
         """What has come and is in no event that has gone out: whoever must not lose it need not keep it, too.
@@ -89,17 +95,13 @@ class Reader:
     def step(self, text: str = "", reason: FinishReason | None = None) -> list[Event]:
         """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
         window = self._window
-        tape = window.tape
         if reason is not None:
             window.end(cut=reason in CUT_REASONS)
         elif text and self._flows(text):
-            tape.base = tape.end = tape.end + len(text)  # where nothing is kept, nothing need be put on it
-            window.offset += len(text)
-            window.passed(text)
-            window.out.pass_by(text)
+            self.pass_by(text)
             return [Text(text)]
         else:
-            tape.add(text)
+            window.tape.add(text)
             window.push(text)
         return self._run()
 

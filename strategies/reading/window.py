@@ -8,14 +8,20 @@ A marker that has only begun stays in the buffer until it is whole. Where nothin
 is shown ahead of that (`foretell`): it stays to be recognised, but has gone out.
 """
 
-import re
-
 from gateway.core.events import Drop, Event, Text
 from strategies.grammar.dialect import Context, Fence, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, line_of
-from strategies.grammar.literal import indents_code, is_announced_example, may_open_behind, may_open_fence
+from strategies.grammar.literal import indents_code
 from strategies.reading.active import Grammar
-from strategies.reading.foresight import EVERY_LEVEL, Foresight, Overhearing, may_become
+from strategies.reading.foresight import (
+    EVERY_LEVEL,
+    PARAGRAPH,
+    Foresight,
+    Overhearing,
+    inline_behind,
+    may_become,
+    may_open_carrier,
+)
 from strategies.reading.left_out import REMAINS
 from strategies.reading.openings import NOBODY, Openings, Rows
 from strategies.reading.outlet import Outlet
@@ -33,7 +39,6 @@ FENCE_LINE = 256
 _BLOCK = 1 << 12
 _BLANK = " \t\r"
 _THOUGHT = frozenset((*REASONING, *REASONING_ENDS))
-_PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 
 
 class Window:
@@ -209,8 +214,8 @@ class Window:
             return
         told = min(self.told, size)
         text = self.take(size)
-        if self.inline and _PARAGRAPH.search("\n" + text if self.is_line_start else text):
-            self.inline = 0  # inline code ends with its paragraph: https://spec.commonmark.org/0.31.2/#code-spans
+        if self.inline and PARAGRAPH.search("\n" + text if self.is_line_start else text):
+            self.inline = 0
         self.passed(text)
         if told < size:
             self.add(Text(text[told:], firm))
@@ -280,13 +285,21 @@ class Window:
     def is_plain(self) -> bool:
         """Nothing is at hand or waits, nothing but text has come, and a marker would count."""
         out = self.out
-        is_free = self.is_empty and not self.inline and self.offset >= self.blind
+        is_free = self.is_empty and self.inline >= 0 and self.offset >= self.blind
         return is_free and out.is_plain and not out.is_silent
 
     def overhear(self, levels: str, *, keeps_space: bool) -> Overhearing:
         """What listens from here on, in text in which calls of these levels may begin."""
         foresight = self._foresight, self._line_foresight
-        return Overhearing(self.grammar, foresight, self.tail, levels, keeps_space=keeps_space)
+        return Overhearing(self.grammar, foresight, self.tail, levels, inline=self.inline, keeps_space=keeps_space)
+
+    def pass_by(self, text: str, levels: str) -> None:
+        """Text goes out on another way, in which nothing has begun where calls of these levels may."""
+        if levels == EVERY_LEVEL and (self.inline or "`" in text):
+            self.inline = inline_behind(text, self.inline, is_line_start=self.is_line_start)
+        self.offset += len(text)
+        self.passed(text)
+        self.out.pass_by(text)
 
     def foretell(self, levels: str = EVERY_LEVEL, *, in_fence: bool = False) -> None:
         """Let out what waits in the buffer up to where a call of these levels may begin: the rest of a word that may
@@ -320,10 +333,8 @@ class Window:
             return
         buf = self.buf
         before = self.before(0)
-        line = before.rsplit("\n", 1)[-1]
-        may_carry = (may_open_fence(line) and len(line) <= 3) or (not self.inline and may_open_behind(line))
-        may_carry = may_carry and self.offset >= self.blind
-        if may_carry and may_become(buf[run:], self.grammar.carriers) and not is_announced_example(before):
+        may_carry = self.offset >= self.blind and may_become(buf[run:], self.grammar.carriers)
+        if may_carry and may_open_carrier(before, inline=self.inline):
             return
         match = self.grammar.lexicon.trigger.search(buf, run)
         self._tell_ahead(match.start() if match else len(buf))

@@ -42,7 +42,7 @@ def test_an_event_that_begins_nothing_is_not_read(content: str) -> None:
     assert exchange._quiet.events == 1
 
 
-@pytest.mark.parametrize("content", ["`x`", "x\nAction:", "x\n{", "", "one. {x} <read", "<think>"])
+@pytest.mark.parametrize("content", ["```", "x\nAction:", "x\n{", "", "one. {x} <read", "<think>"])
 def test_an_event_that_may_begin_something_is_read(content: str) -> None:
     exchange = begun()
     exchange.feed(event({"content": content}))
@@ -50,7 +50,8 @@ def test_an_event_that_may_begin_something_is_read(content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [" one\n\nTwo.", " **bold**", " [1] x", " an analysis", "#", "x\n- y", "a\n\tx", "\x07"]
+    "content",
+    [" one\n\nTwo.", " **bold**", " [1] x", " an analysis", "#", "x\n- y", "a\n\tx", "\x07", "`x`", "`x", "a `x``"],
 )
 def test_what_begins_as_a_marker_does_and_is_none_is_not_read(content: str) -> None:
     exchange = begun()
@@ -59,7 +60,7 @@ def test_what_begins_as_a_marker_does_and_is_none_is_not_read(content: str) -> N
     assert exchange._quiet.events == 1
 
 
-WAITS = ["word ", "line\n", "\u3000", "x\u3000", " f", " func", "data", "x \n ", "a <"]
+WAITS = ["word ", "line\n", "\u3000", "x\u3000", " f", " func", "data", "x \n ", "a <", "a `", "b\nw"]
 
 
 @pytest.mark.parametrize("content", WAITS)
@@ -147,7 +148,7 @@ def test_a_run_of_events_is_told_at_once_and_in_order() -> None:
     run = event({"content": "one"}) + event({"content": "\\\u00e9 "}) + event({"content": "then"})
     assert exchange.feed(run) == run
     assert exchange._quiet.events == 3
-    assert exchange._quiet.take() == ("one\\\u00e9 then", b"")
+    assert exchange._quiet.take() == ("one\\\u00e9 then", 0, b"")
     half = event({"content": "x"}).replace(b"x", b"\xc3") + event({"content": "x"}).replace(b"x", b"\xa9")
     assert exchange._quiet.passes(half) is None, "a character cut in two is none"
 
