@@ -55,7 +55,7 @@ class Answer(Struct, frozen=True):
     body: Body
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection, for one request after the other.
 
     The library's parser reads a head. What is unusual in any way, it gets all of: the connection is its own from then
@@ -142,17 +142,17 @@ class _Connection(asyncio.Protocol):
                 self._held = held
                 # Garbage is refused at once, and ends of lines that are none by the letter are known there.
                 if len(held) > _HEAD_BYTES or not _is_clean(held):
-                    self._lend(asked, held)
+                    self.lend(asked, held)
                 return
             if not _is_clean(held[:end]):
-                self._lend(asked, held)
+                self.lend(asked, held)
                 return
             # The body is none of the parser's business, so that each answer has its own.
             parser = HttpResponseParser(self, self._loop, 1 << 16, response_with_body=False)  # type: ignore[arg-type]
             try:
                 [(message, _)], is_upgraded, _ = parser.feed_data(held[:end])
             except (HttpProcessingError, ValueError):
-                self._lend(asked, held)
+                self.lend(asked, held)
                 return
             # A 101 changes what the connection speaks, and nobody has asked for that.
             if is_upgraded or not 100 <= message.code < 200:
@@ -161,7 +161,7 @@ class _Connection(asyncio.Protocol):
             held = held[end:]
         body = None if is_upgraded else self._framed(message)
         if body is None:
-            self._lend(asked, held)
+            self.lend(asked, held)
             return
         self._body, self._held = body, b""
         self.is_fit = not message.should_close
@@ -197,7 +197,7 @@ class _Connection(asyncio.Protocol):
         left = int(lengths[0])
         return Framed(is_chunked=False, left=left, is_over=not left, transport=transport, limit=self._limit)
 
-    def _lend(self, asked: "asyncio.Future[Answer]", held: bytes) -> None:
+    def lend(self, asked: "asyncio.Future[Answer]", held: bytes) -> None:
         """Let the library have all that has come and will come."""
         self.is_fit = False
         transport = self.transport
@@ -251,7 +251,7 @@ class _Library(ResponseHandler):
 class Connections:
     """The connections of one event loop that wait for a request, by address."""
 
-    _idle: dict[Address, deque[_Connection]] = field(factory=dict, init=False)
+    _idle: dict[Address, deque[Connection]] = field(factory=dict, init=False)
     _names: dict[Address, tuple[float, tuple[str, ...]]] = field(factory=dict, init=False)
     """When each name was asked for, and its addresses."""
     _sweep: asyncio.TimerHandle | None = field(default=None, init=False)
@@ -263,7 +263,7 @@ class Connections:
         fits = _OPTIONS <= options.keys() and all(hasattr(ResponseHandler, name) for name in _USED)
         return cls() if fits and _parses() else None
 
-    def kept(self, address: Address) -> _Connection | None:
+    def kept(self, address: Address) -> Connection | None:
         """The connection used last, as the one that most likely still stands."""
         waiting = self._idle.get(address)
         oldest = monotonic() - KEEPALIVE_S
@@ -275,7 +275,7 @@ class Connections:
             idle.close()
         return None
 
-    def give_back(self, connection: _Connection) -> None:
+    def give_back(self, connection: Connection) -> None:
         """Keep a connection for the next request, if it can have one."""
         if not connection.is_done:
             connection.close()
@@ -299,7 +299,7 @@ class Connections:
                 connection.close()
         self._idle.clear()
 
-    async def connected(self, address: Address, timeout_s: float) -> _Connection:
+    async def connected(self, address: Address, timeout_s: float) -> Connection:
         """A new one; raises errors of ours where there is none to be had."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -337,7 +337,7 @@ class Connections:
         self._sweep = None if wait_s is None else asyncio.get_running_loop().call_later(wait_s, self._sweep_idle)
 
 
-async def _reached(found: Sequence[str], address: Address) -> _Connection:
+async def _reached(found: Sequence[str], address: Address) -> Connection:
     """A connection to the first of a name's addresses that takes one."""
     # `localhost` is often told as `::1` first, where nothing listens; only the last address may take all of the time.
     *others, last = found
@@ -348,9 +348,9 @@ async def _reached(found: Sequence[str], address: Address) -> _Connection:
     return await _made(last, address)
 
 
-async def _made(found: str, address: Address) -> _Connection:
+async def _made(found: str, address: Address) -> Connection:
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: _Connection(loop, address), found, address[1])
+    _, connection = await loop.create_connection(lambda: Connection(loop, address), found, address[1])
     return connection
 
 

@@ -1,9 +1,11 @@
 """Every parser of the project with what it is fed by the fuzzers, and what has to hold of whatever it makes of that."""
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 
 from attrs import frozen
 
@@ -21,6 +23,8 @@ from gateway.surfaces.heard import Heard
 from gateway.surfaces.messages.surface import MESSAGES
 from gateway.surfaces.port import Situation, Surface
 from gateway.surfaces.responses.surface import RESPONSES
+from gateway.upstream.body import Framed
+from gateway.upstream.plain import Answer, Connection
 from gateway.wire.chat_chunks import BadChunk, decode_chunk, decode_object
 from gateway.wire.chat_request import parse_request
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
@@ -149,6 +153,36 @@ _HOSTS = (
     b"null",
     b"[",
     b"]",
+)
+_REPLY_HEADS = (
+    b"",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\n\r\n",
+)
+_REPLY = (
+    *(
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n",
+        b"HTTP/1.0 200 \r\n",
+    ),
+    *(
+        b"Transfer-Encoding: chunked\r\n",
+        b"Content-Length: 5\r\n",
+        b"Connection: close\r\n",
+        b"Content-Encoding: gzip\r\n",
+    ),
+    *(
+        b"\r\n",
+        b"5\r\nhello\r\n",
+        b"5\r\nhello\r\n",
+        b"5\r\nhello\r\n",
+        b"B;x=y\r\nhello world\r\n",
+        b"hello",
+        b"0\r\n\r\n",
+    ),
+    *(b"0\r\nA: b\r\n\r\n", b"-5\r\n", b"5 \r\n", b"fffffffffffffffff\r\n", b"0" * 9, b";" * 300, b"HTTP/", b": "),
 )
 _NAMES = (b"r|", b"t|", b"1|", b"live|", b"a/b|", b"|", b"call_", b"0" * 24, b"_1", b"9" * 30)
 
@@ -282,6 +316,68 @@ def _heard(data: bytes) -> None:
         assert one == other
 
 
+class _Wire(asyncio.Transport):
+    """A connection on which nothing is sent."""
+
+    is_shut = False
+
+    def write(self, data: object) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_shut = True
+
+    def is_closing(self) -> bool:
+        return self.is_shut
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+
+_loop = cache(asyncio.new_event_loop)
+
+
+def _reply(data: bytes) -> None:
+    """One answer of a model server: what comes of it, whatever the cuts; and what the library would make of it."""
+    data = _REPLY_HEADS[len(data) % len(_REPLY_HEADS)] + data
+
+    def heard(pieces: list[bytes], *, by_library: bool = False) -> tuple[object, ...]:
+        wire = _Wire()
+        connection = wire.protocol = Connection(_loop(), ("localhost", 80))
+        connection.connection_made(wire)
+        asked = connection.ask(b"", decode=True, limit=None)
+        if by_library:
+            connection.lend(asked, b"")
+        for piece in pieces:
+            wire.protocol.data_received(piece)
+        is_fit = connection.is_done
+        wire.protocol.connection_lost(None)
+        if asked.exception() is not None:
+            return ("refused",)
+        answer: Answer = asked.result()
+        body = answer.body.take()
+        end = "open" if not answer.body.is_over else "broken" if answer.body.fault is not None else "whole"
+        is_ours = isinstance(answer.body, Framed)
+        return answer.message.code, tuple(answer.message.raw_headers), body, end, is_fit if is_ours else "the library's"
+
+    ours, theirs = heard([data]), heard([data], by_library=True)
+    for cut in (_cuts(data), [*(data[at : at + 1] for at in range(min(len(data), 300))), data[300:]]):
+        other = heard([piece for piece in cut if piece])
+        # What the library reads depends on the cuts, where more comes behind an answer.
+        assert ours == other or "the library's" in (ours[-1], other[-1]) or ("refused",) in (ours, other)
+    assert ours[-1] is not True or ours[:-1] == theirs[:-1]
+    assert theirs[-2:-1] != ("whole",) or ours[:-1] == theirs[:-1]
+
+
 def _kind(kind: str) -> Parser:
     good = [line + b"\n\n" for line in STREAMS[kind](TURN).replace(b"\r\n", b"\n").split(b"\n\n") if line]
     return Parser(lambda data: check_stream(read_kind(kind, _cuts(data) or [b""])), (*good, *good, *_SSE, *_JSON[:10]))
@@ -336,6 +432,7 @@ PARSERS: Mapping[str, Parser] = {
     "requests": Parser(_refusing(ClientError)(parse_request), (*_REQUEST, *_JSON)),
     "responses_request": Parser(_refusing(ClientError)(_accepting(RESPONSES)), (*_ITEMS, *_REQUEST, *_JSON)),
     "messages_request": Parser(_refusing(ClientError)(_accepting(MESSAGES)), (*_ITEMS, *_REQUEST, *_JSON)),
+    "reply": Parser(_reply, _REPLY),
     "heard": Parser(_heard, (*_SSE, *_CHAT, *_JSON[:8])),
     **{kind: _kind(kind) for kind in STREAMS},
     "settings": Parser(_settings, (*_HOSTS, *_NAMES, b"=", b",", b"qwen*", b"native", b"xml_prompt:hermes", b"5")),
