@@ -16,6 +16,7 @@ from strategies.writing.token_renderer import JsonRenderer, json_text
 
 __all__ = ["COMMAND_R", "COMMAND_R_ACTION"]
 
+# https://github.com/ollama/ollama/issues/14970
 _NO_CALL = frozenset({"directly-answer", "directly_answer"})
 _RESULTS = ("<|START_TOOL_RESULT|>", "<results>")
 
@@ -34,6 +35,7 @@ def _parse_action(cur: Cursor, context: Context, opening: Opening, _: Arguments)
     yield from cur.ws()
     fence = yield from cur.lits(("```json", "```"))
     yield from cur.ws()
+    # A name there is ReAct's, which many models of the time were trained on as well.
     if (yield from cur.peek(1)) != "[":
         raise Reject("no list")
     closers = ("```",) if fence else ()

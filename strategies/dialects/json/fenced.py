@@ -32,7 +32,9 @@ _TOOL_FENCES = frozenset({"tool_code", "tool_call", "tool_calls", "tool", "tools
 _CARRIERS = ("", "json", "jsonc", "json5", "python", *sorted(_TOOL_FENCES))
 # What small models write before the object, as they were told to announce what they do.
 _LABELS = (
+    # https://github.com/ggml-org/llama.cpp/issues/20260
     "; {",
+    # https://github.com/VincenzoManto/Doxa/issues/9
     "(True, {",
     "Tool call:",
     "Tool Call:",
@@ -71,6 +73,7 @@ def _parse(
     found = with_mends(found, (yield from _closers(cur, opening)))
     end = cur.offset
     # Words behind it: then it may be shown as well as meant, and counts for less.
+    # https://github.com/agentscope-ai/QwenPaw/issues/4066
     if opening.fence is None and not (yield from ends_message(cur)):
         found = in_prose(found, end)
     yield from found
@@ -96,6 +99,7 @@ def _values(cur: Cursor) -> Steps:
         if not (yield from cur.json(pieces.add)):
             if cur.cut:
                 raise Reject("cut", attempted=True)
+            # Read anew to the fence's end: a brace in a broken string has misled the count.
             raise Reject("JSON is not closed", again=True, hint=_MENDING)
         text = pieces.text()
         try:
@@ -204,10 +208,12 @@ def _unescaped(text: str) -> str:
 def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> Turns[list[Draft]]:
     value, steps = parsed.value, parsed.steps
     is_alone = opening.starts_message or opening.fence is not None
+    # https://github.com/ollama/ollama/issues/12884
     if is_alone and isinstance(value, dict) and value.keys() == {"content"}:
         # The whole message once more, as its own content.
         value, more = _inner(value["content"])
         steps = (*steps, *more, "message_around")
+    # https://github.com/QwenLM/qwen-code/issues/1281
     if not (is_alone and _is_call_of_nothing(value, context)):
         _refuse_records(value, whole=is_alone)
     if isinstance(value, dict):

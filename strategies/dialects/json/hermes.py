@@ -71,6 +71,7 @@ def _parse(
     name = None if opening.marker.endswith(">") else (yield from _name_attribute(cur))
     yield from cur.match(_BLANK_RUN)
     yield from cur.ws()
+    # Tags in it, or a bare name: the same opener in the forms of Qwen3-Coder and GLM.
     if (yield from cur.peek(1)) not in ("{", "["):
         raise Reject("no JSON inside")
     closer = f"</{wrapper}>"
@@ -129,6 +130,8 @@ def _value(cur: Cursor, context: Context, name: str | None, closer: str, *, is_f
     steps = (*steps, *(yield from read_surplus(cur)))
     if (yield from _comment(cur)):
         steps = (*steps, "comment")
+    # Qwen-Agent's prompt for code:
+    # https://github.com/QwenLM/Qwen-Agent/blob/main/qwen_agent/llm/fncall_prompts/nous_fncall_prompt.py
     code = yield from _code(cur)
     return (yield from cur.work(drafting(value, context, form="hermes", steps=steps, name=name, code=code)))
 
@@ -155,6 +158,7 @@ def _ignore(_: str) -> None:
 def _mended(cur: Cursor, context: Context, closer: str, *, is_whole: bool) -> Steps:
     """JSON that is broken: everything up to the closer, through the whole ladder."""
     pieces = Taken(cur)
+    # Only here the textual closer counts: where the braces do not, nothing better is left.
     if not (yield from cur.until(closer, pieces.add)):
         raise Reject("JSON is not closed", attempted=True, inside=True)
     try:
@@ -209,6 +213,7 @@ def _end(cur: Cursor, closer: str) -> Steps:
         if cur.cut:
             raise Reject("cut", attempted=True)
         return ("call_closer_missing",)
+    # The end of reasoning in its place: https://github.com/cubist38/mlx-openai-server/issues/284
     if (yield from cur.lits(_WRONG_CLOSERS)):
         return ("call_closer_wrong",)
     # Models that forget the slash open a second call where they mean to close the first.

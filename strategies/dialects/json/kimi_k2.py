@@ -65,6 +65,8 @@ def _call(cur: Cursor, context: Context, opening: Opening) -> Steps:
     first = yield from cur.peek(1)
     if not written or (not marked and first != "{"):
         raise Reject("no id")
+    # The id's counter goes over the whole conversation, and clients rewrite ids, so only the name in it counts:
+    # https://github.com/vybestack/llxprt-code/issues/713
     name = _meant(written, context, None)
     found = context.resolve(name) if name else None
     payload = yield from read_arguments(
@@ -87,11 +89,13 @@ def _meant(written: str, context: Context, arguments: object) -> str | None:
     if canonical and context.resolve(canonical.group(1)):
         return canonical.group(1)
     for bare in dict.fromkeys((written, _PREFIX.sub("", written, count=1))):
+        # `read2` before `read`: both could be meant by `read23`.
         for name in sorted(context.tools.names, key=len, reverse=True):
             if bare.startswith(name) and _COUNTER.fullmatch(bare, len(name)):
                 return name
     if canonical:
         return canonical.group(1)
+    # Nothing but the counter is left of some ids.
     if written.isdigit() and isinstance(arguments, dict):
         return _only_fitting(context, arguments)
     return None
@@ -109,6 +113,7 @@ def _only_fitting(context: Context, arguments: dict[str, object]) -> str | None:
 
 
 def _k2_body(name: str, arguments: str) -> str:
+    # Always the first: in the prompt's example there is no call before it.
     return f"{_CALL}functions.{name}:0{_ARGUMENTS}{arguments}{_CALL_END[0]}"
 
 

@@ -38,6 +38,8 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         raise Reject("cut", attempted=True)
     code = pieces.text().strip()
     if not _BUILT_IN.match(code):
+        # The tag was made for code, by which the models were taught tools first:
+        # https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/
         yield code_draft(context, code)
         return
     for name, arguments in _built_in(code):
@@ -70,6 +72,7 @@ LLAMA_JSON = Dialect(
         id="llama3_json",
         body=lambda name, arguments: named_object(name, arguments, "parameters"),
         opening=_TAG,
+        # As its models part them: https://github.com/ai-dynamo/dynamo/issues/9536
         between="; ",
         tokens=("<|python_tag|>", "<|eot_id|>", "<|eom_id|>", "<|start_header_id|>"),
     ),

@@ -67,6 +67,7 @@ def _named(cur: Cursor, context: Context, opening: Opening, name: str, form: str
         payload = yield from read_arguments(cur, context, opening, _STOPS, tool=found[0] if found else None)
     if payload is not None:
         return (yield from named_drafts(cur, context, name, payload, form))
+    # A name alone at the end of an answer: small models leave out `{}` for tools that take nothing.
     if not marked and found and not cur.cut and (yield from _ends(cur)):
         return (yield from named_drafts(cur, context, name, Payload(value=None), form))
     raise Reject("no arguments", attempted=found is not None)
@@ -93,6 +94,7 @@ def _parse_unmarked(
     cur.pos += len(opening.marker)
     marker: str | None = opening.marker
     if opening.marker.endswith("{"):
+        # `read{...}` in a text is a set in mathematics, a template, a struct of Go.
         if not opening.starts_message:
             raise Reject("not the whole message")
         yield from _whole(cur, context, opening)

@@ -144,12 +144,15 @@ QWEN_AGENT = Dialect(
     level="C",
     openers=lambda _context: (_FUNCTION,),
     parse=_parse,
+    # Its prompts stop the server there, which servers with a limit of stop words do not do:
+    # https://github.com/QwenLM/Qwen-Agent/blob/main/qwen_agent/llm/fncall_prompts/qwen_fncall_prompt.py
     results=(_RESULT,),
     renderer=BlockRenderer(
         id="qwen_agent",
         form=_written,
         shown=f"{_FUNCTION}: NAME\n{_ARGS}: {{...}}",
         answer=lambda _name, content: f"{_RESULT}: {content}",
+        # The flowers were chosen as no text holds them; a tool's output about this form does.
         marks=(re.compile("✿(\u200b*(?:FUNCTION|ARGS|RESULT|RETURN)✿)"),),
         markerless=False,
     ),

@@ -74,6 +74,7 @@ def _parse_gigachat(
     cur.pos += len(opening.marker)
     if opening.marker == _MESSAGE:
         yield from cur.ws()
+        # The same separator stands before every message of the model.
         if (yield from cur.lits(_CALL_ROLES)) is None:
             raise Reject("no call")
     yield from cur.ws()
@@ -126,6 +127,7 @@ _MESSAGE = "<|message_sep|>"
 _CALL_ROLES = ("function call<|role_sep|>", "function call <|role_sep|>", "<|function_call|>")
 _MODEL, _INVOKE, _END_MESSAGE = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 _ACTION_END = "<|action_end|>"
+# The closers are none of the template's: models write what they know from their neighbours.
 _GRANITE_END = ("<|/tool_calls|>", "<|/tool_call|>", "</|tool_call|>", "</tool_call>", "<|tool_call_end|>")
 
 # https://github.com/ggml-org/llama.cpp/blob/master/models/templates/NVIDIA-Nemotron-Nano-v2.jinja
@@ -152,6 +154,7 @@ GRANITE = Dialect(
     id="granite",
     family="granite",
     level="A",
+    # https://github.com/langroid/langroid/issues/569
     openers=lambda _context: ("<|tool_call|>", "<|tool_calls|>"),
     parse=marked_json(optional=_GRANITE_END),
     results=("<|tool_response|>", "<|start_of_role|>tool_response"),
@@ -179,6 +182,7 @@ PHI = Dialect(
     level="A",
     openers=lambda _context: ("functools[", "functools ["),
     may_open=lambda _context, opening: not inside_word(opening),
+    # The bracket is a part of the marker: in prose the word alone is Python's module.
     parse=marked_json(keep=1),
     models=("phi-4*", "phi4*", "firefunction*"),
     carriers=("", "json", "tool_call", "tool_code", "tool", "tools", "function"),

@@ -47,6 +47,7 @@ def _parse_functionary(
             raise Reject("another name")
     yield from cur.ws()
     if (yield from cur.peek(1)) != "{":
+        # `python` behind the mark is the built-in interpreter, whose body is code.
         if not marked or name != "python":
             raise Reject("no arguments")
         yield (yield from _code(cur, context))
@@ -113,12 +114,14 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
             raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
         read = schema.from_text(key, text)
         values[key] = read.value
+        # A value that holds the beginning of a further argument has lost its `END_ARG` in between.
         if any(other in schema.properties and other not in values for other in _BEGINS.findall(text)):
             raise Reject("value not closed", attempted=True)
         mends += read.mends
         fault = fault or read.fault
     if not (yield from _call_ends(cur)):
         raise Reject("call not closed", attempted=True)
+    # The call stands in a fence; one at the value's end may be the value's or the call's.
     if text.endswith("\n```") and text.count("\n```") % 2 and not (yield from _starts_after_space(cur, "```")):
         raise Reject("the fence may be the call's", attempted=True)
     return values, mends, fault
@@ -231,6 +234,8 @@ CONTINUE = Dialect(
     # https://github.com/NousResearch/hermes-agent/issues/7449
     line_openers=lambda _context: ("TOOL_NAME:", _GEMMA),
     parse=_parse_continue,
+    # Continue asks for the fence, and takes the bare form at the beginning:
+    # https://github.com/continuedev/continue/blob/main/core/tools/systemMessageTools/toolCodeblocks/index.ts
     may_open=lambda _context, opening: opening.fence is not None or opening.starts_message,
     carriers=("tool", ""),
     example="```tool\nTOOL_NAME: read\nBEGIN_ARG: filePath\nsrc/app.py\nEND_ARG\n```",

@@ -23,12 +23,14 @@ __all__ = ["APPLY_PATCH"]
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _HEREDOC = "apply_patch <<"
 _TOOLS = ("apply_patch", "patch")
+# OpenCode's, Codex's, and what others call it.
 _KEYS = ("patchText", "input", "patch")
 _SECTIONS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
 _LINES = ("+", "-", " ", "@@", "*** ")
 
 
 def _openers(context: Context) -> tuple[str, ...]:
+    # A patch that is shown for review looks like one that is meant: https://github.com/gptme/gptme/issues/1472
     if not context.options.recovery_shell or not any(map(context.find, _TOOLS)):
         return ()
     return (_BEGIN, _HEREDOC)

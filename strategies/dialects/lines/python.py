@@ -40,6 +40,7 @@ _CODE = re.compile(
     r"|@\w.*|(?:for .+ in |(?:while|if|elif|with|def|class|async) |try|else|except\b|finally).*:)\s*"
 )
 """A line of Python: a call, an assignment, an import, a decorator, the head of a block."""
+# Of OpenAI's own prompts: https://github.com/craft-ai-agents/craft-agents-oss/issues/449
 _PREFIXES = ("functions.", "tools.")
 # Gemini's, whose functions live in a module of that name: https://github.com/lbjlaq/Antigravity-Manager/issues/938
 _OWN_PREFIX = "default_api."
@@ -112,6 +113,7 @@ def _parse(
     found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False, positions=in_list))
     declared = [evolve(draft, mends=(*draft.mends, "unknown_sibling")) for draft in found if draft.tool is not None]
     if in_list and declared and len(declared) < len(found):
+        # https://github.com/vllm-project/vllm/issues/48171
         found = declared  # each call of a list is judged by itself
     checked(found, context)
     end = cur.offset
@@ -222,6 +224,7 @@ def _goes_on_code(opening: Opening) -> bool:
 
 def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:
     text = python_call(name, arguments)
+    # A server's tool may really be called `default_api.read`.
     if name.startswith(_OWN_PREFIX):
         raise CannotExpress("the name would be read as another", text)
     return text

@@ -56,6 +56,7 @@ _NEXT = re.compile(
     r"(?:\*\*)?(?:observation|thought|action|final answer)(?: ?[0-9]{1,3})?(?:\*\*)?[:：]", re.IGNORECASE
 )
 _LONGEST_NEXT = 24
+# A tool may require nothing and still be meant to take what is written.
 _SOLE = ("command", "query", "path")
 _NOTHING = frozenset({"", "none", "null", "n/a", "{}", "nothing"})
 _PAIRS = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\"'\[{\d-]")
@@ -195,6 +196,7 @@ def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:
     if text.lower() in _NOTHING and not schema.required:
         return {}
     pairs = _PAIRS.match(text)
+    # `path="a.py", limit=3`, as in a call of Python.
     if pairs is not None and pairs.group(1) in schema.properties:
         try:
             return read_calls(f"f({text})")[0].arguments
@@ -204,6 +206,7 @@ def text_arguments(text: str, schema: ToolSchema) -> dict[str, Any]:
         text = text[1:-1]
     if not text:
         raise Reject("no input", attempted=True)
+    # An object whose beginning is lost must not become the one text of a tool that takes text.
     if text.endswith("}") and whole(may_be_torn(text, '"', schema.properties)):
         raise Reject("the object is damaged", attempted=True)
     return {_sole(schema): text}

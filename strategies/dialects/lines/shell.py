@@ -21,6 +21,7 @@ from strategies.text.shell_lines import ShellFault, heredocs, simple_commands
 __all__ = ["SHELL", "SHELL_FENCES", "shell_tool"]
 
 _POSIX = ("bash", "sh", "shell", "zsh", "ksh", "fish")
+# Sessions hold output beside commands, which prompts alone tell apart.
 _SESSIONS = ("console", "terminal", "shell-session", "shellsession", "sh-session")
 _WINDOWS = ("powershell", "pwsh", "ps1", "ps", "cmd", "bat", "batch", "dos")
 SHELL_FENCES = (*_POSIX, *_SESSIONS, *_WINDOWS)
@@ -47,6 +48,7 @@ _ACTS = re.compile(
     r"|我来|我将|我会|让我|我要|接下来|首先|実行します|確認します|見てみます|まず|次に|실행하겠|확인하겠|살펴보겠",
     re.IGNORECASE,
 )
+# Agents that execute every fence run examples: https://github.com/gptme/gptme/issues/327
 _TELLS = re.compile(
     r"\b(?:you|your|run (?:this|the following)|try|to install|to use|for example|for instance|e\.g|usage|output"
     r"|expected|prints?|don['’]?t|do not|never|avoid|would|if|instructions?|du kannst|sie können|ihr|beispiel|ausgabe"

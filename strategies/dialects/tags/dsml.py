@@ -37,6 +37,7 @@ def _typed(call: Call, tag: str, key: str, text: str) -> Typed | None:
     """What the tag says: text, or JSON that fits; None where the schema has to say."""
     said = _STRING.search(tag)
     is_text = said is not None and said.group(1) == "true"
+    # `string="true"` on a parameter that only holds the arguments says nothing of their own types.
     if said is None or (is_text and key in _CONTAINERS):
         return None
     told = call.schema.from_told(key, text, is_text=is_text)
@@ -56,9 +57,12 @@ FORM = Form(
     section_open=_BLOCK_OPEN,
     section_close=_BLOCK_CLOSE,
     wrong_close=re.compile(r"</(?:invoke|function_calls|tool_calls)>\Z"),
+    # As the template writes values: every line break in them is the model's own.
     edges="none",
     cdata_closers=("</｜DSML｜parameter>",),
+    # A section may end under another word than it began with: https://github.com/TokenRhythm/opensquilla/issues/985
     takes_section=True,
+    # Its documents are full of tags, and its own carry a token: no plain one is a parameter.
     property_tags=False,
     typed=_typed,
 )
@@ -95,6 +99,8 @@ def _parse(
         cur.pos += len(tag)
         start = behind = cur.offset
         yield from cur.ws()
+        # A section without a call inside is markup for nobody; what stood in front of it goes on as text, else all
+        # behind the first token would be swallowed: https://github.com/XNet-NGO/aiope/issues/119
         following = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
         if _BLOCK_CLOSE.match(following or ""):
             behind = cur.offset + len(following or "")
@@ -112,10 +118,12 @@ DSML = Dialect(
     level="A",
     openers=lambda _context: tuple(
         f"<{space}{bars}{gap}DSML"
+        # All spellings are openers of their own, as what may become one is held back, and nothing else.
         for bars in ("｜", "|", "‖", "｜｜", "||", "‖‖", "")
         for space, gap in (("", ""), (" ", ""), ("", " "))
     ),
     parse=_parse,
+    # The model goes on with a result of its own making where nothing stops it there.
     results=("<function_results>", "<｜DSML｜function_results>"),
     models=("deepseek-v3.2*", "deepseek-v4*"),
     renderer=ParameterRenderer(

@@ -71,6 +71,7 @@ _PLAIN_TAG = re.compile(r"<(/?)([A-Za-z_][\w.:-]{0,127})\s*(/?)>\Z")
 # https://cwe.mitre.org/data/definitions/1321.html
 # A client in JavaScript that copies arguments into an object would change all objects by these keys.
 _PROTOTYPE_KEYS = frozenset({"__proto__", "constructor", "prototype"})
+# The name stands where the value belongs, as in forms that are elements alone.
 _NAMED_AS_TEXT = "<parameter>"
 _KEY_RUN = re.compile(r"[\w.:-]*")
 _VALUE_OPEN, _VALUE_CLOSE = "<value>", "</value>"
@@ -207,6 +208,7 @@ class Call:
             return True
         if name in self.schema.properties:
             return name not in self.texts or "array" in self.schema.prop(name).types
+        # A tool that declares no parameters may be given any, each once.
         return not self.schema.properties and name not in self.texts
 
     def declares(self, name: str) -> bool:
@@ -230,6 +232,7 @@ class Call:
             return
         texts = self.texts.setdefault(key, [])
         prop = self.schema.prop(key)
+        # What the tag says counts for the first one only: a second of the same name may be of another type.
         if typed is not None and not texts:
             texts.append(text)
             self.values[key] = typed.value
@@ -241,6 +244,8 @@ class Call:
             # mend.
             if prop.body:
                 return
+            # Models correct themselves by writing the parameter once more:
+            # https://github.com/anomalyco/opencode/issues/6918
             texts[:] = [text if text.strip() else texts[0]]
         else:
             texts.append(text)
@@ -275,6 +280,7 @@ def group(match: re.Match[str], name: str) -> str:
 
 def begin_call(call: Call, arguments: Arguments) -> None:
     """The commit point, for a call whose name needed no mend."""
+    # A name that was mended may still turn out to be another tool's, and what has gone out cannot be taken back.
     if not call.mends:
         arguments.begin(call.name)
 
@@ -284,6 +290,7 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
     way = Way.of(hint)
     call.in_lines = (yield from cur.ws()) > 0
     first = yield from cur.peek(1)
+    # Models that have learned both write JSON into the tags.
     if first == "{":
         yield from json_arguments(cur, call, call.form.closer, hint)
         yield from read_call_end(cur, call, way)
@@ -475,6 +482,8 @@ _BREAKS = re.compile(r"\n\r?\n\Z")
 
 def _bare(text: str, *, raw: bool) -> str:
     """The value without an element around all of it that only says that it is one."""
+    # `<parameter=path><value>a.py</value></parameter>`, as other formats nest it; a document may be such an element
+    # itself.
     core = text.strip()
     if raw or not core.startswith(_VALUE_OPEN) or not core.endswith(_VALUE_CLOSE):
         return text
@@ -542,9 +551,11 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
     elif form.section_close.match(tag):
         cur.pos += len(tag)
         yield from _miss_closer(cur, call)
+    # https://github.com/anthropics/claude-code/issues/44826
     elif form.wrong_close.match(tag) or CALL_END.match(tag):
         cur.pos += len(tag)
         call.mends.append("call_closer_wrong")
+    # Several calls at once, each without its closer: the next opener is as good as one.
     elif form.call.match(tag) or form.section_open.match(tag):
         yield from _miss_closer(cur, call)
         closed = False
@@ -555,6 +566,7 @@ def read_call_end(cur: Cursor, call: Call, way: Way) -> Steps:
 
 def _miss_closer(cur: Cursor, call: Call) -> Steps:
     """The call's closer is missing; where its last value ends with one, there is no telling which."""
+    # One closer was written and two are needed: it may be the file's last line, or the call's.
     if call.form.call_close.match(call.last_tag):
         yield from doubt(cur)
     call.mends.append("call_closer_missing")

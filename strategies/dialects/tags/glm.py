@@ -42,6 +42,7 @@ def _typed(call: Call, _tag: str, key: str, text: str) -> Typed | None:
     prop = call.schema.properties.get(key)
     if prop is not None and prop.document.types(prop.schema):
         return None
+    # `5` or `true` may be text as well; only an object or a list cannot be meant otherwise.
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -81,6 +82,7 @@ def read_pairs(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments, *, prompted: bool
 ) -> Generator[Draft | None, None, None]:
     """The call behind its opener: the name, the pairs, the closer."""
+    # https://github.com/usestrix/strix/issues/254
     yield from _notice_breaks(cur, "\\n")
     yield from cur.ws()
     name = yield from cur.match(_NAME_RUN, 128)
@@ -89,6 +91,7 @@ def read_pairs(
     yield from _notice_breaks(cur, "\\n<")
     call, key = yield from _named(cur, context, name)
     call.name_run, call.pair = _NAME_RUN, _PAIR
+    # `<tool_call>` stands for several families; a word behind it is a name only where it is one.
     if call.tool is None and not prompted:
         raise Reject("unknown tool", name=call.name)
     call.in_lines = (yield from cur.ws()) > 0
@@ -151,6 +154,7 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
         opened = 0 if key else (yield from _skip(cur, _KEY_OPEN))
         if not key and not opened:
             return
+        # https://github.com/vllm-project/vllm/issues/54971
         if opened > 1:
             call.mends.append("doubled_tag")
         key = key or (yield from _key(cur))
@@ -180,6 +184,7 @@ def _end_key(cur: Cursor, call: Call, key: str) -> Steps:
         else:
             break
         cur.pos += len(tag)
+    # Neither the key's end nor the value's beginning is there as it should be: where the one stops is a guess.
     if not _VALUE_OPEN.match(tag) and (own != 1 or others):
         yield from doubt(cur)
     if others:
@@ -195,6 +200,7 @@ def _is_closer(tag: str) -> bool:
 def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments) -> Steps:
     """The value that belongs to a key; a key directly before the next one has none."""
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
+    # Optional parameters are listed without a value by some.
     if tag is not None and _KEY_OPEN.match(tag):
         call.mends.append("key_without_value")
         return
@@ -204,6 +210,8 @@ def _pair(cur: Cursor, call: Call, written: str, way: Way, arguments: Arguments)
     key, mends = resolve_parameter(written, call.schema, call.texts)
     call.mends += mends
     yield from read_parameter(cur, call, key, "", way, arguments, shown=not mends)
+    # A lost opener, and the tag in the text: one of the two may be the other
+    # (https://github.com/vllm-project/vllm/issues/49248).
     if opened != 1 and any("<arg_value" in text for text in call.texts.get(key, ())):
         yield from doubt(cur)
 
@@ -226,6 +234,7 @@ def _parse_bare(
     yield from cur.ws()
     if not (yield from cur.at_end()) or cur.cut:
         raise Reject("text after the object")
+    # Without any tag a name and an object are also what a log or a changelog holds.
     if any(key not in call.schema.properties for key in call.values):
         raise Reject("no arguments of this tool")
     yield evolve(draft_of(call), form="bare" if opening.starts_message else "in_prose")

@@ -28,6 +28,7 @@ def _parse_list(
     cur.anchor = start = cur.offset
     cur.pos += len(opening.marker)
     yield from cur.ws()
+    # `<tool_calls>` opens four families' blocks; each looks at what stands first inside.
     if (yield from cur.peek(1)) != "[":
         raise Reject("no list inside")
     cur.back(start)
@@ -42,6 +43,7 @@ def _parse_pairs(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
+    # Hy3's tokenizer hangs a suffix on each tag.
     if not opening.marker.endswith(">"):
         yield from cur.match(_SUFFIX_RUN, 40)
         if not (yield from cur.lit(">")):

@@ -37,9 +37,11 @@ from strategies.writing.element_renderer import ParameterRenderer
 
 __all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "LOST_HEAD", "invoke_open", "invoke_param", "read_invoke"]
 
+# What Claude's own tags carry before their structure is taken off.
 _PREFIX = "antml:"
 # Muse Glimmer has a prefix of its own: https://github.com/raullenchai/Rapid-MLX/issues/1791
 _P = r"(?:[A-Za-z][\w.-]{0,30}:)?"
+# Parameters of other families carry more, such as DSML's `string`.
 _ATTRIBUTES = r"""(?:\s+[\w:-]{1,40}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*"""
 _BLOCKS = "function_calls|tool_calls?|dots_function_call"
 INVOKE = Form(
@@ -119,6 +121,8 @@ def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
+    # A block alone is what documents about agents hold (https://github.com/AmanCode22/deeperseeker/issues/12); who was
+    # told to write so means it.
     undeclared = context.prompted == CLAUDE_INVOKE.id
     yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=undeclared)
 
@@ -191,6 +195,7 @@ def invoke_open(name: str) -> str:
 
 def invoke_param(key: str, _value: object, text: str) -> str:
     """One parameter on a line of its own."""
+    # A value with line breaks at both ends would lose them to the reader, which takes a pair for markup.
     wrap = "\n" if text[:1] in ("\n", "\r") and text[-1:] == "\n" else ""
     return f'<parameter name="{key}">{wrap}{text}{wrap}</parameter>\n'
 
@@ -209,6 +214,7 @@ CLAUDE_INVOKE = Dialect(
     openers=lambda _context: ("<function_calls>", f"<{_PREFIX}function_calls>"),
     parse=_parse,
     results=_RESULTS,
+    # Later ones call natively.
     models=("claude-2*", "claude-instant*"),
     renderer=ParameterRenderer(
         id="claude_invoke",

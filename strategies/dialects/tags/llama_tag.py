@@ -32,6 +32,7 @@ def _parse(
         raise Reject("no JSON inside")
     yield from json_arguments(cur, call, FUNCTION.closer, opening.hint)
     yield from cur.ws()
+    # The bracket moved behind the object: https://github.com/huggingface/smolagents/issues/1119
     if (yield from cur.lit(">")):
         call.mends.append("stray_closer")
     yield draft_of(call, (yield from read_call_end(cur, call, Way())))

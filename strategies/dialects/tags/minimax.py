@@ -29,6 +29,7 @@ from strategies.writing.token_renderer import JsonRenderer, json_text
 
 __all__ = ["MINIMAX_M1", "MINIMAX_M2", "MINIMAX_M3"]
 
+# One token of the vocabulary, which no file holds by chance: https://github.com/ggml-org/llama.cpp/issues/24523
 _MARK = "]<]minimax[>["
 _MAX_NESTING = 64
 _NODE = re.compile(r"<(/?)([^\s<>/][^\s<>]{0,127})\s*>\Z")
@@ -146,6 +147,8 @@ def _node(cur: Cursor, name: str, sink: Any, depth: int) -> Steps:
         closes, tag = match.groups()
         cur.pos += len(match.group())
         if not closes:
+            # Objects and lists come as nested nodes where others write JSON:
+            # https://github.com/ml-explore/mlx-lm/issues/1416
             children.append((tag, (yield from _node(cur, tag, None, depth + 1))))
         elif tag == name:
             break
@@ -191,6 +194,7 @@ def _value(node: Node, prop: Prop) -> Any:
     if isinstance(node, str):
         return read_text(prop, node).value
     names = {name for name, _ in node}
+    # An object with one key called `item` looks the same, so the schema has the word.
     if names == {"item"} and ("array" in prop.types or "object" not in prop.types):
         return [_value(child, prop.item(index)) for index, (_, child) in enumerate(node)]
     declared = prop.document.every_property(prop.schema)
@@ -259,6 +263,7 @@ MINIMAX_M2 = Dialect(
         call_close="</invoke>",
         param=invoke_param,
         answer=_result,
+        # The last two end and begin turns in its template.
         tokens=("<response>", "</response>", "[e~[", "]~b]"),
     ),
     example=(

@@ -45,6 +45,7 @@ def _parse(
     cur.pos += len(opening.marker)
     if opening.marker.startswith("<|start|>"):
         header: Header = yield from read_header(cur, opening.marker)
+        # Thoughts go to `self` in the same form, and are full of drafts.
         if not header.recipient or header.recipient in _NOT_TOOLS:
             raise Reject("no call")
     yield from cur.ws()
@@ -73,6 +74,7 @@ def _parse(
 
 def _may_open(_context: Context, opening: Opening) -> bool:
     before = opening.before.rstrip()
+    # A header in the middle of a sentence is talked about.
     return not before or before.endswith((*_ENDS, _BLOCK_END)) or CLOSER_AT_END.search(before) is not None
 
 

@@ -24,6 +24,7 @@ from strategies.writing.element_renderer import ParameterRenderer, in_lines, inl
 
 __all__ = ["BARE_FUNCTION", "FUNCTION", "QWEN3_CODER", "SEED_OSS"]
 
+# U+0120 is a blank as byte-level tokenizers write it, left over where a server detokenizes token by token.
 _GAP = r"[ \t\u0120]*"
 _NAMED = rf"(?:{_GAP}name)?{_GAP}={_GAP}"
 FUNCTION = Form(
@@ -37,6 +38,7 @@ FUNCTION = Form(
     section_open=re.compile(r"<(?:seed:)?tool_call>\Z"),
     section_close=re.compile(r"</(?:seed:)?tool_calls?>\Z"),
     wrong_close=re.compile(r"</(?:tool|invoke|function_call|function_calls|tool_use)>\Z|<function>\Z"),
+    # Answers end within the last closers: https://github.com/raullenchai/Rapid-MLX/issues/1574
     stub="</parameter",
 )
 _OTHER_WORDS = re.compile(rf"<(?P<word>call|tool|invoke)(?:\s+name)?\s*=\s*{QUOTED.format('name')}\s*>\Z")
@@ -51,6 +53,7 @@ def _parse(
     cur.pos += len(opening.marker)
     yield from cur.ws()
     call = yield from _head(cur, context)
+    # Hermes' JSON, GLM's pairs and this share an opener; a name that nobody declared may be any of their words.
     if call.tool is None and not opening.marker.startswith("<seed:") and context.prompted != QWEN3_CODER.id:
         raise Reject("unknown tool", name=call.name)
     yield from read_call(cur, call, opening.hint, arguments)
@@ -166,6 +169,7 @@ def _parse_bare(
     if call.tool is None:
         raise Reject("unknown tool", name=call.name)
     yield from cur.ws()
+    # Llama's form, whose dialect has its own rules for it.
     if (yield from cur.peek(1)) == "{":
         raise Reject("JSON inside")
     yield from read_call(cur, call, opening.hint, arguments)
@@ -175,6 +179,7 @@ def _may_open_bare(_context: Context, opening: Opening) -> bool:
     """Other words than function mean a call only inside a wrapper that is still open."""
     if "function" in opening.marker:
         return True
+    # `<tool=hammer>` may stand in any XML.
     return opening.before.rfind("<tool_call>") > opening.before.rfind("</tool_call>")
 
 

@@ -38,6 +38,7 @@ _LEAD = (
 def _parse(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
+    # Each of the tokens may be missing.
     for _ in _LEAD:
         if not (yield from cur.lits(_LEAD)):
             break

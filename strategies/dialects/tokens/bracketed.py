@@ -88,6 +88,7 @@ def _members(cur: Cursor) -> Steps:
             raise Reject("no key", attempted=True)
         key = yield from cur.match(_NAME, 128)
         yield from cur.ws()
+        # Perl's hashes would take the last, a person the first: there is no telling.
         if not key or key in values:
             raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
         values[key] = yield from _value(cur)
@@ -139,6 +140,7 @@ def _parse_functionary(
     yield from cur.ws()
     name: str = yield from cur.match(_NAME, 128)
     yield from cur.ws()
+    # `all` is the user: https://github.com/MeetKai/functionary/blob/main/tests/prompt_test_v2.txt
     if not name or name == "all" or not (yield from cur.lit(_CONTENT)):
         raise Reject("no call")
     yield from cur.ws()

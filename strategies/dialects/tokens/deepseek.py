@@ -44,6 +44,7 @@ _CALL = _spelt("tool", "call", "begin")
 _CALL_END = _spelt("tool", "call", "end")
 _SEPARATOR = _spelt("tool", "sep")
 _RESULTS = (*_spelt("tool", "outputs", "begin"), *_spelt("tool", "output", "begin"))
+# Servers that stop by text and not by token let it through.
 _EOS = "<｜end▁of▁sentence｜>"
 _HEAD = re.compile(r"[^<{\[`\n]*")
 
@@ -56,6 +57,7 @@ def _parse(
     if opening.marker in _SECTION:
         yield from cur.ws()
         opened = yield from cur.lits(_CALL)
+        # An empty section is what the model writes when it has decided against a call.
         if opened is None and (yield from cur.lits(_SECTION_END)):
             raise Reject("no call in the section", remains=cur.offset)
     while True:
@@ -94,6 +96,7 @@ def _name(cur: Cursor, context: Context, *, typed: bool) -> Steps:
         if typed or context.resolve(head, aliases=False) is None:
             raise Reject("no separator")
         return head
+    # A tool may itself be called `function`; then the JSON follows at once, where V3 has a name.
     if typed != (head in ("function", "") and (yield from cur.peek(1)) not in ("{", "[")):
         raise Reject("the other form")
     if typed:
@@ -118,6 +121,7 @@ def _end(cur: Cursor, *, fenced: bool) -> Steps:
         return surplus
     if (yield from cur.at_end()) and cur.cut:
         raise Reject("cut", attempted=True)
+    # Words glued to the object, as the closing token is lost: the object may go on in them.
     if not fenced and not (yield from cur.at_end()) and (yield from cur.peek(1)) != "<":
         raise Reject("text after the object", attempted=True)
     return (*surplus, "call_closer_missing")
@@ -134,6 +138,7 @@ def _parse_stripped(
     cur.pos += len(opening.marker)
     name = opening.marker.removeprefix("function")
     yield from cur.match(_SPACES, 8)
+    # Without tokens nothing but V3's own fence tells this from prose.
     if not (yield from cur.lits(("\n```json", "\r\n```json"))):
         raise Reject("no fence")
     yield from cur.ws()

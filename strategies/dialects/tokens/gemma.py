@@ -146,6 +146,7 @@ class _Call:
     values: dict[str, Any] = field(factory=dict)
 
     def sink(self, key: str) -> Sink:
+        # A key that the schema rules out is dropped at the end, so nothing of it may have gone out.
         flows = self.schema.prop(key).flows and key in self.schema.from_json({key: ""}).arguments
         return Sink(self.arguments, key, body=False, flows=flows, trim=False, entities=False)
 
@@ -169,6 +170,7 @@ def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
     seen: set[str] = set()
     while not (yield from cur.lit(closer)):
         key = yield from _key(cur)
+        # Which of the two was meant nobody can tell, and Gemma repeats itself when it is lost.
         if key in seen:
             raise Reject(f"`{key}` is given twice", attempted=True)
         seen.add(key)
@@ -241,6 +243,7 @@ def _next(cur: Cursor, closer: str) -> Steps:
     yield from cur.ws()
     if (yield from cur.lit(",")):
         yield from cur.ws()
+    # A comma between members is the one sign that a value has ended.
     elif not (yield from cur.starts(closer)):
         raise Reject("value not closed", attempted=True)
 
@@ -262,6 +265,7 @@ def _bare_text(text: str) -> str:
     """A text that stood between no quotes, if it holds nothing that is left of some."""
     if not text.strip():
         raise Reject("no value", attempted=True)
+    # Half a mark left in a text shows that one was lost, and with it where the value ends.
     if any(mark in text for mark in _MARKS) or text.count('"') % 2 or _has_lone_quote(text.strip()):
         raise Reject("value not closed", attempted=True)
     return text
@@ -282,6 +286,7 @@ def _has_lone_quote(text: str) -> bool:
 
 def _literal(word: str, prop: Prop) -> Any:
     """A number, a boolean or null; text where the schema asks for it, and any other word."""
+    # `{path:123}` for a file named so: https://github.com/ollama/ollama/issues/17914
     if not _LITERAL.fullmatch(word) or (prop.only_string and prop.schema.keys() & _TYPED):
         return word
     try:
@@ -513,6 +518,7 @@ class _Writer:
 
     def result(self, name: str, call_id: str, content: str, fmt: str) -> str:
         opening, closing = self.response
+        # A tool's output that holds the closing mark would end there, and what follows would be the model's own words.
         text = without_tokens(content, (opening, closing, self.quote))
         return f"{opening}response:{name}{{value:{self.quote}{text}{self.quote}}}{closing}"
 

@@ -34,6 +34,7 @@ from strategies.writing.token_renderer import JsonRenderer, json_text
 __all__ = ["HARMONY", "HARMONY_STRIPPED", "Header", "read_header"]
 
 _CALL_END = "<|call|>"
+# The model ends calls with any of the three.
 _ENDS = (_CALL_END, "<|end|>", "<|return|>")
 _STOPS = (*_ENDS, "<|start|>", *STOPS)
 _TOKENS = ("<|channel|>", "<|constrain|>", "<|message|>")
@@ -72,12 +73,14 @@ def _parse(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Gen
         is_shown = header.is_whole and not header.recipient and header.channel in _SHOWN
         raise Reject("no call", remains=cur.offset if is_shown else 0)
     yield from cur.ws()
+    # The built-in `python` takes plain code, and models write JSON all the same where a function is declared.
     if header.is_code and (yield from cur.peek(1)) != "{":
         yield (yield from _code(cur, context, name))
         return
     found = context.resolve(name)
     payload = yield from read_arguments(cur, context, opening, _STOPS, tool=found[0] if found else None)
     if payload is None:
+        # A call without a body is one of a tool that takes nothing; anything else there is not.
         if not (yield from cur.starts(_CALL_END)):
             raise Reject("no arguments", attempted=True)
         payload = Payload(value=None)
@@ -126,8 +129,10 @@ def _callee(header: Header, context: Context) -> str | None:
     """The tool that the message is for."""
     recipient = header.recipient
     # Calls come in the analysis channel as well: https://github.com/openai/harmony/issues/40
+    # `final` is what the user reads; a call there is quoted: https://github.com/openai/harmony/blob/main/docs/format.md
     if header.channel.startswith("final") or not recipient or recipient in _NOBODY:
         return None
+    # MCP tools have dots of their own in their names.
     name = recipient if context.find(recipient) else recipient.removeprefix("functions.")
     is_tool = recipient == _PARALLEL or context.resolve(recipient, aliases=False) is not None
     return name or None if is_tool or name != recipient else None
@@ -199,6 +204,7 @@ def _may_open_stripped(_context: Context, opening: Opening) -> bool:
 def _glued(name: str, context: Context) -> str:
     """The tool's name without the channel that lost its token before it."""
     if context.resolve(name) is None:
+        # `commentaryread`, where the tokens between are gone: https://github.com/oobabooga/textgen/issues/7374
         for channel in (*_CHANNELS, "json"):
             if name.endswith(channel):
                 return name.removesuffix(channel)

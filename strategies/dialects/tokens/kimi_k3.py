@@ -160,6 +160,7 @@ def _attributes(cur: Cursor) -> Steps:
 
 
 def _unescaped(text: str) -> str:
+    # The ampersand last, or `&amp;lt;` would be undone twice.
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
 
 

@@ -37,6 +37,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _KEY_RUN = re.compile(r"[A-Za-z0-9_.$\"'-]*")
 _SOLE_BOUND = 1024
 _FOR_PEOPLE = frozenset({"answer", "message", "question", "response", "result", "summary", "text", "thought"})
+# `<read>the manual</read>` may be anybody's tag.
 _COMMON_WORDS = frozenset("read write edit list task patch grep glob bash question skill".split())
 _COMPOUND = re.compile(r"[a-z][_-][A-Za-z]|[a-z][A-Z]")
 _WORDS_RUN = re.compile(r"[^<]*")
@@ -59,6 +60,8 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
             raise Reject("another tag")
         key, mends = resolve_parameter(name, call.schema, call.texts)
         is_known = key in call.schema.properties
+        # Ids and types are added by models (https://github.com/cline/cline/issues/7385); any other attribute shows
+        # another document.
         if not is_known and name not in _NOISE:
             raise Reject("no parameter of this tool")
         quote = yield from cur.lits(('"', "'"))
@@ -122,6 +125,7 @@ def read_sole_value(cur: Cursor, call: TagCall) -> Steps:
     text = yield from cur.match(_SOLE_RUN, _SOLE_BOUND)
     if not text.strip() or not (yield from cur.starts(f"</{call.tag}>")):
         raise Reject("no parameter")
+    # https://github.com/cline/cline/issues/4839
     if _PATH_NAME.search(names[0]) and _WORDS.search(text.strip()):
         raise Reject("words where a path belongs")
     call.store(names[0], text.strip())
@@ -174,6 +178,7 @@ def read_yaml_body(cur: Cursor, call: TagCall) -> Steps:
     if not closed and (cur.cut or not text.endswith("\n")):
         raise Reject("value not closed", attempted=True)
     last = yield from cur.work(_take_mapping(call, text))
+    # A document that the answer ends in may have been cut.
     if not closed and call.schema.prop(call.parameter(last)).body:
         raise Reject("value not closed", attempted=True)
     return True

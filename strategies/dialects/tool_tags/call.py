@@ -130,6 +130,7 @@ class TagCall:
         parts = tag_parts(tag)
         if parts is None and tag.startswith("</"):
             return self._closer(tag, "", key)
+        # Inside `<args>` any tag is the structure's own: https://github.com/RooCodeInc/Roo-Code/issues/10358
         if self.is_structured and key == "args":
             return ("call_close", "") if parts and parts[:2] == (True, self.tag) else ("other", "")
         if parts is None:
@@ -143,6 +144,8 @@ class TagCall:
         if name == self.tag:
             return "call_open", name
         parameter = self.parameter(name)
+        # Kilo opens the next call without closing the last:
+        # https://github.com/Kilo-Org/kilocode/blob/b2e5191b0e50d14dc66cbf9c0f4ff0989f2bc6bd/src/core/assistant-message/AssistantMessageParser.ts
         is_other = parameter not in self.schema.properties and name in self.context.tools
         return ("next_call" if is_other else "param"), parameter
 

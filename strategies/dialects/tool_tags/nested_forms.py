@@ -11,6 +11,7 @@ from strategies.schema.tool_schema import ToolSchema
 
 __all__ = ["adapt_forms", "holds_args", "is_adapted"]
 
+# Roo Code's forms for several files at once: https://github.com/RooCodeInc/Roo-Code/issues/8848
 _HOLDS_ARGS = frozenset({"read_file", "apply_diff"})
 _PATHS = ("path", "filePath", "file_path", "absolutePath", "target_file")
 _CDATA = ("<![CDATA[", "]]>")
@@ -23,6 +24,7 @@ def holds_args(tag: str, schema: ToolSchema) -> bool:
 
 def is_older_form(tag: str, schema: ToolSchema, name: str) -> bool:
     """Whether a parameter is one of the tool's older form, which is brought to the schema."""
+    # https://github.com/RooCodeInc/Roo-Code/issues/10464
     return tag == "read_file" and "files" in schema.properties and name == "path"
 
 
@@ -66,6 +68,7 @@ def _window(schema: ToolSchema, ranges: list[list[int] | None]) -> dict[str, int
     first, last = ranges[0]
     if {"start_line", "end_line"} <= schema.properties.keys():
         return {"start_line": first, "end_line": last}
+    # A line range for a client that counts lines from one and takes a number of them.
     if {"offset", "limit"} <= schema.properties.keys():
         return {"offset": first, "limit": last - first + 1}
     return {}
@@ -83,6 +86,7 @@ def _diff_of(schema: ToolSchema, file: str) -> dict[str, Any]:
         content = _unwrap(_text(diff, "content", strip=False))
         start = _int(_text(diff, "start_line"))
         if start is not None and ":start_line:" not in content:
+            # Roo Code's diffs may hold the line themselves; it must not stand there twice.
             content = content.replace("SEARCH\n", f"SEARCH\n:start_line:{start}\n-------\n", 1)
         blocks.append(content)
     return {_path_key(schema): _text(file, "path"), "diff": "\n\n".join(blocks)}

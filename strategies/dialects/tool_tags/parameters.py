@@ -126,9 +126,12 @@ def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> Turns[None]:
         return
     plain = without_breaks(cur, sink.value())
     is_known = not (body and awaits_path(call.schema.properties, call.values))
+    # Some models escape what they write into tags, some do not, and a file may hold entities of its own:
+    # https://github.com/cline/cline/issues/7698 https://github.com/RooCodeInc/Roo-Code/issues/10804
     value = decode_entities(key, plain, call.values.get) if is_known else plain
     if value != plain:
         call.mends.append("entities")
+    # A document in a fence of its own: the fence is no line of the file.
     elif body:
         value = without_fence(key, plain, call.values.get)
         if value != plain:

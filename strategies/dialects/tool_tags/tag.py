@@ -47,6 +47,7 @@ _BLANK_RUN = re.compile(r"[ \t]*")
 _HTML = frozenset(
     {"a", "b", "br", "div", "em", "i", "li", "ol", "p", "pre", "span", "strong", "table", "td", "tr", "ul"}
 )
+# Models that know another form put its tags around this one: https://github.com/can1357/oh-my-pi/issues/2759
 _WRAPPERS = ("<tool_call>", "<tool_use>", "<tools>", "<function_calls>", "<xml>", "<tool>", "<action>")
 _NAMED = ("<tool_name>", "<actual_tool_name>", "<name>")
 # Some models think aloud in tags of their own first (`<reason>`): a few of those, and short ones.
