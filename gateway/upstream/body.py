@@ -119,8 +119,9 @@ class Framed(Body, kw_only=True):
     kept: int = 0
     """Bytes that nobody has read yet."""
     is_paused: bool = False
-    has_more: bool = False
-    """Something came behind its end, which nobody has asked for."""
+    is_odd: bool = False
+    """No other answer is to come on its connection: something came behind its end that nobody has asked for, or there
+    was a trailer or an extension, which parsers read in more than one way."""
     rest: bytes = b""
     """The beginning of a line that has not come whole."""
     is_in_chunk: bool = False
@@ -135,7 +136,7 @@ class Framed(Body, kw_only=True):
         else:
             left = self.left
             if len(data) >= left:
-                self.is_over, self.has_more = True, len(data) > left
+                self.is_over, self.is_odd = True, len(data) > left
                 data = data[:left]
             self.left = left - len(data)
         if data or self.is_over:
@@ -195,9 +196,11 @@ class Framed(Body, kw_only=True):
                     self.rest, self.trailers = data[at:], self.trailers - (end - at)
                     break
                 self.is_over = data[at:behind] in (b"\r\n", b"\n")
+                self.is_odd |= not self.is_over
                 at = behind
             elif (line := _SIZE.match(data, at)) is not None:
                 at, self.left = line.end(), int(line[1], 16)
+                self.is_odd |= at > line.end(1) + 2
                 self.is_in_chunk = self.left > 0
                 self.trailers = -1 if self.left else 0
             else:
@@ -205,12 +208,12 @@ class Framed(Body, kw_only=True):
                 if len(self.rest) > LINE_BYTES or _BEGUN.fullmatch(self.rest) is None:
                     return self._garbled(pieces)
                 break
-        self.has_more = at < end and self.is_over
+        self.is_odd |= at < end and self.is_over
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _garbled(self, pieces: list[bytes]) -> bytes:
-        # `has_more` keeps the connection from being used again: nobody knows where the next answer begins in it.
-        self.is_over, self.has_more = True, True
+        # `is_odd` keeps the connection from being used again: nobody knows where the next answer begins in it.
+        self.is_over, self.is_odd = True, True
         self.fault = UpstreamBadReply("the model server's answer is not valid HTTP")
         return b"".join(pieces)
 

@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
             self.is_fit
             and body is not None
             and body.is_over
-            and not body.has_more
+            and not body.is_odd
             and transport is not None
             and not transport.is_closing()
             # A request that is not written whole was answered early, and what follows would be read as part of it.
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         self.is_fit = not message.should_close
         if len(held) > end:
             if body.is_over:
-                body.has_more = True
+                body.is_odd = True
             else:
                 body.came(held[end:])
         asked.set_result(Answer(message, body))

@@ -375,7 +375,8 @@ def _reply(data: bytes) -> None:
         # What the library reads depends on the cuts, where more comes behind an answer.
         assert ours == other or "the library's" in (ours[-1], other[-1]) or ("refused",) in (ours, other)
     assert ours[-1] is not True or ours[:-1] == theirs[:-1]
-    assert theirs[-2:-1] != ("whole",) or ours[:-1] == theirs[:-1]
+    # Some heads that never end the library takes for whole ones, once their connection has gone.
+    assert theirs[-2:-1] != ("whole",) or ours[:-1] == theirs[:-1] or b"\r\n\r\n" not in data
 
 
 def _kind(kind: str) -> Parser:

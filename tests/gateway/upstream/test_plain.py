@@ -294,8 +294,9 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 FRAMED = {
     "a length": (HEAD + b"Content-Length: 5\r\n\r\nhello", b"hello", True),
-    "chunks": (CHUNKED + b"3\r\nhel\r\n2 ; a=b\r\nlo\r\n0\r\n\r\n", b"hello", True),
-    "trailers": (CHUNKED + b"005\r\nhello\r\n0\r\nX-A: b\r\nX-B: c\r\n\r\n", b"hello", True),
+    "chunks": (CHUNKED + b"3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", b"hello", True),
+    "an extension": (CHUNKED + b"3\r\nhel\r\n2 ; a=b\r\nlo\r\n0\r\n\r\n", b"hello", False),
+    "trailers": (CHUNKED + b"005\r\nhello\r\n0\r\nX-A: b\r\nX-B: c\r\n\r\n", b"hello", False),
     "lines that end as they should not": (
         b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
         b"hello",
