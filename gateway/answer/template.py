@@ -9,10 +9,11 @@ from attrs import frozen
 __all__ = ["Casts", "Template", "count_of", "last_events", "text_of"]
 
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
-_BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b[0-9a-fA-F]{4})%b)*+'
+_BODY = rb'%b(?:\\(?:["\\/bfnrt]|u%b)%b)*+'
 """A JSON string's body; told by runs of plain characters, as one character at a time costs ten times as much."""
-_CONTENT = re.compile(rb'"content":\s*"(%b)"' % (_BODY % (_PLAIN, b"", _PLAIN)))
-_WHOLE = _BODY % (_PLAIN, rb"(?![dD][89a-fA-F])", _PLAIN)
+_CONTENT = re.compile(rb'"content":\s*"(%b)"' % (_BODY % (_PLAIN, rb"[0-9a-fA-F]{4}", _PLAIN)))
+_CHARACTER = rb"(?:(?![dD][89a-fA-F])[0-9a-fA-F]{4}|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+_WHOLE = _BODY % (_PLAIN, _CHARACTER, _PLAIN)
 _BODIES = re.compile(rb"%b(?:\x00%b)*+" % (_WHOLE, _WHOLE))
 """Bodies with a zero between them, which none can hold; no half of a character stands for itself."""
 _UNSAFE = re.compile(rb'["\x00-\x1f]')

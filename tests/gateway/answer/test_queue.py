@@ -28,6 +28,7 @@ def template() -> Template:
         ([b"a", b"", b"b c"], "ab c"),
         ([rb"a\n", rb"\u00e9", rb"\"", rb"\/"], 'a\né"/'),
         (["é".encode(), "😀".encode()], "é😀"),
+        ([rb"\ud83d\ude00", rb"a\uD83D\uDE00"], "😀a😀"),
         ([], ""),
     ],
 )
@@ -43,7 +44,7 @@ def test_bodies_of_strings_are_their_text(contents: list[bytes], text: str) -> N
         [b"a\x00"],
         [b"a\\", b"n"],
         [rb"\ud83d", rb"\ude00"],
-        [rb"\ud83d\ude00"],
+        [rb"\ud83d\ud83d\ude00"],
         [rb"\x41"],
         ["é".encode()[:1], "é".encode()[1:]],
         [b"\xff"],
@@ -58,7 +59,7 @@ def test_bodies_of_strings_are_their_text(contents: list[bytes], text: str) -> N
         "zero",
         "cut escape",
         "halves",
-        "pair",
+        "half before a pair",
         "no JSON",
         "cut character",
         "no UTF-8",
@@ -109,7 +110,7 @@ def test_a_run_is_told_byte_for_byte_however_it_comes(texts: list[str], size: in
     assert hear_stream(out).content == ("".join(texts) or None)
 
 
-@pytest.mark.parametrize("words", ["so many words ", 'a "word"\n', "ja "])
+@pytest.mark.parametrize("words", ["so many words ", 'a "word"\n', "ja ", "so 😀 "])
 def test_only_the_events_around_a_run_are_taken_apart(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bytes] = []
 
@@ -118,7 +119,10 @@ def test_only_the_events_around_a_run_are_taken_apart(words: str, monkeypatch: p
         return decode_chunk(data)
 
     monkeypatch.setattr(exchange, "decode_chunk", decode)
-    first, run = event({"role": "assistant", "content": ""}), [event({"content": words})] * 50
+    first, run = (
+        event({"role": "assistant", "content": ""}),
+        [event({"content": words}).replace("😀".encode(), rb"\ud83d\ude00")] * 50,
+    )
     data = b"".join([first, *run, event({}, "stop"), b"data: [DONE]\n\n"])
     out, _ = stream([data], prepared())
     assert out == data
