@@ -75,6 +75,7 @@ class Choice:
         "held_calls",
         "held_structured",
         "index",
+        "last",
         "native",
         "number",
         "pending",
@@ -144,6 +145,8 @@ class Choice:
         self.args_template = (b"", b"")
         self.heard = 0
         """How many characters of text have come."""
+        self.last = ""
+        """The last of them."""
         self.spoken = False
         """A chunk of this choice with a role has gone out."""
         self.finished = False
@@ -268,6 +271,7 @@ class Choice:
     def feed(self, text: str) -> list[Event]:
         """What more of the text comes to, or as much of that as one turn allows."""
         self.heard += len(text)
+        self.last = text[-1:]
         # Words are an answer: what was thought before them was not meant for the client.
         if self._thoughts is not None and text and not text.isspace():
             self._thoughts = None

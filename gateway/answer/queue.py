@@ -1,5 +1,6 @@
 """One upstream event, or a run of alike ones, on its way to the client: undecided, then itself or what replaces it."""
 
+import re
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,9 +34,12 @@ _AT_ONCE = 2_000
 """Events that are let out in one step, as they came; one that is told anew counts as some of them."""
 _ANEW = 8
 _LINE = 24
-"""Bytes of content from which on an event is no token but a line: its letters are worth more than its own bytes."""
+"""Bytes of content from which on an event is no token but a line: its letters are worth more than its own bytes. So are
+those of a shorter one that is a whole line, with words in it."""
 _BLANKS = (rb"\n", rb"\r", rb"\t")
 """How white space but the blank is written in JSON."""
+_WORD = re.compile(rb"(?<!\\)[0-9A-Za-z\x80-\xff]")
+"""A letter or a digit, or the number of one, in JSON."""
 _MOST_BLANKS = 64
 """Characters of white space that are looked for at an event's end."""
 
@@ -254,11 +258,13 @@ class PendingRun(Pending):
     taken off when half of what is kept is gone, so that a run costs the same for each of its events however long it is.
     """
 
-    __slots__ = ("_contents", "_decided", "_first", "_head", "_lengths", "_start", "template")
+    __slots__ = ("_begins_line", "_contents", "_decided", "_first", "_head", "_lengths", "_start", "template")
 
-    def __init__(self, template: Template, choice: "Choice") -> None:
+    def __init__(self, template: Template, choice: "Choice", *, begins_line: bool = False) -> None:
         super().__init__(b"", template.data, choice)
         self.template = template
+        self._begins_line = begins_line
+        """What stands in front of the contents that are kept ends in a line break."""
         self._contents = bytearray()
         self._lengths = array("B")  # an open call has one for each of its events: nearly all are of a few bytes
         self._start = 0
@@ -316,6 +322,7 @@ class PendingRun(Pending):
         self.number += first - self._first
         self._first = first
         if self._start > len(self._contents) // 2:
+            self._begins_line = self._begins_a_line
             del self._contents[: self._start]
             del self._lengths[:first]
             self._start = self._first = 0
@@ -331,11 +338,12 @@ class PendingRun(Pending):
         if not (self._decided and 0 < rest <= _MOST_BLANKS and first + 1 < len(self._lengths)):
             return first
         length = self._lengths[first]
-        if length < _LINE:
+        is_long = length >= _LINE
+        if not (is_long or self._begins_a_line):
             return first
         end = self._start + length
         blanks = _blanks_at_end(bytes(self._contents[max(self._start, end - 2 * _MOST_BLANKS - 2) : end]), rest)
-        if not blanks:
+        if not blanks or not (is_long or self._is_line(self._start, end - blanks, end)):
             return first
         if self._lengths.typecode == "B" and self._lengths[first + 1] + blanks > _BYTE:
             self._lengths = array("L", self._lengths)
@@ -343,6 +351,22 @@ class PendingRun(Pending):
         self._lengths[first + 1] += blanks
         self._start, self._head, self._decided = end - blanks, -1, 0
         return first + 1
+
+    def _is_line(self, start: int, said: int, end: int) -> bool:
+        """Whether words and the break behind them stand there: no token holds both."""
+        contents = self._contents
+        return _WORD.search(contents, start, said) is not None and contents.find(rb"\n", said, end) >= 0
+
+    @property
+    def _begins_a_line(self) -> bool:
+        """Whether the first event that has not left begins a line, or with the break in front of one."""
+        at, contents = self._start, self._contents
+        if contents.startswith(rb"\n", at):
+            return True
+        if at < len(rb"\n"):
+            return self._begins_line
+        before = bytes(contents[max(0, at - _MOST_BLANKS) : at])
+        return before.endswith(rb"\n") and not (len(before) - len(before[:-1].rstrip(b"\\"))) % 2
 
     def _bytes(self) -> bytes:
         return self._events(self._start, self._first, len(self._lengths))
@@ -423,11 +447,13 @@ class Queue:
         self.pending.append(pending)
         self._bytes += pending.size
 
-    def add_run(self, template: Template, choice: "Choice", contents: list[bytes], chars: int) -> Pending:
+    def add_run(
+        self, template: Template, choice: "Choice", contents: list[bytes], chars: int, *, begins_line: bool = False
+    ) -> Pending:
         """Hold a run of events with so many characters, with the one before it where they are alike."""
         last = self.pending[-1] if self.pending else None
         if not isinstance(last, PendingRun) or last.template is not template:
-            last = PendingRun(template, choice)
+            last = PendingRun(template, choice, begins_line=begins_line)
             last.number = self.read + 1
             self.pending.append(last)
         if not last.held and chars:

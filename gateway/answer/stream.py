@@ -291,6 +291,7 @@ class StreamExchange:
         text = text_of(contents) if contents is not None else None
         if contents is None or text is None:
             return 0
+        before = choice.last
         events = choice.feed(text) if text else []
         size = len(data)
         if self._queue.pending:
@@ -305,8 +306,10 @@ class StreamExchange:
             at = len(text) - chars
             self._queue.read += len(contents) - kept
             self._queue.out.append(data[: size - self._casts.template.size(contents[-kept:])])
+            before = text[at - 1] if at else before
             contents, text, events = contents[-kept:], text[at:], [Text(told[at:])] if at < len(told) else []
-        last = self._queue.add_run(self._casts.template, choice, contents, len(text))
+        begins_line = before in ("", "\n")
+        last = self._queue.add_run(self._casts.template, choice, contents, len(text), begins_line=begins_line)
         self._endings.apply(choice, events, last)
         self._works.labors = choice.busy
         self._endings.flush()

@@ -124,6 +124,8 @@ _OPENERS = ("{", "(", "[", ";", "=>", "&&", "||")
 _CLOSERS = ("}", ")", "]")
 _DATA = re.compile(r"""\s*+(?:"[^"]{0,80}"\s*+:|[\[{"].*,\s*+\Z|-?[0-9.]++,\s*+\Z)""")
 """A member of an object, or an entry of a list."""
+_KEY = re.compile(r"[ \t]++(?:- )?[\w.-]++:\Z")
+"""A key of YAML that stands in a deeper place than the first ones and has its value below."""
 _DEEP = re.compile(r"(?: {4}|\t)")
 _ENDS_WORDS = frozenset(".:!?。：！？")
 
@@ -201,7 +203,7 @@ def is_quoted(opening: Opening, level: str, *, inline: bool = False) -> bool:
     return _LIST_ITEM.match(line) is not None or (not inline and stands_in_words(opening))
 
 
-def indents_code(before: str) -> bool:
+def indents_code(before: str, *, below_keys: bool = True) -> bool:
     """Whether white space behind a line break here indents a line of code, of markup or of data: such text goes on in
     columns, so what indents its next line is no white space in front of a call."""
     line = before.rstrip().rpartition("\n")[2]
@@ -209,7 +211,9 @@ def indents_code(before: str) -> bool:
         return False
     if line.endswith(_OPENERS) or line.lstrip().startswith(_CLOSERS):
         return True
-    if _MARKUP.match(line) or _DATA.match(line) or (line[-1] in ":{" and _STATEMENT.match(line)):
+    if _MARKUP.match(line) or _DATA.match(line):
+        return True
+    if line[-1] in ":{" and (_STATEMENT.match(line) or (below_keys and _KEY.match(line))):
         return True
     # https://spec.commonmark.org/0.31.2/#indented-code-blocks
     return _DEEP.match(line) is not None and line[-1] not in _ENDS_WORDS
@@ -221,7 +225,8 @@ def _inside_markup(opening: Opening) -> bool:
     line = opening.line
     if line.strip():
         return _MARKUP.match(line) is not None
-    return bool(line) and indents_code(opening.before[: len(opening.before) - len(line)])
+    # What stands below a key may be a call: people do write "  call:" in front of one.
+    return bool(line) and indents_code(opening.before[: len(opening.before) - len(line)], below_keys=False)
 
 
 def inside_word(opening: Opening) -> bool:

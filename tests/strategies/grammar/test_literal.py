@@ -352,11 +352,18 @@ def test_inline_code_ends_near_or_is_none() -> None:
         "[",
         "    x = 1",
         "\treturn x",
+        "  web:",
+        "  - steps:",
     ],
 )
 def test_the_line_behind_code_is_indented_as_code(line: str) -> None:
     assert indents_code(line + "\n")
     assert indents_code("Words.\n\n" + line + "\n\n  ")
+
+
+def test_a_call_that_is_indented_below_a_key_is_one() -> None:
+    text = f"Steps:\n  call:\n    {CALL}"
+    assert [name for name, _ in read_every_way(text, splits=20).calls] == ["read"]
 
 
 @pytest.mark.parametrize(
@@ -368,6 +375,8 @@ def test_the_line_behind_code_is_indented_as_code(line: str) -> None:
         "1. Read the file:",
         "- first",
         "if you want to see it:",
+        "  the file:",
+        "volumes:",
         "    which is why I look at the file first:",
         "<tools>",
         "<response>",
