@@ -38,8 +38,8 @@ _LINE = 24
 those of a shorter one that is a whole line, with words in it."""
 _BLANKS = (rb"\n", rb"\r", rb"\t")
 """How white space but the blank is written in JSON."""
-_WORD = re.compile(rb"(?<!\\)[0-9A-Za-z\x80-\xff]")
-"""A letter or a digit, or the number of one, in JSON."""
+_SAID = re.compile(rb"(?<!\\)[0-9A-Za-z\x80-\xff]|([`~*=_-])\1\1")
+"""A letter or a digit, or the number of one, in JSON; or a mark of Markdown that has its line to itself."""
 _MOST_BLANKS = 64
 """Characters of white space that are looked for at an event's end."""
 
@@ -353,9 +353,9 @@ class PendingRun(Pending):
         return first + 1
 
     def _is_line(self, start: int, said: int, end: int) -> bool:
-        """Whether words and the break behind them stand there: no token holds both."""
+        """Whether words, or a mark, and the break behind them stand there: no token holds words and a break."""
         contents = self._contents
-        return _WORD.search(contents, start, said) is not None and contents.find(rb"\n", said, end) >= 0
+        return _SAID.search(contents, start, said) is not None and contents.find(rb"\n", said, end) >= 0
 
     @property
     def _begins_a_line(self) -> bool:

@@ -57,6 +57,8 @@ class Grammar:
         for row in dialects:
             for marker in row.results:
                 results[marker] = results.get(marker, frozenset()) | {row.family}
+        # One that these tools give no marker opens nothing, in a fence neither.
+        opening = {row for found in (rows, line_rows, bodies) for each in found.values() for row in each}
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
         glued = tuple(marker for marker, found in rows.items() if _opens_in_word(context, marker, found))
         anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
@@ -65,7 +67,7 @@ class Grammar:
             rows=rows,
             line_rows=line_rows,
             bodies=bodies,
-            carriers=frozenset(info for row in dialects for info in row.carriers) | bodies.keys(),
+            carriers=frozenset(info for row in opening for info in row.carriers) | bodies.keys(),
             results=results,
             families={row.id: row.family for row in dialects},
             tokens=frozenset(row.id for row in dialects if row.level == "A"),

@@ -38,8 +38,8 @@ a sign may take the word behind it along, and a run of signs the line break."""
 _LONG = 6
 LINE = 24
 """No token has as many bytes: white space at the end of what is may leave behind its letters."""
-_WORD = re.compile(r"[^\W_]")
-"""Nor is one a whole line with this in it."""
+_SAID = re.compile(r"[^\W_]|([`~*=_-])\1\1")
+"""Nor is one a whole line with this in it, but for a mark of Markdown."""
 
 
 def tokens(text: str) -> Iterator[str]:
@@ -158,7 +158,7 @@ def assert_blanks_moved(events: Sequence[bytes], told: Sequence[bytes]) -> None:
         assert whole.startswith(now)
         moved = whole[len(now) :]
         if moved:
-            is_line = "\n" in (last, whole[0]) and "\n" in moved and _WORD.search(now)
+            is_line = "\n" in (last, whole[0]) and "\n" in moved and _SAID.search(now)
             assert moved.isspace()
             assert is_line or len(json.dumps(was)) >= LINE, "what is no line goes out as it came"
         last = was[-1:] or last
