@@ -100,7 +100,7 @@ def _parse(
     pieces = Taken(cur)
     in_list = opening.marker[0] == "["
     is_known = not in_list or (yield from _glance(cur, context))
-    if opening.marker[0] in "\"'":
+    if opening.marker[0] in _QUOTES:
         yield from _quoted(cur, pieces)
     else:
         yield from _expressions(cur, pieces, meant=is_known)
@@ -213,13 +213,24 @@ def _may_open(_context: Context, opening: Opening) -> bool:
 
 
 def _stands(opening: Opening) -> bool:
-    return may_stand(opening) and not _goes_on_code(opening)
+    return may_stand(opening) and not _goes_on_code(opening) and not _goes_on_talk(opening)
 
 
 def _goes_on_code(opening: Opening) -> bool:
     """Whether the line right above is Python that was no call: then this one is a part of that code."""
     lines = opening.before.rstrip(" \t").rsplit("\n", 2)
     return opening.fence is None and len(lines) > 1 and not lines[-1] and _CODE.fullmatch(lines[-2]) is not None
+
+
+def _goes_on_talk(opening: Opening) -> bool:
+    """Whether quotation marks open behind a paragraph that began with some: then people talk to each other."""
+    if opening.fence is not None or opening.marker[:1] not in _QUOTES:
+        return False
+    line = opening.before.rstrip().rpartition("\n")[2]
+    return line.startswith(_QUOTES) and not line.endswith((":", "："))
+
+
+_QUOTES = ('"', "'")
 
 
 def _unprefixed(name: str, arguments: Mapping[str, Any]) -> str:

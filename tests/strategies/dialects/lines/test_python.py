@@ -34,3 +34,12 @@ def test_every_way_to_write_a_call_is_read(text: str) -> None:
 def test_anything_but_plain_calls_is_text(text: str) -> None:
     found = read_every_way(text)
     assert (found.calls, found.text) == ([], text)
+
+
+@pytest.mark.parametrize(
+    ("before", "is_call"),
+    [("", True), ("I will read it.\n\n", True), ('"a.py" it is:\n\n', True), ('"Where is it?" she asked.\n\n', False)],
+)
+def test_a_call_in_quotes_is_none_where_people_talk_to_each_other(before: str, is_call: bool) -> None:
+    found = read_every_way(f"""{before}"read(filePath='a.py')\"""")
+    assert found.calls == [READ][:is_call]
