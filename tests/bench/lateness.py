@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.golden import BARE, SAMPLES, SHORT
+from tests.support.golden import BARE, LINES, SAMPLES, SHORT
 from tests.support.lateness import CUTS, share_late, waits, ways
 
 WAYS = ("recovery deepseek-chat", "xml_prompt generic_xml", "xml_prompt incremental", "xml_text roo")
@@ -19,6 +19,7 @@ def answers() -> dict[str, tuple[str, ...]]:
     """The answers of the tests, by what they are."""
     return {
         **SAMPLES,
+        **LINES,
         **{f"{kind}, bare": texts for kind, texts in BARE.items()},
         **{f"{kind}, short": texts for kind, texts in SHORT.items()},
     }

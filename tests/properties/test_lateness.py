@@ -19,7 +19,7 @@ from tests.support.chat import answer_events, chunks_of, event, hear_stream, num
 from tests.support.cost import steps
 from tests.support.fragments import Way, check, hostile_text
 from tests.support.fragments import ways as reader_ways
-from tests.support.golden import BARE, SAMPLES, SHORT
+from tests.support.golden import BARE, LINES, SAMPLES, SHORT
 from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, share_late, waits, ways
 from tests.support.reading import read_every_way
 
@@ -52,6 +52,17 @@ def bound_of(kind: str, cut: str) -> Bound:
 def test_text_is_not_late(kind: str, cut: str, way: str) -> None:
     for text in SAMPLES[kind]:
         check_waits(way, text, cut, bound_of(kind, cut))
+
+
+def bound_of_lines(kind: str, cut: str) -> Bound:
+    is_around_code = kind == "fences" and cut in ("tokens", "merged", "words")
+    return evolve(BOUNDS[cut], share=SHORT_SHARES["code"]) if is_around_code else BOUNDS[cut]
+
+
+@pytest.mark.parametrize("way", CLOSE)
+def test_short_lines_are_not_late(way: str) -> None:
+    for (kind, texts), cut in product(LINES.items(), CUTS):
+        check_waits(way, texts[0], cut, bound_of_lines(kind, cut))
 
 
 PARAGRAPHS = (
@@ -122,6 +133,9 @@ def test_text_is_not_late_under_any_dialect(way: str) -> None:
         check_waits(way, rng.choice(texts), cut, bound_of(kind, cut))
     for texts in BARE.values():
         check_waits(way, rng.choice(texts), rng.choice(["tokens", "merged"]), BOUNDS["tokens"])
+    for kind in rng.sample([*LINES], 2):
+        cut = rng.choice([*CUTS])
+        check_waits(way, LINES[kind][0], cut, bound_of_lines(kind, cut))
 
 
 @everywhere(SHORT)

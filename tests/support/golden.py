@@ -16,7 +16,7 @@ from attrs import frozen
 from gateway.core.tools import Tool
 from tests.support.reading import AGENT_TOOLS
 
-__all__ = ["BARE", "GOLDEN", "SAMPLES", "SHORT", "Case", "cases", "labels_of", "own_labels", "parse"]
+__all__ = ["BARE", "GOLDEN", "LINES", "SAMPLES", "SHORT", "Case", "cases", "labels_of", "own_labels", "parse"]
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -152,6 +152,14 @@ BARE = {kind: _answers(f"bare-{kind}") for kind in ("jsx", "json", "code")}
 
 """Markup and data outside of any fence: each line of it may begin a call."""
 
+LINES = {
+    kind: _answers(f"lines-{kind}")
+    for kind in (
+        *("apart", "csv", "dialogue", "fences", "headings", "log", "pairs"),
+        *("paragraphs", "poem", "table", "trace", "words", "yaml"),
+    )
+}
+"""Of short lines, or of such as hardly stand in any other: each of them may begin a call, too."""
 SHORT = {kind: _answers(f"short-{kind}") for kind in ("code", "json")}
 
 """A fence with a few words around it."""
