@@ -61,6 +61,7 @@ class LonePost:
             log.warning("setting_doubtful", warning=warning)
         greet(settings, gateway.url)
         loop = asyncio.get_running_loop()
+        # Without a handler the signal ends the process, and all its streams.
         loop.add_signal_handler(signal.SIGUSR2, self._refuse_restart)
         self._pid_file.write()
         if (target := target_of(gateway.metrics_url)) is not None:
@@ -68,6 +69,8 @@ class LonePost:
         self._notifier.ready(f"listens on {self._url}")
         orders.look(look_around(gateway))
         if self._notifier.watchdog_s is not None:
+            # systemd recommends half of its period, and a busy loop may be late:
+            # https://www.freedesktop.org/software/systemd/man/latest/sd_watchdog_enabled.html
             self._beat(loop, self._notifier.watchdog_s / 3)
 
     def reloaded(self, faults: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ class Channel:
     def say(self, **word: Any) -> None:
         """Send one document; that nobody is there, or reads, is found out by the silence."""
         with suppress(OSError):
+            # One that reads no more must not hold up the supervisor, who has others to look after.
             self._socket.send(json.dumps(word, separators=(",", ":")).encode() + b"\n")
 
     def words(self) -> list[dict[str, Any]]:

@@ -20,6 +20,8 @@ __all__ = ["Worker", "worker_command"]
 
 def worker_command() -> tuple[str, ...]:
     """How a worker is started; modules of the working folder count only where they do for this process too."""
+    # A `json.py` in the folder where somebody starts it would be imported else:
+    # https://docs.python.org/3/using/cmdline.html#cmdoption-P
     safely = () if {"", os.getcwd()} & set(sys.path) else ("-P",)
     return (sys.executable, *safely, "-m", "gateway.process.worker")
 
@@ -63,6 +65,7 @@ class Worker:
             ours, theirs = map(opened.enter_context, socket.socketpair())
             number = theirs.fileno()
             part = {"lane": lane, "slot": slot, "workers": len(lanes), "channel": number, "lanes": lanes}
+            # Environment and arguments of a process can be read in `/proc`; keys stand in the settings.
             with _sealed(pickle.dumps(settings)) as handed:
                 process = subprocess.Popen(  # noqa: S603 - our own interpreter
                     [*command, json.dumps(part)],

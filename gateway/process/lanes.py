@@ -90,9 +90,12 @@ def _bound(addresses: list[tuple[int, str]], port: int, opened: ExitStack, *, sh
 
 def _prepare(sock: socket.socket, family: int, *, shared: bool) -> None:
     sock.setblocking(False)
+    # Connections of the last run that are still being closed would keep the port for a minute.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if shared:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if family == socket.AF_INET6:
         with suppress(OSError):
+            # Else the address of the other family, bound beside it, counts as taken:
+            # https://www.rfc-editor.org/rfc/rfc3493#section-5.3
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

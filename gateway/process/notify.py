@@ -23,6 +23,7 @@ class Notifier:
     def from_environ(cls, environ: Mapping[str, str]) -> "Notifier":
         """As `Type=notify` and `WatchdogSec=` of a unit set it up."""
         address = environ.get("NOTIFY_SOCKET", "")
+        # `vsock:` is for machines inside of machines, and whatever else stands there was not set by systemd.
         if not address.startswith(("/", "@")):
             return cls()
         return cls(address=address, watchdog_s=_watchdog_s(environ))

@@ -65,6 +65,7 @@ def read_status(path: str) -> Status:
     """Raises `OSError`, or `ValueError` for a file that holds no pid; without a second line only the pid is known."""
     first, _, rest = Path(path).read_text(encoding="utf-8").partition("\n")
     pid = int(first) if first.strip().isdecimal() else 0
+    # A signal to 0 goes to the whole group of processes, one to 1 to the machine's first.
     if pid <= 1:
         raise ValueError(f"{path} holds no process id")
     try:
@@ -98,6 +99,7 @@ def write_targets(path: str | None, targets: Iterable[tuple[int, str]]) -> None:
 
 
 def _replace(path: str, content: str, *, mode: int | None = None) -> None:
+    # Renamed into its place, so that nobody ever reads half of it: https://docs.python.org/3/library/os.html#os.replace
     beside = f"{path}.{os.getpid()}.new"
     try:
         Path(beside).write_text(content, encoding="utf-8")

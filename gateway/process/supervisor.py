@@ -184,6 +184,8 @@ class Supervisor:
         ours, woken = socket.socketpair()
         for end in (ours, woken):
             end.setblocking(False)
+        # A signal between two turns would else wait until the selector's time is over:
+        # https://peps.python.org/pep-0475/
         old_fd = signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
         old = {number: signal.signal(number, lambda number, _: pending.append(number)) for number in _SIGNALS}
         self._selector.register(ours, selectors.EVENT_READ, None)
@@ -543,6 +545,7 @@ class Supervisor:
         period = self._notifier.watchdog_s
         if period is None or self._now() < self._alive_at:
             return
+        # Draining may take minutes, in which nothing hangs.
         if self._stopping or not self._ever_ready or any(worker.state == "serving" for worker in self._workers):
             self._alive_at = self._now() + period / 3
             self._notifier.alive()

@@ -26,8 +26,11 @@ class Pause:
         if not self._length_s:
             return
         now = self._now()
+        # An operation that would wait for its deadline costs each request that deadline:
+        # https://cwe.mitre.org/data/definitions/400.html
         if now < self._until:
             raise StoreError("the store is away")
+        # Moved on before it is known how it ends: of many at once one tries.
         self._until = now + self._length_s
 
     def failed(self) -> None:

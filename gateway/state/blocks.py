@@ -8,6 +8,7 @@ __all__ = ["BLOCK_SECONDS", "LONGEST_JUMP_S", "MAX_BLOCKS", "behind", "current"]
 
 BLOCK_SECONDS = 48 * 3600
 MAX_BLOCKS = 500
+# NTP moves a clock by steps of up to some seconds; more is somebody who sets it.
 LONGEST_JUMP_S = 60
 
 

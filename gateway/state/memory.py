@@ -152,6 +152,7 @@ class MemoryStore:
     async def tally(self, counts: Mapping[str, int], marks: Collection[str]) -> None:
         """Add counts and marks to the block of this second."""
         number = current(int(self.wall()), next(reversed(self._counts), 0))
+        # The clock was set back by more than can be waited for.
         while (last := next(reversed(self._counts), number)) > number:
             del self._counts[last], self._marks[last]
         block = self._counts.setdefault(number, {})

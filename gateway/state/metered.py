@@ -133,6 +133,7 @@ class WatchedStore:
     def _watch(self, sort: Sort) -> Iterator[None]:
         try:
             yield
+        # A fault of one record's and not of the store's: nothing is wrong with where it would have been kept.
         except BadRecord:
             raise
         except StoreError as error:

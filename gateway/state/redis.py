@@ -67,8 +67,11 @@ class RedisStore:
             # By default it tries again several times, which held one command of a frozen Redis for seconds:
             # https://redis.readthedocs.io/en/stable/retry.html
             retry=Retry(NoBackoff(), 0),
+            # The deadline of the whole operation bounds it: one of the socket's begins anew with each read.
             socket_timeout=None,
             socket_connect_timeout=None,
+            # RESP3 needs Redis 6 (https://redis.io/docs/latest/develop/reference/protocol-spec/), and nothing of it is
+            # used.
             protocol=2,
             # Looking up the library's version reads files, for every connection anew, while all others wait:
             # https://github.com/redis/redis-py/blob/master/redis/driver_info.py
@@ -245,6 +248,7 @@ class RedisStore:
 
     async def _size(self) -> int:
         """About how many bytes the records take."""
+        # `MEMORY USAGE` samples what is nested, which is enough to know when to forget.
         keys = [f"{self._prefix}{part}:{kind}" for kind in KINDS for part in ("log", "at")]
         return sum([await self._within(self._large_s, partial(self._client.memory_usage, key)) or 0 for key in keys])
 
@@ -318,6 +322,7 @@ def _id_before(place: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
+    # Keys may come from clients, with half a character in them; a key that cannot be written would be an error of ours.
     return text.encode("utf-8", "surrogatepass")
 
 

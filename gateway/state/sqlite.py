@@ -353,6 +353,7 @@ class SqliteStore:
                     break
                 await connection.execute_fetchall(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
                 [[left]] = await connection.execute_fetchall("PRAGMA freelist_count")
+                # https://www.sqlite.org/pragma.html#pragma_auto_vacuum
                 if left >= free:  # a file that was made without it
                     break
         async with self._journal.use(self._large_s) as connection:

@@ -144,6 +144,7 @@ def custom_function(name: str, description: str, form: object) -> dict[str, Any]
 def _grammar(form: object) -> str:
     if not isinstance(form, dict) or form.get("type") != "grammar":
         return ""
+    # Responses has its fields beside the type: https://platform.openai.com/docs/guides/function-calling#custom-tools
     inner = form.get("grammar")  # where chat has it
     told = inner if isinstance(inner, dict) else form
     definition, syntax = told.get("definition"), told.get("syntax")
@@ -163,12 +164,14 @@ def read_input(arguments: str) -> CustomInput | None:
     except (ValueError, RecursionError):
         looks_like_json = arguments.lstrip()[:1] == "{" and f'"{CUSTOM_INPUT}"' in arguments
         return None if looks_like_json else _unfenced(arguments, is_mended=True)
+    # A JSON string in place of the object that holds it.
     if isinstance(value, str):
         return _unfenced(value, is_mended=True)
     if not isinstance(value, dict):
         return None
     if isinstance(text := value.get(CUSTOM_INPUT), str):
         return _unfenced(text, is_mended=len(value) > 1)
+    # Under another name than it was asked for (`patch`, `code`): one text alone can be nothing else.
     if len(value) == 1 and isinstance(text := next(iter(value.values())), str):
         return _unfenced(text, is_mended=True)
     return None
@@ -177,6 +180,8 @@ def read_input(arguments: str) -> CustomInput | None:
 def _unfenced(text: str, *, is_mended: bool) -> CustomInput:
     """The text without a code fence around a whole patch: any other text may begin with one."""
     whole = text.strip()
+    # Codex hands the text to its parser as it is, and that refuses a patch which does not begin with its own first
+    # line: https://github.com/openai/codex/blob/main/codex-rs/apply-patch/apply_patch_tool_instructions.md
     if whole.startswith(_FENCE) and whole.endswith("\n" + _FENCE):
         inner = whole[: -len(_FENCE)].partition("\n")[2]
         if inner.lstrip().startswith(_PATCH_BEGIN):
@@ -191,9 +196,11 @@ def is_cut_patch(text: str) -> bool:
 
 def is_server_tool(kind: str) -> bool:
     """Whether a tool of this type is run by the vendor's own server."""
+    # Types carry the date of their version behind the name: `web_search_20250305`.
     return kind.startswith(_SERVER_TOOLS)
 
 
 def vendor_parameters(kind: str) -> Mapping[str, Any] | None:
     """The parameters of a vendor's tool that the client itself runs; None for any other type."""
+    # As those of Anthropic's tools that run at the client: `bash_20250124`.
     return next((shape for prefix, shape in _VENDOR.items() if kind.startswith(prefix)), None)

@@ -194,6 +194,7 @@ class EventCarrier:
         number = chunk.get("id")
         number = int(number) if isinstance(number, str) and number.isdigit() else 0
         at = self._place_of(number) if number else self._place_of_text(raw)
+        # A fault of ours has no event of the server's that it stands for.
         if at is None and "error" in chunk:
             return self._broken(dict_of(chunk["error"]))
         out = self._left_behind(at or 0)
@@ -228,6 +229,7 @@ class EventCarrier:
             if each.chat == chat:
                 return at
             changed = at if changed is None else changed
+        # What a reader holds back may come out in several pieces: all of them stand for the event that held it.
         if changed is None and self._on_way and self._on_way[0].is_told:
             return 0
         return changed
@@ -251,6 +253,7 @@ class EventCarrier:
     def _found(self) -> list[dict[str, str]]:
         """The calls that were found, once."""
         calls, self._calls = self._calls, {}
+        # The server has told its own already; a client that gets one twice runs it twice.
         return [call for _, call in sorted(calls.items()) if call["id"] not in self._native_ids]
 
     def _own_call(self, call_id: object, name: object, arguments: str) -> dict[str, Any]:

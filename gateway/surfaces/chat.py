@@ -12,6 +12,8 @@ from gateway.wire.chat_request import parse_request
 
 __all__ = ["CHAT", "KEEP_ALIVE", "ChatSurface", "ChatTelling"]
 
+# A comment, which SDKs pass over:
+# https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 KEEP_ALIVE = b": keep-alive\n\n"
 
 

@@ -16,6 +16,7 @@ MAX_PARTS = 1024
 MAX_TOOLS = 1024
 # https://platform.openai.com/docs/guides/reasoning and the pages of the other makers.
 _EFFORTFUL = ("o1*", "o3*", "o4*", "gpt-5*", "gpt-oss*", "codex-*", "grok-3-mini*", "grok-4*", "deepseek-v4*")
+# A 400 with `max_tokens`: https://platform.openai.com/docs/guides/reasoning
 _NEW_LIMIT = ("o1*", "o3*", "o4*", "gpt-5*", "codex-*")
 """Models that refuse `max_tokens` for the newer name."""
 
@@ -57,4 +58,5 @@ def token_limit(wanted: object, server: Server, name: str) -> int | None:
 @lru_cache(maxsize=256)
 def _is_one_of(model: str, globs: tuple[str, ...]) -> bool:
     name = model.lower()
+    # Hosts of many put the maker's name in front: `openai/gpt-5`.
     return any(fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob) for glob in globs)

@@ -369,10 +369,12 @@ class Heard:
         """The call that a piece belongs to; a new one where it says so, whatever its number."""
         numbered = isinstance(index, int)
         pending = self._current.get(index) if numbered else self._calls[-1] if self._calls else None
+        # Parallel calls that all come at index 0: https://github.com/brainlid/langchain/issues/620
         if pending is None or (name and call_id and pending.id and call_id != pending.id):
             self._tell_whole_calls()
             pending = self._current[index] = _Pending(call_id)
             self._calls.append(pending)
+        # Some servers tell it with a later piece only.
         pending.id = pending.id or call_id
         return pending
 
@@ -428,6 +430,7 @@ class Heard:
         """A whole answer."""
         calls = (choice.message.tool_calls if choice.message is not None else None) or []
         for number, call in enumerate(calls):
+            # Whole answers mostly have none: https://github.com/openai/openai-python/issues/2806
             call.index = number
         given = choice.finish_reason
         reason = given if isinstance(given, str) and given else "tool_calls" if calls else "stop"
@@ -512,6 +515,7 @@ def string_of(body: bytes) -> str:
     except ValueError:
         pass
     try:
+        # Half a character, which msgspec refuses and Python's own reader takes.
         return str(json.loads(told)).encode("utf-8", "replace").decode()
     except ValueError:
         return ""
@@ -525,6 +529,7 @@ def _bodies(*fields: msgspec.Raw) -> list[bytes]:
         if raw[:1] == b'"':
             if len(raw) > 2:
                 found.append(_unmasked(raw[1:-1]))
+        # Mistral's servers give reasoning models' content in parts: https://docs.mistral.ai/capabilities/reasoning/
         elif raw[:1] == b"[":
             found += [msgspec.json.encode(text)[1:-1] for text in _texts(raw) if text]
     return found

@@ -18,6 +18,7 @@ __all__ = ["MAX_SEAL", "Seals"]
 
 MAX_SEAL = 256 << 10
 """Characters of a seal, and bytes of what is in it."""
+# A number of the form, so that another one can follow it while conversations go on.
 _PREFIX = "tg1."
 _CHECK = 16
 _ALTERNATE = b"-_"
@@ -64,9 +65,11 @@ class Seals:
         except ValueError:
             return None
         check, packed = data[:_CHECK], data[_CHECK:]
+        # https://cwe.mitre.org/data/definitions/208.html
         if not compare_digest(check, self._check(packed, purpose)):
             return None
         try:
+            # Bounded as it is unpacked: https://cwe.mitre.org/data/definitions/409.html
             value = msgspec.json.decode(zlib.decompressobj().decompress(packed, MAX_SEAL))
         except (zlib.error, ValueError, RecursionError):
             return None
@@ -77,6 +80,8 @@ class Seals:
         digest = blake2b(digest_size=_CHECK, key=key, person=b"seal")
         for told in (self.credential, purpose):
             name = told.encode("utf-8", "surrogatepass")
+            # With its length, or two names could be cut between credential and purpose in another way and give the same
+            # check.
             digest.update(len(name).to_bytes(4, "big"))
             digest.update(name)
         digest.update(packed)

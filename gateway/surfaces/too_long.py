@@ -12,6 +12,7 @@ from attrs import frozen
 __all__ = ["Overflow", "overflow_in", "words_of"]
 
 _MAX_CHARS = 4000
+# OpenAI's and llama.cpp's, which gives both numbers in fields of its own.
 _CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 _TOO_LONG = re.compile(
     r"prompt is too long|context[ _-]?(?:length|window|size|limit)|maximum model length|too many (?:input )?tokens"

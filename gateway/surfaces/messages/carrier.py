@@ -140,6 +140,8 @@ class MessagesCarrier(EventCarrier):
                 out = self._begun()
                 self._kept, self._eaten = [carried], False
                 return out
+            # A client that shows blocks would show an empty bubble, and the API refuses an empty text when it comes
+            # back: https://github.com/anthropics/claude-code/issues/59812
             case "content_block_stop" if self._kept and self._eaten:
                 return self._left_out()
             case "ping" if self._kept:
@@ -219,6 +221,7 @@ class MessagesCarrier(EventCarrier):
         if not calls:
             return out + carried.raw
         fields = {**carried.event}
+        # Clients run calls by this word.
         fields["delta"] = {**dict_of(fields.get("delta")), "stop_reason": "tool_use", "stop_sequence": None}
         return out + named_event("message_delta", fields)
 

@@ -22,6 +22,7 @@ _BY_STATUS = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+# Anthropic's own status: https://docs.anthropic.com/en/api/errors
 OVERLOADED = 529
 _CODES = {
     "rate_limit_exceeded": "rate_limit_error",
@@ -44,6 +45,7 @@ def error_of(error: GatewayError, *, status: int, request_id: str) -> tuple[int,
     if isinstance(error, Overloaded) or (isinstance(error, UpstreamRejected) and error.upstream_status in (503, 529)):
         # A client waits and asks again by itself at this status alone.
         return OVERLOADED, error_body("overloaded_error", _message(error, payload), request_id)
+    # By other statuses, too, servers tell a request that it does not fit.
     if status in (400, 413, 422, 500) and (overflow := overflow_in(payload)) is not None:
         return 400, error_body("invalid_request_error", _too_long(overflow), request_id)
     if _is_own(payload) and payload is not None:
@@ -79,6 +81,7 @@ def _too_long(overflow: Overflow) -> str:
     """Claude Code reads the two numbers of this sentence, and shortens the conversation."""
     if overflow.needed is None:
         return overflow.words
+    # Anthropic's words to the letter.
     told = f"prompt is too long: {overflow.needed} tokens > {overflow.allowed} maximum"
     return told if told in overflow.words else f"{told} ({overflow.words})"
 

@@ -21,6 +21,7 @@ _JOINT = "\n\n"
 _ERROR_CHARS = 48
 """How early a text that tells of an error says so."""
 _DROPPED = frozenset({"server_tool_use", "container_upload"})
+# Claude Code puts these into the user's turn by itself: behind results they are no new question.
 _REMINDER = "<system-reminder>"
 
 Block = dict[str, Any]
@@ -126,6 +127,7 @@ class History:
         """What was thought: as the client shows it, or as the seal has it that stands for it."""
         text = block.get("thinking")
         self.seals.meet(block.get("signature"))
+        # Shown to the user, it comes back whole, and no seal has to be opened.
         if isinstance(text, str) and text:
             self.turns.reasoning(text)
             return
@@ -155,6 +157,7 @@ class History:
         texts = [part for part in inner if part.get("type") == "text"]
         others = [part for part in inner if part.get("type") != "text"]
         text = "\n".join(part["text"] for part in texts)
+        # Chat has no flag for it, and a model that takes a complaint for a result goes on with it.
         if block.get("is_error") is True and "error" not in text[:_ERROR_CHARS].lower():
             text = f"[error] {text}"
         call_id = block.get("tool_use_id")
@@ -220,6 +223,7 @@ def _document(block: Mapping[str, Any]) -> Part | None:
     url = _url(source)
     if url is None:
         return None
+    # A file without a name is refused by OpenAI.
     name = title if isinstance(title, str) and title else "document.pdf"
     return {"type": "file", "file": {"filename": name, "file_data": url}}
 

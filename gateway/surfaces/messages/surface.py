@@ -20,6 +20,7 @@ from gateway.wire.chat_request import ChatRequest, decoded_body, request_of
 
 __all__ = ["MESSAGES", "MessagesSurface"]
 
+# The API demands the field; without it a server's own default may be very short.
 DEFAULT_MAX_TOKENS = 4096
 _ONCE = frozenset({"model", "messages", "stream", "system", "tools", "tool_choice", "max_tokens"})
 _UNSENT = (
@@ -72,6 +73,7 @@ class MessagesSurface:
         return error_of(error, status=status, request_id=request_id)
 
     def head(self, request_id: str) -> Mapping[str, str]:
+        # Anthropic's SDKs read it under this name: https://docs.anthropic.com/en/api/errors#request-id
         return {"request-id": request_id}
 
 
@@ -187,6 +189,7 @@ def _chat(
         chat["stop"] = stops
     if stream:
         chat["stream"] = True
+        # Claude Code counts its context by the usage of each answer.
         chat["stream_options"] = {"include_usage": True}
     chat.update(tools.fields)
     chat.update(_output(body, model, server))
@@ -214,8 +217,10 @@ def _thinking_fields(body: Mapping[str, Any], server: Server) -> dict[str, Any]:
     thinking = body.get("thinking")
     if not isinstance(thinking, dict):
         return {}
+    # A server of that wire behind a translation: it takes the very words.
     if server.knows_messages:
         return {"thinking": thinking}
     if server.thinking != "chat_template_kwargs":
         return {}
+    # As vLLM and SGLang pass it to Qwen's and GLM's templates: https://huggingface.co/Qwen/Qwen3-32B
     return {"chat_template_kwargs": {"enable_thinking": thinking.get("type") != "disabled"}}

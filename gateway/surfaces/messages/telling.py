@@ -129,6 +129,7 @@ class _Blocks:
             self.dropped.setdefault("thinking", 1)
             return
         if self._kind != THINKING:
+            # Both fields from the start: SDKs add what comes to what is there.
             self._begin(THINKING, {"type": "thinking", "thinking": "", "signature": ""})
         self._said += len(body)
         self._thought.append(body)
@@ -287,6 +288,7 @@ class MessagesTelling:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
+            # Numbers, though nothing is known yet: clients add them up.
             "usage": {
                 "input_tokens": input_tokens or 0,
                 "cache_creation_input_tokens": 0,
@@ -350,9 +352,12 @@ def _told_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     """A chat answer's usage: what was read from a cache, or written to one, is no input of its own."""
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
+    # The second is DeepSeek's: https://api-docs.deepseek.com/guides/kv_cache
     read = _count(details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
     written = _count(details.get("cache_write_tokens"), details.get("cache_creation_tokens"))
     return {
+        # Anthropic counts only what stands behind the cached part:
+        # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
         "input_tokens": max(0, _count(usage.get("prompt_tokens")) - read - written),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read,

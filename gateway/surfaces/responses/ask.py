@@ -44,6 +44,8 @@ _UNSENT = frozenset(
         "context_management",
     }
 )
+# Of Codex, once with an underscore, by which nginx drops them
+# (https://nginx.org/en/docs/http/ngx_http_core_module.html#underscores_in_headers): so more is looked at.
 _SESSION_HEADERS = ("session-id", "session_id")
 _THREAD_HEADERS = ("thread-id", "conversation_id")
 _MAX_SESSION = 256
@@ -77,6 +79,7 @@ def input_items(body: Mapping[str, Any]) -> list[Any]:
     given = body.get("input")
     if isinstance(given, str):
         return [{"type": "message", "role": "user", "content": given}]
+    # Going on without a new word is allowed, after a result that was kept with it.
     if given is None and body.get("previous_response_id") is not None:
         return []
     if not isinstance(given, list):
@@ -113,6 +116,7 @@ def chat_fields(body: Mapping[str, Any], declared: Declared, server: Server) -> 
         if declared.choice is not None:
             chat["tool_choice"] = declared.choice
     else:
+        # OpenAI answers 400 to it where no tools are declared.
         chat.pop("parallel_tool_calls", None)
     chat.update(_text_fields(body, server))
     reasoning = body.get("reasoning")
@@ -163,6 +167,7 @@ def shared_members(body: Mapping[str, Any]) -> bytes:
         "temperature": body.get("temperature"),
         "text": text if isinstance(text, dict) and text else {"format": {"type": "text"}},
         "tool_choice": body.get("tool_choice") or "auto",
+        # SDKs check the object as a whole: what the request did not say has to be there as the API would fill it in.
         "tools": body.get("tools") or [],
         "top_logprobs": body.get("top_logprobs"),
         "top_p": body.get("top_p"),

@@ -86,6 +86,7 @@ def _own_item(tool: ToolName, arguments: str) -> dict[str, Any] | None:
 
 def _local_shell(told: dict[str, Any]) -> dict[str, Any] | None:
     command = told.get("command")
+    # Models write the line that they would type; the API has a list of words.
     words = [*_SHELL, command] if isinstance(command, str) else command
     if not _are_words(words):
         return None

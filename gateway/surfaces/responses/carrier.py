@@ -238,6 +238,7 @@ class ResponsesCarrier(EventCarrier):
 
     def _changed(self, carried: Carried, text: str, *, ends: bool) -> bytes:
         if carried.is_told:
+            # Numbers go up by one, and clients may hold a stream to that.
             self._is_moved = True  # it takes the place of one event more
         if ends:
             return (self._said(text) if text else b"") + self._end(carried)
@@ -484,6 +485,7 @@ def _cut(part: dict[str, Any], told: str) -> dict[str, Any]:
         return part
     given = part.get("annotations")
     notes = [each for each in given if _ends_within(each, len(told))] if isinstance(given, list) else []
+    # They point at places of the text, which are no more where they were.
     return {**part, "text": told, "annotations": notes, "logprobs": []}
 
 

@@ -46,6 +46,7 @@ def told_fault(error: Mapping[str, Any], *, retry_after_s: float | None = None) 
         code = _TOO_LONG
     if code == "rate_limit_exceeded" and not _WAIT.search(message):
         wait_s = _WAIT_S if retry_after_s is None else math.ceil(retry_after_s)
+        # Codex looks for these words.
         message = f"{message} Please try again in {wait_s}s."
     return {"code": code, "message": message}
 

@@ -21,6 +21,7 @@ __all__ = ["COMPACTION", "COMPACTIONS", "History"]
 
 COMPACTION = "compaction"
 """What the seal of a summary is made for."""
+# Under each name that it has had.
 COMPACTIONS = frozenset({"compaction", "compaction_summary", "context_compaction"})
 _SUMMARY = "This is a summary of the conversation so far:\n\n{}"
 _TOOL_NEWS = frozenset({"additional_tools", "compaction_trigger"})
@@ -67,6 +68,7 @@ class History:
         if not isinstance(item, dict):
             raise InvalidRequest("each item of the input must be an object", param=where)
         kind = item.get("type")
+        # SDKs leave the type out in the short form of a message.
         if kind is None or kind == "message":
             self._message(item, where)
         elif not isinstance(kind, str):
@@ -239,6 +241,7 @@ def _shell_output(output: object) -> str:
         outcome = each.get("outcome")
         if isinstance(outcome, dict) and outcome.get("type") == "timeout":
             told.append("[timed out]")
+        # A command that fails without a word would look like one that has done its work.
         elif isinstance(outcome, dict) and outcome.get("exit_code") not in (None, 0):
             told.append(f"[exit code {outcome['exit_code']}]")
     return "\n".join(told)

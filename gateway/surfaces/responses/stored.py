@@ -75,6 +75,7 @@ class Shelf:
             return [], []
         last = _letters_of(response_id)
         chain = [*_before(self._entry(self.key(last))), last]
+        # Each answer in it is a value of the store, and all of them are asked for at once.
         if len(chain) > MAX_DEPTH:
             raise InvalidRequest(f"a chain has at most {MAX_DEPTH} answers", param="previous_response_id")
         items: list[Any] = []

@@ -182,6 +182,7 @@ def _chat_request(
         raise InvalidRequest("the input holds nothing to answer", param="input")
     fields = chat_fields(body, declared, server)
     if compacts:
+        # A summary in the form of the client's schema would be none.
         fields.pop("response_format", None)
     return request_of({"model": body["model"], "messages": messages, **fields}), tuple(turns.mended)
 

@@ -253,6 +253,7 @@ class ResponsesTelling:
         """It is complete."""
         if self._is_over:
             return
+        # Clients that show an answer look for a message in it.
         if self._open is None and not self._items:
             self._piece("message", "output_text", b"")
         reason = INCOMPLETE.get(self._reason or "")
@@ -361,6 +362,7 @@ class ResponsesTelling:
         told = {"item_id": own, "output_index": place}
         if text != b'""':
             self._frames.say(f"{kind}.delta", **told, delta=text)
+        # The API tells the name again with the arguments of a function, and not with the input of a custom tool.
         named = {"name": encoded(item["name"])} if field == "arguments" else {}
         self._frames.say(f"{kind}.done", **told, **{field: text}, **named)
 

@@ -16,6 +16,7 @@ from gateway.wire.known_texts import adopt, made_of
 
 __all__ = ["Declared", "declared_tools", "readable_tools"]
 
+# Its client declares the tool by its type alone.
 _SEARCH_PARAMETERS: Mapping[str, Any] = {
     "type": "object",
     "properties": {"query": {"type": "string", "description": "What the tool should do."}},
