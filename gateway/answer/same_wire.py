@@ -25,7 +25,8 @@ __all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard
 _HEARD = {row.wire: row.hears for row in KINDS.values() if row.hears is not None}
 HEARD_WIRES = frozenset(_HEARD)
 """Wires whose answers can be heard as chat: some kind of servers speaks them."""
-TellError = Callable[[GatewayError], bytes]
+TellError = Callable[[GatewayError, bytes], bytes]
+"""How a fault is told behind these bytes, the last of what went on unread."""
 Passes = Callable[[bytes], bytes | None]
 _WORDS = {
     "messages": (b"event: content_block_delta\ndata: ", b'"text_delta"'),
@@ -77,8 +78,9 @@ class SameWireStream(WatchedStream):
         return self._passes if self._has_words and self._relayed.is_here else None
 
     def unheard(self) -> bytes:
-        """The last of what went on unread."""
-        return self._last
+        """The last of what went on unread, once."""
+        last, self._last = self._last, b""
+        return last
 
     def _passes(self, data: bytes) -> bytes | None:
         """These bytes where they may go on unread."""
@@ -105,7 +107,7 @@ class SameWireStream(WatchedStream):
         is_told = super().close(error) != b""
         if error is None or not is_told:
             return b""
-        return (b"" if self.at_boundary else b"\n\n") + self._tell_error(error)
+        return (b"" if self.at_boundary else b"\n\n") + self._tell_error(error, self._last)
 
 
 def _are_words(data: bytes, how: tuple[bytes, bytes]) -> bool:
@@ -128,9 +130,8 @@ class Carrier(Protocol):
         """Nothing is under way: events of text may go on unread, as `passes` says."""
         ...
 
-    @property
     def unheard(self) -> bytes:
-        """The last event that went on unread."""
+        """The last event that went on unread, once."""
         ...
 
     def passes(self, data: bytes, hear: Callable[[bytes], bytes | None]) -> bytes | None:
@@ -193,7 +194,8 @@ class SameWireReading:
         return self._passes if self._carrier.is_still else None
 
     def unheard(self) -> bytes:
-        return self._carrier.unheard
+        """The last event that went on unread, once."""
+        return self._carrier.unheard()
 
     def end_choices(self) -> None:
         self._inner.end_choices()

@@ -7,6 +7,7 @@ asking; one that has none is known for an hour.
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, TypedDict
+from weakref import WeakMethod
 
 import msgspec
 import structlog
@@ -117,29 +118,26 @@ class Reading:
 
 @define(eq=False, kw_only=True)
 class _AsItIs(ChatTelling):
-    """The server's own words; only a sign of life is ours, and the fault that ends them."""
+    """The server's own words; only a sign of life is ours."""
 
     inner: Telling
-    unheard: Callable[[], bytes] = bytes
-    """The last of what went on without a word to anybody."""
+    unheard: "WeakMethod[Callable[[], bytes]] | None" = None
+    """Says the last of what went on unread: weakly, else the request would keep its answer, and that the request."""
 
     def feed(self, data: bytes) -> bytes:
         if self.inner.overhears:
-            self._overhear(self.unheard())
-            self._overhear(data)
+            self._catch_up()
+            self.inner.overhear(data)
         return data
 
     def keep_alive(self) -> bytes:
-        self._overhear(self.unheard())
+        if self.inner.overhears:
+            self._catch_up()
         return self.inner.keep_alive()
 
-    def tell_error(self, error: GatewayError) -> bytes:
-        """The fault, behind all that went on."""
-        self._overhear(self.unheard())
-        return self.inner.feed(error_event(error))
-
-    def _overhear(self, data: bytes) -> None:
-        if data and self.inner.overhears:
+    def _catch_up(self) -> None:
+        unheard = self.unheard() if self.unheard is not None else None
+        if unheard is not None and (data := unheard()):
             self.inner.overhear(data)
 
 
@@ -157,12 +155,12 @@ async def relayed(
         state.telling, state.delivered, state.found.answer_id = _AsItIs(inner=telling), None, None
         situation = Situation(now=state.shared.wall(), make_id=state.make_call_id, answer_id="")
         is_stream = reply.content_type == "text/event-stream"
-        dialogue = hearing(wire, asked.request.model, situation, stream=is_stream)
         log.debug("same_wire", upstream=upstream.name, wire=wire)
         carrier = asked.carry() if reading is not None and asked.carry is not None else None
+        if reading is not None and carrier is not None and is_stream:
+            return await _read_stream(state, reply, reading, carrier, telling)
+        dialogue = hearing(wire, asked.request.model, situation, stream=is_stream)
         if reading is not None and carrier is not None:
-            if is_stream:
-                return await _read_stream(state, reply, reading, carrier, telling)
             return await _read_whole(state, reply, reading, carrier, dialogue)
         if is_stream:
             return await _stream(state, reply, terms, dialogue, telling)
@@ -223,11 +221,13 @@ def _renamed(raw: bytes, route: Route) -> bytes:
 async def _stream(
     state: RequestState, reply: UpstreamReply, terms: WatchTerms, dialogue: Dialogue, telling: Telling
 ) -> web.StreamResponse:
-    def tell_error(error: GatewayError) -> bytes:
-        return as_it_is.tell_error(error)
+    def tell_error(error: GatewayError, unheard: bytes) -> bytes:
+        if unheard and telling.overhears:
+            telling.overhear(unheard)
+        return telling.feed(error_event(error))
 
     exchange = SameWireStream(terms, dialogue, tell_error, wire=state.surface.name)
-    as_it_is = state.telling = _AsItIs(inner=telling, unheard=exchange.unheard)
+    state.telling = _AsItIs(inner=telling, unheard=WeakMethod(exchange.unheard))
     state.found.facts = exchange.facts
     response = web.StreamResponse(headers=_headers(reply))
     try:
@@ -241,7 +241,7 @@ async def _read_stream(
     state: RequestState, reply: UpstreamReply, reading: Reading, carrier: Carrier, telling: Telling
 ) -> web.StreamResponse:
     exchange = SameWireReading(reading.prepared, carrier, **reading.terms)
-    state.telling = _AsItIs(inner=telling, unheard=exchange.unheard)
+    state.telling = _AsItIs(inner=telling, unheard=WeakMethod(exchange.unheard))
     state.found.facts = exchange.facts
     return await pump(state, reply, exchange, web.StreamResponse(headers=_headers(reply)), first=b"")
 

@@ -73,8 +73,8 @@ class EventCarrier:
         "_on_way",
         "_template",
         "_templates",
+        "_unheard",
         "answer_id",
-        "unheard",
     )
     words = b""
     """How an event of text begins."""
@@ -94,8 +94,8 @@ class EventCarrier:
         """What events of text look like that follow the last."""
         self._templates = _MOST_TEMPLATES
         """How many may still be taken."""
-        self.unheard = b""
-        """The last event that went on unread."""
+        self._unheard = b""
+        """The last event that went on unread, where nobody has asked for it."""
 
     @property
     def is_still(self) -> bool:
@@ -131,7 +131,12 @@ class EventCarrier:
 
     def _went(self, text: bytes, event: bytes) -> None:
         """An event with this text has gone on unread."""
-        self.unheard = event
+        self._unheard = event
+
+    def unheard(self) -> bytes:
+        """The last event that went on unread, once."""
+        last, self._unheard = self._unheard, b""
+        return last
 
     def wrap(self, data: bytes) -> bytes:
         """Chunks for what came of the answer."""

@@ -52,7 +52,9 @@ class Teller(Protocol):
 
     def call(self, call_id: str, name: str, arguments: str) -> None: ...
 
-    def finish_reason(self, reason: str) -> None: ...
+    def finish_reason(self, reason: str, stopped_at: str | None = None) -> None:
+        """Why it ends, and at which sequence, where the server says so."""
+        ...
 
     def usage(self, told: Mapping[str, Any]) -> None: ...
 
@@ -168,7 +170,6 @@ class Heard:
         "_reason",
         "_tail",
         "_teller",
-        "stopped_at",
     )
 
     def __init__(self, teller: Teller, *, max_event_bytes: int, pieces: Pieces | None = None) -> None:
@@ -180,8 +181,6 @@ class Heard:
         """What stands around the content of the last event that was nothing but content."""
         self._quotes = 0
         """How many quotes those two have."""
-        self.stopped_at: str | None = None
-        """The sequence that the answer stopped at, where the server says so."""
         self._decoder = SseDecoder(max_event_bytes)
         self._is_between = True
         """What comes next begins an event."""
@@ -342,9 +341,10 @@ class Heard:
             self._tell_half()
             self._reason = choice.finish_reason
             told = (choice.stop_reason, choice.matched_stop)
-            self.stopped_at = next((each for each in told if isinstance(each, str)), None)
             self._tell_calls()
-            self._teller.finish_reason(choice.finish_reason)
+            self._teller.finish_reason(
+                choice.finish_reason, next((each for each in told if isinstance(each, str)), None)
+            )
 
     def _call(self, call: _Call) -> None:
         self._tell_half()
@@ -452,8 +452,8 @@ class Heard:
             self._teller.end()
 
 
-def hear_whole(body: bytes, teller: Teller, *, pieces: Pieces | None = None) -> str | None:
-    """Tell a whole chat answer; raises `UpstreamBadReply` for what is none. The sequence that it stopped at."""
+def hear_whole(body: bytes, teller: Teller, *, pieces: Pieces | None = None) -> None:
+    """Tell a whole chat answer; raises `UpstreamBadReply` for what is none."""
     chunk = _decoded(body)
     has_halves = chunk is None
     chunk = chunk or _decoded(_masked(body))
@@ -464,7 +464,6 @@ def hear_whole(body: bytes, teller: Teller, *, pieces: Pieces | None = None) -> 
     heard = Heard(teller, max_event_bytes=0, pieces=pieces)
     heard._has_halves = has_halves
     heard.hear_message(choice, chunk)
-    return heard.stopped_at
 
 
 def _is_text(body: bytes) -> bool:

@@ -33,6 +33,7 @@ BOUNDS = {
     **{"calls, responses, request": 486.0, "calls, responses, event": 13.5, "calls, responses, quiet event": 10.0},
     **{"calls, messages, same wire, request": 437.0, "calls, messages, same wire, event": 6.0},
     **{"calls, responses, same wire, request": 468.0, "calls, responses, same wire, event": 10.0},
+    "most objects for the collector, request": 4.0,
 }
 """What CI holds; the figures are exact but for what timers add."""
 WAY = "recovery deepseek-chat"
@@ -87,6 +88,9 @@ def calls() -> dict[str, float]:
             name = "calls" if route == "chat" else f"calls, {route}"
             told |= {f"{name}, request": found.request, f"{name}, event": found.event}
             told[f"{name}, quiet event"] = found.quiet
+            told["most objects for the collector, request"] = max(
+                found.garbage, told.get("most objects for the collector, request", 0.0)
+            )
         writer.close()
     structlog.reset_defaults()
     return {name: told[name] for name in BOUNDS}

@@ -9,6 +9,7 @@ some end in what may begin a marker; `quiet` one of which nobody has to be told 
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -46,6 +47,8 @@ class Counts:
     """Of one event of a stream in which nothing is called."""
     quiet: float
     """Of one of which the reader is told later."""
+    garbage: float
+    """Objects that one request leaves for Python's collector, and with them what it held."""
     by_code: dict[str, Counter[CodeType]]
     """Of the gateway alone, by what was called; of all requests or events."""
 
@@ -188,6 +191,11 @@ async def _counted(strategy: str, route: Route) -> Counts:
                 await repeat(each, message, REQUESTS // BATCHES)
             batches.append(counted["request"].calls.total() - before)
         cost = min(batches) * BATCHES / REQUESTS
+        gc.collect()
+        gc.disable()
+        await repeat(each, message, REQUESTS // BATCHES)
+        costs.setdefault("garbage", gc.collect() * BATCHES / REQUESTS)
+        gc.enable()
         costs["request"] = cost if at == 0 else costs["request"] - cost
         for kind, words in (("event", PROSE.split()), ("quiet", ["mild"])):
             server.words = words
@@ -204,6 +212,7 @@ async def _counted(strategy: str, route: Route) -> Counts:
         request=costs["request"],
         event=costs["event"],
         quiet=costs["quiet"],
+        garbage=costs["garbage"],
         by_code=found,
     )
 

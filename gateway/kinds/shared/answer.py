@@ -219,7 +219,7 @@ class Feed:
         out = b"" if self._is_over else self._read([event for _, event in self._decoder.finish()])
         if self._is_over:
             return out
-        self._is_over = True
+        self._end()
         at_end()
         return out + self._answer.take()
 
@@ -232,14 +232,22 @@ class Feed:
             except GatewayError as error:
                 return self._fail(error)
             if self._answer.is_ended:
-                self._is_over = True
+                self._end()
                 break
         return self._answer.take()
 
+    def _end(self) -> None:
+        """Whoever reads is let go of: together they would be kept until somebody looks for garbage."""
+        self._is_over, self._on_event = True, _unheard
+
     def _fail(self, error: GatewayError) -> bytes:
-        self._is_over = True
+        self._end()
         self.fault = error
         return self._answer.take() + encode_object(error.body())
+
+
+def _unheard(_: bytes) -> None:
+    """Nothing is read any more."""
 
 
 def is_stream(body: bytes) -> bool:

@@ -33,7 +33,14 @@ class TranslatingDialogue:
         """Nothing of an answer is known."""
         self._is_complete = False
         self._answer = Answer.to(self._body, self._situation)
-        self._feed = Feed(self._event, self._answer, max_event_bytes=self._situation.max_event_bytes)
+        self._stream: Feed | None = None
+
+    @property
+    def _feed(self) -> Feed:
+        """Reads the answer as a stream; the two know each other until it ends, so there is none before it is asked."""
+        if self._stream is None:
+            self._stream = Feed(self._event, self._answer, max_event_bytes=self._situation.max_event_bytes)
+        return self._stream
 
     @property
     def may_be_void(self) -> bool:

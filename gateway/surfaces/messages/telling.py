@@ -60,6 +60,7 @@ class _Blocks:
         "_number",
         "_reason",
         "_said",
+        "_stopped_at",
         "_terms",
         "_thought",
         "_usage",
@@ -68,7 +69,6 @@ class _Blocks:
         "input_tokens",
         "is_over",
         "out",
-        "stopped_at",
         "streams",
         "word_head",
     )
@@ -99,8 +99,8 @@ class _Blocks:
         """The open block's thoughts, or the arguments of a call in a whole answer."""
         self._said = 0
         self._reason: str | None = None
-        self.stopped_at: Callable[[], str | None] = lambda: None
-        """Tells the sequence that the server says the answer stopped at."""
+        self._stopped_at: str | None = None
+        """The sequence that the server says the answer stopped at."""
         self._usage: Mapping[str, Any] | None = None
 
     def text(self, body: bytes) -> None:
@@ -172,8 +172,8 @@ class _Blocks:
         self._calls += 1
         self._end()
 
-    def finish_reason(self, reason: str) -> None:
-        self._reason = reason
+    def finish_reason(self, reason: str, stopped_at: str | None = None) -> None:
+        self._reason, self._stopped_at = reason, stopped_at
 
     def usage(self, told: Mapping[str, Any]) -> None:
         self._usage = told
@@ -193,7 +193,7 @@ class _Blocks:
 
     def stop(self) -> dict[str, str | None]:
         """Why the answer ends, in Anthropic's words; the calls that were told count, whatever the server says."""
-        told = self.stopped_at()
+        told = self._stopped_at
         reason = _REASONS.get(self._reason or "", "end_turn")
         # Clients go by this word: behind `end_turn` they take the answer for finished.
         if reason != "max_tokens" and self._calls:
@@ -267,7 +267,6 @@ class MessagesTelling:
         self._terms = terms
         self._blocks = _Blocks(terms, streams=True)
         self._heard = Heard(self._blocks, max_event_bytes=MAX_EVENT_BYTES, pieces=self._blocks)
-        self._blocks.stopped_at = lambda: self._heard.stopped_at
 
     @property
     def answer_id(self) -> str:
@@ -312,8 +311,7 @@ class MessagesTelling:
 
     def whole(self, body: bytes) -> bytes:
         blocks = self._blocks = _Blocks(self._terms, streams=False)
-        stopped_at = hear_whole(body, blocks, pieces=blocks)
-        blocks.stopped_at = lambda: stopped_at
+        hear_whole(body, blocks, pieces=blocks)
         message = {
             "id": self._terms.message_id,
             "type": "message",

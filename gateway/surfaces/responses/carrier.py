@@ -118,7 +118,7 @@ class ResponsesCarrier(EventCarrier):
 
     def _went(self, text: bytes, event: bytes) -> None:
         self._pieces.append(text[1:-1])
-        self.unheard = self._last = event
+        self._unheard = self._last = event
 
     def wrap(self, data: bytes) -> bytes:
         self._catch_up()

@@ -112,7 +112,8 @@ class ResponsesTelling:
     def __init__(self, terms: Terms, *, max_event_bytes: int = 4 << 20) -> None:
         self._terms = terms
         self._frames = Frames()
-        self._heard = Heard(self, max_event_bytes=max_event_bytes)
+        self._heard: Heard | None = None
+        """Hears the stream; the two know each other until it ends, so there is none before it begins."""
         self._max_event_bytes = max_event_bytes
         self._relayed: Relayed | None = None
         self._items: list[bytes] = []
@@ -147,16 +148,20 @@ class ResponsesTelling:
 
     def feed(self, data: bytes) -> bytes:
         opened = self._open
-        if opened is not None and opened.part == "output_text" and (body := self._heard.word(data)) is not None:
+        heard = self._heard
+        if heard is None:
+            heard = self._heard = Heard(self, max_event_bytes=self._max_event_bytes)
+        if opened is not None and opened.part == "output_text" and (body := heard.word(data)) is not None:
             opened.pieces.append(body)
             return self._frames.next_piece(opened.template, body)
         if not self._is_over:
-            self._heard.feed(data)
+            heard.feed(data)
         return self._frames.take()
 
     def finish(self) -> bytes:
-        if not self._is_over:
-            self._heard.finish()
+        heard, self._heard = self._heard, None
+        if heard is not None and not self._is_over:
+            heard.finish()
         if not self._is_over:
             self.error(UpstreamTruncated("the model server's answer ended too early").body()["error"])
         return self._frames.take()
@@ -220,8 +225,9 @@ class ResponsesTelling:
             self.mended["custom_input"] = self.mended.get("custom_input", 0) + 1
         self._tell_item({"id": own.replace("call", _PREFIXES[item["type"]], 1), **item})
 
-    def finish_reason(self, reason: str) -> None:
+    def finish_reason(self, reason: str, stopped_at: str | None = None) -> None:
         """Why it ended."""
+        del stopped_at
         self._reason = reason
 
     def usage(self, told: Mapping[str, Any]) -> None:

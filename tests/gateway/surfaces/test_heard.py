@@ -43,7 +43,7 @@ class Teller:
     def call(self, call_id: str, name: str, arguments: str) -> None:
         self.told.append(("call", call_id, name, arguments))
 
-    def finish_reason(self, reason: str) -> None:
+    def finish_reason(self, reason: str, stopped_at: str | None = None) -> None:
         self.told.append(("finish_reason", reason))
 
     def usage(self, told: Any) -> None:
