@@ -94,6 +94,7 @@ def _take(state: RequestState, record: OutcomeRecord, *, counts: bool) -> None:
 def _forced(state: RequestState) -> Forced | None:
     header = state.configuration.settings.canary_force_header
     wanted = state.http.headers.get(header) if header else None
+    # Anybody could choose the arm else, and with it who is counted.
     if wanted is None or not state.configuration.is_trusted(state.http.remote):
         return None
     return _FORCED.get(wanted.strip().lower())

@@ -12,6 +12,7 @@ from gateway.wire.chat_request import ChatRequest
 
 __all__ = ["open_within"]
 
+# The newer name is refused by older servers and the older one by newer models, so requests hold either.
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _STATUSES = frozenset({400, 413, 422})
 

@@ -115,6 +115,7 @@ async def _first(
 
 
 def _refuses_usage(error: UpstreamRejected) -> bool:
+    # By the field's name, as each server has words of its own for a field that it does not know.
     return error.upstream_status in (400, 422) and b"stream_options" in (error.payload or b"")
 
 

@@ -174,6 +174,8 @@ class Chance:
         rescues, budget = state.shared.rescues, state.shared.second_questions
         is_native = self._prepared.strategy in NATIVE_STRATEGIES
         may_ask = is_native and rescues.may_ask(upstream, asked_for, face.name, state.deadline.now())
+        # Ollama's parsers look at prompted answers too, and fail at their own family's form there as well:
+        # https://github.com/ollama/ollama/issues/18563
         dialect = None if face.parses_prompted else own_dialect(model)
         other = prompted(state, self._request, self._route, "parser_failed", dialect=dialect) if may_ask else None
         if other is None or not budget.take(state.shared.admission.active):

@@ -148,6 +148,7 @@ class AskAgain:
 
     def body(self, broken_calls: Sequence[BrokenCall]) -> bytes:
         """The request that asks again, behind everything that was answered so far."""
+        # As it went upstream, so that the server's prompt cache still holds all but the last turn.
         messages = [*self.messages]
         for broken_call in broken_calls:
             messages.extend(self._correction(broken_call))
@@ -194,6 +195,7 @@ class AskAgain:
         if broken_call.calls:
             yield {
                 "role": "assistant",
+                # Null beside calls, as some templates put an empty text into the prompt and others refuse it.
                 "content": broken_call.content or None,
                 "tool_calls": [_readable(call, at) for at, call in enumerate(broken_call.calls)],
             }
@@ -294,6 +296,7 @@ def asking_again(
 ) -> AskAgain | None:
     """How this request is asked again, as it came or as a `renderer` wrote it; never for several choices."""
     offered = request.tools if tools is None else tools
+    # Of several answers one could be right already, and all would be paid for again.
     if not offered.names or request.body.get("n") not in (None, 1):
         return None
     return AskAgain(
@@ -392,6 +395,7 @@ def _readable(call: Mapping[str, Any], at: int) -> dict[str, Any]:
         "type": "function",
         "function": {
             "name": function_name(call) or "",
+            # Templates decode the arguments and fail as a whole where they are no JSON.
             "arguments": dumps({"arguments": shown}) if arguments_of(shown) is None else shown,
         },
     }

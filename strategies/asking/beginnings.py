@@ -70,6 +70,7 @@ class Beginnings(Generic[S]):
         left = _TRIES
         for known in reversed(self._known):
             end = len(known.messages)
+            # The last ones first: conversations of one agent differ there and not at their beginning.
             if known.key == key and end <= len(messages) and known.messages[-1] == messages[end - 1]:
                 if known.messages == messages[:end]:
                     return known

@@ -120,6 +120,7 @@ class _Keeping:
     def _told(self, text: str, events: list[Event]) -> list[Event]:
         out: list[Event] = [Text(text)] if text else []
         for event in events:
+            # In a fence a call is shown: whoever forbids calls may have asked how one is written.
             self._in_fence ^= isinstance(event, Drop) and event.reason == CARRIER
             if isinstance(event, End) and self._is_markup(event):
                 out.append(Note(_marked(event)))

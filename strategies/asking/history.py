@@ -158,6 +158,7 @@ class _Rewriting:
         place = f"messages[{index}]"
         found = self._answered(place, message) if message["role"] == "tool" else self._old_answered(place, message)
         content = message.get("content")
+        # A result without content is a client's fault, and a model that sees none calls again for ever.
         if content is None:
             self.faults.append((f"{place}.content", "content is missing"))
         elif not isinstance(content, str | list):
@@ -202,6 +203,7 @@ class _Rewriting:
         if not self._results:
             return
         pieces: list[dict[str, Any]] = []
+        # Templates put results behind each other, and models go by the order of their own calls.
         for result in sorted(self._results, key=lambda result: result.order):
             text = self.renderer.result(result.name, result.call_id, result.text, self.fmt)
             if pieces and pieces[-1].get("type") == "text":

@@ -21,6 +21,7 @@ from strategies.text.strict_json import loads_strict
 
 __all__ = ["MIN_SCORE", "IntentRecovery", "IntentWatch", "asks_for_tools"]
 
+# They did not ask for calls: only what can hardly be anything else counts.
 MIN_SCORE = 95
 _LOOKED_AT = 4000
 """How much of the user's message is looked at, from each end."""

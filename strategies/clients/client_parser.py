@@ -28,6 +28,7 @@ _ENTITIES = (
 )
 """What the clients undo, in their order: the ampersand last, so that one round is undone and no more."""
 _AMPERSAND = re.compile(f"&(?={'|'.join(entity[1:] for entity, _ in _ENTITIES)})")
+# https://tc39.es/ecma262/#sec-string.prototype.trim
 SCRIPT_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -96,6 +97,7 @@ def see(text: str, rules: Rules, tools: Iterable[str], parameters: Iterable[str]
         if end < 0:
             return None
         value = text[at:end]
+        # The client counts as JavaScript does, in which a character beyond U+FFFF is two.
         if rules.max_value is None or _units(value) + len(key) + 3 <= rules.max_value:
             values[key] = _cut(key, value, rules)
         at = end + len(key) + 3
@@ -115,6 +117,7 @@ def _marks(name: str, parameters: tuple[str, ...], crude: bool) -> re.Pattern[st
 
 def _cut(key: str, value: str, rules: Rules) -> str:
     if key in rules.keeps:
+        # One line break on each side is the tags' own; a file keeps all others.
         return value.removeprefix("\n").removesuffix("\n")
     return value.strip(SCRIPT_SPACE)
 
@@ -122,6 +125,7 @@ def _cut(key: str, value: str, rules: Rules) -> str:
 def _used(name: str, key: str, value: str, rules: Rules) -> str:
     """The value as the tool works with it."""
     if key == _CONTENT and name in rules.files:
+        # Models put a file into a fence, and the clients take the fence's lines away, meant or not.
         if value.startswith(_FENCE):
             value = value.partition("\n")[2]
         if value.endswith(_FENCE):

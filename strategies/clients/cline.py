@@ -46,6 +46,8 @@ CLINE = Profile(
         "write_to_file",
     ),
     rules=Rules(
+        # Every value is trimmed, that of a file as well:
+        # https://github.com/cline/cline/blob/06a9f7b4d993f44fa42d77ddbe612fd0875a46e1/src/core/assistant-message/parse-assistant-message.ts
         keeps=frozenset(),
         # For models that write entities:
         # https://github.com/cline/cline/blob/c2b554ceb2afe3c6bd1862638d9076a92f65b10a/src/utils/string.ts

@@ -18,6 +18,7 @@ __all__ = ["PromptTool", "prompt_tools"]
 _HEADING = re.compile(r"## ([A-Za-z_][A-Za-z0-9_-]{0,63})\s*\Z")
 _PARAMETER = re.compile(r"- ([A-Za-z_][A-Za-z0-9_]{0,63}):\s*(\((?:required|optional)\b)?")
 _CHILD = re.compile(r"<([A-Za-z_][A-Za-z0-9_]{0,63})>")
+# The prompts part their sections with a row of equals signs.
 _ENDS = ("# ", "## ", "====")
 _MAX_TOOLS = 256
 
@@ -97,6 +98,7 @@ def _usage(name: str, lines: Iterable[str]) -> list[str] | None:
             found.append(child)
         if child and f"</{child}>" in text:
             child = ""
+        # A value that is shown may hold the closing tag itself.
         if not child and closer in text:
             break
     return found

@@ -25,12 +25,15 @@ def recognise(request: ChatRequest, client: Client) -> TextClient | None:
         return None
     named = _named(client)
     prompt = _prompt(request, anyones=named is not None)
+    # A prompt that this gateway has written its own section of tools into is no client's any more.
     if not prompt or len(prompt) > _MAX_PROMPT or holds_section(request.messages):
         return None
     tools = {tool.name for tool in prompt_tools(prompt)}
     if not tools & _WELL_KNOWN and not (named and _shows_tags(named, prompt)):
         return None
     profile = named or _by_prompt(prompt, tools)
+    # Roo Code undoes entities for every other model:
+    # https://github.com/RooCodeInc/Roo-Code/blob/cf6b3848bd85de1958a5aea92e5a041086a877d3/src/core/tools/writeToFileTool.ts
     return text_client(profile, prompt, "claude" not in request.model)
 
 
@@ -48,6 +51,7 @@ def _named(client: Client) -> Profile | None:
 
 
 def _by_prompt(prompt: str, tools: set[str]) -> Profile:
+    # Kilo Code is a fork of Roo Code, and its prompts hold most of Roo's words.
     for profile in (KILO, CLINE, ROO):
         if any(phrase in prompt for phrase in profile.phrases):
             return profile

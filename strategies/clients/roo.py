@@ -54,8 +54,11 @@ ROO = Profile(
     rules=Rules(
         # https://github.com/RooCodeInc/Roo-Code/blob/cf6b3848bd85de1958a5aea92e5a041086a877d3/src/core/tools/writeToFileTool.ts
         decodes=frozenset({("write_to_file", "content"), ("execute_command", "command"), ("apply_diff", "diff")}),
+        # So that a file may hold the closing tag of its own parameter.
         crude=_FILES,
         files=_FILES,
+        # Its parser gives a parameter up that grows beyond, against answers without end:
+        # https://github.com/RooCodeInc/Roo-Code/blob/0e110a2d47d54b3f9222a9c3c8a07d442aaafbde/src/core/assistant-message/parseAssistantMessage.ts
         max_value=100 << 10,
     ),
     escapes=True,

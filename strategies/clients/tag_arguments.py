@@ -83,6 +83,7 @@ def _said(key: str, value: object) -> str | None:
         return dumps(value)
     if key not in _JSON_VALUES:
         return None
+    # JSON in a tag named `arguments` ends at the first closing tag, so the value must not hold one.
     return _TAIL.sub(r"\\u003c/", dumps(value, ensure_ascii=False))
 
 
@@ -94,6 +95,7 @@ def _write_file(arguments: Mapping[str, Any], tool: PromptTool) -> Pairs | None:
     content = arguments.get("content")
     if pairs is None or not isinstance(content, str):
         return None
+    # Roo Code refuses a file without the number of its lines, to see that it was not cut; most models miscount.
     count = arguments.get("line_count")
     return [*pairs, ("line_count", str(count if count is not None else content.count("\n") + 1))]
 
@@ -103,6 +105,7 @@ file_writing = Form(reads=("line_count",), asks=("path", "content"), write=_writ
 
 def _list(arguments: Mapping[str, Any], tool: PromptTool) -> Pairs | None:
     given = {key: value for key, value in arguments.items() if value is not None}
+    # Clients refuse the call without them, and a model that leaves them out means just this.
     return _plain({"path": ".", "recursive": False, **given}, tool)
 
 
@@ -140,6 +143,7 @@ def _args_of(files: list[_File]) -> Pairs | None:
     """The files as elements; their paths are read as markup, so not every character can be said."""
     lines = []
     for file in files:
+        # These elements go through a real XML parser at the client.
         if not _is_plain(file.path) or "\n" in file.path:
             return None
         ranges = [f"<line_range>{start}-{end}</line_range>" for start, end in file.ranges]

@@ -28,6 +28,7 @@ from strategies.mapping.mappings import Mapped
 __all__ = ["ClientCall", "Translation", "mapped", "translation_of"]
 
 _SHOWN = 4000
+# `parallel_tool_calls: false`: the client takes the first call of a message, and would lose the rest of the change.
 _ONE_AT_A_TIME = "Nothing was done. Only one change can be made at a time: make one call for each."
 
 

@@ -114,10 +114,12 @@ def _operations(section: Section) -> list[Operation] | Refusal:
 
 
 def _changes(section: Update) -> list[Operation] | Refusal:
+    # To write the file anew and delete the old one would need its content, which is not here.
     if section.move is not None:
         return Refusal("`*** Move to` is not possible here: none of the tools moves a file.")
     changes: list[Operation] = []
     for number, hunk in enumerate(section.hunks, 1):
+        # Codex puts such lines behind the `@@` line or at the end; a tool that replaces text has nothing to look for.
         if not any(hunk.old):
             return Refusal(
                 f"Change {number} of `{section.path[:60]}` gives no line of the file, so there is no place for it: "

@@ -132,6 +132,7 @@ class Offset(Form):
         first, limit = 1, given.get(self.limit)
         if self.start in given:
             offset = given[self.start]
+            # Clients count lines from 0 or from 1, and not all say which; off by one is a wrong line edited.
             if self.base is None or not is_number(offset) or offset < self.base:
                 return None
             first = offset - self.base + 1
@@ -220,6 +221,7 @@ class Content(Form):
         content = given.get(self.key)
         if not isinstance(content, str) or not given.keys() <= {self.key, self.count}:
             return None
+        # A past call with a wrong count could not be written again as it was.
         if self.count in given and given[self.count] != _lines_of(content):
             return None
         return None if self._fault(content) else (Create(path, content),)
@@ -264,6 +266,7 @@ class Strings(Form):
 
     def write(self, operations: Sequence[Operation]) -> Written:
         change = as_text(operations[0]) if isinstance(operations[0], Lines) else _one(operations, Replace)
+        # An empty old text makes some clients write over the whole file, and others insert at its start.
         if not change.old:
             return Refusal("The old text is empty, so there is no place to put the new one.")
         return {self.old: change.old, self.new: change.new}

@@ -86,6 +86,7 @@ ROWS: tuple[Row, ...] = (
     Row(client="roo", name="write_to_file", form=Content(cleans=True), undone="content"),
     Row(client="roo", name="edit", form=_EDIT, path=("file_path",), fixed={"replace_all": False}),
     Row(client="roo", name="search_replace", form=_EDIT, path=("file_path",)),
+    # A number of replacements that is told has the client refuse where the text stands more often.
     Row(client="roo", name="edit_file", form=_EDIT, path=("file_path",), fixed={"expected_replacements": 1}),
     Row(client="roo", name="apply_diff", form=BlockText("diff", ROO_BLOCKS), undone="diff"),
     Row(client="roo", name="insert_content", form=LineBefore("line", "content")),
@@ -266,6 +267,8 @@ def _bound(tool: Tool, *, plain: bool) -> ClientTool | None:
         asked = [key for key in schema.required if key not in given]
         if all(_may_be_null(tool, key) for key in asked):
             optional = (key for key in row.form.keys if View in row.form.does and row.path and key in schema.required)
+            # OpenAI's strict schemas name every parameter as required, and let those be null that are not needed:
+            # https://platform.openai.com/docs/guides/structured-outputs
             nulls = tuple(sorted({*asked, *optional}))
             return ClientTool(
                 tool=tool,

@@ -42,6 +42,7 @@ class Seen:
             return None
         for operation in operations:
             change = as_lines(operation) if isinstance(operation, Replace) else operation
+            # A single line that is replaced by one keeps the file's own indentation.
             if not isinstance(change, Lines) or not change.old or len(change.old) + len(change.new) < 3:
                 continue
             own, rest = parted(change.old[0])
@@ -97,6 +98,7 @@ def _lines(content: object) -> Iterator[str]:
     for text in texts_of(content):
         for line in text.replace("\r\n", "\n").split("\n"):
             yield line
+            # Clients show files with the number of each line in front, in several forms.
             number = _NUMBER.match(line)
             if number is not None:
                 yield line[number.end() :]

@@ -70,6 +70,7 @@ class _Translation:
     def _turn(self, message: Message, calls: list[Any]) -> Message:
         self._made = {}
         shown: list[Any] = []
+        # Some clients make all ids of a turn the same.
         known = _usable_ids(calls)
         at, changed = 0, False
         while at < len(calls):
@@ -150,6 +151,7 @@ class _Translation:
         if isinstance(calls, Refusal):
             return None
         back = [(call.name, self.client.tools[call.name].read(call.arguments)) for call in calls]
+        # What cannot be told both ways to the letter stays the client's own call, which the model can read as well.
         return written if back == list(done) else None
 
     # --- results ---

@@ -88,6 +88,7 @@ class ToolMapping:
         """The request for the model; `None` where the client has no tools that this surface could stand for."""
         everything = Client.of(request.tools, request.model)
         client = everything.only(self.surface.does)
+        # A tool of that name is the client's own, and may do something else.
         if self.surface.name in request.tools or not (client.can(Create) or client.can(Lines)):
             return None
         tool = self.surface.tool(client)

@@ -70,6 +70,7 @@ Section = Add | Remove | Update
 
 def read_patch(text: str) -> tuple[Section, ...]:
     """The sections of a patch; raises `BadPatch`."""
+    # Models that edit files of Windows write the patch's own lines with its ends, too.
     lines = text.replace("\r\n", "\n").strip().split("\n")
     if lines[0].rstrip() != BEGIN:
         raise BadPatch(f"the first line must be `{BEGIN}`", 1)
@@ -149,6 +150,8 @@ class _Reading:
     def _changes(self, old: list[str], new: list[str]) -> None:
         empty = 0
         while self._at < self.end:
+            # An empty line has lost the blank that says it stays:
+            # https://github.com/openai/codex/blob/main/codex-rs/apply-patch/apply_patch_tool_instructions.md
             sign, rest = self.lines[self._at][:1], self.lines[self._at][1:]
             if sign and sign not in " -+":
                 break

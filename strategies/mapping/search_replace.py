@@ -34,6 +34,7 @@ __all__ = ["CLINE_BLOCKS", "ROO_BLOCKS", "Blocks", "parted"]
 _DIVIDER = "======="
 _ROO_ESCAPED = ("<<<<<<<", "=======", ">>>>>>>", "-------", ":start_line:", ":end_line:")
 _ROO_MARKERS = ("<<<<<<<", ">>>>>>>")
+# A line of the new text that looks like a hint is taken for one, wherever it stands.
 _ROO_HINTS = (":start_line:", ":end_line:")
 _CLINE_MARKER = re.compile(r"(?:-{3,}|<{3,}) SEARCH>?|={3,}|(?:\+{3,}|>{3,}) REPLACE>?")
 
@@ -78,6 +79,7 @@ class Blocks:
 
     def read(self, path: str, text: str) -> tuple[Lines, ...] | None:
         """The changes of a text that says them exactly, else `None`."""
+        # Both tools compare by line feeds, and write back what they have found.
         if "\r" in text:
             return None
         changes: list[Lines] = []

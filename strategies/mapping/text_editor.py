@@ -118,6 +118,7 @@ class TextEditor:
         if not isinstance(path, str) or not path:
             return Refusal("`path` must be the path of a file or directory.")
         strange = [key for key in given if key not in _TAKES[command]]
+        # A model that mixes two commands has meant one of them: which is not for us to choose.
         if strange:
             return Refusal(f"`{command}` does not take `{_shown(strange[0])}`.")
         operation = _READERS[command](path, given)
