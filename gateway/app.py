@@ -39,8 +39,9 @@ LASTING_S = 5.0
 """A request that is older has a line in the log while it still goes on."""
 LASTING_AGAIN = 6.0
 """And another one whenever it is so many times as old as at the last: 5 s, 30 s, 3 min, 18 min."""
-GC_THRESHOLDS = (50_000, 20, 100)
-"""A request makes few cycles: looking for them at each 700 objects costs more than what they hold."""
+GC_THRESHOLDS = (10_000, 5, 2_000)
+"""A request makes few cycles: looking for them at each 700 objects costs more than what they hold. One look must not be
+long, either: at a million young objects it is 80 ms."""
 DIALECTS = frozenset(row.id for row in TABLE)
 
 log = structlog.get_logger("toolgate")

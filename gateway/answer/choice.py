@@ -469,19 +469,23 @@ class Choice:
 
     def account(self, event: Event) -> None:
         """Say of an event's raw text, event by event, whether it stays text."""
-        at = 0
-        while at < len(event.raw) and self.pending:
-            pending = self.pending[0]
-            taken = min(len(event.raw) - at, pending.held)
-            if isinstance(event, Text):
-                pending.text(event.raw[at : at + taken])
+        # Thousands of events may wait for the text of one: what is done for each of them is done here.
+        raw, waiting, is_text = event.raw, self.pending, isinstance(event, Text)
+        at, size = 0, len(raw)
+        while at < size and waiting:
+            pending = waiting[0]
+            end = at + pending.held
+            # An event goes out as soon as every character of it is decided, whatever waits behind it.
+            if end <= size:
+                pending.held = 0
+                waiting.popleft()
+            else:
+                pending.held, end = end - size, size
+            if is_text:
+                pending.text(raw[at:end])
             else:
                 pending.changed = True
-            at += taken
-            pending.held -= taken
-            # An event goes out as soon as every character of it is decided, whatever waits behind it.
-            if pending.held == 0:
-                self.pending.popleft()
+            at = end
 
     def note(self, event: Event) -> None:
         """Keep what is to be recorded of an event."""

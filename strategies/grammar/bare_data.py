@@ -5,7 +5,7 @@ but end tokens follows. A grammar that finds text behind its calls gives them th
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from attrs import evolve
@@ -15,8 +15,9 @@ from strategies.grammar.json_calls import CONTAINER_KEYS, EXTRAS, NAME_KEYS
 from strategies.grammar.lexicon import LEFTOVERS, REASONING_ENDS
 from strategies.grammar.literal import is_announced_example
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.turns import Turns, at_once
 
-__all__ = ["checked", "ends_message", "glance", "in_prose", "is_inside_data", "is_on", "may_stand"]
+__all__ = ["checked", "checking", "ends_message", "glance", "in_prose", "is_inside_data", "is_on", "may_stand"]
 
 _TRAILERS = (*LEFTOVERS, "```", "~~~")
 _INSIDE = ("[", "{", "(", ",", "=", "+", "&", "|", "\\")
@@ -35,6 +36,8 @@ _PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 _MAX_PLACEHOLDER = 80
+_LOOKED = 2_000
+"""Values that are looked at in one turn."""
 _CONTENT = "content"
 """The key of a message, which counts where its text begins as an object does."""
 _FIRST_KEYS = frozenset(
@@ -202,7 +205,7 @@ def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
         raise Reject("unknown_tool", name=name)
 
 
-def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
+def checking(drafts: Iterable[Draft], context: Context) -> Turns[list[Draft]]:
     """The drafts, if every one of them is a call by itself; else `Reject`."""
     found = list(drafts)
     for draft in found:
@@ -211,25 +214,33 @@ def checked(drafts: Iterable[Draft], context: Context) -> list[Draft]:
         schema = context.schema(draft.tool)
         if not _DROPPED.isdisjoint(draft.mends) or not all(map(schema.takes, draft.arguments)):
             raise Reject("an argument that the schema does not know", attempted=True)
-        fault = draft.fault or schema.check(schema.fill_nullable(draft.arguments).arguments)
+        fault = draft.fault or (yield from schema.checking(schema.fill_nullable(draft.arguments).arguments))
         if fault is not None:
             raise Reject(fault, attempted=True)
-        if any(_is_placeholder(text) for text in _texts(draft.arguments)):
+        if (yield from _holding_placeholder(draft.arguments)):
             raise Reject("placeholder")
     return found
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in the arguments, without recursion."""
-    left = [value]
+checked = at_once(checking)
+
+
+def _holding_placeholder(arguments: dict[str, Any]) -> Turns[bool]:
+    """Whether one of the texts in the arguments is none, without recursion."""
+    left: list[Any] = [arguments]
+    looked = 0
     while left:
+        looked += 1
+        if not looked % _LOOKED:
+            yield
         held = left.pop()
-        if isinstance(held, str):
-            yield held
-        elif isinstance(held, dict):
+        if isinstance(held, str) and _is_placeholder(held):
+            return True
+        if isinstance(held, dict):
             left += held.values()
         elif isinstance(held, list):
             left += held
+    return False
 
 
 def _is_placeholder(text: str) -> bool:

@@ -33,7 +33,9 @@ def json_arguments(cur: Cursor, call: Target, closer: str, hint: object) -> Step
     call.mends += yield from read_surplus(cur)
     schema = call.schema
     parsed = (yield from cur.work(_parsed(text, schema))) if complete else None
-    opened = schema.open_container(parsed.value) if parsed and not text[parsed.end :].strip() else None
+    opened = None
+    if parsed and not text[parsed.end :].strip():
+        opened = yield from cur.work(schema.opening(parsed.value))
     if parsed is None or opened is None:
         raise Reject("JSON is broken", again=not loosely and not cur.cut, hint=LOOSELY, attempted=True)
     named, mends = yield from cur.work(renaming(opened.arguments, schema))

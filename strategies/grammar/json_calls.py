@@ -143,11 +143,11 @@ def _draft(
     if container is not None and _is_schema(value[container]):
         raise Reject("a schema, not a call")
     if found is None:
-        return _undeclared(name, value, key, container, form, steps)
+        return (yield from _undeclared(name, value, key, container, form, steps))
     tool, mends = found
     schema = context.schema(tool)
     raw = _flat(value, key, schema, tool) if container is None else value[container]
-    opened = schema.open_container(raw)
+    opened = yield from schema.opening(raw)
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
     beside = _beside(value, (key, container), opened.arguments, schema)
@@ -177,13 +177,13 @@ def _beside(
 
 def _undeclared(
     name: str, value: dict[str, Any], key: str, container: str | None, form: str, steps: tuple[str, ...]
-) -> Draft:
+) -> Turns[Draft]:
     """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
     if not _NAME.fullmatch(name):
         raise Reject("no name")
     if container is None and value.keys() - EXTRAS - {key}:
         raise Reject("no arguments")
-    opened = ToolSchema(Tool(name=name)).open_container(value[container] if container else None)
+    opened = yield from ToolSchema(Tool(name=name)).opening(value[container] if container else None)
     if opened is None:
         raise Reject("arguments are not an object")
     return Draft(name=name, tool=None, arguments=opened.arguments, form=form, mends=(*steps, *opened.mends))

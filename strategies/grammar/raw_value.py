@@ -36,9 +36,10 @@ from strategies.grammar.closers import (
 )
 from strategies.grammar.dialect import Arguments
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.dumping import dumps
+from strategies.text.dumping import dumping, dumps
 from strategies.text.pieces import Pieces
 from strategies.text.tape import Taken
+from strategies.text.turns import Turns
 
 __all__ = [
     "MEND_OF_END",
@@ -133,12 +134,12 @@ class Sink:
     def raw(self) -> str:
         return self._pieces.text()
 
-    def close(self, value: object) -> None:
+    def closing(self, value: object) -> Turns[None]:
         """The value is final: give what has not flowed yet."""
         if not self._arguments.live:
             return
-        encoded = dumps(value)
         if not self._opened:
+            encoded = yield from dumping(value)
             self._arguments.key(self._key)
             self._arguments.piece(encoded)
             return

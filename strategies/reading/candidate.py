@@ -8,6 +8,7 @@ import re
 from collections.abc import Generator
 from functools import cached_property
 from sys import maxsize
+from typing import Any
 
 from attrs import evolve
 
@@ -52,6 +53,8 @@ class Candidate:
         """Characters read in vain."""
         self.accounted = 0
         """Characters that events account for."""
+        self.made: list[Any] = []
+        """Large values that were made while it was read."""
         self._rows = rows
         self._row = 0
         self._opening = opening
@@ -108,7 +111,8 @@ class Candidate:
         self._rests = False
         while True:
             part, text = self._admit(text)
-            self._cursor.push(part)
+            if part:
+                self._cursor.push(part)
             # What is left over is still to come: a dialect must not take the bound for the end of the answer.
             self._cursor.eof = eof and not text
             self._cursor.cut = cut
@@ -145,7 +149,7 @@ class Candidate:
     def _start(self) -> None:
         """Hand the candidate to the dialect whose turn it is."""
         # What flows is accounted for before its value has ended: such a call keeps what it needs itself.
-        self._cursor = Cursor(source=None if self._live else self._between)
+        self._cursor = Cursor(source=None if self._live else self._between, made=self.made)
         self._arguments = Arguments(self._emit_live if self._live else None)
         self._emitted: list[str] = []
         self._flowed = Pieces()
@@ -203,6 +207,7 @@ class Candidate:
         """A call is complete: judge it, then pass it on or give its text back."""
         is_large = self._size > _LONG
         if is_large:
+            self.made.append(draft)
             yield
         dialect = self._rows[self._row]
         # Raised into our own handler: the next dialect of the marker may read the same text as a call of a known tool.

@@ -92,6 +92,7 @@ class Call:
             return WAIT
         if window.out.held is not None:
             window.out.held.cut |= candidate.cut
+        window.spent += candidate.made
         window.offset = self._started + candidate.accounted
         blind = window.openings.ended(candidate, window.offset)
         window.give(candidate.rest)

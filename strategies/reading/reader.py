@@ -22,6 +22,7 @@ from strategies.reading.moves import WAIT, Call, Mode
 from strategies.reading.outlet import joined
 from strategies.reading.window import Window
 from strategies.text.tape import Tape
+from strategies.text.turns import let_go
 
 __all__ = ["CUT_REASONS", "Reader"]
 
@@ -164,7 +165,7 @@ class Reader:
             if isinstance(self._mode, Call) and self._mode.candidate.paused:
                 return True
             if not moved and not window.refill():
-                return False
+                return let_go(window.spent)
             room -= max(0, window.offset - before)
         return True
 

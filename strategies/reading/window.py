@@ -8,6 +8,8 @@ A marker that has only begun stays in the buffer until it is whole. Where nothin
 is shown ahead of that (`foretell`): it stays to be recognised, but has gone out.
 """
 
+from typing import Any
+
 from gateway.core.events import Drop, Event, Text
 from strategies.grammar.dialect import Context, Fence, Opening
 from strategies.grammar.lexicon import REASONING, REASONING_ENDS, line_of
@@ -60,6 +62,7 @@ class Window:
         "offset",
         "openings",
         "out",
+        "spent",
         "tail",
         "tape",
         "told",
@@ -89,6 +92,8 @@ class Window:
         """How many backticks have opened the inline code in which the buffer begins."""
         self.blind = 0
         """The offset up to which nothing may open a call: a candidate has been refused there."""
+        self.spent: list[Any] = []
+        """Large values of candidates that are over."""
         self._ended = False
         self.eof = False
         """The answer ends behind the buffer."""

@@ -14,7 +14,7 @@ from strategies.text.turns import Turns
 
 __all__ = ["NoMarkup", "TagReader"]
 
-ReadLeaf = Callable[[Prop, str], tuple[Any, tuple[str, ...]]]
+ReadLeaf = Callable[[Prop, str], Turns[tuple[Any, tuple[str, ...]]]]
 """The value of a leaf's text and the mends it needed."""
 
 _MAX_NESTING = 64
@@ -142,7 +142,7 @@ class TagReader:
             except NoMarkup:
                 pass
         self._at = start
-        return self._leaf(prop, name, outer_closer)
+        return (yield from self._leaf(prop, name, outer_closer))
 
     def _is_sibling_list(self, prop: Prop) -> bool:
         """An array whose items are the repeated tags themselves, not children of one tag."""
@@ -164,12 +164,12 @@ class TagReader:
             self._gap()
             if self._text.startswith("<", self._at):
                 return (yield from self.container(prop, f"</{name}>", depth + 1))
-        return self._leaf(prop, name, outer_closer)
+        return (yield from self._leaf(prop, name, outer_closer))
 
-    def _leaf(self, prop: Prop, name: str, outer_closer: str) -> Any:
+    def _leaf(self, prop: Prop, name: str, outer_closer: str) -> Turns[Any]:
         raw = self._raw(f"</{name}>", outer_closer)
         text = _unwrapped(raw) if prop.body else raw.strip()
-        value, mends = self._read_leaf(prop, text)
+        value, mends = yield from self._read_leaf(prop, text)
         if not prop.is_string and isinstance(value, str):
             raise NoMarkup
         self._mends.extend(mends)

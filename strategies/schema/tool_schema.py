@@ -4,7 +4,7 @@ The facts come from `schema_document`, the values from `schema_values`; this mod
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from weakref import finalize
@@ -13,9 +13,9 @@ from attrs import frozen
 
 from gateway.core.tools import Tool
 from strategies.schema.document import BODY_PARAMETERS, Document, Prop, Schema, branches, has_type, required
-from strategies.schema.values import Value, Walk, from_markup, judged, judging, read_text, reading, unique
-from strategies.text.strict_json import loads_strict
-from strategies.text.tolerant_json import JsonFault, parse
+from strategies.schema.values import Value, Walk, from_markup, judging, reading, reading_markup, unique
+from strategies.text.strict_json import loading_strict
+from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import LONG, TURN, Turns, whole
 
 __all__ = ["BODY_PARAMETERS", "Adapted", "Listing", "Prop", "ToolSchema", "Value", "folded", "from_markup", "schema_of"]
@@ -118,18 +118,20 @@ class ToolSchema:
             yield
         return (yield from judging(prop, found, text))
 
-    def from_told(self, name: str, text: str, *, is_text: bool) -> Value | None:
+    def reading_told(self, name: str, text: str, *, is_text: bool) -> Turns[Value | None]:
         """A raw text whose kind was written beside it, text or JSON; `None` where the schema rules that kind out."""
         prop = self.prop(name)
         if is_text:
-            found = read_text(prop, text).value
-            return Value(found if isinstance(found, str) else text) if prop.is_string else None
+            if not prop.is_string:
+                return None
+            found = (yield from reading(prop, text)).value
+            return Value(found if isinstance(found, str) else text)
         try:
-            value = loads_strict(text.strip())
+            value = yield from loading_strict(text.strip())
         except JsonFault:
             return None
         types = prop.document.types(prop.schema)
-        adapted = self.from_json({name: value})
+        adapted = yield from self.adapting({name: value})
         found = adapted.arguments.get(name, value)
         if types and not has_type(found if "number_as_text" in adapted.mends else value, types):
             return None
@@ -138,16 +140,15 @@ class ToolSchema:
     def from_texts(self, name: str, texts: Sequence[str]) -> Value:
         """The value of a parameter given several times, one item of its array each time."""
         prop = self.prop(name)
-        whole = "\n".join(texts)
         if "array" not in prop.types:
-            return Value(whole, (), f"`{name}` is given {len(texts)} times")
+            return Value("\n".join(texts), (), f"`{name}` is given {len(texts)} times")
         listing = Listing(self)
-        listing.add(name, texts)
-        return next(value for _, value in listing.finish())
+        whole(listing.adding(name, texts))
+        return next(value for _, value in whole(listing.finishing()))
 
-    def from_tags(self, text: str) -> Adapted | None:
+    def reading_tags(self, text: str) -> Turns[Adapted | None]:
         """All arguments as child tags; `None` if the text is no such markup."""
-        found = from_markup(self.document.prop("", self.root), text)
+        found = yield from reading_markup(self.document.prop("", self.root), text)
         return Adapted(found.value, found.mends) if found is not None and isinstance(found.value, dict) else None
 
     def from_json(self, arguments: Mapping[str, Any]) -> Adapted:
@@ -198,10 +199,14 @@ class ToolSchema:
 
         `None` when there is no telling. The values themselves are left to `from_json`.
         """
+        return whole(self.opening(value))
+
+    def opening(self, value: Any) -> Turns[Adapted | None]:
+        """The same in turns."""
         if value is None:
             return Adapted({})
         if isinstance(value, str):
-            return self._from_string(value)
+            return (yield from self._from_string(value))
         return self._unwrapped(value, ()) if isinstance(value, dict) else None
 
     def check(self, arguments: Mapping[str, Any]) -> str | None:
@@ -212,9 +217,10 @@ class ToolSchema:
         """The same in turns."""
         return (yield from Walk(self.document, []).faulting(dict(arguments), self.root, "", 0))
 
-    def _from_string(self, text: str) -> Adapted | None:
+    def _from_string(self, text: str) -> Turns[Adapted | None]:
+        known = tuple(self.properties)
         try:
-            parsed = parse(text, closed=True, body_keys=self.body_keys, known_keys=tuple(self.properties))
+            parsed = yield from parsing(text, closed=True, body_keys=self.body_keys, known_keys=known)
         except JsonFault:
             return self._bare(text)
         if isinstance(parsed.value, dict) and not text[parsed.end :].strip():
@@ -260,18 +266,22 @@ class Listing:
         self._items: dict[str, list[Value]] = {}
         self._texts: dict[str, Sequence[str]] = {}
 
-    def add(self, name: str, texts: Sequence[str]) -> None:
+    def adding(self, name: str, texts: Sequence[str]) -> Turns[None]:
         """All texts of the parameter so far."""
         prop = self._schema.prop(name)
         items = self._items.setdefault(name, [])
         self._texts[name] = texts
         # Each text is read once, however often one more comes: two thousand of them took seconds.
         for index in range(len(items), len(texts)):
-            items.append(read_text(prop.item(index), texts[index] if prop.is_string else texts[index].strip()))
+            text = texts[index] if prop.is_string else texts[index].strip()
+            items.append((yield from reading(prop.item(index), text)))
 
-    def finish(self) -> Iterator[tuple[str, Value]]:
+    def finishing(self) -> Turns[list[tuple[str, Value]]]:
         """Each parameter with its value."""
+        given: list[tuple[str, Value]] = []
         for name, items in self._items.items():
             mends = [mend for item in items for mend in item.mends]
             found = Value([item.value for item in items], unique(mends))
-            yield name, judged(self._schema.prop(name), found, "\n".join(self._texts[name]))
+            text = "\n".join(self._texts[name])
+            given.append((name, (yield from judging(self._schema.prop(name), found, text))))
+        return given

@@ -14,7 +14,7 @@ from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop, Schema, branches, has_type, listed, required, type_of
 from strategies.schema.fitting import Fitting
 from strategies.text.numbers import number_text
-from strategies.text.strict_json import loads_strict
+from strategies.text.strict_json import loading_strict
 from strategies.text.tolerant_json import JsonFault, parsing
 from strategies.text.turns import LONG, Turns, whole
 
@@ -70,8 +70,18 @@ def judging(prop: Prop, found: Value, text: str) -> Turns[Value]:
 
 def read_text(prop: Prop, text: str) -> Value:
     """The value that the text spells by the types allowed, else the text."""
+    return _at_hand(prop, text) or whole(_further(prop, text))
+
+
+def reading(prop: Prop, text: str) -> Turns[Value]:
+    """The same in turns."""
+    return _at_hand(prop, text) or (yield from _further(prop, text))
+
+
+def _at_hand(prop: Prop, text: str) -> Value | None:
+    """The value, unless it may be an object or a list."""
     if not prop.is_string:
-        return _simple(prop, text) or whole(_converting(prop, text)) or Value(text)
+        return _simple(prop, text)
     # A file's content is often valid JSON, and must stay the text it is: https://github.com/ollama/ollama/issues/17914
     if prop.flows:
         return Value(_enum_member(prop, text))
@@ -79,15 +89,14 @@ def read_text(prop: Prop, text: str) -> Value:
     if prop.may_be_null and trimmed.lower() == "null" and not _lists(prop, text):
         return Value(None)
     if trimmed[:1] in ("{", "["):
-        return _strict_container(prop, trimmed) or Value(text)
+        return None if prop.types & {"object", "array"} else Value(text)
     return Value(_enum_member(prop, text))
 
 
-def reading(prop: Prop, text: str) -> Turns[Value]:
-    """The same in turns."""
-    if prop.is_string:
-        return read_text(prop, text)
-    return _simple(prop, text) or (yield from _converting(prop, text)) or Value(text)
+def _further(prop: Prop, text: str) -> Turns[Value]:
+    """The object or list that the text spells, else the text."""
+    convert = _strict_container if prop.is_string else _converting
+    return (yield from convert(prop, text.strip())) or Value(text)
 
 
 def _lists(prop: Prop, text: str) -> bool:
@@ -99,14 +108,12 @@ def _enum_member(prop: Prop, text: str) -> str:
     return text.strip() if _lists(prop, text) and text not in (prop.enum or ()) else text
 
 
-def _strict_container(prop: Prop, text: str) -> Value | None:
-    if not prop.types & {"object", "array"}:
-        return None
+def _strict_container(prop: Prop, text: str) -> Turns[Value | None]:
     try:
-        value = loads_strict(text)
+        value = yield from loading_strict(text)
     except JsonFault:
         return None
-    return whole(_finished(prop, value, ())) if type_of(value) in prop.types else None
+    return (yield from _finished(prop, value, ())) if type_of(value) in prop.types else None
 
 
 def _simple(prop: Prop, text: str) -> Value | None:
@@ -115,11 +122,10 @@ def _simple(prop: Prop, text: str) -> Value | None:
     return None if value is _NOTHING else Value(value)
 
 
-def _converting(prop: Prop, text: str) -> Turns[Value | None]:
+def _converting(prop: Prop, trimmed: str) -> Turns[Value | None]:
     """The one other value of the types, none of them string, that the text spells."""
-    trimmed = text.strip()
     if prop.types & {"object", "array"}:
-        return (yield from _container(prop, trimmed)) or _sole_item(prop, trimmed)
+        return (yield from _container(prop, trimmed)) or (yield from _sole_item(prop, trimmed))
     inner = _ELEMENT.fullmatch(trimmed)
     value = _scalar(prop.types, inner[2].strip()) if inner else _NOTHING
     return None if value is _NOTHING else Value(value, ("element_unwrapped",))
@@ -169,14 +175,14 @@ def _container(prop: Prop, text: str) -> Turns[Value | None]:
     return (yield from _finished(prop, parsed.value, parsed.steps))
 
 
-def _sole_item(prop: Prop, text: str) -> Value | None:
+def _sole_item(prop: Prop, text: str) -> Turns[Value | None]:
     """The one item of an array that is given as often as there are items, unless the text may itself be a list."""
     item = prop.item(0) if prop.types == {"array"} else None
     if item is None or not item.schema or "array" in item.types or not text or text[0] in "<[{":
         return None
     if item.is_string and _LISTED.search(text):
         return None
-    found = read_text(item, text)
+    found = yield from reading(item, text)
     is_item = item.is_string or not isinstance(found.value, str)
     return Value([found.value], (*found.mends, "item_unwrapped")) if is_item else None
 
@@ -221,8 +227,8 @@ def reading_markup(prop: Prop, text: str) -> Turns[Value | None]:
     return Value(value, unique(mends))
 
 
-def _read_leaf(prop: Prop, text: str) -> tuple[Any, tuple[str, ...]]:
-    found = read_text(prop, text)
+def _read_leaf(prop: Prop, text: str) -> Turns[tuple[Any, tuple[str, ...]]]:
+    found = yield from reading(prop, text)
     return found.value, found.mends
 
 

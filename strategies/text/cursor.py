@@ -14,7 +14,7 @@ from gateway.core.reasons import Reason
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.pieces import Pieces
 from strategies.text.tape import Source
-from strategies.text.turns import Turns
+from strategies.text.turns import SCANNED, Turns
 
 __all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
 
@@ -110,16 +110,27 @@ class Cursor:
         "floor",
         "is_last",
         "literal_breaks",
+        "made",
         "paused",
         "pos",
         "source",
         "text",
     )
 
-    def __init__(self, text: str = "", *, eof: bool = False, cut: bool = False, source: Source | None = None) -> None:
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        eof: bool = False,
+        cut: bool = False,
+        source: Source | None = None,
+        made: list[Any] | None = None,
+    ) -> None:
         self.text = text
         self.source = source
         """Who keeps the text in front of the window; without, the window keeps what an anchor asks for."""
+        self.made: list[Any] = [] if made is None else made
+        """What was made in turns, for whoever lets it go in turns."""
         self.pos = 0
         self.eof = eof
         self.cut = cut
@@ -176,11 +187,15 @@ class Cursor:
 
     def work(self, turns: Turns[Any]) -> Steps:
         """What work on the text that has been read finds, in its turns."""
+        is_long = False
         while True:
             try:
                 next(turns)
             except StopIteration as end:
+                if is_long:
+                    self.made.append(end.value)
                 return end.value
+            is_long = True
             yield from self._rest()
 
     @property
@@ -349,19 +364,23 @@ class Cursor:
         """Hand one JSON value to `sink`, brace to brace; False when the answer ends inside it."""
         scanner = JsonScanner(max_depth)
         while True:
+            part = self.text[self.pos : self.pos + SCANNED]
             try:
-                end = scanner.feed(self.text, self.pos)
+                end = scanner.feed(part)
             except JsonTooDeep:
                 raise Reject("nested_too_deep", blind=True) from None
             if end >= 0:
-                sink(self.text[self.pos : end])
-                self.pos = end
+                sink(part[:end])
+                self.pos += end
                 return True
-            sink(self.text[self.pos :])
-            self.pos = len(self.text)
-            if self.eof:
+            sink(part)
+            self.pos += len(part)
+            if self.pos < len(self.text):
+                yield from self._rest()
+            elif self.eof:
                 return False
-            yield
+            else:
+                yield
 
 
 _TAG_STOP = re.compile(r"[<>\n]")

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Generator
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gateway.wire.json_scan import JsonScanner
 
-__all__ = ["LONG", "TURN", "Turns", "at_once", "replaced", "scanning", "whole"]
+__all__ = ["LONG", "SCANNED", "TURN", "Turns", "at_once", "let_go", "replaced", "scanning", "whole"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -14,8 +14,32 @@ Turns = Generator[None, None, T]
 
 LONG = 1 << 16
 """What one call of the library does with a longer text is a turn of its own."""
+SCANNED = 1 << 14
+"""How much of a text is looked through for the end of a value in one turn."""
 TURN = 500
 """How many small things are done in one turn."""
+_LET_GO = 5_000
+"""How many values are let go in one turn."""
+_HELD = ("value", "arguments", "positional")
+"""Where what was read is in what says more of it."""
+
+
+def let_go(held: list[Any]) -> bool:
+    """Give up some of these values, and of what they hold; whether there are more.
+
+    Python frees all that a value alone holds in one go, with its last owner.
+    """
+    for _ in range(_LET_GO):
+        if not held:
+            return False
+        value = held.pop()
+        if isinstance(value, dict):
+            held += value.values()
+        elif isinstance(value, list | tuple):
+            held += value
+        elif not isinstance(value, str | int | float):
+            held += [part for name in _HELD if (part := getattr(value, name, None)) is not None]
+    return bool(held)
 
 
 def whole(work: Turns[T]) -> T:
@@ -53,11 +77,11 @@ def replaced(pattern: re.Pattern[str], text: str, by: Callable[[re.Match[str]], 
 def scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
     """A scanner that has gone over the text, up to the end of the JSON value that begins at `start`."""
     scanner = JsonScanner(max_depth)
-    if len(text) <= LONG:
+    if len(text) <= SCANNED:
         scanner.feed(text, start)
         return scanner
-    for at in range(start, len(text), LONG):
-        if scanner.feed(text[at : at + LONG]) >= 0:
+    for at in range(start, len(text), SCANNED):
+        if scanner.feed(text[at : at + SCANNED]) >= 0:
             break
         yield
     return scanner

@@ -10,6 +10,7 @@ than 10 ms for each MiB.
 """
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.stream import StreamExchange
+from gateway.app import GC_THRESHOLDS
 from gateway.core.limits import Limits
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import parse_request
@@ -231,6 +233,9 @@ def main() -> int:
     parser.add_argument("--state", default="")
     parser.add_argument("--check", action="store_true")
     asked = parser.parse_args()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     worst = 0.0
     states = [state for state in STATES if asked.state in ("", state)]
     print(f"{'dialect':20} {'shape':18} " + " ".join(f"{state:>16}" for state in states))

@@ -143,6 +143,7 @@ def test_every_primitive_of_the_cursor_is_told() -> None:
         "literal_breaks",
         "source",
         "paused",
+        "made",
     }
     public = {name for name in vars(Cursor) if not name.startswith("_")} - machinery
     told = [words(row[0])[0] for row in cells("primitive")]

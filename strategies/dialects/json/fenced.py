@@ -14,14 +14,14 @@ from typing import Any
 
 from attrs import evolve
 
-from strategies.grammar.bare_data import checked, ends_message, glance, in_prose, is_on, may_stand
+from strategies.grammar.bare_data import checking, ends_message, glance, in_prose, is_on, may_stand
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.fences import read_rest
 from strategies.grammar.json_calls import CONTAINER_KEYS, NAME_KEYS, drafting
 from strategies.grammar.json_payload import FRAME, lacks_frame_only, read_surplus, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
-from strategies.text.tolerant_json import JsonFault, Parsed, parse, parsing
+from strategies.text.tolerant_json import JsonFault, Parsed, parsing
 from strategies.text.turns import Turns
 from strategies.writing.block_renderer import BlockRenderer, listed
 from strategies.writing.token_renderer import json_text, named_object
@@ -69,7 +69,7 @@ def _parse(
     found: list[Draft] = []
     for parsed in values:
         found += yield from cur.work(_drafts(parsed, context, form, opening))
-    checked(found, context)
+    yield from cur.work(checking(found, context))
     found = with_mends(found, (yield from _closers(cur, opening)))
     end = cur.offset
     # Words behind it: then it may be shown as well as meant, and counts for less.
@@ -211,7 +211,7 @@ def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> Tu
     # https://github.com/ollama/ollama/issues/12884
     if is_alone and isinstance(value, dict) and value.keys() == {"content"}:
         # The whole message once more, as its own content.
-        value, more = _inner(value["content"])
+        value, more = yield from _inner(value["content"])
         steps = (*steps, *more, "message_around")
     # https://github.com/QwenLM/qwen-code/issues/1281
     if not (is_alone and _is_call_of_nothing(value, context)):
@@ -221,10 +221,10 @@ def _drafts(parsed: Parsed, context: Context, form: str, opening: Opening) -> Tu
     return (yield from drafting(value, context, form=form, steps=steps, aliases=False, bare=True))
 
 
-def _inner(content: object) -> tuple[Any, tuple[str, ...]]:
+def _inner(content: object) -> Turns[tuple[Any, tuple[str, ...]]]:
     """What stands in the text of a message that is all of the answer."""
     try:
-        parsed = parse(content if isinstance(content, str) else "", closed=True)
+        parsed = yield from parsing(content if isinstance(content, str) else "", closed=True)
     except JsonFault:
         raise Reject("no call") from None
     return parsed.value, parsed.steps

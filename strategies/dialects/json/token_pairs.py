@@ -28,7 +28,7 @@ from typing import Any
 from attrs import evolve
 
 from strategies.dialects.lines.python import call_drafts
-from strategies.grammar.bare_data import checked
+from strategies.grammar.bare_data import checking
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.json_payload import STOPS, code_draft, marked_json, read_end, read_objects, with_mends
 from strategies.grammar.literal import inside_word
@@ -364,7 +364,7 @@ def _parse_lines(
             found.append(draft)
     if ends_line and not (yield from _line_ends(cur)):
         raise Reject("words behind it")
-    yield from checked(found, context)
+    yield from (yield from cur.work(checking(found, context)))
 
 
 def _line_ends(cur: Cursor) -> Steps:

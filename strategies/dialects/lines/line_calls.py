@@ -112,7 +112,7 @@ def _arguments(cur: Cursor, schema: ToolSchema) -> Steps:
             key, text = _keyed(text, schema)
         if not key or key in values:
             raise Reject("no key" if not key else f"`{key}` is given twice", attempted=True)
-        read = schema.from_text(key, text)
+        read = yield from cur.work(schema.reading(key, text))
         values[key] = read.value
         # A value that holds the beginning of a further argument has lost its `END_ARG` in between.
         if any(other in schema.properties and other not in values for other in _BEGINS.findall(text)):

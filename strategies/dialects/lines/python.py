@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import evolve
 
-from strategies.grammar.bare_data import checked, ends_message, in_prose, is_on, may_stand
+from strategies.grammar.bare_data import checking, ends_message, in_prose, is_on, may_stand
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.grammar.fences import closes_here
 from strategies.grammar.inline import leads_to_call
@@ -115,7 +115,7 @@ def _parse(
     if in_list and declared and len(declared) < len(found):
         # https://github.com/vllm-project/vllm/issues/48171
         found = declared  # each call of a list is judged by itself
-    checked(found, context)
+    yield from cur.work(checking(found, context))
     end = cur.offset
     if opening.fence is None and not (yield from ends_message(cur)):
         leads = _leads(found, opening) and _begins_sentence((yield from cur.peek(1)))
@@ -319,7 +319,7 @@ def _parse_tool_code(
     calls = yield from _read(cur, pieces.text(), constructors=True)
     form = "pythonic" if bare else "tool_fence"
     found = yield from cur.work(call_drafts(calls, context, form=form, aliases=False))
-    checked(found, context)
+    yield from cur.work(checking(found, context))
     end = cur.offset
     if bare and not (yield from ends_message(cur)):
         found = in_prose(found, end)

@@ -15,10 +15,11 @@ from collections.abc import Generator
 
 from attrs import evolve
 
-from strategies.dialects.tags.form import QUOTED, Call, Form, Typed, group, read_call
+from strategies.dialects.tags.form import QUOTED, Call, Form, Typed, group, read_call, untyped
 from strategies.dialects.tags.invoke import read_invoke
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
 from strategies.text.cursor import Cursor, Reject
+from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 
 __all__ = ["DSML"]
@@ -33,14 +34,14 @@ _BLOCK_OPEN = re.compile(rf"<{_T}{_BLOCK}\s*>\Z")
 _BLOCK_CLOSE = re.compile(rf"</{_T}{_BLOCK}\s*>\Z")
 
 
-def _typed(call: Call, tag: str, key: str, text: str) -> Typed | None:
+def _typed(call: Call, tag: str, key: str, text: str) -> Turns[Typed | None]:
     """What the tag says: text, or JSON that fits; None where the schema has to say."""
     said = _STRING.search(tag)
     is_text = said is not None and said.group(1) == "true"
     # `string="true"` on a parameter that only holds the arguments says nothing of their own types.
     if said is None or (is_text and key in _CONTAINERS):
         return None
-    told = call.schema.from_told(key, text, is_text=is_text)
+    told = yield from call.schema.reading_told(key, text, is_text=is_text)
     return None if told is None else Typed(told.value, told.mends)
 
 
@@ -80,7 +81,7 @@ _COMPACT = evolve(
     close=re.compile(r"</parameter>\Z"),
     edges="lines",
     cdata_closers=("</parameter>",),
-    typed=lambda _call, _tag, _key, _text: None,
+    typed=untyped,
 )
 
 

@@ -58,6 +58,7 @@ __all__ = [
     "read_parameters",
     "read_section_close",
     "show_value",
+    "untyped",
 ]
 
 NAME = r"[A-Za-z_][\w.:/-]{0,127}"
@@ -77,6 +78,12 @@ _KEY_RUN = re.compile(r"[\w.:-]*")
 _VALUE_OPEN, _VALUE_CLOSE = "<value>", "</value>"
 # Qwen3.5 and later close the reasoning between tags of a call that began in it.
 _NOISE = frozenset({"</think>"})
+
+
+def untyped(_call: "Call", _tag: str, _key: str, _text: str) -> "Turns[Typed | None]":
+    """The tag says nothing about the type of its value."""
+    yield from ()
+    return None
 
 
 @frozen(kw_only=True)
@@ -105,7 +112,7 @@ class Form:
     """The section's closer behind a call is read with it, as it can be written in many ways."""
     property_tags: bool = True
     """Parameters may be tags named after the schema's properties."""
-    typed: Callable[["Call", str, str, str], "Typed | None"] = lambda _call, _tag, _key, _text: None
+    typed: Callable[["Call", str, str, str], "Turns[Typed | None]"] = untyped
     """What the parameter's own tag says about the type of its value."""
 
 
@@ -250,7 +257,7 @@ class Call:
         else:
             texts.append(text)
         if len(texts) > 1:
-            self._listing.add(key, texts)
+            yield from self._listing.adding(key, texts)
             return
         # Read anew for each text: what it is the schema says, and a list of one is still a list.
         found = yield from self.schema.reading(key, texts[0])
@@ -265,9 +272,9 @@ class Call:
         self.faults[key] = found.fault
         self.values[key] = found.value
 
-    def finish(self) -> None:
+    def finishing(self) -> Turns[None]:
         """All values have been given."""
-        for key, found in self._listing.finish():
+        for key, found in (yield from self._listing.finishing()):
             self._found(key, found)
 
 
@@ -294,23 +301,24 @@ def read_call(cur: Cursor, call: Call, hint: object, arguments: Arguments) -> Ge
     if first == "{":
         yield from json_arguments(cur, call, call.form.closer, hint)
         yield from read_call_end(cur, call, way)
-        yield draft_of(call)
+        yield (yield from draft_of(cur, call))
         return
     if first != "<" or not (yield from _opens_well(cur, call)):
         raise Reject("no parameter")
     if not (yield from _holds_container(cur, call)):
         begin_call(call, arguments)
     yield from read_parameters(cur, call, way, arguments)
-    yield draft_of(call, (yield from read_call_end(cur, call, way)))
+    end = yield from read_call_end(cur, call, way)
+    yield (yield from draft_of(cur, call, end))
 
 
-def draft_of(call: Call, end: int | None = None) -> Draft:
+def draft_of(cur: Cursor, call: Call, end: int | None = None) -> Steps:
     """The call as it was read."""
-    call.finish()
+    yield from cur.work(call.finishing())
     values = call.values
     # More than one parameter: then `input` is one of them, and nothing to be opened.
     if len(values) == 1 and call.tool is not None:
-        values = _unwrapped(call, values)
+        values = yield from cur.work(_unwrapped(call, values))
     return Draft(
         name=call.name,
         tool=call.tool,
@@ -322,15 +330,15 @@ def draft_of(call: Call, end: int | None = None) -> Draft:
     )
 
 
-def _unwrapped(call: Call, values: dict[str, object]) -> dict[str, object]:
+def _unwrapped(call: Call, values: dict[str, object]) -> Turns[dict[str, object]]:
     """The arguments inside a sole parameter that only holds them: `arguments`, `input`."""
     ((key, value),) = values.items()
     if key in call.schema.properties or key not in _CONTAINERS or not isinstance(value, str | dict):
         return values
-    opened = call.schema.open_container(value)
+    opened = yield from call.schema.opening(value)
     if opened is None or not all(name in call.schema.properties for name in opened.arguments):
         return values
-    adapted = call.schema.from_json(opened.arguments)
+    adapted = yield from call.schema.adapting(opened.arguments)
     call.mends += ["wrapped", *opened.mends, *adapted.mends]
     return adapted.arguments
 
@@ -413,7 +421,7 @@ def read_parameter(
     prop = call.schema.prop(key)
     edges = call.form.edges
     proto = call.is_prototype(key)
-    typed = call.form.typed(call, tag, key, "") is not None
+    typed = whole(call.form.typed(call, tag, key, "")) is not None
     sink = Sink(
         arguments,
         key,
@@ -442,11 +450,12 @@ def read_parameter(
     if inner is None and not typed:
         text = _decoded(call, key, text)
     repeated = key in call.texts
-    yield from cur.work(call.storing(key, text, call.form.typed(call, tag, key, text)))
+    told = yield from cur.work(call.form.typed(call, tag, key, text))
+    yield from cur.work(call.storing(key, text, told))
     if arguments.live and not proto:
         if repeated:
             raise Reject("parameter given twice")
-        sink.close(call.values[key])
+        yield from cur.work(sink.closing(call.values[key]))
 
 
 def _decoded(call: Call, key: str, text: str) -> str:

@@ -20,7 +20,8 @@ from strategies.grammar.json_bodies import json_arguments
 from strategies.grammar.raw_value import Way, doubt
 from strategies.schema.names import resolve_parameter
 from strategies.text.cursor import Cursor, Reject, Steps
-from strategies.text.strict_json import JsonFault, loads_strict
+from strategies.text.strict_json import JsonFault, loading_strict
+from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 
 __all__ = ["FORM", "GLM", "GLM_BARE", "read_pairs"]
@@ -37,7 +38,7 @@ _VALUE_OPEN = re.compile(rf"<arg_value{_SUFFIX}")
 _VALUE_CLOSE = re.compile(rf"</arg_value{_SUFFIX}")
 
 
-def _typed(call: Call, _tag: str, key: str, text: str) -> Typed | None:
+def _typed(call: Call, _tag: str, key: str, text: str) -> Turns[Typed | None]:
     """A value of a parameter whose type nobody knows: JSON if it is an object or a list."""
     prop = call.schema.properties.get(key)
     if prop is not None and prop.document.types(prop.schema):
@@ -46,7 +47,7 @@ def _typed(call: Call, _tag: str, key: str, text: str) -> Typed | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = loads_strict(text.strip())
+        value = yield from loading_strict(text.strip())
     except JsonFault:
         return None
     return Typed(value) if isinstance(value, dict | list) else None
@@ -100,7 +101,8 @@ def read_pairs(
         yield from json_arguments(cur, call, FORM.closer, opening.hint)
     else:
         yield from _pairs(cur, call, key, Way.of(opening.hint), arguments)
-    yield draft_of(call, (yield from read_call_end(cur, call, Way.of(opening.hint))))
+    end = yield from read_call_end(cur, call, Way.of(opening.hint))
+    yield (yield from draft_of(cur, call, end))
 
 
 def _notice_breaks(cur: Cursor, marker: str) -> Steps:
@@ -237,7 +239,7 @@ def _parse_bare(
     # Without any tag a name and an object are also what a log or a changelog holds.
     if any(key not in call.schema.properties for key in call.values):
         raise Reject("no arguments of this tool")
-    yield evolve(draft_of(call), form="bare" if opening.starts_message else "in_prose")
+    yield evolve((yield from draft_of(cur, call)), form="bare" if opening.starts_message else "in_prose")
 
 
 def _skip(cur: Cursor, pattern: re.Pattern[str], *, spaces: bool = True) -> Steps:

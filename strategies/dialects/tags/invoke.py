@@ -86,7 +86,7 @@ def read_invoke(
         begin_call(call, arguments)
         if form.takes_section:
             yield from read_section_close(cur, form)
-        yield draft_of(call)
+        yield (yield from draft_of(cur, call))
         return
     yield from read_call(cur, call, opening.hint, arguments)
 
@@ -114,7 +114,8 @@ def _legacy(
     way = Way.of(opening.hint)
     yield from read_parameters(cur, call, way, arguments)
     yield from cur.lit("</parameters>")
-    yield draft_of(call, (yield from read_call_end(cur, call, way)))
+    end = yield from read_call_end(cur, call, way)
+    yield (yield from draft_of(cur, call, end))
 
 
 def _parse(

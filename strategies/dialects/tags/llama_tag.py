@@ -35,7 +35,8 @@ def _parse(
     # The bracket moved behind the object: https://github.com/huggingface/smolagents/issues/1119
     if (yield from cur.lit(">")):
         call.mends.append("stray_closer")
-    yield draft_of(call, (yield from read_call_end(cur, call, Way())))
+    end = yield from read_call_end(cur, call, Way())
+    yield (yield from draft_of(cur, call, end))
 
 
 def _head(cur: Cursor, context: Context) -> Steps:

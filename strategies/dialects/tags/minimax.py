@@ -21,9 +21,10 @@ from strategies.grammar.json_payload import marked_json
 from strategies.grammar.raw_value import Sink, doubt
 from strategies.schema.document import Prop
 from strategies.schema.names import resolve_parameter
-from strategies.schema.values import read_text
+from strategies.schema.values import reading
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
+from strategies.text.turns import Turns
 from strategies.writing.element_renderer import ParameterRenderer
 from strategies.writing.token_renderer import JsonRenderer, json_text
 
@@ -32,6 +33,8 @@ __all__ = ["MINIMAX_M1", "MINIMAX_M2", "MINIMAX_M3"]
 # One token of the vocabulary, which no file holds by chance: https://github.com/ggml-org/llama.cpp/issues/24523
 _MARK = "]<]minimax[>["
 _MAX_NESTING = 64
+_AT_ONCE = 100
+"""Nodes that are made values of in one turn."""
 _NODE = re.compile(r"<(/?)([^\s<>/][^\s<>]{0,127})\s*>\Z")
 _FORM = Form(
     call=INVOKE.call, closer=f"{_MARK}</invoke>", call_close=NEVER, param=NEVER, close=NEVER, property_tags=False
@@ -71,7 +74,7 @@ def _parse_nodes(
         while (yield from _parameter(cur, call, arguments)):
             pass
     yield from _skip_section(cur)
-    yield draft_of(call)
+    yield (yield from draft_of(cur, call))
 
 
 def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
@@ -104,6 +107,8 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
     flows = prop.flows and not mends and not is_prototype and key not in call.texts
     sink = Sink(arguments, key, body=True, flows=flows, trim=False, entities=False)
     node = yield from _node(cur, written, sink, 0)
+    if not isinstance(node, str):
+        cur.made.append(node)
     while (yield from cur.lit(f"{_MARK}</{written}>")):
         call.mends.append("closer_repeated")
     if isinstance(node, str) and ends_with_closer(node, written):
@@ -113,9 +118,9 @@ def _parameter(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         return True
     if arguments.live and key in call.texts:
         raise Reject("parameter given twice")
-    _store(call, key, node, prop)
+    yield from cur.work(_storing(call, key, node, prop))
     if arguments.live:
-        sink.close(call.values[key])
+        yield from cur.work(sink.closing(call.values[key]))
     return True
 
 
@@ -174,34 +179,41 @@ def _unopened(cur: Cursor, call: Call, arguments: Arguments) -> Steps:
         yield from doubt(cur, "value not opened")
     cur.pos += len(match.group())
     call.mends.append("value_tag")
-    _store(call, key, text, call.schema.prop(key))
+    yield from cur.work(call.storing(key, text))
     show_value(call, key, arguments)
 
 
-def _store(call: Call, key: str, node: Node, prop: Prop) -> None:
+def _storing(call: Call, key: str, node: Node, prop: Prop) -> Turns[None]:
     if isinstance(node, str):
-        call.store(key, node)
+        yield from call.storing(key, node)
         return
-    value = _value(node, prop)
+    value = yield from _valued(node, prop)
     if key in call.texts:
         call.mends.append("parameter_repeated" if value == call.values[key] else "parameter_chosen")
     call.texts.setdefault(key, []).append("")
     call.values[key] = value
 
 
-def _value(node: Node, prop: Prop) -> Any:
+def _valued(node: Node, prop: Prop) -> Turns[Any]:
     """The object or list that the nodes spell, its leaves typed by the schema."""
     if isinstance(node, str):
-        return read_text(prop, node).value
+        return (yield from reading(prop, node)).value
     names = {name for name, _ in node}
     # An object with one key called `item` looks the same, so the schema has the word.
     if names == {"item"} and ("array" in prop.types or "object" not in prop.types):
-        return [_value(child, prop.item(index)) for index, (_, child) in enumerate(node)]
+        items: list[Any] = []
+        for index, (_, child) in enumerate(node):
+            if index % _AT_ONCE == _AT_ONCE - 1:
+                yield
+            items.append((yield from _valued(child, prop.item(index))))
+        return items
     declared = prop.document.every_property(prop.schema)
     found: dict[str, Any] = {}
-    for name, child in node:
+    for index, (name, child) in enumerate(node):
+        if index % _AT_ONCE == _AT_ONCE - 1:
+            yield
         schema = declared.get(name, prop.schema.get("additionalProperties"))
-        found[name] = _value(child, prop.document.prop(name, schema))
+        found[name] = yield from _valued(child, prop.document.prop(name, schema))
     return found
 
 

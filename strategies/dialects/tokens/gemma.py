@@ -150,15 +150,15 @@ class _Call:
         flows = self.schema.prop(key).flows and key in self.schema.from_json({key: ""}).arguments
         return Sink(self.arguments, key, body=False, flows=flows, trim=False, entities=False)
 
-    def store(self, key: str, value: Any, sink: Sink) -> None:
+    def store(self, cur: Cursor, key: str, value: Any, sink: Sink) -> Steps:
         """Keep a value in the type that the schema asks for, as far as that is certain."""
-        adapted = self.schema.from_json({key: value})
+        adapted = yield from cur.work(self.schema.adapting({key: value}))
         self.mends += adapted.mends
         if key not in adapted.arguments:
             return
         value = adapted.arguments[key]
         self.values[key] = value
-        sink.close(value)
+        yield from cur.work(sink.closing(value))
 
     def draft(self, name: str, tool: Tool | None, form: str = "special") -> Draft:
         return Draft(name=name, tool=tool, arguments=self.values, form=form, mends=tuple(self.mends))
@@ -178,12 +178,12 @@ def _top(cur: Cursor, call: _Call, closer: str) -> Steps:
         quote = yield from cur.lits(_QUOTES)
         if quote:
             yield from _quoted(cur, quote, sink)
-            call.store(key, sink.value(), sink)
+            yield from call.store(cur, key, sink.value(), sink)
         else:
             value = yield from _plain(cur, call.schema, key, closer)
             if isinstance(value, str) and not call.schema.prop(key).is_string:
                 call.mends.append("bare_text")  # of a number that is damaged as often as not
-            call.store(key, value, sink)
+            yield from call.store(cur, key, value, sink)
         yield from _next(cur, closer)
 
 
@@ -431,13 +431,13 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
     sink = call.sink(key)
     prop = call.schema.prop(key)
     if not prop.is_string and (yield from cur.peek(1)) in ("{", "["):
-        call.store(key, (yield from _value(cur, prop, 1)), sink)
+        yield from call.store(cur, key, (yield from _value(cur, prop, 1)), sink)
         yield from _next(cur, "}")
         return
     quote = yield from cur.lits(_QUOTES)
     if quote:
         yield from _quoted(cur, quote, sink)
-        call.store(key, sink.value(), sink)
+        yield from call.store(cur, key, sink.value(), sink)
         yield from _next(cur, "}")
         return
     depth, start = 0, cur.offset
@@ -446,7 +446,7 @@ def _bare(cur: Cursor, call: _Call, key: str) -> Steps:
         if sign != "{" and (sign == "," or not depth) and (yield from _is_end(cur, call, key, body=prop.body)):
             if depth:
                 raise Reject("value not closed", attempted=True)
-            call.store(key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
+            yield from call.store(cur, key, _unquoted(sink.raw if prop.body else sink.raw.strip(), prop), sink)
             return
         if sign == "}" and cur.offset == start:  # the call's brace in the place of a quote
             raise Reject("value not closed", attempted=True)

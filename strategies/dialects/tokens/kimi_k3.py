@@ -23,6 +23,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.raw_value import Sink, doubt
 from strategies.schema.tool_schema import ToolSchema, Value
 from strategies.text.cursor import Cursor, Reject, Steps
+from strategies.text.turns import Turns, whole
 from strategies.writing.prompt import shielded
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.token_renderer import family_section, json_text, reads_back
@@ -199,8 +200,8 @@ def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
     yield from _raw(cur, call, sink)
     yield from _argument_closers(cur, call, key, sink.raw)
     if kept:
-        call.values[key] = _value(call, key, sink.raw, kind)
-        sink.close(call.values[key])
+        call.values[key] = yield from _value(cur, call, key, sink.raw, kind)
+        yield from cur.work(sink.closing(call.values[key]))
 
 
 def _new_key(written: Mapping[str, str], call: _Call) -> str:
@@ -335,17 +336,17 @@ def _word_follows(cur: Cursor) -> Steps:
     return (yield from cur.starts("call")) or (yield from cur.starts("argument"))
 
 
-def _value(call: _Call, key: str, raw: str, kind: str) -> Any:
-    read = _read(call.schema, key, raw, kind)
+def _value(cur: Cursor, call: _Call, key: str, raw: str, kind: str) -> Steps:
+    read: Value = yield from cur.work(_reading(call.schema, key, raw, kind))
     call.mends += read.mends
     call.fault = call.fault or read.fault
     return read.value
 
 
-def _read(schema: ToolSchema, key: str, raw: str, kind: str) -> Value:
+def _reading(schema: ToolSchema, key: str, raw: str, kind: str) -> Turns[Value]:
     """What the text stands for: by the type that was written where the schema allows it, else by the schema."""
-    told = schema.from_told(key, raw, is_text=kind == "string")
-    return schema.from_text(key, raw) if told is None else told
+    told = yield from schema.reading_told(key, raw, is_text=kind == "string")
+    return (yield from schema.reading(key, raw)) if told is None else told
 
 
 class _Writer:
@@ -389,7 +390,7 @@ class _Writer:
                 return "a key cannot be written"
             if _VALUE_END.search(text) or text.endswith(_PREFIXES) or ends_with_closer(text, key):
                 return f"`{key}` holds the tokens that would end it"
-            if json_text(_read(schema, key, text, _type(value)).value) != json_text(value):
+            if json_text(whole(_reading(schema, key, text, _type(value))).value) != json_text(value):
                 return f"`{key}` would be read as another type"
         return None if "\n" not in name and _SEPARATOR not in name else "the name cannot be written"
 

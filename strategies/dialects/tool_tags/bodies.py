@@ -71,7 +71,7 @@ def read_attributes(cur: Cursor, call: TagCall) -> Steps:
         cur.pos += 1
         if is_known:
             call.mends += mends
-            call.store(key, pieces.text())
+            yield from cur.work(call.storing(key, pieces.text()))
 
 
 _NOISE = frozenset({"id", "type", "call_id", "index", "class", "xmlns", "version"})
@@ -103,7 +103,7 @@ def read_json_body(cur: Cursor, call: TagCall) -> Steps:
         )
     except JsonFault as fault:
         raise Reject(fault.reason, attempted=True) from None
-    found = call.schema.open_container(parsed.value)
+    found = yield from cur.work(call.schema.opening(parsed.value))
     if found is None or not all(call.is_parameter(key) for key in found.arguments):
         raise Reject("no parameter of this tool")
     given = {call.parameter(key): value for key, value in found.arguments.items()}
@@ -240,7 +240,7 @@ def read_unclosed_tag(cur: Cursor, call: TagCall) -> Steps:
     if not in_tags:
         yield from cur.work(_take_mapping(call, text))
         return True
-    found = call.schema.from_tags(text)
+    found = yield from cur.work(call.schema.reading_tags(text))
     if found is None:
         raise Reject("no parameter of this tool", attempted=True)
     call.mends += found.mends

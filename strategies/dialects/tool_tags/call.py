@@ -1,7 +1,6 @@
 """One tag-per-tool call while it is read: what the tags around it mean, the values it has, the drafts it comes to."""
 
 import re
-from collections.abc import Iterator
 
 from attrs import define, field
 
@@ -12,6 +11,7 @@ from strategies.grammar.dialect import Context, Draft
 from strategies.grammar.raw_value import Sink
 from strategies.schema.names import resolve_parameter
 from strategies.schema.tool_schema import Listing, ToolSchema, Value
+from strategies.text.cursor import Cursor, Steps
 from strategies.text.turns import Turns, whole
 
 __all__ = [
@@ -236,7 +236,7 @@ class TagCall:
         if len(texts) == 1:
             self._found(key, (yield from self.schema.reading(key, texts[0])))
         else:
-            self._listing.add(key, texts)
+            yield from self._listing.adding(key, texts)
 
     def _found(self, key: str, found: Value) -> None:
         self.mends += found.mends
@@ -268,9 +268,9 @@ class TagCall:
     def is_spoilt(self) -> bool:
         return bool(self._faults)
 
-    def drafts(self, end: int | None = None) -> Iterator[Draft]:
+    def drafts(self, cur: Cursor, end: int | None = None) -> Steps:
         """The calls that the values stand for: one, or one per file."""
-        for key, found in self._listing.finish():
+        for key, found in (yield from cur.work(self._listing.finishing())):
             self._found(key, found)
         forms = adapt_forms(self.tool.name, self.schema, self.values)
         adapted = forms != [self.values]

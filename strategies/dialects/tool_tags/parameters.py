@@ -114,7 +114,7 @@ def _value(cur: Cursor, call: TagCall, key: str, written: str, way: Way, argumen
     if arguments.live:
         if repeated or call.is_spoilt:
             raise Reject("parameter given twice")
-        sink.close(call.values[key])
+        yield from cur.work(sink.closing(call.values[key]))
 
 
 def _keep(cur: Cursor, call: TagCall, key: str, sink: Sink) -> Turns[None]:

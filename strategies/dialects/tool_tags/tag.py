@@ -95,7 +95,7 @@ def _call(
     if (yield from cur.peek(1)) == ">":
         cur.pos += 1
     elif (yield from read_unclosed_tag(cur, call)):
-        yield from call.drafts()
+        yield from call.drafts(cur)
         return
     elif (yield from read_attributes(cur, call)):
         yield from _closed_at_once(cur, call, opening)
@@ -110,7 +110,7 @@ def _closed_at_once(cur: Cursor, call: TagCall, opening: Opening) -> Steps:
     # `<list/>` in prose is markup shown; on a line of its own it does something.
     if not call.texts and not (yield from _stands_alone(cur, call, opening, 0)):
         raise Reject("no parameter")
-    yield from call.drafts()
+    yield from call.drafts(cur)
 
 
 def _stands_alone(cur: Cursor, call: TagCall, opening: Opening, size: int) -> Steps:
@@ -130,13 +130,13 @@ def _stands_alone(cur: Cursor, call: TagCall, opening: Opening, size: int) -> St
 def _rest(cur: Cursor, call: TagCall, opening: Opening, arguments: Arguments) -> Steps:
     """The parameters, the end, the call."""
     if call.end is not None:
-        yield from call.drafts(call.end)
+        yield from call.drafts(cur, call.end)
         return
     way = Way.of(opening.hint)
     if _may_flow(call):
         arguments.begin(call.tool.name)
     yield from read_parameters(cur, call, way, arguments)
-    yield from call.drafts((yield from read_end(cur, call, way)))
+    yield from call.drafts(cur, (yield from read_end(cur, call, way)))
 
 
 def _may_flow(call: TagCall) -> bool:
@@ -325,7 +325,7 @@ def _parse_prefixed(
         cur.floor = cur.offset
     elif (yield from cur.at_end()) and cur.cut:
         raise Reject("cut", attempted=True)
-    yield from call.drafts(cur.floor)
+    yield from call.drafts(cur, cur.floor)
 
 
 _RESULTS = (

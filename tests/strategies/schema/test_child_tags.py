@@ -6,16 +6,21 @@ import pytest
 
 from strategies.schema.child_tags import NoMarkup, TagReader
 from strategies.schema.document import Document, Prop
-from strategies.text.turns import whole
+from strategies.text.turns import Turns, whole
 
 STRINGS = {"type": "array", "items": {"type": "string"}}
 PAIR = {"type": "object", "properties": {"a": {"type": "string"}, "b": STRINGS}}
 
 
+def _as_it_is(_prop: Prop, leaf: str) -> Turns[tuple[Any, tuple[str, ...]]]:
+    yield from ()
+    return leaf, ()
+
+
 def spelled(schema: dict[str, Any], text: str) -> Any:
     """What the tags come to, with every leaf as the text that it is."""
     prop = Document({}).prop("value", schema)
-    return whole(TagReader(text, lambda _prop, leaf: (leaf, ()), []).container(prop, "", 0))
+    return whole(TagReader(text, _as_it_is, []).container(prop, "", 0))
 
 
 @pytest.mark.parametrize(
@@ -54,4 +59,4 @@ def test_nesting_has_a_bound() -> None:
     prop: Prop = Document({"$defs": {"node": node}}).prop("value", node)
     text = "<n>" * 100 + "</n>" * 100
     with pytest.raises(NoMarkup):
-        whole(TagReader(text, lambda _prop, leaf: (leaf, ()), []).container(prop, "", 0))
+        whole(TagReader(text, _as_it_is, []).container(prop, "", 0))
