@@ -3,6 +3,8 @@
 import asyncio
 import json
 import socket
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,15 @@ async def busy_stream(connection, received):
     while not connection.gone.is_set():
         await connection.send(text("x"))
         await asyncio.sleep(0.01)
+
+
+async def small_socket(url: str) -> socket.socket:
+    """A client for which little is kept while it does not read."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", int(url.rsplit(":", 1)[1])))
+    return sock
 
 
 async def until_idle(running) -> None:
@@ -95,11 +106,7 @@ async def test_c2_a_client_that_does_not_read_stops_the_upstream_and_is_dropped(
 
     upstream.script = flood
     running = await gateway(upstream.url, CLIENT_WRITE_TIMEOUT_S="0.5", UPSTREAM_MAX_REPLY_BYTES="1GiB")
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", int(running.url.rsplit(":", 1)[1])))
-    reader, writer = await asyncio.open_connection(sock=sock)
+    reader, writer = await asyncio.open_connection(sock=await small_socket(running.url))
     writer.write(post_bytes(chat()))
     await reader.readuntil(b"}]}")
     writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reader that asyncio does not drain behind the test's back
@@ -372,3 +379,145 @@ async def test_a_request_body_in_gzip_is_understood_within_the_cap(gateway, upst
         packed = gzip.compress(json.dumps(body).encode())
         async with client.post(url, data=packed, headers={"Content-Encoding": "gzip"}) as response:
             assert response.status == status
+
+
+# The tap: an answer that goes from the model server's connection to the client's without waking the request's task.
+
+
+class KeptServer(asyncio.Protocol):
+    """One connection of a model server that keeps it: streams the name that was asked for, an event at a time."""
+
+    words = 6
+
+    def __init__(self, connections):
+        connections.append(self)
+        self.received, self.steps, self.is_lost = b"", [], False
+        self.asked: list[str] = []
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def connection_lost(self, exc):
+        self.is_lost = True
+
+    def data_received(self, data):
+        self.received += data
+        head, gap, body = self.received.partition(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        if gap and len(body) >= length:
+            self.received = b""
+            name = json.loads(body)["messages"][0]["content"]
+            self.asked.append(name)
+            events = [*(text(f" {name} {number},") for number in range(self.words)), FINISH, DONE]
+            chunks = [b"%x\r\n%b\r\n" % (len(each), each) for each in events]
+            self.steps = [b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"]
+            self.steps += [*chunks, b"0\r\n\r\n"]
+
+    def step(self):
+        self.transport.write(self.steps.pop(0))
+
+
+STEPS = 1 + KeptServer.words + 3
+
+
+@asynccontextmanager
+async def kept_server():
+    """Its address, and its connections."""
+    connections: list[KeptServer] = []
+    server = await asyncio.get_running_loop().create_server(lambda: KeptServer(connections), "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", connections
+    server.close()
+    for each in connections:
+        each.transport.abort()
+
+
+async def until(is_so):
+    """Wait for a state that the other end of a connection comes to."""
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def streamed(connect, running, connections, name, steps):
+    """A client that has got what so many steps of its answer say; the connection that serves it, and the client's."""
+    before = sum(len(each.asked) for each in connections)
+    reader, writer = await connect(running.url)
+    writer.write(post_bytes({**chat(), "messages": [{"role": "user", "content": name}]}))
+    await until(lambda: sum(len(each.asked) for each in connections) > before)
+    (serving,) = [each for each in connections if each.asked[-1:] == [name]]
+    for step in range(steps):
+        serving.step()
+        if 0 < step <= KeptServer.words:  # each event is a read of its own, and has come through before the next
+            await asyncio.wait_for(reader.readuntil(f"{name} {step - 1},".encode()), 5)
+    return serving, reader, writer
+
+
+@pytest.mark.parametrize("steps", range(STEPS + 1))
+async def test_a_client_that_leaves_behind_any_event_leaves_nothing_behind(connect, gateway, steps):
+    """What had come of its answer reaches nobody else, and its connection serves whole answers or none any more."""
+    async with kept_server() as (url, connections):
+        running = await gateway(url)
+        serving, _, writer = await streamed(connect, running, connections, "left", steps)
+        writer.transport.abort()
+        await until_idle(running)
+        await until(lambda: serving.is_lost or not serving.steps)
+        for name in ("next", "last"):
+            serving, reader, writer = await streamed(connect, running, connections, name, STEPS)
+            whole = await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
+            assert b"left" not in whole
+            assert whole.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+            assert not serving.is_lost
+            assert serving.transport.is_reading()
+            writer.close()
+            await until_idle(running)
+        assert len(serving.asked) >= 2, "the connection of a whole answer serves the next one"
+        assert len(running.shared.under_way) == 0
+
+
+async def test_a_drain_ends_streams_at_any_event_and_leaves_nothing_behind(connect, gateway):
+    async with kept_server() as (url, connections):
+        running = await gateway(url, GATEWAY_DRAIN_S="0.1")
+        open_ones = [
+            await streamed(connect, running, connections, f"name{steps}.", steps) for steps in range(1, STEPS - 2)
+        ]
+        await running.drain()
+        for number, (serving, reader, _) in enumerate(open_ones):
+            rest = await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
+            assert b'"gateway_draining"' in rest or b"restarting" in rest
+            assert all(f"name{other + 1}." not in rest.decode() for other in range(len(open_ones)) if other != number)
+            await until(lambda serving=serving: serving.is_lost)
+        assert len(running.shared.under_way) == 0
+
+
+async def test_a_client_that_pauses_pauses_the_model_server_and_gets_all_of_it(gateway, upstream):
+    """Small events: they pass without waking anybody, until there is no room, and again once there is."""
+    events, piece, sent = 7000, text("x" * 1000), 0
+
+    async def flood(connection, received):
+        nonlocal sent
+        connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        await connection.send(STREAM_HEAD)
+        for sent in range(1, events + 1):  # noqa: B007 - it is looked at from outside
+            await connection.send(piece)
+        await connection.send(FINISH, DONE)
+
+    upstream.script = flood
+    running = await gateway(upstream.url)
+    reader, writer = await asyncio.open_connection(sock=await small_socket(running.url))
+    writer.write(post_bytes(chat(), "Connection: close"))
+    got = await reader.readuntil(b"}]}")
+    client: Any = writer.transport
+    for _ in range(2):
+        client.pause_reading()
+        seen, turns = -1, 0
+        while turns < 300:  # so many turns of the loop that all of them share, and nothing moves
+            turns = turns + 1 if seen == sent else 0
+            seen = sent
+            await asyncio.sleep(0)
+        assert (sent - got.count(b"x" * 1000)) * len(piece) < 5 << 20, "more than the system keeps for two connections"
+        client.resume_reading()
+        got += await asyncio.wait_for(reader.readexactly(1 << 20), 10)
+    got += await asyncio.wait_for(reader.read(-1), 20)
+    assert got.count(b"x" * 1000) == sent == events
+    assert b"data: [DONE]" in got
+    writer.close()
