@@ -12,7 +12,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from gateway.core.ports import Store, StoreError
-from gateway.traffic.lesson_rules import LESSON_S, MAX_PAIRS, PROMPTED, WEEK_S, Lesson
+from gateway.traffic.lesson_rules import FOR_AN_HOUR, LESSON_S, MAX_PAIRS, PROMPTED, WEEK_S, Lesson, Terms
 
 __all__ = ["SharedLessons"]
 
@@ -52,28 +52,18 @@ class SharedLessons:
     is_still: bool = field(init=False, default=True)
     """The others know all that this process does."""
 
-    def learn(
-        self,
-        upstream: str,
-        model: str,
-        reason: str,
-        now: float,
-        *,
-        rule: str = PROMPTED,
-        seconds: float = LESSON_S,
-        able: frozenset[str] = frozenset(),
-    ) -> None:
+    def learn(self, upstream: str, model: str, reason: str, now: float, terms: Terms = FOR_AN_HOUR) -> None:
         """From now on, for so long."""
         del now
         wall = self._wall()
         self.is_still = False
-        self._lessons[upstream, model] = _Learned(reason, wall + seconds, wall, rule, able)
+        self._lessons[upstream, model] = _Learned(reason, wall + terms.seconds, wall, terms.rule, terms.able)
         if len(self._lessons) > MAX_PAIRS:
             self._lessons = _bounded(self._lessons)
 
     def forget(self, upstream: str, model: str, now: float) -> None:
         """What was learned of it holds no longer, here and elsewhere."""
-        self.learn(upstream, model, "ended", now, rule=_ENDED, seconds=WEEK_S)
+        self.learn(upstream, model, "ended", now, Terms(rule=_ENDED, seconds=WEEK_S))
 
     def recall(self, upstream: str, model: str, now: float) -> Lesson | None:
         """What holds now; `until` and `since` are told by the caller's own clock."""

@@ -10,7 +10,7 @@ from gateway.core.call_class import CallClass
 from gateway.core.errors import UpstreamRejected
 from gateway.core.reasons import Reason
 from gateway.request.state import RequestState
-from gateway.traffic.lesson_rules import WEEK_S, Fault, quotes_refusal, refuses_tools
+from gateway.traffic.lesson_rules import WEEK_S, Fault, Terms, quotes_refusal, refuses_tools
 from gateway.wire.chat_request import ChatRequest
 from strategies.factory import NATIVE_STRATEGIES, PROMPTED, Capability
 from strategies.schema.structured import function_of
@@ -103,7 +103,7 @@ def _weigh_native(state: RequestState, facts: Facts) -> None:
         upstream, model, calls=facts.native_calls, is_bad=is_bad, is_learned=is_learned
     )
     if news == "learned":
-        shared.lessons.learn(upstream, model, LEARNED_NATIVE, now, rule="recovery", seconds=WEEK_S)
+        shared.lessons.learn(upstream, model, LEARNED_NATIVE, now, Terms(rule="recovery", seconds=WEEK_S))
     elif news == "ended":
         shared.lessons.forget(upstream, model, now)
     if news is not None:

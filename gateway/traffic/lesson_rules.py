@@ -19,6 +19,7 @@ __all__ = [
     "ABLE",
     "CLEAN_CALLS",
     "ENOUGH",
+    "FOR_AN_HOUR",
     "LESSON_S",
     "PROBED",
     "PROMPTED",
@@ -31,6 +32,7 @@ __all__ = [
     "Lessons",
     "NativeEvidence",
     "NativeRecord",
+    "Terms",
     "ValidCalls",
     "quotes_refusal",
     "refuses_tools",
@@ -174,20 +176,22 @@ class Lesson:
         return self.strategy != PROMPTED
 
 
+@frozen(kw_only=True)
+class Terms:
+    """What is learned, and for how long."""
+
+    rule: str = PROMPTED
+    seconds: float = LESSON_S
+    able: frozenset[str] = frozenset()
+
+
+FOR_AN_HOUR = Terms()
+
+
 class KeepsLessons(Protocol):
     """Where lessons are kept: in this process, or where all workers find them."""
 
-    def learn(
-        self,
-        upstream: str,
-        model: str,
-        reason: str,
-        now: float,
-        *,
-        rule: str = PROMPTED,
-        seconds: float = LESSON_S,
-        able: frozenset[str] = frozenset(),
-    ) -> None: ...
+    def learn(self, upstream: str, model: str, reason: str, now: float, terms: Terms = FOR_AN_HOUR) -> None: ...
 
     def forget(self, upstream: str, model: str, now: float) -> None: ...
 
@@ -200,19 +204,10 @@ class Lessons:
 
     _lessons: OrderedDict[Pair, Lesson] = field(factory=OrderedDict)
 
-    def learn(
-        self,
-        upstream: str,
-        model: str,
-        reason: str,
-        now: float,
-        *,
-        rule: str = PROMPTED,
-        seconds: float = LESSON_S,
-        able: frozenset[str] = frozenset(),
-    ) -> None:
+    def learn(self, upstream: str, model: str, reason: str, now: float, terms: Terms = FOR_AN_HOUR) -> None:
         """From now on, for so long."""
-        self._lessons[upstream, model] = Lesson(reason=reason, until=now + seconds, rule=rule, since=now, able=able)
+        until = now + terms.seconds
+        self._lessons[upstream, model] = Lesson(reason=reason, until=until, rule=terms.rule, since=now, able=terms.able)
         self._lessons.move_to_end((upstream, model))
         if len(self._lessons) > MAX_PAIRS:
             self._lessons.popitem(last=False)

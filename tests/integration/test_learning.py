@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.traffic.lesson_rules import ENOUGH, LESSON_S, PROBED, WEEK_S
+from gateway.traffic.lesson_rules import ENOUGH, LESSON_S, PROBED, WEEK_S, Terms
 from tests.support.client import TOOLS, ask, chat, get
 from tests.support.faulty_upstream import DONE, answer_json, completion, event, in_turn, stream, text
 
@@ -446,7 +446,7 @@ async def test_a_second_question_is_pinned_and_strict_only_where_that_was_seen_t
     await ask(client, running.url, chat(model="glm-5", stream=False, tools=CLOSED, tool_choice=choice))
     assert "tool_choice" not in await second(plain), "once it did not"
     able = frozenset({"named", "strict"})
-    running.shared.lessons.learn("default", "glm-6", PROBED, 0.0, rule="recovery", able=able)
+    running.shared.lessons.learn("default", "glm-6", PROBED, 0.0, Terms(rule="recovery", able=able))
     asked = await second(plain, "glm-6")
     assert (asked["tool_choice"], asked["tools"][0]["function"]["strict"]) == (choice, True), "a probe has seen it"
     upstream.script = native(BAD)

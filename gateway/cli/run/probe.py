@@ -30,7 +30,7 @@ from gateway.core.rules import Rule
 from gateway.process.exits import EXIT_FINDINGS, EXIT_UNREACHABLE
 from gateway.report.facts.intervals import rate
 from gateway.request.servers import Upstream, upstreams_of
-from gateway.traffic.lesson_rules import ABLE, PROBED, WEEK_S
+from gateway.traffic.lesson_rules import ABLE, PROBED, WEEK_S, Terms
 from gateway.upstream.look import look_at
 from gateway.wire.chat_reshape import stream_to_body
 from strategies.asking.renderers import RENDERERS, own_dialect
@@ -388,7 +388,8 @@ async def _apply(store: Store, card: Card) -> None:
     await lessons.sync()
     strategy = card.rule.rpartition("=")[2]
     obeyed = (each.name for each in card.abilities if each.name in _OBEYED and each.passed == each.tries >= ABLE)
-    lessons.learn(card.upstream, card.model, PROBED, 0.0, rule=strategy, seconds=WEEK_S, able=frozenset(obeyed))
+    terms = Terms(rule=strategy, seconds=WEEK_S, able=frozenset(obeyed))
+    lessons.learn(card.upstream, card.model, PROBED, 0.0, terms)
     await lessons.sync()
 
 
