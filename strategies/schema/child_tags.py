@@ -49,6 +49,7 @@ class TagReader:
         opener = self._opener()
         if opener is None:
             raise NoMarkup
+        # Models name an item by the singular of the list, by its index, or leave the tag around it out.
         is_item = _is_item(opener, prop, 0)
         if "array" in prop.types and ("object" not in prop.types or is_item):
             if not is_item:
@@ -150,6 +151,7 @@ class TagReader:
             return False
         match = _GAP.match(self._text, self._at)
         start = match.end() if match else self._at
+        # A list written as JSON inside one tag is no repeated item.
         if self._text.startswith("[", start):
             return False
         opener = _OPENER.match(self._text, start)
@@ -168,6 +170,7 @@ class TagReader:
 
     def _leaf(self, prop: Prop, name: str, outer_closer: str) -> Turns[Any]:
         raw = self._raw(f"</{name}>", outer_closer)
+        # Blanks around a path are layout, those at the edges of a file are the file's.
         text = _unwrapped(raw) if prop.body else raw.strip()
         value, mends = yield from self._read_leaf(prop, text)
         if not prop.is_string and isinstance(value, str):
@@ -178,6 +181,7 @@ class TagReader:
     def _raw(self, closer: str, outer_closer: str) -> str:
         """The text up to the first closing tag that the markup around it goes on from."""
         start = self._at
+        # The first closer alone would cut a file that shows one: https://github.com/smg-project/smg/issues/1942
         end = self._text.find(closer, start)
         while end >= 0:
             after = end + len(closer)

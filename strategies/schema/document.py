@@ -55,6 +55,8 @@ BODY_PARAMETERS: frozenset[str] = frozenset(
 """Parameters that hold code or documents: their text may look like anything, markup of calls included."""
 
 _STRING = frozenset({"string"})
+# Words that stand for types in schemas made from Python, SQL or other languages, as vLLM's parser knows them, too:
+# https://github.com/vllm-project/vllm/blob/main/vllm/tool_parsers/qwen3coder_tool_parser.py
 _ALIASES = {
     "string": ("string", "str", "text", "varchar", "char", "enum", "uuid", "date", "datetime", "date-time", "time"),
     "integer": ("long", "short", "bigint"),
@@ -183,7 +185,9 @@ class Document:
         found = self.patterned(view, key)
         if found is not None:
             return found
+        # JSON Schema 2020-12 has the second for what combinations leave open.
         extra = view.get("additionalProperties", view.get("unevaluatedProperties"))
+        # To forbid is to drop a model's argument: only where all patterns were understood.
         return None if extra is False and _is_half_understood(view) else extra
 
     def patterned(self, view: Schema, key: str) -> Any:
@@ -217,6 +221,7 @@ class Document:
         return self.view(arrays[0]).get("items") if arrays else None
 
     def _entry(self, schema: Any) -> tuple[Any, Schema, frozenset[str]]:
+        # An id may be given anew once its object is gone, so the object itself is kept and compared.
         entry = self._views.get(id(schema))
         if entry is None or entry[0] is not schema:
             if len(self._views) >= _MAX_VIEWS:
@@ -260,6 +265,7 @@ class Document:
         types = _own_types(view)
         left = branches(view) if "anyOf" in view or "oneOf" in view else []
         if not left:
+            # OpenAPI 3.0's word: https://spec.openapis.org/oas/v3.0.3#schema-object
             return types | {"null"} if types and view.get("nullable") is True else types
         seen = {id(view)}
         union: set[str] = set()
@@ -292,6 +298,7 @@ def _add(result: dict[str, Any], more: Schema) -> None:
 
 def _target(reference: Any, root: Schema) -> Any:
     """What a local reference (`#/$defs/x`) points to; `None` for any other."""
+    # Nothing is fetched for a client: an address in a schema would have the gateway ask any host.
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     node: Any = root
@@ -358,6 +365,7 @@ def _own_types(schema: Schema) -> frozenset[str]:
         return frozenset() if "any" in declared else _named_types(declared)
     if isinstance(schema.get("enum"), list):
         return frozenset(type_of(member) for member in schema["enum"])
+    # Schemas that are made from types of a language often list values and leave the type out.
     if "const" in schema:
         return frozenset({type_of(schema["const"])})
     if "properties" in schema or isinstance(schema.get("additionalProperties"), Mapping):
@@ -410,6 +418,7 @@ def has_type(value: Any, types: frozenset[str]) -> bool:
         return True
     if found == "integer":
         return "number" in types
+    # JSON Schema counts 1.0 as an integer: https://json-schema.org/draft/2020-12/json-schema-core#section-4.2.3
     return found == "number" and "integer" in types and float(value).is_integer()
 
 

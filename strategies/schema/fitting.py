@@ -80,6 +80,7 @@ class Fitting:
         kinds = _KINDS.get(kind)
         if kinds is None or len(said) > 1:
             return _is_unclear
+        # By the exact type: a truth value is an int to Python, and none to JSON.
         if len(kinds) == 1:
             sole = kinds[0]
             return lambda value: type(value) is sole

@@ -18,11 +18,14 @@ from strategies.schema.tool_schema import ToolSchema, folded
 
 __all__ = ["Resolved", "acts", "repair_name", "resolve", "resolve_parameter"]
 
+# OpenAI takes 64 characters (https://github.com/modelcontextprotocol/modelcontextprotocol/issues/986): more is a text.
 _MAX_NAME = 256
 # `functions.` is harmony's, `default_api.` is Gemini's, `multi_tool_use.` ChatGPT's of old:
 # https://github.com/openai/harmony/blob/main/docs/format.md https://github.com/lbjlaq/Antigravity-Manager/issues/938
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "multi_tool_use.", "api.")
+# Quotes and commas are left over from a list or a piece of code that the name was taken out of.
 _LITTER = " \t\r\n\"'`“”‘’,;"
+# Harmony's `<|channel|>`, Mistral's `[ARGS]`, a call's bracket, and the number of Kimi's ids behind the name.
 _MARKUP = re.compile(r"<|\[ARGS\]|\(|:[0-9]*+\Z")
 # Hosts of MCP write the server's name in front: https://github.com/jundot/omlx/issues/1854
 _SEPARATOR = re.compile(r"[.:/]")
@@ -140,6 +143,7 @@ def resolve(name: str, tools: ToolSet, *, aliases: bool = True) -> Resolved | No
 
 def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tuple[str, tuple[str, ...]]:
     """The declared, unset parameter that an undeclared `key` means, and the mend; else the key as it is."""
+    # A parameter that the schema declares is meant by its own name, whatever it resembles.
     if not key or key in schema.properties or len(key) > _MAX_NAME:
         return key, ()
     spelt = schema.spelt.get(folded(key))
@@ -174,6 +178,7 @@ def acts(name: str) -> bool:
     if len(name) > _MAX_NAME:
         return True
     spelling = folded(name)
+    # Wrong in one direction only: a tool that looks may run by mistake, one that writes may not.
     if spelling in _LOOKING:
         return False
     return any(word in spelling for word in _ACTING_ANYWHERE) or not _ACTING.isdisjoint(
@@ -223,6 +228,7 @@ def _by_alias(name: str, tools: ToolSet, mends: tuple[str, ...]) -> Resolved | N
     mends = (*mends, "name_prefix") if prefix else mends
     spelling = folded(name)
     targets = _TARGETS.get(spelling)
+    # Two tools that differ in case alone are both meant by such a name: there is no telling, and no alias either.
     if not targets or any(folded(tool.name) == spelling for tool in tools):
         return None
     found = _only(tool for tool in tools if folded(tool.name) in targets)

@@ -123,6 +123,7 @@ class _Builder:
             return _Set(self._set())
         if sign == "\\":
             return _Set(self._escape())
+        # As ECMA's strict grammar has it; scripts in a browser would take a lone brace as itself.
         if sign in "*+?{}":
             raise _Unknown
         return _Set(((ord(sign), ord(sign)),))
@@ -170,6 +171,7 @@ class _Builder:
         sign = self._next()
         if sign != "\\":
             return ((ord(sign), ord(sign)),)
+        # In a set it is the backspace, elsewhere the edge of a word.
         if self._takes("b"):
             return ((8, 8),)
         return self._escape()
@@ -185,6 +187,7 @@ class _Builder:
             least, most = self._counts()
         else:
             return part
+        # A lazy repeat finds another match, but none more or fewer.
         self._takes("?")
         return _Repeat(part, least, most)
 
@@ -282,6 +285,8 @@ class Pattern:
             return None
         held = self._reached([self._first], at_start=True, at_end=not text)
         for index, sign in enumerate(text):
+            # A schema's patterns are not anchored:
+            # https://json-schema.org/understanding-json-schema/reference/regular_expressions
             if _END in held:
                 return True
             held = self._step(held, sign, at_end=index == len(text) - 1)

@@ -30,6 +30,7 @@ def arguments_of(arguments: object) -> dict[str, Any] | None:
     """The arguments of a call, if they are an object, as such or as its JSON; a blank text is an empty one."""
     if isinstance(arguments, str):
         try:
+            # Servers send "" for a tool without parameters, and some clients send it back.
             arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
         except (ValueError, RecursionError):
             return None

@@ -36,6 +36,8 @@ class Adapted:
 
 def _unwrapped(schema: Schema) -> Schema:
     """The schema inside an object that one widespread library wraps around it, where nothing stands beside it."""
+    # The AI SDK's own object, where a program has sent it as it is:
+    # https://ai-sdk.dev/docs/reference/ai-sdk-core/json-schema
     inner = schema.get("jsonSchema")
     return inner if isinstance(inner, Mapping) and not schema.get("properties") else schema
 
@@ -121,6 +123,7 @@ class ToolSchema:
     def reading_told(self, name: str, text: str, *, is_text: bool) -> Turns[Value | None]:
         """A raw text whose kind was written beside it, text or JSON; `None` where the schema rules that kind out."""
         prop = self.prop(name)
+        # DeepSeek writes beside each parameter whether it is a string.
         if is_text:
             if not prop.is_string:
                 return None
@@ -166,6 +169,7 @@ class ToolSchema:
         for count, (key, value) in enumerate(arguments.items(), 1):
             if not count % TURN:
                 yield
+            # Clients in JavaScript merge arguments into objects: https://cwe.mitre.org/data/definitions/1321.html
             if key in _PROTOTYPE_KEYS and key not in self.properties:
                 mends.append("prototype_key")
             elif value is None and self._is_spare(key):
@@ -184,6 +188,8 @@ class ToolSchema:
 
     def fill_nullable(self, arguments: Mapping[str, Any]) -> Adapted:
         """Arguments with `null` for each required one that is missing and may be null."""
+        # Strict schemas of OpenAI require every parameter and let those be null that are not needed; models leave them
+        # out.
         filled = dict(arguments)
         for name, prop in self.properties.items():
             if name in self.required and name not in filled and "null" in prop.types:
@@ -229,6 +235,7 @@ class ToolSchema:
 
     def _bare(self, text: str) -> Adapted | None:
         """A text alone is the one required string of a tool that takes a command or a query."""
+        # What begins as JSON is broken JSON, and to run it as a command would be worse than to say so.
         if len(self.required) != 1 or text.lstrip()[:1] in ("", "{", "["):
             return None
         (name,) = self.required
@@ -237,6 +244,8 @@ class ToolSchema:
     def _unwrapped(self, arguments: dict[str, Any], mends: tuple[str, ...]) -> Adapted:
         if len(arguments) == 1:
             ((key, inner),) = arguments.items()
+            # Templates show the arguments in a member of that name, and models repeat it inside of itself:
+            # https://github.com/openclaw/openclaw/issues/40425
             if key in _WRAPPERS and key not in self.properties and isinstance(inner, dict):
                 if all(name in self.properties for name in inner):
                     return Adapted(inner, (*mends, "wrapped"))

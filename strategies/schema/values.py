@@ -148,12 +148,14 @@ def _scalar(types: frozenset[str], text: str) -> Any:
 
 
 def _number(types: frozenset[str], text: str) -> int | float | None:
+    # `20.0` for a line's number is what models write that count in floats.
     is_whole = _WHOLE.fullmatch(text) is not None
     if is_whole and ("." not in text or "integer" in types):
         digits = text.partition(".")[0]
         return int(digits) if len(digits) <= _MAX_DIGITS else None
     if "number" in types and _DECIMAL.fullmatch(text):
         number = float(text)
+        # Infinity is no JSON, and 1e999 reads as one.
         return number if number - number == 0 else None
     return None
 
@@ -166,6 +168,7 @@ def _container(prop: Prop, text: str) -> Turns[Value | None]:
         return (yield from reading_markup(prop, text))
     if text[parsed.end :].strip():
         return None
+    # One level of a string around an object: https://github.com/HunorLaczko/ha-groq-cloud-api/issues/20
     if isinstance(parsed.value, str):
         return (yield from _unstrung(prop, parsed.value))
     if not has_type(parsed.value, prop.types):
@@ -180,6 +183,7 @@ def _sole_item(prop: Prop, text: str) -> Turns[Value | None]:
     item = prop.item(0) if prop.types == {"array"} else None
     if item is None or not item.schema or "array" in item.types or not text or text[0] in "<[{":
         return None
+    # To split it is to guess, and to take it as one item is to guess the other way.
     if item.is_string and _LISTED.search(text):
         return None
     found = yield from reading(item, text)
@@ -303,6 +307,7 @@ class Walk:
     def _adapt_number(self, value: int | float, schema: Any) -> int | float | str:
         """A number where only text fits is the text that it was written as."""
         types = self._document.types(schema)
+        # An id of digits: models write it without quotes, and clients compare it as text.
         if isinstance(value, bool) or "string" not in types or types & {"integer", "number"}:
             return value
         self._mends.append("number_as_text")
@@ -413,6 +418,7 @@ class Walk:
 
 def is_same(left: Any, right: Any) -> bool:
     """Equal as JSON, at any depth: `true` is not 1."""
+    # Python has `True == 1`.
     if left != right or isinstance(left, bool) != isinstance(right, bool):
         return False
     if isinstance(left, dict):

@@ -77,6 +77,7 @@ class BlockRenderer:
             text = self.wrap(self.form(name, arguments))
         except CannotExpress as error:
             raise CannotExpress(error.reason, error.nearest and self.wrap(error.nearest)) from None
+        # A history that reads back as something else would teach the model the wrong form.
         fault = reads_back(name, arguments, tool) or self._placeholder(name, arguments, tool)
         if fault is not None:
             raise CannotExpress(fault, text)
@@ -104,6 +105,7 @@ def python_call(name: str, arguments: Mapping[str, Any]) -> str:
     written = ", ".join(f"{key}={_literal(value)}" for key, value in arguments.items())
     text = f"{name}({written})"
     if not _CALLEE.fullmatch(name) or not all(_IDENTIFIER.fullmatch(key) for key in arguments):
+        # Names of MCP tools hold hyphens and dots, which only the callee may have.
         raise CannotExpress("a name is no Python name", text)
     try:
         (found,) = read_calls(text)

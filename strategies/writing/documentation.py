@@ -104,6 +104,7 @@ class _Lines:
         line = f"{'  ' * depth}- {label} {self._type(schema, allowed)}{told}"
         self._characters_left -= len(line)
         self.lines.append(line)
+        # A schema that refers to itself has no end.
         if depth < _MAX_DEPTH and _INNER & schema.keys():
             self._inside(schema, depth + 1)
         return True
@@ -172,6 +173,8 @@ def json_lines(tools: Iterable[Tool]) -> str:
     lines = []
     for tool in tools:
         function = {"name": tool.name, "description": tool.description, "parameters": dict(schema_of(tool).root)}
+        # As `tools` of Hugging Face's templates is written, which these families were trained on:
+        # https://huggingface.co/Qwen/Qwen3-32B/blob/main/tokenizer_config.json
         line = _data({"type": "function", "function": function})
         lines.append(guarded(line, opening="\\u003c"))
     return "\n".join(lines)
@@ -190,6 +193,7 @@ def _paragraphs(text: str) -> str:
 def _data(value: object) -> str:
     """A JSON value from a schema, on one line."""
     try:
+        # JSON leaves these line ends as they are, and a line of our own would end there.
         return dumps(value, ensure_ascii=False).translate(_LINE_ENDS)
     except (RecursionError, ValueError, TypeError):
         return "..."

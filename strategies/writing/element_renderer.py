@@ -80,6 +80,7 @@ class ParameterRenderer:
             return "a name cannot be written"
         context = Context(tools=ToolSet([tool] if tool else []), options=Options(), prompted=self.id)
         expected = json_text(dict(arguments))
+        # Before another call a value may end elsewhere than at the text's own end.
         for written in (text, self.calls([text, text])):
             draft = self._read(written, context)
             if draft is None or (draft.end is not None and draft.end > len(text)):

@@ -105,16 +105,19 @@ def firm_instruction(name: str | None) -> str:
 def holds_section(messages: Iterable[Mapping[str, Any]]) -> bool:
     """A system prompt of this conversation carries our section already: the marker on a line of its own."""
     texts = (text for message in messages if is_system(message) for text in texts_of(message.get("content")))
+    # On a line of its own: a prompt may speak of the marker, or hold a file of ours that does.
     return any(f"\n{MARKER}\n" in f"\n{text}" for text in texts if MARKER in text)
 
 
 def add_section(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """The messages with `text` behind the client's first system prompt, or in a new one where none leads."""
     if not messages or not is_system(messages[0]):
+        # Templates refuse a system message that is not the first: https://github.com/vllm-project/vllm/issues/41114
         return [{"role": "system", "content": text}, *messages]
     first = messages[0]
     content = first.get("content")
     joined: Any
+    # A list stays one: its parts may carry a mark for the server's prompt cache.
     if isinstance(content, list) and content:
         joined = [*content, {"type": "text", "text": SEPARATOR + text}]
     elif isinstance(content, str) and content:
@@ -133,6 +136,7 @@ def guarded(text: str, words: Iterable[str] = (), *, opening: str = "&lt;") -> s
 
     def broken(found: re.Match[str]) -> str:
         if sign := found["sign"]:
+            # In JSON an escape is exact; in prose there is no other way that a reader does not see.
             return f"\\u{ord(sign):04x}" if is_json else sign + _ZERO_WIDTH_SPACE
         return opening
 

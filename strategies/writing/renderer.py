@@ -61,6 +61,7 @@ class CannotExpress(ValueError):
 
 def labelled_result(name: str, call_id: str, content: str, fmt: str) -> str:
     """A result under a heading that names tool and call; headings inside the content are broken reversibly."""
+    # A client's own words: a line break in them would let a result write a heading.
     name, call_id = _label(name), _label(call_id)
     if fmt == "plain":
         return f"Tool Result from {name}:\n{shielded(content, _PLAIN_LABEL)}"
@@ -179,6 +180,7 @@ def _empty(tag: str) -> str:
 
 
 def _child(tag: str, key: str, value: object, schema: ToolSchema) -> _Child:
+    # JSON may hold a closing tag in a string, but not its escape.
     text = value if isinstance(value, str) else _MARKUP_IN_JSON.sub(_escaped, _json(value))
     is_body = schema.prop(key).body
     fault = _fault(key, value, text, schema)
@@ -198,6 +200,7 @@ def _fault(key: str, value: object, text: str, schema: ToolSchema) -> str | None
         return f"`{key}` would be read as another type"
     if not schema.prop(key).body and text != text.strip():
         return f"`{key}` would lose its outer white space"
+    # CDATA knows no escape for its own end: https://www.w3.org/TR/xml/#sec-cdata-sect
     if "]]>" in text and re.search(rf"\]\]>\s*</(?:{re.escape(key)}|parameter)", text):
         return f"`{key}` holds the end of a CDATA section before its own closing tag"
     return None
@@ -238,6 +241,7 @@ class Hermes:
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
         payload = dict(arguments)
         text = f"<tool_call>\n{_json({'name': name, 'arguments': payload})}\n</tool_call>"
+        # Models repeat a tool's schema as its arguments, so the reader takes such an object for no call.
         if "type" in payload and "properties" in payload:
             raise CannotExpress("the arguments look like a schema", text)
         if tool is not None and not _same(dict(schema_of(tool).from_json(payload).arguments), payload):

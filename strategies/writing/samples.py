@@ -98,6 +98,7 @@ class _Samples:
                 break
             if not is_plain_name(name):
                 continue
+            # One that is optional is shown, or small models never give any.
             if name in needed or not has_optional:
                 chosen[name] = self._value(name, self._document.view(raw), depth)
             has_optional = has_optional or name not in needed
@@ -167,6 +168,7 @@ def _is_plain(value: object) -> bool:
     """Fit to stand in our own markup: nothing in it could be taken for more than a value."""
     if isinstance(value, str):
         is_short = 0 < len(value) <= _MAX_SAMPLE and value.isprintable() and value == value.strip()
+        # Defaults and examples are a client's words, and are shown as a call that the model is to repeat.
         return is_short and "<" not in value and guarded(value) == value
     return isinstance(value, int | float)
 

@@ -36,6 +36,7 @@ def json_text(value: object) -> str:
     """The value as JSON with non-ASCII unescaped; raises `CannotExpress` where it is none."""
     try:
         text = dumps(value, ensure_ascii=False, allow_nan=False)
+        # A lone surrogate is a string to Python and no UTF-8 for a server.
         text.encode()
     except (RecursionError, TypeError, ValueError):
         raise CannotExpress("a value is no plain JSON") from None
