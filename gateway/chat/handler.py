@@ -121,7 +121,7 @@ async def _as_it_is(
                 terms["asks"] = 0
             reading = Reading(prepared=prepared, terms=terms)
     try:
-        return await relayed(state, asked, raw, route, watch_terms(state, request, beside), reading)
+        return await relayed(state, asked, raw, route, partial(watch_terms, state, request, beside), reading)
     finally:
         _afterwards(learn_from, state)
 

@@ -6,7 +6,7 @@ asking; one that has none is known for an hour.
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, TypedDict
+from typing import TypedDict
 from weakref import WeakMethod
 
 import msgspec
@@ -28,15 +28,17 @@ from gateway.chat.watched import finish_watch, in_turns
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
 from gateway.kinds.shared.port import Dialogue, Situation
-from gateway.request.headers import lines_of, response_headers
+from gateway.request.headers import response_headers
 from gateway.request.responses import Whole
 from gateway.request.state import RequestState
 from gateway.surfaces.chat import ChatTelling
 from gateway.surfaces.port import Asked, Carrier, Telling
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.traffic.routing import Route
-from gateway.upstream.attempts import open_reply, upstream_headers
+from gateway.upstream.attempts import open_reply
 from gateway.upstream.client import UpstreamReply
+from gateway.upstream.heads import same_wire_head
+from gateway.wire.chat_request import renamed
 from strategies.base import Prepared
 from strategies.factory import Selection
 
@@ -142,41 +144,37 @@ class _AsItIs(ChatTelling):
 
 
 async def relayed(
-    state: RequestState, asked: Asked, raw: bytes, route: Route, terms: WatchTerms, reading: Reading | None = None
+    state: RequestState,
+    asked: Asked,
+    raw: bytes,
+    route: Route,
+    terms: Callable[[], WatchTerms],
+    reading: Reading | None = None,
 ) -> web.StreamResponse:
     """Send the request as it came and its answer as it comes; raises `PathAbsent` where the server has no such wire.
 
     With a `reading` calls are looked for in its text.
     """
-    wire, upstream = state.surface.name, state.upstream
     telling = asked.tell()
-    with await _opened(state, _renamed(raw, route)) as reply:
+    with await _opened(state, renamed(raw, route.send_as) if route.send_as else raw) as reply:
         count_path(state, "same_wire")
         state.telling, state.delivered, state.found.answer_id = _AsItIs(inner=telling), None, None
         situation = Situation(now=state.shared.wall(), make_id=state.make_call_id, answer_id="")
         is_stream = reply.content_type == "text/event-stream"
-        log.debug("same_wire", upstream=upstream.name, wire=wire)
-        carrier = asked.carry() if reading is not None and asked.carry is not None else None
-        if reading is not None and carrier is not None and is_stream:
-            return await _read_stream(state, reply, reading, carrier, telling)
-        dialogue = hearing(wire, asked.request.model, situation, stream=is_stream)
-        if reading is not None and carrier is not None:
-            return await _read_whole(state, reply, reading, carrier, dialogue)
+        if reading is not None and asked.carry is not None and is_stream:
+            return await _read_stream(state, reply, reading, asked.carry(), telling)
+        dialogue = hearing(state.surface.name, asked.request.model, situation, stream=is_stream)
+        if reading is not None and asked.carry is not None:
+            return await _read_whole(state, reply, reading, asked.carry, dialogue)
         if is_stream:
-            return await _stream(state, reply, terms, dialogue, telling)
-        return await _whole(state, reply, terms, dialogue)
+            return await _stream(state, reply, terms(), dialogue, telling)
+        return await _whole(state, reply, terms(), dialogue)
 
 
 async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
     upstream = state.upstream
-    headers = upstream_headers(state, same_wire=True)
-    for name in ("anthropic-version", "Accept"):  # the client's own, where it has one
-        if name in state.http.headers:
-            headers[name] = state.http.headers[name]
-    headers["Content-Type"] = "application/json"
-    headers["Accept-Encoding"] = "identity"
     try:
-        return await open_reply(state, "POST", _url(state), lines=lines_of(headers.items()), body=body)
+        return await open_reply(state, "POST", _url(state), lines=same_wire_head(state), body=body)
     except UpstreamRejected as error:
         if _is_sure(state) or error.upstream_status not in ABSENT_STATUSES or _is_own(error.payload):
             raise
@@ -211,13 +209,6 @@ def _is_own(payload: bytes | None) -> bool:
     return isinstance(error, dict) and (isinstance(error.get("param"), str) or error.get("code") == "model_not_found")
 
 
-def _renamed(raw: bytes, route: Route) -> bytes:
-    if not route.send_as:
-        return raw
-    body: dict[str, Any] = msgspec.json.decode(raw)
-    return msgspec.json.encode({**body, "model": route.send_as})
-
-
 async def _stream(
     state: RequestState, reply: UpstreamReply, terms: WatchTerms, dialogue: Dialogue, telling: Telling
 ) -> web.StreamResponse:
@@ -247,7 +238,7 @@ async def _read_stream(
 
 
 async def _read_whole(
-    state: RequestState, reply: UpstreamReply, reading: Reading, carrier: Carrier, dialogue: Dialogue
+    state: RequestState, reply: UpstreamReply, reading: Reading, carry: Callable[[], Carrier], dialogue: Dialogue
 ) -> web.StreamResponse:
     body = await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
@@ -257,7 +248,7 @@ async def _read_whole(
     answer = await in_turns(exchange.steps(chat))
     while (wanted := exchange.ask_again) is not None:
         answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
-    told = body if answer == chat else carrier.whole(body, answer)
+    told = body if answer == chat else carry().whole(body, answer)
     return await state.send(Whole(told, headers=_headers(reply)))
 
 

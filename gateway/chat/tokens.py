@@ -17,7 +17,7 @@ from gateway.surfaces.port import Asked
 from gateway.traffic.absent_paths import ABSENT_STATUSES
 from gateway.traffic.routing import Route
 from gateway.upstream.attempts import open_reply, upstream_headers
-from gateway.wire.chat_request import ChatRequest, texts_of
+from gateway.wire.chat_request import ChatRequest, renamed, texts_of
 
 __all__ = ["count_tokens", "estimate", "learn_ratio", "load_ratio"]
 
@@ -111,7 +111,7 @@ async def _counted(state: RequestState, asked: Asked, route: Route, raw: bytes) 
     upstream = state.upstream
     if upstream.speaks("messages"):
         url = upstream.base_url / COUNT_PATH
-        found = await _asked(state, upstream, url, COUNT_PATH, _renamed(raw, route))
+        found = await _asked(state, upstream, url, COUNT_PATH, renamed(raw, route.send_as) if route.send_as else raw)
         tokens = found.get("input_tokens")
         if _is_count(tokens):
             return tokens, "counted"
@@ -125,12 +125,6 @@ async def _counted(state: RequestState, asked: Asked, route: Route, raw: bytes) 
         if _is_count(tokens):
             return tokens, "counted"
     return None, ""
-
-
-def _renamed(raw: bytes, route: Route) -> bytes:
-    if not route.send_as:
-        return raw
-    return msgspec.json.encode({**msgspec.json.decode(raw), "model": route.send_as})
 
 
 def _text(request: ChatRequest) -> dict[str, Any]:

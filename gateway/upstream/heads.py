@@ -12,7 +12,7 @@ from attrs import define, field
 from gateway.request.headers import CLIENT_WIRE, CREDENTIALS, NOT_UPSTREAM, lines_of, may_pass, named_by_connection
 from gateway.request.state import RequestState
 
-__all__ = ["chat_head"]
+__all__ = ["chat_head", "same_wire_head"]
 
 MOST_KNOWN = 1024
 LARGEST_KNOWN = 256
@@ -25,6 +25,9 @@ _ASKS = (
     # Compressed streams come in blocks: nothing is saved on one machine, and every event waits for its block.
     b"Content-Type: application/json\r\nAccept: text/event-stream\r\nAccept-Encoding: identity\r\n",
 )
+
+_AS_CAME = b"Content-Type: application/json\r\nAccept-Encoding: identity\r\n"
+_VERSION = "anthropic-version"
 
 Raw = Sequence[tuple[bytes, bytes]]
 
@@ -68,6 +71,7 @@ class _Passing:
 
 
 _passing: dict[tuple[bool, bool, frozenset[str]], _Passing] = {}
+_passing_as_came: dict[frozenset[str], _Passing] = {}
 
 
 def chat_head(state: RequestState, *, stream: bool) -> bytes:
@@ -83,8 +87,28 @@ def chat_head(state: RequestState, *, stream: bool) -> bytes:
     if passing is None:
         dropped = (NOT_UPSTREAM - CREDENTIALS if forwards else NOT_UPSTREAM) | _OWN | names
         passing = _passing[forwards, is_chat, names] = _Passing(dropped, () if is_chat else CLIENT_WIRE)
+    return _head(state, passing, proof, _ASKS[stream])
+
+
+def same_wire_head(state: RequestState) -> bytes:
+    """The lines of a request that goes upstream as this client has sent it, in a wire that is not chat."""
+    upstream = state.upstream
+    proof, names = upstream.own_lines, upstream.own_names
+    if upstream.forwards_credentials or (_VERSION in names and _VERSION in state.http.headers):
+        key = state.credential if upstream.forwards_credentials else upstream.api_key
+        pairs = upstream.kind.credentials(key, upstream.cookies)
+        # The client's own version counts, where it names one.
+        own = [pair for pair in pairs if pair[0].lower() != _VERSION or _VERSION not in state.http.headers]
+        proof, names = lines_of(own), frozenset(name.lower() for name, _ in own)
+    passing = _passing_as_came.get(names)
+    if passing is None:
+        passing = _passing_as_came[names] = _Passing(NOT_UPSTREAM | {"content-type"} | names, ())
+    return _head(state, passing, proof, _AS_CAME)
+
+
+def _head(state: RequestState, passing: _Passing, proof: bytes, asks: bytes) -> bytes:
     raw = state.http.raw_headers
     lines: list[Any] = list(map(passing.known.get, raw))
     if None in lines:
         passing.learn(raw, lines)
-    return b"%bX-Request-Id: %b\r\n%b%b" % (b"".join(lines), state.id.encode(), proof, _ASKS[stream])
+    return b"%bX-Request-Id: %b\r\n%b%b" % (b"".join(lines), state.id.encode(), proof, asks)

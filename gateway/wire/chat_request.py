@@ -12,7 +12,7 @@ from attrs import Factory, evolve, field, frozen
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.json_scan import JsonScanner
-from gateway.wire.known_texts import known_value, made_of
+from gateway.wire.known_texts import known_at, known_value, made_of
 
 __all__ = [
     "TOOL_FIELDS",
@@ -21,6 +21,7 @@ __all__ = [
     "decoded_body",
     "is_system",
     "parse_request",
+    "renamed",
     "request_of",
     "texts_of",
 ]
@@ -101,14 +102,30 @@ def request_of(body: dict[str, Any]) -> ChatRequest:
     return _checked(_encoded(body), body)
 
 
+def renamed(raw: bytes, model: str) -> bytes:
+    """The body with another model; every other byte is as it came."""
+    members = _each_once(raw)
+    if members is not None and "model" in members:
+        start, text = members["model"]
+        return raw[:start] + msgspec.json.encode(model) + raw[start + len(text) :]
+    body: dict[str, Any] = msgspec.json.decode(raw)
+    return msgspec.json.encode({**body, "model": model})
+
+
 def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str, Any]:
     """The object that a request's body is; none of the fields in `once` stands there twice."""
+    found = _with_known_tools(raw)
+    if found is not None:
+        return found
     members = _each_once(raw)
     if members is not None:
         try:
             body: dict[str, Any] = {}
-            for name, text in members.items():
-                body[name] = known_value(text) if name == "tools" else _decoded(text)
+            for name, (start, text) in members.items():
+                if name == "tools":
+                    body[name] = known_value(text, start, len(raw) - start - len(text))
+                else:
+                    body[name] = _decoded(text)
             return body
         except (msgspec.DecodeError, ValueError, RecursionError):
             pass  # what is wrong with it is said below
@@ -117,6 +134,22 @@ def decoded_body(raw: bytes, *, once: frozenset[str] = READ_FIELDS) -> dict[str,
     if members is None:
         _refuse_doubled(raw, once)
     return body
+
+
+def _with_known_tools(raw: bytes) -> dict[str, Any] | None:
+    """The same where the tools are known and stand where they did, as in most turns of a conversation: the rest of the
+    body is decoded with a `null` in their place."""
+    known = known_at(raw)
+    if known is None:
+        return None
+    start, end, tools = known
+    members = _each_once(b"%bnull%b" % (raw[:start], raw[end:]))
+    if members is None or members.get("tools") != (start, b"null"):
+        return None
+    try:
+        return {name: tools if name == "tools" else _decoded(text) for name, (_, text) in members.items()}
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
 
 
 _decoded = msgspec.json.Decoder().decode
@@ -192,19 +225,21 @@ def _refuse_doubled(raw: bytes, once: frozenset[str]) -> None:
             raise InvalidRequest(f"{name} is there more than once", param=name)
 
 
-def _each_once(raw: bytes) -> dict[str, bytes] | None:
-    """The members of which, and of nothing else, the text is made; None too where a name has escapes."""
+def _each_once(raw: bytes) -> dict[str, tuple[int, bytes]] | None:
+    """The members of which, and of nothing else, the text is made, each where it stands; None too where a name has
+    escapes."""
     try:
         members = _MEMBERS.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    texts: dict[str, bytes] = {}
+    texts: dict[str, tuple[int, bytes]] = {}
     place = 0
     for name, value in members.items():
         before = _NAME.match(raw, place)
-        text = texts[name] = bytes(value)
+        text = bytes(value)
         if before is None or before[1] != name.encode() or not raw.startswith(text, before.end()):
             return None
+        texts[name] = before.end(), text
         place = before.end() + len(text)
     return texts if not texts or _END.fullmatch(raw, place) is not None else None
 

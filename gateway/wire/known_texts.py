@@ -3,12 +3,13 @@
 A value from here is shared by all requests that wrote it alike, so nobody may change it.
 """
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["adopt", "forget_all", "known_value", "made_of"]
+__all__ = ["adopt", "forget_all", "known_at", "known_value", "made_of"]
 
 T = TypeVar("T")
 
@@ -18,18 +19,23 @@ _LARGEST = 128 << 10
 _ROOM = 4 << 20
 """Texts that are remembered, bytes of one, and of all."""
 _SAMPLE = 64
+_LATEST = 8
+_LEAST = 2048
+"""Of so many that came last it is looked whether they stand where they did, if they have so many bytes."""
 
 
 class _Known:
     """A value, the text that it was, and what belongs to it."""
 
-    __slots__ = ("adopted", "made", "text", "value")
+    __slots__ = ("adopted", "behind", "made", "start", "text", "value")
 
     def __init__(self, value: Any, text: bytes = b"") -> None:
         self.value = value
         self.text = text
         self.made: dict[Hashable, Any] = {}
         self.adopted: list[_Known] = []
+        self.start = self.behind = 0
+        """Where it stood last, and how much came behind it."""
 
 
 _by_sample: dict[tuple[int, bytes], _Known] = {}
@@ -37,11 +43,36 @@ _by_sample: dict[tuple[int, bytes], _Known] = {}
 _by_id: dict[int, _Known] = {}
 
 
-def known_value(text: bytes) -> Any:
-    """What a text says; the same object for the same text, as far as it is remembered."""
+_latest: deque[_Known] = deque(maxlen=_LATEST)
+
+
+def known_at(whole: bytes) -> tuple[int, int, Any] | None:
+    """Where a text stands that is remembered, and what it says: as far from the beginning or the end as it last stood.
+
+    Whether a value stands there, and which, is for the caller to find out.
+    """
+    for known in _latest:
+        size, start = len(known.text), known.start
+        if not whole.startswith(known.text, start):
+            start = len(whole) - known.behind - size
+            if start < 0 or not whole.startswith(known.text, start):
+                continue
+        known.start, known.behind = start, len(whole) - start - size
+        return start, start + size, known.value
+    return None
+
+
+def known_value(text: bytes, start: int = 0, behind: int = 0) -> Any:
+    """What a text says; the same object for the same text, as far as it is remembered.
+
+    `start` says where it stands in a larger one, `behind` how much comes behind it.
+    """
     sample = (len(text), text[:: max(1, len(text) // _SAMPLE)])
     known = _by_sample.get(sample)
     if known is not None and known.text == text:
+        known.start, known.behind = start, behind
+        if len(text) >= _LEAST and known not in _latest:
+            _latest.appendleft(known)
         return known.value
     value = msgspec.json.decode(text)
     if isinstance(value, list | dict) and len(text) <= _LARGEST:
@@ -73,6 +104,7 @@ def adopt(value: object, made: object) -> None:
 
 def forget_all() -> None:
     """Begin anew."""
+    _latest.clear()
     _by_sample.clear()
     _by_id.clear()
 
@@ -83,6 +115,8 @@ def _of(value: object) -> _Known | None:
 
 
 def _forget(sample: tuple[int, bytes]) -> None:
+    if (known := _by_sample.get(sample)) is not None and known in _latest:
+        _latest.remove(known)
     leaving = [known] if (known := _by_sample.pop(sample, None)) is not None else []
     while leaving:
         known = leaving.pop()

@@ -266,7 +266,8 @@ class MessagesTelling:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._blocks = _Blocks(terms, streams=True)
-        self._heard = Heard(self._blocks, max_event_bytes=MAX_EVENT_BYTES, pieces=self._blocks)
+        self._heard: Heard | None = None
+        """Hears the stream, once there is one."""
 
     @property
     def answer_id(self) -> str:
@@ -298,13 +299,17 @@ class MessagesTelling:
         return _event("message_start", {"message": message})
 
     def feed(self, data: bytes) -> bytes:
-        if self._blocks.word_head and (body := self._heard.word(data)) is not None:
-            return self._blocks.word(body)
-        self._heard.feed(data)
+        blocks, heard = self._blocks, self._heard
+        if heard is None:
+            heard = self._heard = Heard(blocks, max_event_bytes=MAX_EVENT_BYTES, pieces=blocks)
+        if blocks.word_head and (body := heard.word(data)) is not None:
+            return blocks.word(body)
+        heard.feed(data)
         return self._taken()
 
     def finish(self) -> bytes:
-        self._heard.finish()
+        if self._heard is not None:
+            self._heard.finish()
         if not self._blocks.is_over:
             self._blocks.error({"message": "the model server's answer ended too early"})
         return self._taken()

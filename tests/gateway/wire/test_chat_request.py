@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gateway.core.errors import InvalidRequest
 from gateway.wire import known_texts
-from gateway.wire.chat_request import READ_FIELDS, parse_request
+from gateway.wire.chat_request import READ_FIELDS, decoded_body, parse_request, renamed
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
-from gateway.wire.known_texts import adopt, known_value, made_of
+from gateway.wire.known_texts import adopt, forget_all, known_value, made_of
 from tests.support.cost import assert_linear
 
 USER = {"role": "user", "content": "hi"}
@@ -361,3 +361,54 @@ def test_time_grows_with_the_text(piece):
         return lambda: JsonScanner().feed(text)
 
     assert_linear(scanning, 1 << 15)
+
+
+TOOLS = json.dumps(
+    [{"type": "function", "function": {"name": f"t{each}", "description": "d" * 300}} for each in range(9)]
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"model": "m", "messages": [], "tools": TOOLS, "stream": true}',
+        '{"model": "m", "messages": ["and one more"], "tools": TOOLS, "stream": true}',
+        '{"model": "m", "messages": [], "tools": TOOLS , "stream": false, "user": "x"}',
+        '{"model": "m", "messages": [{"tools": TOOLS}]}',
+        '{"model": "m", "messagez": [], "tools": TOOLS, "tools": [1]}',
+        '{"model": "m", "messages": [], "tools": [1], "tools":TOOLS}',
+        '{"model": "m", "messages": [], "tools": TOOLS',
+        '{"model": "m", "messages": [], "tools": [TOOLS]}',
+        '{"model": "m", "messages": [], "tools": TOOLS 1}',
+        '{"model": "m", "messages": [], "other": TOOLS}',
+    ],
+)
+def test_tools_that_are_known_are_found_where_they_stand_and_nowhere_else(body: str) -> None:
+    raw = body.replace("TOOLS", TOOLS).encode()
+
+    def decoded() -> Any:
+        try:
+            return decoded_body(raw)
+        except InvalidRequest as error:
+            return str(error)
+
+    forget_all()
+    cold = decoded()
+    for start, behind in (
+        (43, 16),
+        (raw.find(TOOLS.encode()), 0),
+        (0, len(raw) - raw.find(TOOLS.encode()) - len(TOOLS)),
+    ):
+        known = known_value(TOOLS.encode(), start, behind)
+        assert decoded() == cold
+    if "model" in cold and isinstance(cold, dict) and cold.get("tools") == known:
+        assert cold["messages"] is not decoded()["messages"]
+        assert decoded()["tools"] is decoded()["tools"]
+
+
+@pytest.mark.parametrize("model", ["b", 'q"uote', "ä"])
+def test_another_model_is_put_in_its_place_and_no_other_byte_is_touched(model: str) -> None:
+    before, behind = b'{ "x": 1.00000000000000000001, "model" :', b',"y":12345678901234567890123 }'
+    assert renamed(before + b'"a"' + behind, model) == before + msgspec.json.encode(model) + behind
+    escaped = rb'{"mod\u0065l": "a", "n": 1}'
+    assert json.loads(renamed(escaped, model)) == {"model": model, "n": 1}
