@@ -28,8 +28,10 @@ def store_address(url: str) -> StoreAddress:
     """What the address names; `ValueError`, in words that do not repeat it, for one that names no store."""
     try:
         parts = urlsplit(url)
+        # Python reads the port only when it is asked for it, and fails then.
         _ = parts.port
     except ValueError:
+        # Without the cause: its words repeat the address, in which a password may stand.
         raise ValueError(STORE_FORMS) from None
     match parts.scheme:
         case "memory" if url == "memory://":
@@ -54,6 +56,7 @@ def _file(url: str) -> Path:
     path = unquote(rest)
     if rest == url or not rest or "\0" in path:
         raise ValueError("must name a file: sqlite:///toolgate.db, or sqlite:////var/lib/toolgate/toolgate.db")
+    # SQLite's own URIs have options there, which would be a part of the file's name here: https://sqlite.org/uri.html
     if "?" in rest or "#" in rest:
         raise ValueError("must be a file's path alone, without ? and #")
     if path == ":memory:":

@@ -102,6 +102,8 @@ class ItemNotFound(ClientError):
     code = "item_not_found"
 
 
+# Codex asks for a web socket first, and takes this status as the word to go on over HTTP:
+# https://github.com/openai/codex/pull/10824
 class NoWebSocket(ClientError):
     """A web socket is wanted; answers are streamed over HTTP alone."""
 
@@ -247,6 +249,7 @@ class UpstreamRejected(UpstreamError):
         super().__init__(message, retry_after_s=retry_after_s)
         self.upstream_status = status
         self.payload = payload
+        # An address without its `/v1` is the commonest fault of a configuration.
         self.cause = "not_found" if status == 404 else None
 
 

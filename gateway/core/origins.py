@@ -22,6 +22,8 @@ _SCHEME = r"[a-z][a-z0-9+.-]{0,63}"
 _ORIGIN = re.compile(rf"({_SCHEME})://(.{{0,320}})")
 _FOREIGN_HOST = re.compile(rf"([a-z0-9._~-]{{0,255}}){_PORT}")
 """What stands behind a scheme of an application's own: the id of an extension, a random word, nothing."""
+# A browser takes a host whose last label is a number for an address:
+# https://url.spec.whatwg.org/#ends-in-a-number-checker
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LONGEST = 400
 
@@ -40,6 +42,7 @@ class Authority:
 
     @is_loopback.default
     def _is_loopback(self) -> bool:
+        # Browsers and resolvers keep this name on the machine: https://www.rfc-editor.org/rfc/rfc6761#section-6.3
         if self.host in ("localhost", "[::1]"):
             return True
         return self.host.startswith("127.") and _is_address(self.host)
@@ -91,6 +94,7 @@ def parse_origin(text: str) -> Origin | None:
     """`scheme://host`, with a port or without; nothing for any other text, `null` among them."""
     if len(text) > _LONGEST:
         return None
+    # Browsers send names of other scripts as Punycode.
     match = _ORIGIN.fullmatch(text.lower()) if text.isascii() else None
     if match is None:
         return None
@@ -115,6 +119,7 @@ def is_loopback(host: str) -> bool:
         address = ip_address(host)
     except ValueError:
         return False
+    # Older Pythons do not look into it: https://github.com/python/cpython/issues/117566
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped.is_loopback
     return address.is_loopback

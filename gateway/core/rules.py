@@ -40,6 +40,7 @@ def covers_model(pattern: str, model: str) -> bool:
 @lru_cache(maxsize=1024)
 def _covers(pattern: str, model: str) -> bool:
     glob, name = pattern.lower(), model.lower()
+    # Routers and vLLM put the maker in front (`Qwen/Qwen3-32B`), Ollama and LM Studio often do not.
     return fnmatchcase(name, glob) or fnmatchcase(name.rpartition("/")[2], glob)
 
 
@@ -139,6 +140,7 @@ def told(standings: Mapping[str, Standing]) -> dict[str, str]:
             continue  # no SDK has a name for it
         headers[f"x-ratelimit-limit-{what}"] = str(standing.limit)
         headers[f"x-ratelimit-remaining-{what}"] = str(standing.remaining)
+        # OpenAI writes durations in this form, and not seconds.
         headers[f"x-ratelimit-reset-{what}"] = f"{standing.reset_s:.3f}s"
     return headers
 
@@ -147,4 +149,5 @@ def refusal(what: str, standings: Mapping[str, Standing]) -> RateLimited:
     """What a client is told whose key has used up one of its limits."""
     standing = standings[what]
     words = f"{standing.limit} streams at a time" if what == "streams" else f"{standing.limit} {what} a minute"
+    # SDKs wait for as long as they are told and take a zero for no word at all.
     return RateLimited(f"this key may have {words}", retry_after_s=max(1.0, standing.wait_s), headers=told(standings))

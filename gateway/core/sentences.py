@@ -215,6 +215,7 @@ def furthest(verdicts: list[Verdict]) -> Verdict:
 
 def _setting(verdict: Verdict, reason: Reason) -> str:
     match reason:
+        # Commands of a shell are never taken for calls by a lower threshold: they are run.
         case Reason.LOW_CONFIDENCE if not verdict.dialect.startswith("shell"):
             return f"TRANSFORM_MIN_CONFIDENCE={verdict.score / 100:.2f}"
         case Reason.TOO_LARGE:

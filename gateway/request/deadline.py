@@ -47,6 +47,7 @@ class Deadline:
         """What is awaited, or `TimeoutError` once the clock says `due`, or the error of an interruption."""
         if self.interruption is not None:
             interruption, self.interruption = self.interruption, None
+            # Python warns of one that was never awaited.
             if isinstance(waiting, Coroutine):
                 waiting.close()
             raise interruption

@@ -47,6 +47,7 @@ class Way(Struct, frozen=True, kw_only=True):
         return cls(
             strategy=prepared.strategy,
             selected=selected,
+            # Most bodies are the very same object, and a large one is compared for nothing.
             is_rewritten=prepared.body is not request.raw and prepared.body != request.raw,
             prompted_tools=prepared.prompted_tools,
         )

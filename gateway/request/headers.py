@@ -63,13 +63,16 @@ NOT_UPSTREAM = (
     | CREDENTIALS
     | BETWEEN_PAGE_AND_GATEWAY
     | {
+        # What is compressed could not be read, and what is read could not be compressed as the client wants.
         "accept-encoding",
         "content-encoding",
         "content-length",
         "cookie",
+        # It was answered here: https://www.rfc-editor.org/rfc/rfc9110#section-10.1.1
         "expect",
         "forwarded",
         "host",
+        # The client's address is none of the model server's business.
         "x-forwarded-for",
         "x-forwarded-host",
         "x-forwarded-port",
@@ -87,6 +90,7 @@ NOT_CLIENT = HOP_BY_HOP | {
     "access-control-allow-private-network",
     "access-control-expose-headers",
     "access-control-max-age",
+    # These bind a browser to the host it has asked, which is the gateway and not the model server.
     "alt-svc",
     "cache-control",
     "content-length",
@@ -94,6 +98,7 @@ NOT_CLIENT = HOP_BY_HOP | {
     "server",
     "set-cookie",
     "strict-transport-security",
+    # The gateway says itself that nginx is not to hold an answer back.
     "x-accel-buffering",
     "x-request-id",
     "x-toolgate-arm",
@@ -125,6 +130,7 @@ def trace_id(headers: Headers) -> str | None:
     """The trace that a well-formed `traceparent` names."""
     # https://www.w3.org/TR/trace-context/#traceparent-header
     parts = headers.get("traceparent", "").split("-")
+    # A later version may have more parts, and an id of zeros is none.
     if len(parts) < 4 or len(parts[1]) != 32 or not HEX.issuperset(parts[1]) or not parts[1].strip("0"):
         return None
     return parts[1]
@@ -137,6 +143,7 @@ def client_of(headers: Headers) -> Client:
 
 def bearer_token(headers: Headers) -> str | None:
     """The token of `Authorization: Bearer`, if there is one."""
+    # Schemes have no case: https://www.rfc-editor.org/rfc/rfc9110#section-11.1
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
@@ -180,6 +187,7 @@ def without_client_wire(headers: Headers) -> CIMultiDict[str]:
 def add_told(headers: CIMultiDict[str], told: Mapping[str, str]) -> None:
     """Add what an answer says to a browser; `Vary` beside what the model server's own says."""
     for name, value in told.items():
+        # Two rows of it count as one, and a cache has to heed both.
         if name == "Vary":
             headers.add(name, value)
         else:

@@ -76,6 +76,7 @@ class Whole(web.StreamResponse):
         second = int(time.time())
         headers["Date"] = _date.written if second == _date.second else _date.at(second)
         self.keep_alive = self.keep_alive and not http._message.should_close
+        # Said only where it is not what the version means by itself.
         if self.keep_alive is (version == HttpVersion10):
             headers["Connection"] = "keep-alive" if self.keep_alive else "close"
         lines = map("%s: %s".__mod__, headers.items())

@@ -35,6 +35,7 @@ class Target(Struct, frozen=True):
 
 def target_of(url: URL) -> Target | None:
     """Where a request for this address goes; None where that takes more than a connection."""
+    # TLS and a name with a password are left to aiohttp.
     if url.scheme != "http" or url.raw_user is not None or url.raw_password is not None:
         return None
     line = f"POST {url.raw_path_qs} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
@@ -106,6 +107,7 @@ class Upstream:
         known = [self.api_key, self.cookies, *(value for value in values if len(value) >= MIN_SECRET_CHARS)]
         for secret in filter(None, known):
             yield secret.encode()
+            # A server that quotes what it was sent does so in JSON.
             if '"' in secret or "\\" in secret:
                 yield json.dumps(secret)[1:-1].encode()
 
@@ -139,6 +141,7 @@ def upstreams_of(settings: Settings, upstream_url: str | None) -> Mapping[str, U
                 api_key=settings.upstream_api_key,
                 cookies=settings.upstream_cookies,
             ),
+            # A key that lets into the gateway must never go to a model server.
             forwards_credentials=settings.api_keys.is_open and settings.upstream_api_key is None,
         )
     for each in settings.routes.upstreams:

@@ -206,6 +206,7 @@ class RequestState(Struct, kw_only=True, eq=False):
         if not shown:
             return ""
         key = self.shared.secret[: blake2b.MAX_KEY_SIZE]
+        # aiohttp decodes bytes that are no UTF-8 to lone surrogates.
         return blake2b(shown.encode("utf-8", "surrogatepass"), key=key, person=b"who").hexdigest()[:_WHO_CHARS]
 
     def make_call_id(self, dialect: str) -> str:
@@ -233,6 +234,7 @@ class RequestState(Struct, kw_only=True, eq=False):
     async def read_body(self) -> bytes:
         """The request's whole body."""
         http = self.http
+        # A compressed body has another size than it says, and one that is expected is not there yet.
         is_plain = "Content-Encoding" not in http.headers and "Expect" not in http.headers
         data = http.whole_body() if is_plain else None
         if data is None:
@@ -279,6 +281,7 @@ class RequestState(Struct, kw_only=True, eq=False):
         """How many bytes the body may have; a client that waits for it (`Expect: 100-continue`) is told to send it."""
         cap = self.configuration.settings.max_body_bytes
         length = self.http.content_length
+        # Refused before a byte of it is read, which a client that asks with `Expect` need not even send.
         if length is not None and length > cap:
             raise too_large(cap)
         coding = self.http.headers.get("Content-Encoding", "identity").strip().lower()
@@ -298,6 +301,7 @@ class RequestState(Struct, kw_only=True, eq=False):
 
     def _dress(self, response: web.StreamResponse) -> CIMultiDict[str]:
         """Add what every answer says of itself."""
+        # A client that keeps the connection would send its next request to a process that is going.
         if self.shared.draining:
             response.force_close()
         headers, found = response.headers, self.found
@@ -326,6 +330,7 @@ class RequestState(Struct, kw_only=True, eq=False):
         transport = self.http.transport
         if transport is None or transport.is_closing():
             raise ClientGone("has closed")
+        # https://www.rfc-editor.org/rfc/rfc9112#section-7.1
         transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         await self.room()
 
@@ -363,10 +368,12 @@ class RequestState(Struct, kw_only=True, eq=False):
         """Close the client's connection at once, whatever is still in its buffers."""
         transport = self.http.transport
         if transport is not None:
+            # `close` would wait until a client that reads nothing has taken all that is buffered.
             transport.abort()
 
     def close(self) -> None:
         """The request has ended, however it did: it is written down, exactly once."""
+        # A deadline of the connection serves its next request, too.
         if self.http.deadline is None:
             self.deadline.close()
         shared = self.shared
