@@ -156,7 +156,7 @@ LINES = {
     kind: _answers(f"lines-{kind}")
     for kind in (
         *("apart", "csv", "dialogue", "fences", "headings", "log", "pairs"),
-        *("paragraphs", "poem", "table", "trace", "words", "yaml"),
+        *("paragraphs", "poem", "stars", "table", "trace", "words", "yaml"),
     )
 }
 """Of short lines, or of such as hardly stand in any other: each of them may begin a call, too."""

@@ -60,7 +60,19 @@ _LONGEST_NEXT = 24
 _SOLE = ("command", "query", "path")
 _NOTHING = frozenset({"", "none", "null", "n/a", "{}", "nothing"})
 _PAIRS = re.compile(r"([A-Za-z_]\w*)\s*=\s*[\"'\[{\d-]")
+_POINT = re.compile(r" {0,3}\*[ \t]")
+"""A point of a list that is marked by a star."""
 _CYCLE = re.compile(r"\s*(?:thought|question)\s*[0-9]{0,3}\s*[:：][^\n]*\Z", re.IGNORECASE)
+
+
+def _may_open(_context: Context, opening: Opening) -> bool:
+    """Whether the keyword counts: where nobody thinks, a bold one right under a starred point belongs to it."""
+    # Else each point of such a list would wait to be seen not to be one: the star may be the first of two.
+    # https://spec.commonmark.org/0.31.2/#lazy-continuation-line
+    if opening.marker[:1] != "*" or "hought" in opening.before:
+        return True
+    lines = opening.before.rstrip(" \t").rsplit("\n", 2)
+    return len(lines) < 2 or lines[-1] != "" or _POINT.match(lines[-2]) is None
 
 
 def _parse(
@@ -250,6 +262,7 @@ REACT = Dialect(
     family="react",
     level="C",
     line_openers=lambda _context: _OPENERS,
+    may_open=_may_open,
     parse=_parse,
     results=_RESULTS,
     renderer=BlockRenderer(

@@ -25,6 +25,20 @@ def test_plain_text_is_the_one_parameter_that_it_can_be(text: str, name: str, ar
 
 
 @pytest.mark.parametrize(
+    ("before", "is_call"),
+    [
+        ("* Read it.\n\n", True),
+        ("- Read it.\n", True),
+        ("Thought: two points.\n* Read it.\n", True),
+        ("* Read it.\n* Say what it does.\n", False),
+    ],
+)
+def test_a_bold_keyword_goes_on_with_the_point_right_above_it(before: str, is_call: bool) -> None:
+    calls = read_every_way(f'{before}**Action:** read\n**Action Input:** {{"filePath": "/a"}}').calls
+    assert [name for name, _ in calls] == ["read"][:is_call]
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ('Action: {"action": "edit", "action_input": "/a"}', "input without names"),
