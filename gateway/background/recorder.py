@@ -14,6 +14,7 @@ from itertools import islice
 
 import structlog
 from attrs import define, field
+from msgspec import Struct
 
 from gateway.core.ports import BadRecord, Store, StoreError
 from gateway.core.records import Record, RequestRecord
@@ -37,8 +38,7 @@ _TRIMMED = "trimmed_at"
 log = structlog.get_logger("toolgate")
 
 
-@define(eq=False)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     since: float
     chars: int
     record: Record

@@ -50,16 +50,20 @@ class Fed:
 
 
 class Lines(Protocol):
-    """Writes lines of the log that have much in common: what a key stands for is asked for once."""
+    """Writes lines of the log that have much in common: what a key stands for is asked for once.
+
+    `told` is written as it is, unless one of the `foreign` words in it, which are of clients and model servers, looks
+    like a secret; `rest` is looked through in any case.
+    """
 
     def write(
         self,
         event: str,
         key: Hashable | None,
         begin: Callable[[], Mapping[str, Any]],
-        numbers: Mapping[str, float],
+        told: Mapping[str, object],
+        foreign: Sequence[str],
         rest: Mapping[str, object],
-        ids: Mapping[str, str],
     ) -> None: ...
 
 

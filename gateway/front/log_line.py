@@ -26,27 +26,39 @@ def write_line(summary: Summary, lines: Lines | None) -> None:
         log.warning("reading_differs", strategy=summary.strategy, model=summary.model, dialect=summary.dialect)
     if summary.is_reader_broken:
         log.error("reader_failed", strategy=summary.strategy, model=summary.model)
-    numbers, rest = _numbers(summary), _rest(summary)
+    facts, foreign = summary.facts, [summary.id]
+    told: dict[str, object] = {
+        "bytes_in": summary.bytes_in,
+        "bytes_out": summary.bytes_out,
+        "duration_s": round(summary.duration_s, 4),
+        "overhead_s": round(summary.overhead_s, 6),
+    }
+    if summary.upstream_first_s is not None:
+        told["upstream_first_s"] = round(summary.upstream_first_s, 4)
+    if summary.first_sent_s is not None:
+        told["first_sent_s"] = round(summary.first_sent_s, 4)
+    if facts.finish_reasons:
+        reasons = facts.finish_reasons.values()
+        told["finish_reasons"] = named = list(reasons) if len(reasons) == 1 else sorted(set(reasons))
+        foreign += named
+    if summary.answer_id and summary.has_answer:
+        told["completion_id"] = shown = summary.answer_id[:MAX_ID_CHARS]
+        foreign.append(shown)
+    if facts.usage:
+        told["usage"] = facts.usage
+    if facts.held_bytes_max:
+        told["held_bytes_max"] = facts.held_bytes_max
+    is_plain = summary.is_plain and summary.failure is None and not summary.notes
+    rest: dict[str, object] = {} if is_plain and summary.follows == "nothing" else _rest(summary)
     if lines is None:
-        log.info("request_ended", **_common(summary), **numbers, **rest)
+        log.info("request_ended", **_common(summary), **told, **rest)
         return
-    ids = {"request_id": summary.id}
+    told["request_id"] = summary.id
     if summary.trace is not None:
-        ids["trace_id"] = summary.trace
+        told["trace_id"] = summary.trace
     # What many lines have in common is written as JSON once for all of them.
-    lines.write("request_ended", _key(summary), partial(_common, summary), numbers, rest, ids)
-
-
-def _key(summary: Summary) -> tuple[str | int | None, ...] | None:
-    """What `_common` is made of; `None` where a client's name for its model is too long to be remembered."""
-    model = summary.model
-    if model is not None and len(model) > _LONGEST_NAME:
-        return None
-    return (
-        *(summary.route, summary.method, model, summary.stream, summary.strategy, summary.arm, summary.selected),
-        *(summary.status, summary.end, summary.error, summary.upstream, summary.cause, summary.upstream_status),
-        summary.retries,
-    )
+    key = None if summary.model is not None and len(summary.model) > _LONGEST_NAME else summary.kind
+    lines.write("request_ended", key, partial(_common, summary), told, foreign, rest)
 
 
 def _common(summary: Summary) -> dict[str, object]:
@@ -68,20 +80,6 @@ def _common(summary: Summary) -> dict[str, object]:
         "retries": summary.retries or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _numbers(summary: Summary) -> dict[str, float]:
-    numbers: dict[str, float] = {
-        "bytes_in": summary.bytes_in,
-        "bytes_out": summary.bytes_out,
-        "duration_s": round(summary.duration_s, 4),
-    }
-    if summary.upstream_first_s is not None:
-        numbers["upstream_first_s"] = round(summary.upstream_first_s, 4)
-    if summary.first_sent_s is not None:
-        numbers["first_sent_s"] = round(summary.first_sent_s, 4)
-    numbers["overhead_s"] = round(summary.overhead_s, 6)
-    return numbers
 
 
 def _rest(summary: Summary) -> dict[str, object]:
@@ -112,12 +110,8 @@ def _add_answer(fields: dict[str, object], summary: Summary) -> None:
         ("unusable_calls", facts.unusable_calls),
         ("structured", structured and {each.value: number for each, number in structured.items()}),
         ("repaired", facts.has_second_answer),
-        ("completion_id", summary.answer_id and summary.answer_id[:MAX_ID_CHARS]),
         ("mended", facts.mended and dict(facts.mended)),
         ("dropped", facts.dropped and dict(facts.dropped)),
-        ("held_bytes_max", facts.held_bytes_max),
-        ("finish_reasons", facts.finish_reasons and sorted(set(facts.finish_reasons.values()))),
-        ("usage", facts.usage),
     )
     fields.update([each for each in told if each[1]])
 

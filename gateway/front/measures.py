@@ -18,23 +18,47 @@ __all__ = ["measure"]
 SKIPPED = frozenset({Reason.NOT_LISTED, Reason.LOW_CONFIDENCE, Reason.PROVENANCE, Reason.SLICE_OFF, Reason.UNSAYABLE})
 """Why a candidate that could be read was left alone on purpose."""
 
-_LONGEST_NAME = 128
-
 
 def measure(summary: Summary, telemetry: Telemetry) -> None:
     """Count what the request came to."""
     arm = summary.arm or "off"  # only requests of the main job have one; the others are relayed in any case
-    facts, trace = summary.facts, summary.trace
-    outcome = _outcome(summary) if facts.read else ""
-    key = (
-        *(summary.route, summary.stream, summary.status // 100, arm, summary.is_healthy, summary.upstream),
-        *(summary.upstream_code, summary.strategy, summary.dialect, outcome, summary.end),
-        # A client may call its model anything, at any length; what is longer than a label is read anew each time.
-        (summary.model or "")[:_LONGEST_NAME],
+    facts, is_traced, is_stream = summary.facts, summary.trace is not None, summary.stream
+    read = 1.0 if facts.read else None
+    streamed = read if is_stream else None
+    first_sent_s = summary.first_sent_s
+    begun = 1.0 if is_stream and first_sent_s is not None else None  # its client has got something of it
+    telemetry.feed(
+        summary.kind,
+        partial(_rows, summary, telemetry, arm),
+        # In the order of `_rows`; times with a trace are told by themselves.
+        (
+            1.0,
+            None if is_traced else summary.duration_s,
+            summary.upstream_s,
+            None if summary.upstream_s is None else summary.upstream_first_s,
+            begun,
+            begun and summary.longest_gap_s,
+            None if is_traced else begun and first_sent_s,
+            facts.usage.get("input"),
+            facts.usage.get("output"),
+            read,
+            read,
+            read and summary.prepare_s,
+            read and summary.read_s,
+            read and summary.overhead_s,
+            streamed and facts.held_bytes_max,
+            streamed and summary.longest_hold_s,
+        ),
     )
-    telemetry.feed(key, partial(_rows, summary, telemetry, arm, outcome), _values(summary))
-    if trace is not None:
-        _measure_traced(summary, telemetry, arm, trace)
+    if summary.trace is not None:
+        _measure_traced(summary, telemetry, arm, summary.trace)
+    if not summary.is_plain:
+        _measure_found(summary, telemetry, arm)
+
+
+def _measure_found(summary: Summary, telemetry: Telemetry, arm: str) -> None:
+    """What the answer had beside its text."""
+    facts = summary.facts
     if summary.has_answer:
         _measure_answer(facts, telemetry)
         if facts.structured.classes or facts.structured.copies or facts.undelivered:
@@ -43,35 +67,10 @@ def measure(summary: Summary, telemetry: Telemetry) -> None:
         _measure_reading(summary, telemetry, arm)
 
 
-def _values(summary: Summary) -> tuple[float | None, ...]:
-    """What is told of every request, in the order of `_rows`; times with a trace are told by themselves."""
-    facts, trace = summary.facts, summary.trace
-    read = 1.0 if facts.read else None
-    streamed = read if summary.stream else None
-    begun = 1.0 if summary.stream and summary.first_sent_s is not None else None  # its client has got something of it
-    return (
-        1.0,
-        summary.duration_s if trace is None else None,
-        summary.upstream_s,
-        None if summary.upstream_s is None else summary.upstream_first_s,
-        begun,
-        begun and summary.longest_gap_s,
-        begun and summary.first_sent_s if trace is None else None,
-        facts.usage.get("input"),
-        facts.usage.get("output"),
-        read,
-        read,
-        read and summary.prepare_s,
-        read and summary.read_s,
-        read and summary.overhead_s,
-        streamed and facts.held_bytes_max,
-        streamed and summary.longest_hold_s,
-    )
-
-
-def _rows(summary: Summary, telemetry: Telemetry, arm: str, outcome: str) -> tuple[Fed, ...]:
+def _rows(summary: Summary, telemetry: Telemetry, arm: str) -> tuple[Fed, ...]:
     """What the values of `measure` go under, in their order."""
     upstream, model, strategy = summary.upstream, summary.model or "", summary.strategy or "none"
+    outcome = summary.outcome
     if summary.facts.read and summary.end == "completed":
         telemetry.admit("model", model, summary.who)
     way = {"route": summary.route, "stream": _told(summary.stream), "arm": arm}
@@ -99,14 +98,6 @@ def _rows(summary: Summary, telemetry: Telemetry, arm: str, outcome: str) -> tup
 
 def _told(flag: bool) -> str:
     return "true" if flag else "false"
-
-
-def _outcome(summary: Summary) -> str:
-    """What reading the answer came to."""
-    facts = summary.facts
-    if facts.calls or facts.has_second_answer:
-        return "success"
-    return "error" if facts.broken or summary.attempted else "noop"
 
 
 def _measure_traced(summary: Summary, telemetry: Telemetry, arm: str, trace: str) -> None:

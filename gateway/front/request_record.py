@@ -7,7 +7,7 @@ from gateway.answer.candidates import Audit, call_records
 from gateway.core.records import CallRecord, RequestRecord
 from gateway.core.version import __version__
 from gateway.front.summary import MAX_ID_CHARS, Summary
-from gateway.request.shared import Shared
+from gateway.request.shared import Configuration, Shared
 from gateway.rollout.assignment import Assignment
 from gateway.wire.chat_request import ChatRequest
 
@@ -17,6 +17,8 @@ MAX_NAME_CHARS = 256
 _TOOL = re.compile(r"[\w.:/-]+")
 """What a model server names otherwise is no name of a tool."""
 MAX_NOTES = 16
+MAX_NAMES = 1024
+"""Of models, whose shown form is remembered."""
 MAX_KEPT_CHARS = 1 << 18
 """Of a whole request or answer, where records keep them."""
 MARGIN_CHARS = 1 << 12
@@ -29,7 +31,7 @@ Mask = Callable[[str], str]
 
 def keep(summary: Summary, shared: Shared) -> None:
     """Hand the record over, and tell the rollout how the request ended."""
-    request, assignment = summary.request, summary.assignment
+    request, assignment, facts = summary.request, summary.assignment, summary.facts
     if request is None or assignment is None:
         return
     shared.rollout.ended(
@@ -39,7 +41,7 @@ def keep(summary: Summary, shared: Shared) -> None:
         key=summary.key,
         bad=not summary.is_healthy,
         request_id=summary.id,
-        transformed=_transformed(summary),
+        transformed=None if facts.read and summary.is_plain else _transformed(summary),
         overhead_s=summary.overhead_s,
         who=summary.who,
     )
@@ -47,16 +49,20 @@ def keep(summary: Summary, shared: Shared) -> None:
 
 
 def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shared: Shared) -> RequestRecord:
-    facts, mask = summary.facts, _mask(summary, shared)
-    classes = facts.structured.classes
-    kept = _audit(summary)
-    calls, audit = _calls(summary, request, shared, mask, kept)
+    facts, configuration = summary.facts, summary.configuration
+    classes, structured, name = facts.structured.classes, facts.structured, request.model
+    audit = configuration.keeps
+    calls: tuple[CallRecord, ...] = ()
+    left_out = ""
+    if facts.calls or facts.refused or facts.intents:
+        calls, audit, left_out = _calls(summary, request, shared, audit)
     keeps_all = audit == "full"
+    choice = request.body.get("tool_choice")
     return RequestRecord(
         id=summary.id,
         at=shared.wall() - summary.duration_s,
         key=summary.key,
-        model=shared.mask(request.model[:MAX_NAME_CHARS]),
+        model=configuration.shown_models.get(name) or _shown(name, configuration, shared),
         upstream=summary.upstream,
         route=summary.route,
         surface=summary.surface,
@@ -75,7 +81,7 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         asked_again=summary.asked_again,
         follows=summary.follows,
         tools=len(request.tools.names),
-        forced=_is_forced(request),
+        forced=choice == "required" or isinstance(choice, dict),
         status=summary.status,
         end=summary.end,
         healthy=summary.is_healthy,
@@ -92,17 +98,17 @@ def _record(summary: Summary, request: ChatRequest, assignment: Assignment, shar
         overhead_s=round(summary.overhead_s, 6),
         held_bytes=facts.held_bytes_max,
         native_calls=facts.native_calls,
-        native_tools=_names(facts.structured.names, mask) if facts.structured.names else (),
+        native_tools=_names(structured.names, _mask(summary, shared)) if structured.names else (),
         structured={each.value: number for each, number in classes.items()} if classes else {},
-        structured_outcomes=dict(facts.structured.outcomes),
+        structured_outcomes=dict(structured.outcomes),
         verdict=summary.verdict,
         noise=summary.noise,
         calls=calls,
         version=__version__,
-        config=summary.configuration.digest,
-        left_out="" if audit == kept != "none" or not calls else "AUDIT_BODIES=none" if kept == "none" else "samples",
-        request_body=_masked(mask, _beginning(request.raw)) if keeps_all else None,
-        answer_text=_masked(mask, facts.transcripts[min(facts.transcripts)].text)
+        config=configuration.digest,
+        left_out=left_out,
+        request_body=_masked(_mask(summary, shared), _beginning(request.raw)) if keeps_all else None,
+        answer_text=_masked(_mask(summary, shared), facts.transcripts[min(facts.transcripts)].text)
         if keeps_all and facts.transcripts
         else None,
     )
@@ -116,27 +122,29 @@ def _notes(notes: Sequence[str], shared: Shared) -> tuple[str, ...]:
     return tuple(shared.mask(note[:MAX_NAME_CHARS]) for note in notes[:MAX_NOTES])
 
 
+def _shown(model: str, configuration: Configuration, shared: Shared) -> str:
+    """A model's name as records say it; it may be anything."""
+    shown = shared.mask(model[:MAX_NAME_CHARS])
+    if len(model) <= MAX_NAME_CHARS and len(configuration.shown_models) < MAX_NAMES:
+        configuration.shown_models[model] = shown
+    return shown
+
+
 def _calls(
-    summary: Summary, request: ChatRequest, shared: Shared, mask: Mask, audit: Audit
-) -> tuple[tuple[CallRecord, ...], Audit]:
-    """The records of the candidates, with as much text as the settings and the room for samples allow."""
-    settings, facts = summary.configuration.settings, summary.facts
-    if not (facts.calls or facts.refused or facts.intents):
-        return (), audit
+    summary: Summary, request: ChatRequest, shared: Shared, audit: Audit
+) -> tuple[tuple[CallRecord, ...], Audit, str]:
+    """The records of the candidates, with as much text as the settings and the room for samples allow, and why less."""
+    left_out = "AUDIT_BODIES=none" if audit == "none" else ""
+    settings, facts, mask = summary.configuration.settings, summary.facts, _mask(summary, shared)
     if audit == "redacted":
         first = facts.calls[0].verdict if facts.calls else (facts.refused or facts.intents)[0]
         kind = (first.name[:MAX_NAME_CHARS], first.dialect, summary.verdict or "live")
         if not shared.samples.wants(kind, shared.wall(), most=settings.dry_run_samples_per_slice):
-            audit = "none"
+            audit, left_out = "none", "samples"
     declared = frozenset(request.tools.names)
     is_beside = summary.arm in ("control", "dry_run")
-    return call_records(facts, declared=declared, audit=audit, mask=mask, is_beside=is_beside), audit
-
-
-def _audit(summary: Summary) -> Audit:
-    """What records keep; of the demo's scripts all, as the first minute is when before and after count."""
-    settings = summary.configuration.settings
-    return "full" if settings.is_demo and not settings.is_set("AUDIT_BODIES") else settings.audit_bodies
+    records = call_records(facts, declared=declared, audit=audit, mask=mask, is_beside=is_beside)
+    return records, audit, left_out if records else ""
 
 
 def _transformed(summary: Summary) -> bool | None:
@@ -152,11 +160,6 @@ def _transformed(summary: Summary) -> bool | None:
 def _is_unprepared(summary: Summary) -> bool:
     """The strategy failed before there was an answer to read, in earnest or beside."""
     return summary.verdict == "would_fail" or (summary.selected or "").endswith("_failed")
-
-
-def _is_forced(request: ChatRequest) -> bool:
-    choice = request.body.get("tool_choice")
-    return choice == "required" or isinstance(choice, dict)
 
 
 def _masked(mask: Mask, text: str) -> str:

@@ -1,6 +1,8 @@
 """What a request came to, put together once when it has ended: the log, the metrics and the record are views of it."""
 
-from attrs import define, field
+import time
+
+from msgspec import Struct
 
 from gateway.answer.candidates import broken_calls, dialect_of
 from gateway.answer.facts import Facts
@@ -28,12 +30,13 @@ ABANDONED_STATUS = 499
 """nginx's word for a client that left before it had a status."""
 MAX_ID_CHARS = 128
 """Of an answer's id, which the model server chose."""
+_LONGEST_NAME = 128
+"""Of a model, which its client may call anything at any length."""
 _NO_ANSWER = Facts()
 """Of all requests whose answer is not read; nothing is ever added to it."""
 
 
-@define(kw_only=True)  # frozen, its fifty fields would take twice the time; nobody changes it all the same
-class Summary:
+class Summary(Struct, kw_only=True, eq=False):
     """What one request came to; seconds count from its beginning, unless they say otherwise."""
 
     id: str
@@ -44,7 +47,7 @@ class Summary:
     method: str
     model: str | None
     stream: bool
-    credential: str | None = field(repr=False)
+    credential: str | None
     """What the client has shown who it is with."""
     who: str
     """The same in a short word, where somebody checks it."""
@@ -107,47 +110,63 @@ class Summary:
     """The candidates that stayed text though they named a tool."""
     dialect: str
     """Of the first call, else of the first attempt."""
+    outcome: str
+    """What reading the answer came to; empty if nobody did."""
+    is_plain: bool
+    """The answer was nothing but text, in time, and went out as it came."""
+    kind: tuple[str | int | None, ...]
+    """What many requests have in common: all that the labels of their measures and the first half of the line say."""
     is_reader_broken: bool
     """Reading the answer came upon a fault of the gateway's own."""
+
+    def __repr__(self) -> str:
+        return f"<{self.route} {self.id} {self.end}>"  # what its client showed who it is with stands in here
 
     @classmethod
     def of(cls, state: RequestState, found: Findings) -> "Summary":
         """What the request came to, which ends now, and what was found out by those who answered it."""
-        ended, began = state.deadline.now(), state.started
+        ended, began = time.monotonic(), state.started
         facts = _NO_ANSWER if found.facts is None else found.facts
-        end = _end(state, facts)
+        is_fine = state.error is None and facts.failure is None and not state.client_gone
+        end = "completed" if is_fine else _end(state, facts)
         enrolled, way = found.enrolled, found.way
+        error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
+        seen = _Seen.of(facts, found.verdict)
+        error, upstream_status, strategy, model = state.error, state.upstream_status, way.strategy, state.model
+        status = state.status or ABANDONED_STATUS
+        code = None if error is None else error.code
+        cause = getattr(error, "cause", None)
         return cls(
             id=state.id,
             trace=state.trace,
             route=state.route,
             surface=state.surface.name,
             method=state.http.method,
-            model=state.model,
+            model=model,
             stream=state.stream,
             credential=state.credential,
-            who=state.who,
+            who=state.who if state.key_name or state.credential else "",
             configuration=state.configuration,
             request=enrolled.request,
             assignment=enrolled.assignment,
             arm=enrolled.arm,
             key=enrolled.key,
             follows=found.follows or "nothing",
-            strategy=way.strategy,
+            strategy=strategy,
             selected=way.selected,
             notes=found.notes,
             is_rewritten=way.is_rewritten,
             prompted_tools=way.prompted_tools,
             asked_again=found.asked_again,
             upstream=state.upstream.name,
-            upstream_status=state.upstream_status,
-            upstream_code=state.upstream_code,
+            upstream_status=upstream_status,
+            upstream_code="none" if upstream_status is None else f"{upstream_status // 100}xx",
             retries=state.retries,
-            status=state.status or ABANDONED_STATUS,
+            status=status,
             end=end,
             is_healthy=end not in UNHEALTHY_ENDS,
-            error=state.error.code if state.error is not None else None,
-            cause=state.error.cause if isinstance(state.error, UpstreamError | BreakerOpen) else None,
+            error=code,
+            cause=cause,
             failure=None if state.client_gone else facts.failure,
             verdict=found.verdict,
             noise=found.noise,
@@ -165,11 +184,54 @@ class Summary:
             has_answer=found.facts is not None,
             facts=facts,
             answer_id=found.answer_id or facts.completion_id,
-            attempted=tuple(broken_calls(facts)) if facts.refused else (),
-            dialect=dialect_of(facts) if facts.calls or facts.refused else "none",
-            is_reader_broken=bool(facts.refused)
-            and any(verdict.refusal is Reason.INTERNAL for verdict in facts.refused),
+            attempted=seen.attempted,
+            dialect=seen.dialect,
+            outcome=seen.outcome,
+            is_plain=seen.is_plain,
+            kind=(
+                *(state.route, state.http.method, model and model[:_LONGEST_NAME], state.stream, strategy),
+                *(enrolled.arm, way.selected, status, end, code, state.upstream.name, cause, upstream_status),
+                *(state.retries, seen.dialect, seen.outcome),
+            ),
+            is_reader_broken=seen.is_broken,
         )
+
+
+class _Seen(Struct, frozen=True, kw_only=True):
+    """What there is to say of an answer."""
+
+    is_plain: bool = True
+    outcome: str = ""
+    dialect: str = "none"
+    attempted: tuple[Verdict, ...] = ()
+    is_broken: bool = False
+
+    @classmethod
+    def of(cls, facts: Facts, verdict: DryVerdict | None) -> "_Seen":
+        structured = facts.structured
+        if not (
+            (facts.calls or facts.refused or facts.intents or facts.broken or facts.undelivered)
+            or (facts.native_calls or facts.unusable_calls or structured.classes or structured.copies)
+            or (facts.has_second_answer or facts.mended or facts.dropped or facts.translated or facts.untranslated)
+            or (verdict is not None or facts.late_events)
+        ):
+            return _READ if facts.read else _UNREAD
+        attempted = tuple(broken_calls(facts)) if facts.refused else ()
+        outcome = ""
+        if facts.read:
+            is_bad = facts.broken or attempted
+            outcome = "success" if facts.calls or facts.has_second_answer else "error" if is_bad else "noop"
+        return cls(
+            is_plain=False,
+            outcome=outcome,
+            dialect=dialect_of(facts) if facts.calls or facts.refused else "none",
+            attempted=attempted,
+            is_broken=any(each.refusal is Reason.INTERNAL for each in facts.refused),
+        )
+
+
+_UNREAD = _Seen()
+_READ = _Seen(outcome="noop")
 
 
 def _end(state: RequestState, facts: Facts) -> str:

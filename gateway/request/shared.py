@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from attrs import define, field, frozen
 
@@ -145,6 +145,10 @@ class Configuration:
     """Tells the settings in force from others."""
     has_keys: bool
     """Nobody is let in without one."""
+    keeps: Literal["none", "redacted", "full"]
+    """How much of bodies goes into records; of the demo's scripts all, as the first minute is when it counts."""
+    shown_models: dict[str, str] = field(factory=dict)
+    """Names of models as records say them: without what looks like a credential."""
     _options: dict[str | None, Options] = field(factory=dict)
 
     @classmethod
@@ -181,6 +185,7 @@ class Configuration:
             ),
             digest=settings.digest(),
             has_keys=not settings.api_keys.is_open,
+            keeps="full" if settings.is_demo and not settings.is_set("AUDIT_BODIES") else settings.audit_bodies,
         )
 
     def decide(

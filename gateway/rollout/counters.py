@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Literal
 
 from attrs import define, field, frozen
+from msgspec import Struct
 
 from gateway.core.records import Arm
 from gateway.rollout.assignment import slice_name
@@ -102,6 +103,16 @@ def _nobody_hears() -> None:
     """What goes wrong waits for who asks."""
 
 
+class _Names(Struct, frozen=True, kw_only=True):
+    """Under which names requests of one slice are counted."""
+
+    slice: str
+    requests: str
+    seen: str
+    attempts: str
+    slow: str
+
+
 @define
 class Counting:
     """Counts and marks since they were last taken."""
@@ -111,7 +122,10 @@ class Counting:
     _marks: set[str] = field(factory=set, init=False)
     _is_urgent: bool = field(default=False, init=False)
     _second: int = field(default=0, init=False)
-    _seen: set[tuple[Kind, str, str]] = field(factory=set, init=False)
+    _seen: set[tuple[str, str]] = field(factory=set, init=False)
+    """What was counted in this second, and of which conversation."""
+    _names: dict[tuple[str, int, str, str], _Names] = field(factory=dict, init=False)
+    """Of the counts of an arm's slices, in an epoch."""
     _answers: OrderedDict[str, tuple[float, int]] = field(factory=OrderedDict, init=False)
     """When the last answer of a conversation ended, and the epoch that it began in."""
     _examples: dict[str, tuple[int, int, int]] = field(factory=dict, init=False)
@@ -139,19 +153,28 @@ class Counting:
         """A request that began in this epoch ended."""
         if arm not in COUNTED_ARMS:
             return
-        where = slice_name(strategy, dialect)
+        names = self._names.get((arm, epoch, strategy, dialect)) or self._named(arm, epoch, strategy, dialect)
         self._remember(key, arm, epoch, now)
-        self._asked(who, now)
-        self._add(named("requests", epoch, arm, where))
-        self._add_once("seen", epoch, arm, where, key, now)
+        asked = self._who.get(who)
+        if asked is None or abs(now - asked) >= WHO_S:
+            self._asked(who, now)
+        counts, second = self._counts, int(now)
+        if second != self._second:
+            self._second = second
+            self._seen.clear()
+        if names.requests in counts or len(counts) < MAX_NAMES:
+            counts[names.requests] = counts.get(names.requests, 0) + 1
+        # At most one for each conversation and second, as bad ones are counted.
+        if (names.seen, key) not in self._seen:
+            self._add_once(names.seen, key)
         if transformed is not None:
-            self._add_once("attempts", epoch, arm, where, key, now)
+            self._add_once(names.attempts, key)
             if slow:
-                self._add_once("slow", epoch, arm, where, key, now)
+                self._add_once(names.slow, key)
         if transformed is False:
-            self._mark(named("failed", epoch, arm, where, subject_of(who, key)))
+            self._mark(named("failed", epoch, arm, names.slice, subject_of(who, key)))
         if bad:
-            self._bad(arm, epoch, where, key, request_id, now, who)
+            self._bad(arm, epoch, names.slice, key, request_id, now, who)
 
     def outcome(
         self,
@@ -249,15 +272,24 @@ class Counting:
         if len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)
 
-    def _add_once(self, kind: Kind, epoch: int, arm: Arm, where: str, key: str, now: float) -> None:
-        """At most one for each conversation and second, as bad ones are counted."""
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            self._seen.clear()
-        if (kind, where, key) not in self._seen:
-            self._seen.add((kind, where, key))
-            self._add(named(kind, epoch, arm, where))
+    def _add_once(self, name: str, key: str) -> None:
+        if (name, key) not in self._seen:
+            self._seen.add((name, key))
+            self._add(name)
+
+    def _named(self, arm: Arm, epoch: int, strategy: str, dialect: str) -> "_Names":
+        where = slice_name(strategy, dialect)
+        made = _Names(
+            slice=where,
+            requests=named("requests", epoch, arm, where),
+            seen=named("seen", epoch, arm, where),
+            attempts=named("attempts", epoch, arm, where),
+            slow=named("slow", epoch, arm, where),
+        )
+        if len(self._names) >= MAX_SLICES:
+            self._names.clear()
+        self._names[arm, epoch, strategy, dialect] = made
+        return made
 
     def _add(self, name: str, count: int = 1) -> None:
         if name in self._counts or len(self._counts) < MAX_NAMES:

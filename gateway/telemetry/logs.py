@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
@@ -18,7 +18,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.core.ports import Lines
-from gateway.telemetry.redaction import Redactor
+from gateway.telemetry.redaction import SUSPECT_SMALL, Redactor
 from gateway.telemetry.request_line import Paint, lasting_line, request_line
 
 __all__ = ["LineWriter", "ReadyLines", "configure_logging", "ready_lines"]
@@ -36,6 +36,8 @@ _GATHER_S = 0.02
 _CLOSE_TIMEOUT_S = 2.0
 _MOST_BEGUN = 512
 """Beginnings of lines that are remembered."""
+_LONGEST_WORDS = 512
+"""Of others, in one line, that are looked at together."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
 _PAINTS: dict[Paint, str] = {"good": "32", "bad": "31", "plain": "0"}
@@ -56,7 +58,8 @@ class LineWriter:
         self._on_drop = on_drop
         self._max_lines = max_lines
         self._lines: list[str] = []
-        self._is_open = True
+        self.is_open = True
+        """Lines are still taken."""
         self._sleeps = False
         """The thread waits, or is about to wait, to be woken."""
         # No queue of the library: its lock would be taken twice for each line.
@@ -74,19 +77,14 @@ class LineWriter:
             self._sleeps = False
             self._wake.release()
 
-    @property
-    def is_open(self) -> bool:
-        """Lines are still taken."""
-        return self._is_open
-
     def close(self, timeout_s: float = _CLOSE_TIMEOUT_S) -> None:
         """Write what is queued, as far as the time allows."""
-        self._is_open = False
+        self.is_open = False
         self._wake.release()
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while self._is_open or self._lines:
+        while self.is_open or self._lines:
             self._wait()
             # Lines are only ever added behind these, so that no lock is needed.
             batch = self._lines[:_MAX_BATCH_LINES]
@@ -97,10 +95,10 @@ class LineWriter:
     def _wait(self) -> None:
         """Until there are lines, and then for more of them."""
         self._sleeps = True
-        if not self._lines and self._is_open:
+        if not self._lines and self.is_open:
             self._wake.acquire()
         self._sleeps = False
-        if self._is_open and len(self._lines) < _MAX_BATCH_LINES:
+        if self.is_open and len(self._lines) < _MAX_BATCH_LINES:
             time.sleep(_GATHER_S)
 
     def _write_all(self, lines: bytes) -> None:
@@ -179,7 +177,7 @@ class ReadyLines:
     What they say is what the pipeline would have said of the same fields.
     """
 
-    __slots__ = ("_begun", "_own", "_processors", "_redactor", "_render", "_writer")
+    __slots__ = ("_begun", "_own", "_redactor", "_signs", "_stamp", "_writer", "processors", "render", "writer")
 
     def __init__(
         self,
@@ -189,40 +187,46 @@ class ReadyLines:
         processors: list[Processor],
         own: Mapping[str, object],
     ) -> None:
-        self._writer = writer
+        self.writer = self._writer = writer
+        self.render = render
+        self.processors = processors
         self._redactor = redactor
-        self._render = render
-        self._processors = processors
+        self._signs = redactor.signs
+        self._stamp = render.stamp
         self._own = own
         self._begun: dict[Hashable, str] = {}
-
-    @property
-    def is_in_force(self) -> bool:
-        """Whatever is logged goes this way: nobody has put the pipeline out of force, as tests do."""
-        return bool(self._processors) and self._processors[-1] is self._render and self._writer.is_open
 
     def write(
         self,
         event: str,
         key: Hashable | None,
         begin: Callable[[], Mapping[str, Any]],
-        numbers: Mapping[str, float],
+        told: Mapping[str, object],
+        foreign: Sequence[str],
         rest: Mapping[str, object],
-        ids: Mapping[str, str],
     ) -> None:
-        """Write a line: what `key` stands for, which is asked for once, then the numbers, the rest, and the ids.
+        """Write a line: what `key` stands for, which is asked for once, then what else is told, and the rest.
 
         Without a key the beginning is made anew.
         """
-        begun = self._begun.get(key)
-        if begun is None:
-            begun = f'"level":"info","event":"{event}",{_ascii(self._redactor.fields(begin()))[1:-1]}'
-            if key is not None:
-                if len(self._begun) >= _MOST_BEGUN:
-                    self._begun.clear()
-                self._begun[key] = begun
-        told = _ascii({**numbers, **self._redactor.fields({**rest, **self._own, **ids})})
-        self._writer.write(f'{{"timestamp":"{self._render.stamp.now()}",{begun},{told[1:]}')
+        begun = self._begun.get(key) or self._begin(event, key, begin)
+        # Looked at together: most lines have nothing in them that could be a secret, or would have to be cut.
+        words = "\n".join(foreign)
+        if not words.isascii() or len(words) > _LONGEST_WORDS or self._signs(words) or SUSPECT_SMALL(words.lower()):
+            told = self._redactor.fields(told)
+        line = _ascii({**told, **self._redactor.fields(rest)} if rest else told)
+        second, part = divmod(time.time_ns(), 1_000_000_000)
+        stamp = self._stamp
+        written = stamp.written if second == stamp.second else stamp.at(second)
+        self._writer.write(f'{{"timestamp":"{written}.{part // 1000:06d}Z",{begun},{line[1:]}')
+
+    def _begin(self, event: str, key: Hashable | None, begin: Callable[[], Mapping[str, Any]]) -> str:
+        begun = f'"level":"info","event":"{event}",{_ascii(self._redactor.fields({**begin(), **self._own}))[1:-1]}'
+        if key is not None:
+            if len(self._begun) >= _MOST_BEGUN:
+                self._begun.clear()
+            self._begun[key] = begun
+        return begun
 
 
 class _InForce:
@@ -240,7 +244,10 @@ _in_force = _InForce()
 def ready_lines() -> Lines | None:
     """Where lines go that have much in common; None where the log is not for machines, or says less."""
     lines = _in_force.lines
-    return lines if lines is not None and lines.is_in_force else None
+    # Somebody may have put the pipeline out of force, as tests do.
+    if lines is None or not lines.writer.is_open or not lines.processors or lines.processors[-1] is not lines.render:
+        return None
+    return lines
 
 
 class _LineLogger:
@@ -301,17 +308,20 @@ def _formatted(kind: type[BaseException], error: BaseException, trace: Traceback
 class _Stamp:
     """The time of an event, in ISO's form; what a second has in common is written once."""
 
-    __slots__ = ("_second", "_written")
+    __slots__ = ("second", "written")
 
     def __init__(self) -> None:
-        self._second = -1
-        self._written = ""
+        self.second = -1
+        self.written = ""
+
+    def at(self, second: int) -> str:
+        """What all of a second begin with."""
+        self.second, self.written = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return self.written
 
     def now(self) -> str:
-        second, rest = divmod(time.time_ns(), 1_000_000_000)
-        if second != self._second:
-            self._second, self._written = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._written}.{rest // 1000:06d}Z"
+        second, part = divmod(time.time_ns(), 1_000_000_000)
+        return f"{self.written if second == self.second else self.at(second)}.{part // 1000:06d}Z"
 
 
 class _JsonLine:

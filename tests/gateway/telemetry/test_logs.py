@@ -253,25 +253,35 @@ def test_a_line_with_a_ready_beginning_says_what_any_other_line_would(pipe, own)
     pipe.configure(fields=own)
     begin = {"route": "chat", "model": f"m {SECRET}", "stream": True, "status": 200, "naïve": "\x7f\u2028"}
     numbers = {"bytes_in": 7, "duration_s": 0.0001, "overhead_s": 1e-06}
+    words: list[dict[str, str]] = [
+        {},
+        {"completion_id": "chatcmpl-1"},
+        {"completion_id": f"id {SECRET}"},
+        {"completion_id": "Bearer abcdefgh"},
+        {"completion_id": "x" * 600},
+        {"completion_id": "half \ud800"},
+    ]
     rests: list[dict[str, object]] = [
         {},
         {"completion_id": f"id {SECRET}", "finish_reasons": ["stop", SECRET], "usage": {"input": 3}},
         {"notes": ["half \ud800", "x" * 20_000], "calls": [{"tool": "a", "score": 0.97, "authorization": "b"}]},
         {"far": 1 << 70, "nan": float("nan")},
     ]
+    cases = [*((word, {}) for word in words), *(({}, rest) for rest in rests)]
     for key in ("known", None):
-        for rest in rests:
+        for word, rest in cases:
             with structlog.contextvars.bound_contextvars(request_id="r-1", trace_id="t"):
-                structlog.get_logger().info("request_ended", **begin, **numbers, **rest)
+                structlog.get_logger().info("request_ended", **begin, **numbers, **word, **rest)
             lines = ready_lines()
             assert lines is not None
-            lines.write("request_ended", key, lambda: begin, numbers, rest, {"request_id": "r-1", "trace_id": "t"})
-    told = [json.loads(line) for line in pipe.lines()]
-    for line in told:
+            told = {**numbers, **word, "request_id": "r-1", "trace_id": "t"}
+            lines.write("request_ended", key, lambda: begin, told, ["r-1", *word.values()], rest)
+    written = [json.loads(line) for line in pipe.lines()]
+    for line in written:
         assert line.pop("timestamp").endswith("Z")
         assert line["model"] == f"m {REDACTED}"
-    assert told[0::2] == told[1::2]
-    assert len(told) == 4 * len(rests)
+    assert written[0::2] == written[1::2]
+    assert len(written) == 4 * len(cases)
 
 
 @pytest.mark.parametrize("options", [{"form": "console"}, {"level": "warning"}])
