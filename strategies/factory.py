@@ -59,8 +59,7 @@ MODEL_STRATEGIES = (
 )
 
 
-@frozen(kw_only=True)
-class Capability:
+class Capability(Struct, frozen=True, kw_only=True):
     """What was learned of one model at one upstream; `None` is not known."""
 
     native_tools: bool | None = None

@@ -36,7 +36,7 @@ class RecoveryStrategy:
             warnings = (*warnings, f"{len(request.tools)} tools are too many to look for calls of them in the text")
         return Prepared(
             strategy=self.name,
-            body=mended.body(request),
+            body=mended.body(request) if mended.notes else request.raw,
             make_reader=make_reader,
             reads_reasoning=options.reasoning_calls,
             shape=Shape(

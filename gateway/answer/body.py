@@ -11,6 +11,7 @@ from gateway.core.errors import UpstreamBadReply
 from gateway.core.events import Drop, End, Event, Said, Start, Text
 from gateway.core.limits import Limits
 from gateway.wire.chat_chunks import (
+    REASONING_FIELDS,
     BadChunk,
     decode_object,
     encode_object,
@@ -60,10 +61,13 @@ class BodyExchange:
         except StopIteration as done:
             return bytes(done.value)
 
-    def steps(self, body: bytes) -> Generator[None, None, bytes]:
-        """The same in steps of bounded work, so that a long answer does not keep others waiting."""
+    def steps(self, body: bytes, decoded: object = None) -> Generator[None, None, bytes]:
+        """The same in steps of bounded work, so that a long answer does not keep others waiting.
+
+        `decoded` is what the body says, where somebody knows it already; nobody else may use it any more.
+        """
         try:
-            answer = decode_object(body)
+            answer = decoded if isinstance(decoded, dict) else decode_object(body)
         except BadChunk as error:
             # Clients that speak UTF-16 read it; passed on unread, as whoever writes it anew could not.
             if holds_half_a_character(body):
@@ -79,12 +83,12 @@ class BodyExchange:
         for index, entry in enumerate(choices if isinstance(choices, list) else ()):
             if isinstance(entry, dict) and isinstance(entry.get("message"), dict):
                 changed = (yield from self._read_choice(index, entry, entry["message"])) or changed
-        return self._encoded(changed=changed)
+        return self._encoded(changed=True) if changed else body
 
     @property
     def ask_again(self) -> SecondRequest | None:
         """What is to be asked again."""
-        return self._round.wanted
+        return None if self._round.choice is None else self._round.wanted
 
     def second_answer(self, body: bytes) -> bytes:
         """The client's body with the calls of a second answer; one without any is one broken call more."""
@@ -187,8 +191,9 @@ class BodyExchange:
         readers, ask = prepared.make_reader, prepared.ask_again
         if message.get("tool_calls") or message.get("function_call") or not isinstance(content, str | None):
             return False
-        if has_reasoning(message):  # it may end in a call
-            return False
+        for name in REASONING_FIELDS:
+            if message.get(name) and isinstance(message[name], str):  # it may end in a call
+                return False
         if readers is None:
             return True
         if not isinstance(readers, Readers) or not readers.is_all_text(content or ""):

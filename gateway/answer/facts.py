@@ -4,7 +4,8 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import frozen
+from msgspec import Struct, field
 
 from gateway.answer.second_answer import SecondCall
 from gateway.answer.stages.transcript import Transcript
@@ -35,23 +36,23 @@ def delivered(verdict: Verdict, arguments: str) -> Delivered:
     return Delivered(verdict=verdict, size=len(arguments), command=command, arguments=arguments)
 
 
-@define
-class Facts:
+class Facts(Struct):
     """What one answer leaves behind for the log and the metrics."""
 
-    calls: list[Delivered] = field(factory=list)
+    calls: list[Delivered] = field(default_factory=list)
     undelivered: int = 0
-    refused: list[Verdict] = field(factory=list)
+    refused: list[Verdict] = field(default_factory=list)
     """Candidates that stayed text, of several readings of the same characters the one that came furthest."""
-    intents: list[Verdict] = field(factory=list)
+    intents: list[Verdict] = field(default_factory=list)
     """Calls that were read beside the answer and are not given to the client."""
-    broken: list[str] = field(factory=list)
-    dropped: Counter[str] = field(factory=partial(Counter.__new__, Counter))  # what `Counter()` does beside, costs
-    mended: Counter[str] = field(factory=partial(Counter.__new__, Counter))
+    broken: list[str] = field(default_factory=list)
+    # What `Counter()` does beside, costs.
+    dropped: Counter[str] = field(default_factory=partial(Counter.__new__, Counter))
+    mended: Counter[str] = field(default_factory=partial(Counter.__new__, Counter))
     native_calls: int = 0
     unusable_calls: int = 0
     """Structured calls whose arguments are no JSON object."""
-    structured: CallFacts = field(factory=CallFacts)
+    structured: CallFacts = field(default_factory=CallFacts)
     """Its structured calls, as they stand to what was declared."""
     broken_calls: int = 0
     """Calls that were plainly meant, stayed text, and were the answer's only ones."""
@@ -61,13 +62,13 @@ class Facts:
     held_bytes_max: int = 0
     late_events: int = 0
     """Events of a stream that left only after two or more later ones had been read."""
-    finish_reasons: dict[int, str] = field(factory=dict)
-    usage: dict[str, int] = field(factory=dict)
+    finish_reasons: dict[int, str] = field(default_factory=dict)
+    usage: dict[str, int] = field(default_factory=dict)
     read: bool = False
     """A reader looked at the answer."""
     failure: str | None = None
     """The code of the error that ended the answer."""
-    transcripts: dict[int, Transcript] = field(factory=dict)
+    transcripts: dict[int, Transcript] = field(default_factory=dict)
     """Each choice's text and candidates, where they are kept."""
 
     translated: int = 0

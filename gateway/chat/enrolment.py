@@ -33,20 +33,22 @@ def enrol(state: RequestState, asked: Asked) -> tuple[Enrolled, Assignment]:
     """The request's conversation and its arm, for as long as it lasts; a fault in it leaves the answer alone."""
     key = ""
     try:
-        key = _conversation(state, asked)
-        assignment = state.shared.rollout.assign(key, _forced(state))
+        settings, shared, headers = state.configuration.settings, state.shared, state.http.headers
+        # By what an operator's header says, else by what the client itself names it, else by how it began.
+        sticky = headers.get(settings.canary_sticky_header) if settings.canary_sticky_header else None
+        key = conversation_key(
+            shared.secret,
+            sticky=sticky,
+            named=asked.conversation,
+            credential=state.credential,
+            request=asked.request,
+        )
+        may_force = settings.canary_force_header and settings.canary_force_header in headers
+        assignment = shared.rollout.assign(key, _forced(state) if may_force else None)
     except Exception:
         log.exception("enrolment_failed")
         assignment = Assignment(arm="off", epoch=0, forced=True)
     return Enrolled(request=asked.request, assignment=assignment, arm=assignment.arm, key=key), assignment
-
-
-def _conversation(state: RequestState, asked: Asked) -> str:
-    """By what an operator's header says, else by what the client itself names it, else by how it began."""
-    header = state.configuration.settings.canary_sticky_header
-    sticky = state.http.headers.get(header) if header else None
-    secret, who = state.shared.secret, state.credential
-    return conversation_key(secret, sticky=sticky, named=asked.conversation, credential=who, request=asked.request)
 
 
 def hear(state: RequestState, request: ChatRequest, assignment: Assignment) -> Follows:
@@ -105,6 +107,9 @@ def _forced(state: RequestState) -> Forced | None:
 
 def note_loop(state: RequestState, request: ChatRequest) -> None:
     """Count it; a fault in looking costs nothing but the signal."""
+    if request.messages[-1].get("role") not in ("tool", "assistant"):
+        state.found.looping_tool = None
+        return
     try:
         tool = looping_tool(request.messages)
     except Exception:

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec
 
+import msgspec
 import structlog
 from aiohttp import web
 from msgspec.structs import replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Facts
+from gateway.answer.rescue.faces import of_answer
 from gateway.answer.stream import StreamExchange
 from gateway.answer.structured.schema_check import held_to_schemas
 from gateway.chat.accept import accept, begin_answer, count_path, count_unsaid, keep_answer
@@ -61,7 +63,8 @@ async def chat(state: RequestState) -> web.StreamResponse:
     route = state.configuration.router.route(request.model)
     state.found.enrolled, assignment = enrol(state, asked)
     first, *others = route.upstreams
-    state.upstream = state.configuration.upstreams[first].timed(route.rule)
+    upstream = state.configuration.upstreams[first]
+    state.upstream = upstream if route.rule is None else upstream.timed(route.rule)
     for name in others:
         try:
             return await _answered(state, asked, raw, route, assignment)
@@ -79,7 +82,8 @@ async def _answered(
     state: RequestState, asked: Asked, raw: bytes, route: Route, assignment: Assignment
 ) -> web.StreamResponse:
     """Answer by the upstream that the state names now."""
-    request = asked.request.renamed(route.send_as) if route.send_as else asked.request
+    send_as = None if route.rule is None else route.rule.send_as
+    request = asked.request.renamed(send_as) if send_as else asked.request
     client = client_of(state.http.headers)
     selection = _selected(state, asked, request, client, route, assignment)
     if state.surface.is_identity:
@@ -174,7 +178,8 @@ async def _converted(
             _afterwards(learn_from, state)
             if state.telling.dropped or state.telling.mended:
                 _afterwards(count_unsaid, state)
-    request = steered(state, request)
+    if found.looping_tool is not None:
+        request = steered(state, request)
     prepared = _prepare(state, request, selection, client, route)
     try:
         try:
@@ -186,7 +191,8 @@ async def _converted(
                 raise
             return await chance.send(instead)
         prepared, keywords = opening.prepared, (*state.upstream.down_level, *opening.told_less)
-        prepared = held_to_schemas(prepared, state.upstream.kind, keywords)
+        if keywords or state.upstream.row.is_translated:
+            prepared = held_to_schemas(prepared, state.upstream.kind, keywords)
         chance = chance_of(state, request, prepared, route)
         reply = opening.reply
         try:
@@ -243,13 +249,19 @@ async def _whole(
     state: RequestState, reply: ChatReply, prepared: Prepared, chance: Chance | None
 ) -> web.StreamResponse:
     body = await whole_body(state, reply)
-    instead = await chance.instead_of_body(body) if chance is not None else None
-    if chance is not None and instead is not None:
-        return await chance.send(instead)
+    try:
+        decoded = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        decoded = None  # what is wrong with it is said where it is read
+    swallowed = of_answer(decoded) if chance is not None else None
+    if chance is not None and swallowed is not None:
+        instead = await chance.instead_of_body(swallowed, body)
+        if instead is not None:
+            return await chance.send(instead)
     exchange = BodyExchange(prepared, **_terms(state))
     state.found.facts = exchange.facts
     started = time.perf_counter()
-    answer = await in_turns(exchange.steps(body))
+    answer = await in_turns(exchange.steps(body, decoded))
     state.found.read_s += time.perf_counter() - started
     while (wanted := exchange.ask_again) is not None:
         if chance is not None and chance.is_spent:
@@ -258,9 +270,12 @@ async def _whole(
             answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     if not isinstance(reply, UpstreamReply):
         await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
-    state.deliver(answer)
-    response = json_response(state.telling.whole(answer))
-    if not state.telling.is_identity:
+    if state.delivered is not None:
+        state.deliver(answer)
+    if state.telling.is_identity:
+        response = json_response(answer)
+    else:
+        response = json_response(state.telling.whole(answer))
         await keep_answer(state)
     response.headers.extend(response_headers(reply.headers, also_dropped=OWN_HEADERS))
     return await state.send(response)

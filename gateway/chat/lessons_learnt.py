@@ -156,9 +156,15 @@ def learn_from(state: RequestState) -> None:
         state.shared.answers.remember(shown, request_id=state.id, strategy=strategy, arm=arm, who=state.who)
     if state.stream and found.is_usage_unasked and facts.finish_reasons and facts.failure is None:
         state.shared.rescues.saw_usage(state.upstream.name, is_told=bool(facts.usage))
-    _weigh_native(state, facts)
-    _weigh_abilities(state, facts)
+    request, classes = found.enrolled.request, facts.structured.classes
+    if classes or (request is not None and isinstance(request.tool_choice, dict)):
+        _weigh_abilities(state, facts)
     _weigh_context(state, facts)
+    if not (
+        facts.native_calls or classes or facts.calls or facts.refused or facts.unusable_calls or facts.broken_calls
+    ):
+        return  # of calls it tells nothing, good or bad
+    _weigh_native(state, facts)
     settings = state.configuration.settings
     if arm == "live" and strategy in NATIVE_STRATEGIES and (facts.native_calls or facts.calls):
         state.shared.rescues.answered(state.upstream.name, state.model or "")

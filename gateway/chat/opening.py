@@ -78,9 +78,17 @@ async def opened(state: RequestState, request: ChatRequest, prepared: Prepared, 
     """The answer's head; where native tools are refused, that to the request with its tools in the prompt."""
     is_live = state.found.enrolled.arm == "live" and state.found.way.strategy in NATIVE_STRATEGIES
     rescues = is_live and may_rescue(state, request)
-    told_less = SIMPLER if rescues and _wants_simpler(state) else ()
+    known = state.shared.rescues
+    wants_simpler = rescues and known.wants_simpler(state.upstream.name, state.model or "", state.deadline.now())
+    told_less = SIMPLER if wants_simpler else ()
+    body = lowered(prepared.body, told_less) if told_less else prepared.body
+    asks = rescues and request.stream and prepared.strategy == "recovery" and known.may_ask_usage(state.upstream.name)
     try:
-        return await _first(state, request, prepared, told_less, rescues=rescues)
+        reply = await _with_usage(state, request, body) if asks else None
+        if reply is None:
+            opening = open_chat if state.surface.is_identity else open_within
+            reply = await opening(state, body, stream=request.stream, original=request)
+        return Opened(reply=reply, prepared=prepared, told_less=told_less)
     except UpstreamRejected as error:
         swallowed = of_refusal(error.upstream_status, error.payload) if rescues else None
         if swallowed is not None and swallowed.face.refuses_schema:
@@ -94,33 +102,25 @@ async def opened(state: RequestState, request: ChatRequest, prepared: Prepared, 
         return other
 
 
-async def _first(
-    state: RequestState, request: ChatRequest, prepared: Prepared, told_less: tuple[str, ...], *, rescues: bool
-) -> Opened:
-    body = lowered(prepared.body, told_less) if told_less else prepared.body
-    asks = rescues and request.stream and prepared.strategy == "recovery"
-    asking = with_usage(body) if asks and state.shared.rescues.may_ask_usage(state.upstream.name) else None
-    if asking is not None:
-        try:
-            reply = await open_within(state, asking, stream=request.stream, original=request)
-            state.found.asks_usage = True
-            return Opened(reply=reply, prepared=prepared, told_less=told_less)
-        except UpstreamRejected as error:
-            if not _refuses_usage(error):
-                raise
-            state.shared.rescues.refused_usage(state.upstream.name)
-    opening = open_chat if state.surface.is_identity else open_within
-    reply = await opening(state, body, stream=request.stream, original=request)
-    return Opened(reply=reply, prepared=prepared, told_less=told_less)
+async def _with_usage(state: RequestState, request: ChatRequest, body: bytes) -> ChatReply | None:
+    """The head of an answer that tells its usage; None where the server is not to be asked for that."""
+    asking = with_usage(body)
+    if asking is None:
+        return None
+    try:
+        reply = await open_within(state, asking, stream=request.stream, original=request)
+    except UpstreamRejected as error:
+        if not _refuses_usage(error):
+            raise
+        state.shared.rescues.refused_usage(state.upstream.name)
+        return None
+    state.found.asks_usage = True
+    return reply
 
 
 def _refuses_usage(error: UpstreamRejected) -> bool:
     # By the field's name, as each server has words of its own for a field that it does not know.
     return error.upstream_status in (400, 422) and b"stream_options" in (error.payload or b"")
-
-
-def _wants_simpler(state: RequestState) -> bool:
-    return state.shared.rescues.wants_simpler(state.upstream.name, state.model or "", state.deadline.now())
 
 
 async def _without_native(

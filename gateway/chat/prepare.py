@@ -1,6 +1,5 @@
 """A request prepared with the tools that its model is to see, and what brings its calls back to the client's."""
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +31,8 @@ TRUSTED = frozenset({"native", "passthrough"})
 
 def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
     """What the selected strategy may look at for this request."""
-    options = state.configuration.options(selection.dialect)
+    configuration = state.configuration
+    options = configuration.known_options.get(selection.dialect) or configuration.options(selection.dialect)
     name, slices_off = selection.strategy.name, state.shared.rollout.slices_off
     if slices_off:
         off = frozenset(dialect for strategy, _, dialect in map(_parted, slices_off) if strategy == name)
@@ -51,7 +51,9 @@ def with_tools(
 ) -> Prepared:
     """What the strategy prepares, for the surface of tools that is set for the model."""
     strategy = selection.strategy
-    name = state.configuration.tool_map(request.model, rule)
+    configuration = state.configuration
+    may_map = rule is not None or configuration.settings.tool_map
+    name = configuration.tool_map(request.model, rule) if may_map else None
     mapping = MAPPINGS.get(name) if name is not None and strategy.name not in UNMAPPED else None
     # Several answers at once would each need a translation of their own to be asked for again.
     is_single = request.body.get("n") in (None, 1)
@@ -83,9 +85,10 @@ def _pinning(state: RequestState, prepared: Prepared) -> dict[str, AskAgain]:
     ask, abilities = prepared.ask_again, state.shared.abilities
     if not isinstance(ask, AskAgain) or ask.renderer is not None:
         return {}
-    upstream, model = state.upstream.name, state.model or ""
-    lesson = state.lesson(model)
+    upstream, model, lesson = state.upstream.name, state.model or "", state.learned
     able = lesson.able if lesson is not None else ()
+    if not able and abilities.is_empty:
+        return {}
     pins = abilities.has(upstream, model, "named", is_learned="named" in able)
     strict = abilities.has(upstream, model, "strict", is_learned="strict" in able)
     return {"ask_again": evolve(ask, pins=pins, strict=strict)} if pins or strict else {}
@@ -102,7 +105,9 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes
         return replace(prepared, calls=CallTerms(tools=shown.tools), **changes)
     settings = state.configuration.settings
     keeps = settings.duplicate_calls == "keep"
-    ids = known_ids(shown.model, _messages(prepared, shown))
+    # The conversation as it goes upstream, in which calls that were left as text are calls.
+    ask = prepared.ask_again
+    ids = known_ids(shown.model, ask.messages if isinstance(ask, AskAgain) else shown.messages)
     terms = CallTerms(
         tools=shown.tools,
         taken_ids=ids.taken if ids is not None else frozenset(),
@@ -113,11 +118,6 @@ def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes
     )
     rename = partial(repair_name, declared=shown.tools, aliases=dict(settings.tool_aliases))
     return replace(prepared, calls=terms, rename=rename, **changes)
-
-
-def _messages(prepared: Prepared, shown: ChatRequest) -> Sequence[Mapping[str, Any]]:
-    """The conversation as it goes upstream, in which calls that were left as text are calls."""
-    return prepared.ask_again.messages if isinstance(prepared.ask_again, AskAgain) else shown.messages
 
 
 def _is_harmful_twice(name: str, tools: ToolSet) -> bool:

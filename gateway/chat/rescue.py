@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 from aiohttp import web
-from attrs import define, field
+from msgspec import Struct
 
-from gateway.answer.rescue.faces import Swallowed, of_body, of_refusal
+from gateway.answer.rescue.faces import Swallowed, of_refusal
 from gateway.answer.rescue.lookout import Lookout
 from gateway.answer.rescue.remedies import Remedy, from_answer, from_text, is_in_reasoning, paid, streamed
 from gateway.chat.accept import keep_answer
@@ -44,15 +44,14 @@ def chance_of(state: RequestState, request: ChatRequest, prepared: Prepared, rou
     return Chance(state, request, prepared, route)
 
 
-@define
-class Chance:
+class Chance(Struct):
     """One request's chance of another answer."""
 
     _state: RequestState
     _request: ChatRequest
     _prepared: Prepared
     _route: Route
-    is_spent: bool = field(init=False, default=False)
+    is_spent: bool = False
     """It was asked once more: that is all that one request may cost."""
 
     def lookout(self) -> Lookout:
@@ -68,10 +67,9 @@ class Chance:
         remedy = await self._remedy(swallowed, self._ask)
         return remedy.body if remedy is not None else None
 
-    async def instead_of_body(self, body: bytes) -> bytes | None:
-        """A whole answer in the place of another."""
-        swallowed = of_body(body)
-        if swallowed is None or self._is_in_reasoning(swallowed, body):
+    async def instead_of_body(self, swallowed: Swallowed, body: bytes) -> bytes | None:
+        """A whole answer in the place of another, which is that turn."""
+        if self._is_in_reasoning(swallowed, body):
             return None
         remedy = await self._remedy(swallowed, self._ask)
         return paid(remedy, body) if remedy is not None else None

@@ -149,7 +149,8 @@ class Configuration:
     """How much of bodies goes into records; of the demo's scripts all, as the first minute is when it counts."""
     shown_models: dict[str, str] = field(factory=dict)
     """Names of models as records say them: without what looks like a credential."""
-    _options: dict[str | None, Options] = field(factory=dict)
+    known_options: dict[str | None, Options] = field(factory=dict)
+    """By the dialect that a rule named, as far as they were asked for."""
 
     @classmethod
     def build(
@@ -221,9 +222,9 @@ class Configuration:
 
     def options(self, dialect: str | None) -> Options:
         """What a strategy may look at, for the dialect that a rule named."""
-        options = self._options.get(dialect)
+        options = self.known_options.get(dialect)
         if options is None:
-            options = self._options[dialect] = self.settings.strategy_options(dialect)
+            options = self.known_options[dialect] = self.settings.strategy_options(dialect)
         return options
 
     def tool_map(self, model: str, rule: ModelRule | None) -> str | None:

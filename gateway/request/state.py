@@ -123,6 +123,8 @@ class RequestState(Struct, kw_only=True, eq=False):
     quota: Quota | None = None
     key_headers: Mapping[str, str] = field(default_factory=dict)
     """What the answer says of how the key stands."""
+    learned: Lesson | None = None
+    """What was known of its model when it was last looked up."""
     told_at_s: float = 0.0
     """How old it was when the log was last told that it is still going on."""
     span: RequestSpan | None = None
@@ -175,7 +177,7 @@ class RequestState(Struct, kw_only=True, eq=False):
     def limits(self) -> Limits:
         """The bounds that its answer meets."""
         limits, request = self.configuration.limits, self.found.enrolled.request
-        if request is None or request.choices == limits.max_choices:
+        if request is None or (limits.max_choices == 1 and request.body.get("n") in (None, 1)):
             return limits
         return evolve(limits, max_choices=min(request.choices, MAX_CHOICES))
 
@@ -187,7 +189,7 @@ class RequestState(Struct, kw_only=True, eq=False):
 
     def capability(self, model: str) -> Capability:
         """What is known of the model."""
-        lesson = self.lesson(model)
+        lesson = self.learned = self.lesson(model)
         if lesson is None:
             return _UNKNOWN
         if lesson.reason == PROBED:

@@ -63,7 +63,9 @@ def assign(in_force: InForce, salt: bytes, key: str, forced: Forced | None = Non
         return Assignment(arm="dry_run", epoch=in_force.epoch, forced=forced is not None)
     if forced is not None:
         return Assignment(arm=forced, epoch=in_force.epoch, forced=True)
-    arm: Arm = "live" if is_live(bucket(salt, key), in_force.percent) else "control"
+    # Every bucket is within the whole.
+    share = in_force.percent
+    arm: Arm = "live" if share >= WHOLE or is_live(bucket(salt, key), share) else "control"
     return Assignment(arm=arm, epoch=in_force.epoch)
 
 

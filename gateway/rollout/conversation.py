@@ -46,9 +46,20 @@ def conversation_key(
         return _digest(secret, b"named", ((credential or "")[:_NAME_CHARS], named[:_NAME_CHARS]))
     user = request.body.get("user")
     who = credential or (user if isinstance(user, str) else "")
-    user_said = _head(request.messages, ("user",), _USER_CHARS)
-    system_said = _head(request.messages, ("system", "developer"), _SYSTEM_CHARS)
-    return _digest(secret, b"conversation", (who[:_NAME_CHARS], request.model[:_NAME_CHARS], user_said, system_said))
+    user_said = system_said = None
+    for message in request.messages:
+        role = message.get("role")
+        if role == "user" and user_said is None:
+            content = message.get("content")
+            user_said = content[:_USER_CHARS] if isinstance(content, str) else _head(content, _USER_CHARS)
+        elif role in ("system", "developer") and system_said is None:
+            content = message.get("content")
+            system_said = content[:_SYSTEM_CHARS] if isinstance(content, str) else _head(content, _SYSTEM_CHARS)
+        if user_said is not None and system_said is not None:
+            break
+    return _digest(
+        secret, b"conversation", (who[:_NAME_CHARS], request.model[:_NAME_CHARS], user_said or "", system_said or "")
+    )
 
 
 def _digest(secret: bytes, purpose: bytes, fields: Sequence[str]) -> str:
@@ -62,16 +73,8 @@ def _digest(secret: bytes, purpose: bytes, fields: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _head(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...], limit: int) -> str:
-    """How the first message of these roles begins."""
-    for message in messages:
-        if message.get("role") in roles:
-            break
-    else:
-        return ""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content[:limit]
+def _head(content: object, limit: int) -> str:
+    """How a message's content begins that comes in parts."""
     told: list[str] = []
     for part in content[:_PARTS] if isinstance(content, list) else ():
         text = part.get("text") if isinstance(part, dict) else None

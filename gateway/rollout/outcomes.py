@@ -130,12 +130,17 @@ class LastAnswer(Struct, frozen=True):
     outcomes: tuple[Fared, ...] = ()
 
 
+_NO_ANSWER = LastAnswer()
+
+
 def last_answer(messages: Sequence[Mapping[str, Any]]) -> LastAnswer:
     """What the messages behind the assistant's last one tell of it."""
     # From the end: a conversation of a thousand turns has told of the others before.
-    last = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("role") == "assistant"), None)
-    if last is None or last + 1 == len(messages):
-        return LastAnswer()
+    last = len(messages) - 1
+    while last >= 0 and messages[last].get("role") != "assistant":
+        last -= 1
+    if last < 0 or last + 1 == len(messages):
+        return _NO_ANSWER
     names = _called(messages[last])
     outcomes: dict[object, Fared] = {}
     follows: Follows = "nothing"

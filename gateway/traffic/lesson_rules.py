@@ -341,9 +341,12 @@ class Abilities:
     """Fields of requests that a model's server was seen to obey: `named` and `strict`, as clients have used them."""
 
     _seen: OrderedDict[tuple[str, str, str], deque[bool]] = field(factory=OrderedDict)
+    is_empty: bool = True
+    """No client has asked for any of it yet."""
 
     def observe(self, upstream: str, model: str, ability: str, *, worked: bool) -> None:
         """A client has asked for it, and the answer was as asked, or not."""
+        self.is_empty = False
         key = (upstream, model, ability)
         seen = self._seen.setdefault(key, deque(maxlen=ABLE_OF))
         self._seen.move_to_end(key)

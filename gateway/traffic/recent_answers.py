@@ -41,7 +41,7 @@ class RecentAnswers:
     ) -> None:
         """A client has been given this answer; one with an id that nobody could name is not kept."""
         # The model server makes them up: one of a megabyte, or with a line break, is nothing to keep or to log.
-        if not is_completion_id(completion_id):
+        if not 0 < len(completion_id) <= MAX_ID_CHARS or not _ID.issuperset(completion_id):
             return
         self._answers[completion_id] = Answered(request_id=request_id, strategy=strategy, arm=arm, who=who)
         self._answers.move_to_end(completion_id)

@@ -159,12 +159,12 @@ class Framed(Body, kw_only=True):
             self.transport.pause_reading()
 
     def take(self) -> bytes:
-        self.kept = 0
         if self.is_paused:
             self.is_paused = False
             # Of one that is closing nothing more comes.
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+        self.kept = 0
         return Body.take(self)
 
     def _unchunked(self, data: bytes) -> bytes:

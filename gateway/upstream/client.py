@@ -125,6 +125,12 @@ class UpstreamReply(Struct, kw_only=True):
         if fault is not None:
             raise fault
 
+    def here(self) -> bytes | None:
+        """The whole body, where all of it is there and nobody has read any of it."""
+        body = self.body
+        is_here = body.is_over and body.fault is None and not body.count and len(body.pieces) == 1
+        return body.take() if is_here else None
+
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole body; raises `UpstreamTimeout` when it stops coming."""
         body = self.body

@@ -40,6 +40,7 @@ NAME_KEPT_S = 10.0
 _USED = ("connection_made", "connection_lost", "data_received", "feed_data", "set_exception")
 _OPTIONS = frozenset({"read_until_eof", "auto_decompress"})
 
+_BEGINNING = b"HTTP/"
 _HEAD_END = b"\r\n\r\n"
 _HEAD_BYTES = 16 << 10
 """A head that is larger is the library's to read, or to refuse."""
@@ -62,7 +63,7 @@ class Connection(asyncio.Protocol):
     on, and takes no other request.
     """
 
-    __slots__ = ("_asked", "_body", "_held", "_limit", "_loop", "_undoes", "address", "is_fit", "since", "transport")
+    __slots__ = ("_asked", "_held", "_limit", "_loop", "_undoes", "address", "body", "is_fit", "since", "transport")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: Address) -> None:
         self._loop = loop
@@ -73,7 +74,7 @@ class Connection(asyncio.Protocol):
         self.since = 0.0
         """When it was last let go."""
         self._asked: asyncio.Future[Answer] | None = None
-        self._body: Framed | None = None
+        self.body: Framed | None = None
         self._held = b""
         """The beginning of a head."""
         self._undoes = True
@@ -83,7 +84,7 @@ class Connection(asyncio.Protocol):
         """Send a request; `close` when its answer is no longer wanted."""
         if self.transport is None or self.transport.is_closing():
             raise ServerDisconnectedError()
-        self._held, self._body, self._undoes, self._limit = b"", None, decode, limit
+        self._held, self.body, self._undoes, self._limit = b"", None, decode, limit
         self._asked = self._loop.create_future()
         self.transport.write(request)
         return self._asked
@@ -92,7 +93,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        body = self._body
+        body = self.body
         if body is None:
             self._read_head(data)
         elif body.is_over:
@@ -104,31 +105,16 @@ class Connection(asyncio.Protocol):
         self.is_fit, self.transport = False, None
         if self._asked is not None and not self._asked.done():
             self._asked.set_exception(ServerDisconnectedError())
-        if self._body is not None:
-            self._body.lost()
-
-    @property
-    def is_done(self) -> bool:
-        """The answer has come whole, and nothing speaks against another request."""
-        body, transport = self._body, self.transport
-        return (
-            self.is_fit
-            and body is not None
-            and body.is_over
-            and not body.is_odd
-            and transport is not None
-            and not transport.is_closing()
-            # A request that is not written whole was answered early, and what follows would be read as part of it.
-            and not transport.get_write_buffer_size()
-        )
+        if self.body is not None:
+            self.body.lost()
 
     def close(self) -> None:
         """Nothing more is wanted of it."""
         self.is_fit = False
         if self.transport is not None:
             self.transport.close()
-        if self._body is not None:
-            self._body.fail(UpstreamDisconnected("the answer was left"))
+        if self.body is not None:
+            self.body.fail(UpstreamDisconnected("the answer was left"))
 
     def _read_head(self, data: bytes) -> None:
         asked = self._asked
@@ -138,19 +124,20 @@ class Connection(asyncio.Protocol):
         held = self._held + data if self._held else data
         while True:
             end = held.find(_HEAD_END) + len(_HEAD_END)
-            if end < len(_HEAD_END):
+            is_begun = end < len(_HEAD_END)
+            head = held if is_begun else held[:end]
+            # A line that ends in another way may end the head elsewhere.
+            is_clean = head.startswith(_BEGINNING[: len(head)]) and head.count(b"\n") == head.count(b"\r\n")
+            if is_begun and is_clean and len(held) <= _HEAD_BYTES:
                 self._held = held
-                # Garbage is refused at once, and ends of lines that are none by the letter are known there.
-                if len(held) > _HEAD_BYTES or not _is_clean(held):
-                    self.lend(asked, held)
                 return
-            if not _is_clean(held[:end]):
+            if is_begun or not is_clean:  # garbage is refused at once
                 self.lend(asked, held)
                 return
             # The body is none of the parser's business, so that each answer has its own.
             parser = HttpResponseParser(self, self._loop, 1 << 16, response_with_body=False)  # type: ignore[arg-type]
             try:
-                [(message, _)], is_upgraded, _ = parser.feed_data(held[:end])
+                [(message, _)], is_upgraded, _ = parser.feed_data(head)
             except (HttpProcessingError, ValueError):
                 self.lend(asked, held)
                 return
@@ -159,43 +146,54 @@ class Connection(asyncio.Protocol):
                 break
             # https://www.rfc-editor.org/rfc/rfc9110#section-15.2
             held = held[end:]
-        body = None if is_upgraded else self._framed(message)
+        body = None if is_upgraded else self._framed(message, held[end:])
         if body is None:
             self.lend(asked, held)
             return
-        self._body, self._held = body, b""
+        self.body, self._held = body, b""
         self.is_fit = not message.should_close
-        if len(held) > end:
-            if body.is_over:
-                body.is_odd = True
-            else:
-                body.came(held[end:])
         asked.set_result(Answer(message, body))
 
-    def _framed(self, message: RawResponseMessage) -> Framed | None:
-        """The body that is announced; None where the library has to undo it, or to say what is meant."""
-        headers, transport = message.headers, self.transport
+    def _framed(self, message: RawResponseMessage, rest: bytes) -> Framed | None:
+        """The body that is announced, `rest` its beginning; None where the library has to undo it, or to say what is
+        meant."""
+        headers, transport, limit = message.headers, self.transport, self._limit
         if transport is None or (self._undoes and message.compression):
             return None
         lengths = headers.getall("Content-Length", ())
+        left = 1 << 62
         # Whatever length they announce: https://www.rfc-editor.org/rfc/rfc9112#section-6.3
         if message.code in _BARE:
-            return Framed(is_chunked=False, left=0, is_over=True, transport=transport)
-        if message.chunked:
+            left = 0
+        elif message.chunked:
             # Both at once is how requests are smuggled; the library refuses or closes:
             # https://www.rfc-editor.org/rfc/rfc9112#section-6.1
-            return None if lengths else Framed(is_chunked=True, left=0, transport=transport, limit=self._limit)
+            if lengths:
+                return None
+            body = Framed(is_chunked=True, left=0, transport=transport, limit=limit)
+            if rest:
+                body.came(rest)
+            return body
         # Any other coding than `chunked` alone.
-        if "Transfer-Encoding" in headers:
+        elif "Transfer-Encoding" in headers:
             return None
-        if not lengths:
-            return Framed(is_chunked=False, left=1 << 62, is_unframed=True, transport=transport, limit=self._limit)
-        # Two lengths, or `+5`, are read differently by those on the way:
-        # https://www.rfc-editor.org/rfc/rfc9112#section-6.3
-        if len(lengths) > 1 or _DIGITS.fullmatch(lengths[0]) is None:
-            return None
-        left = int(lengths[0])
-        return Framed(is_chunked=False, left=left, is_over=not left, transport=transport, limit=self._limit)
+        elif lengths:
+            # Two lengths, or `+5`, are read differently by those on the way:
+            # https://www.rfc-editor.org/rfc/rfc9112#section-6.3
+            if len(lengths) > 1 or _DIGITS.fullmatch(lengths[0]) is None:
+                return None
+            left = int(lengths[0])
+        came = rest[:left]
+        return Framed(
+            is_chunked=False,
+            is_unframed=left == 1 << 62,
+            is_over=len(came) == left,
+            left=left - len(came),
+            is_odd=len(rest) > left,
+            pieces=[came] if came else [],
+            transport=transport,
+            limit=limit,
+        )
 
     def lend(self, asked: "asyncio.Future[Answer]", held: bytes) -> None:
         """Let the library have all that has come and will come."""
@@ -208,11 +206,6 @@ class Connection(asyncio.Protocol):
         library.set_response_params(read_until_eof=True, auto_decompress=self._undoes)
         transport.set_protocol(library)
         library.data_received(held)
-
-
-def _is_clean(head: bytes) -> bool:
-    """Whether it can be a head, or the beginning of one, of which each line ends as it should."""
-    return head.startswith(b"HTTP/"[: len(head)]) and head.count(b"\n") == head.count(b"\r\n")
 
 
 class _Library(ResponseHandler):
@@ -276,8 +269,18 @@ class Connections:
         return None
 
     def give_back(self, connection: Connection) -> None:
-        """Keep a connection for the next request, if it can have one."""
-        if not connection.is_done:
+        """Keep a connection for the next request, if its answer has come whole and nothing speaks against one."""
+        body, transport = connection.body, connection.transport
+        if (
+            not connection.is_fit
+            or body is None
+            or not body.is_over
+            or body.is_odd
+            or transport is None
+            or transport.is_closing()
+            # A request that is not written whole was answered early, and what follows would be read as part of it.
+            or transport.get_write_buffer_size()
+        ):
             connection.close()
             return
         connection.since = monotonic()

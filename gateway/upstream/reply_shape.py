@@ -19,7 +19,13 @@ BOM = b"\xef\xbb\xbf"
 
 async def whole_body(state: RequestState, reply: ChatReply) -> bytes:
     """A whole answer, gathered when it came as a stream after all; raises `UpstreamBadReply` for what is neither."""
-    body = await _read_all(state, reply)
+    here = reply.here()
+    body = await reply.read_all(**state.deadlines) if here is None else here
+    # A stream that was gathered has told before when it began.
+    if state.upstream_first is None:
+        state.upstream_first = state.deadline.now()
+    if body.startswith(b"{"):
+        return body
     match _shape(body):
         case "sse":
             return stream_to_body(body)
@@ -38,17 +44,12 @@ async def stream_opening(state: RequestState, reply: ChatReply) -> bytes:
         case "sse":
             return head
         case "json":
-            return body_to_stream(head + await _read_all(state, reply))
+            body = await reply.read_all(**state.deadlines)
+            if state.upstream_first is None:
+                state.upstream_first = state.deadline.now()
+            return body_to_stream(head + body)
         case "other":
             raise UpstreamBadReply("the model server's answer is not an event stream")
-
-
-async def _read_all(state: RequestState, reply: ChatReply) -> bytes:
-    body = await reply.read_all(**state.deadlines)
-    # A stream that was gathered has told before when it began.
-    if state.upstream_first is None:
-        state.upstream_first = state.deadline.now()
-    return body
 
 
 async def _peek(state: RequestState, reply: ChatReply) -> bytes:

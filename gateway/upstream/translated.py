@@ -153,6 +153,10 @@ class TranslatedReply:
         del sink
         return await self.read(due)
 
+    def here(self) -> bytes | None:
+        """A dialogue tells nothing before it is asked."""
+        return None
+
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole answer."""
         deadline = self._state.deadline

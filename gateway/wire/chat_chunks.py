@@ -101,6 +101,7 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _DEPTH = 8
 """How deep what can be decoded is looked for around what cannot: as deep as a call's arguments stand in an answer."""
 _MOST_TOKENS = 1 << 53
+_COUNTS = (("input", "prompt_tokens"), ("output", "completion_tokens"))
 _NOTHING = (b"", b"null", b"[]", b"{}")
 
 
@@ -262,6 +263,10 @@ def token_counts(usage: object) -> dict[str, int]:
     """The token counts of a usage object, as far as they can be any."""
     if not isinstance(usage, dict):
         return {}
-    named = {"input": usage.get("prompt_tokens"), "output": usage.get("completion_tokens")}
-    # `True` is an int to Python, and a sum beyond 2^53 is none any more where JavaScript reads it.
-    return {key: value for key, value in named.items() if type(value) is int and 0 <= value < _MOST_TOKENS}
+    counts: dict[str, int] = {}
+    for name, field in _COUNTS:
+        value = usage.get(field)
+        # `True` is an int to Python, and a sum beyond 2^53 is none any more where JavaScript reads it.
+        if type(value) is int and 0 <= value < _MOST_TOKENS:
+            counts[name] = value
+    return counts

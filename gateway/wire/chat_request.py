@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property
-from typing import Any, cast
+from functools import cached_property, partial
+from typing import Any
 
 import msgspec
-from attrs import Factory, evolve, field, frozen
+from msgspec import Struct, structs
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.tools import Tool, ToolSet
@@ -36,12 +36,12 @@ _NAME = re.compile(_BLANKS + rb"[{,]" + _BLANKS + rb'"([^"\\]*+)"' + _BLANKS + r
 _END = re.compile(_BLANKS + rb"\}" + _BLANKS)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HALF = re.compile("[\ud800-\udfff]")
+_NO_TOOLS = ToolSet(())
 _MAX_DEPTH = 500
 """Of a text with half a character: how deep Python's own parser goes differs from version to version."""
 
 
-@frozen(kw_only=True)
-class ChatRequest:
+class ChatRequest(Struct, frozen=True, kw_only=True, dict=True):
     """One chat completion request; `raw` is what the client sent, `body` the same decoded.
 
     Half a character, as a text that was cut leaves it, is U+FFFD in `body` and stays what it is in `raw`.
@@ -55,9 +55,7 @@ class ChatRequest:
     tools: ToolSet
     tool_choice: Any = None
     parallel: bool | None = None
-    wants_tools: bool = field(
-        init=False, default=Factory(lambda self: bool(self.tools.names) and self.tool_choice != "none", takes_self=True)
-    )
+    wants_tools: bool
     """Tools are declared and not switched off by `tool_choice`."""
 
     @cached_property
@@ -84,12 +82,27 @@ class ChatRequest:
     def with_messages(self, messages: list[dict[str, Any]]) -> "ChatRequest":
         """The request as if the client had sent these messages."""
         body = {**self.body, "messages": messages}
-        return evolve(self, raw=_encoded(body), body=body, messages=messages)
+        return structs.replace(self, raw=_encoded(body), body=body, messages=messages)
+
+    def with_tools(
+        self, tools: ToolSet, tool_choice: Any, /, messages: list[dict[str, Any]], **fields: Any
+    ) -> "ChatRequest":
+        """The request as if the client had sent these; raises `RecursionError` for what cannot be written."""
+        body = {**self.body, **fields, "messages": messages}
+        return structs.replace(
+            self,
+            raw=msgspec.json.encode(body),
+            body=body,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            wants_tools=bool(tools.names) and tool_choice != "none",
+        )
 
     def renamed(self, model: str) -> "ChatRequest":
         """The request as if the client had asked for this model."""
         body = {**self.body, "model": _model(model)}
-        return evolve(self, raw=_encoded(body), body=body, model=model)
+        return structs.replace(self, raw=_encoded(body), body=body, model=model)
 
 
 def parse_request(raw: bytes) -> ChatRequest:
@@ -164,7 +177,10 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def _checked(raw: bytes, body: dict[str, Any]) -> ChatRequest:
-    model = _model(body.get("model"))
+    model = body.get("model")
+    # It goes into headers, labels and logs.
+    if not isinstance(model, str) or not model.strip() or _CONTROL.search(model):
+        model = _model(model)
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
         # A truthy word here would be answered in a form that its sender does not read.
@@ -178,15 +194,21 @@ def _checked(raw: bytes, body: dict[str, Any]) -> ChatRequest:
     parallel = body.get("parallel_tool_calls")
     if parallel is not None and not isinstance(parallel, bool):
         raise InvalidRequest("parallel_tool_calls must be true or false", param="parallel_tool_calls")
+    declared, choice = body.get("tools"), body.get("tool_choice")
+    # A tool that is the same object as before is one whose schema is known.
+    tools = _NO_TOOLS if declared is None else made_of(declared, "tool_set", partial(_tool_set, declared))
+    if choice is not None and not isinstance(choice, str | dict):
+        raise InvalidRequest("tool_choice must be a string or an object", param="tool_choice")
     return ChatRequest(
         raw=raw,
         body=body,
         model=model,
-        stream=bool(stream),
-        messages=cast("list[dict[str, Any]]", messages),
-        tools=_tool_set(body.get("tools")),
-        tool_choice=_tool_choice(body.get("tool_choice")),
+        stream=stream is True,
+        messages=messages,
+        tools=tools,
+        tool_choice=choice,
         parallel=parallel,
+        wants_tools=bool(tools.names) and choice != "none",
     )
 
 
@@ -257,20 +279,16 @@ def _decode_halves(raw: bytes) -> Any:
 def _model(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidRequest("model must be a non-empty string", param="model")
-    # It goes into headers, labels and logs.
     if _CONTROL.search(value):
         raise InvalidRequest("model must not hold control characters", param="model")
     return value
 
 
 def _tool_set(value: Any) -> ToolSet:
-    # A tool that is the same object as before is one whose schema is known.
-    return made_of(value, "tool_set", lambda: ToolSet(_tools(value)))
+    return ToolSet(_tools(value))
 
 
 def _tools(value: Any) -> list[Tool]:
-    if value is None:
-        return []
     if not isinstance(value, list):
         raise InvalidRequest("tools must be a list", param="tools")
     for index, entry in enumerate(value):
@@ -312,9 +330,3 @@ def texts_of(content: object) -> Iterator[str]:
 def is_system(message: Mapping[str, Any]) -> bool:
     """Whether a message instructs."""
     return message.get("role") in ("system", "developer")
-
-
-def _tool_choice(value: Any) -> Any:
-    if value is None or isinstance(value, str | dict):
-        return value
-    raise InvalidRequest("tool_choice must be a string or an object", param="tool_choice")

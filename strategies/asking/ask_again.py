@@ -303,7 +303,7 @@ def asking_again(
         request=request,
         tools=offered,
         messages=request.messages if messages is None else messages,
-        demand=demanded(request.tool_choice) if demand is None else demand,
+        demand=demand or (_NO_DEMAND if request.tool_choice is None else demanded(request.tool_choice)),
         renderer=renderer,
     )
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import msgspec
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from gateway.core.tools import Tool, ToolSet
 from gateway.wire.chat_request import ChatRequest
@@ -99,19 +98,10 @@ class ToolMapping:
         choice = _choice(request.tool_choice, tool.name, client)
         if choice is not request.tool_choice:
             fields["tool_choice"] = choice
-        body = {**request.body, **fields}
         try:
-            raw = msgspec.json.encode(body)
+            shown = request.with_tools(ToolSet(_shown(request.tools, tool, client)), choice, **fields)
         except RecursionError:
             return None
-        shown = evolve(
-            request,
-            raw=raw,
-            body=body,
-            messages=fields["messages"],
-            tools=ToolSet(_shown(request.tools, tool, client)),
-            tool_choice=choice,
-        )
         return Mapped(
             request=shown,
             surface=self.surface,

@@ -17,8 +17,7 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from attrs import asdict
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.facts import Facts
@@ -258,7 +257,7 @@ def _seconds(exchange: StreamExchange | BodyExchange, rng: random.Random) -> Ite
 
 def _told(facts: Facts) -> bytes:
     """All facts but what depends on nothing that the client sees."""
-    return repr(asdict(facts, recurse=False)).encode("utf-8", "surrogatepass")
+    return repr(asdict(facts)).encode("utf-8", "surrogatepass")
 
 
 def _streamed(how: Prepared, data: bytes, rng: random.Random) -> Iterator[bytes]:

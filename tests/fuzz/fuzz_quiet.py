@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from attrs import asdict, frozen
-from msgspec.structs import replace
+from attrs import frozen
+from msgspec.structs import asdict, replace
 
 from gateway.answer.quiet import Quiet
 from gateway.answer.stream import StreamExchange
@@ -181,7 +181,7 @@ def _read(how: Prepared, blocks: Sequence[bytes], asks: int, error: GatewayError
     except GatewayError as fault:
         error = fault
     out.append(exchange.finish(error))
-    facts: dict[str, Any] = asdict(exchange.facts, recurse=False)
+    facts: dict[str, Any] = asdict(exchange.facts)
     texts = {index: (each.text, each.candidates) for index, each in facts.pop("transcripts").items()}
     return _Reading(out, repr(texts), repr(facts | {"held_bytes_max": 0}), quiet)
 

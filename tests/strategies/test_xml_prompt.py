@@ -3,9 +3,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.core.errors import InvalidRequest, InvalidToolResults, TooManyTools
 from gateway.core.events import End, Start
@@ -252,7 +252,7 @@ def test_a_body_too_deep_to_write_is_refused() -> None:
         deep = [deep]
     request = parse_request(raw(tools=[function()]))
     with pytest.raises(InvalidRequest, match="nested too deeply"):
-        XmlPromptStrategy(Readers()).prepare(evolve(request, body={**request.body, "metadata": deep}), Options())
+        XmlPromptStrategy(Readers()).prepare(replace(request, body={**request.body, "metadata": deep}), Options())
 
 
 def test_a_prompt_that_holds_the_section_is_not_given_another() -> None:

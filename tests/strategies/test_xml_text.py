@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.answer.stream import StreamExchange
 from gateway.core.client import Client
@@ -359,7 +360,7 @@ def test_clients_are_told_apart_by_what_they_call_themselves_and_by_their_prompt
 def test_a_prompt_without_tools_makes_no_client_of_tags(messages):
     request = tag_request("roo")
     request.body["messages"] = messages
-    plain = type(request)(raw=b"", body=request.body, model="m", stream=True, messages=messages, tools=request.tools)
+    plain = replace(request, raw=b"", model="m", messages=messages)
     assert recognise(plain, CLIENTS["roo"]) is None
 
 

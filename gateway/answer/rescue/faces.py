@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from gateway.wire.chat_chunks import has_reasoning
 
-__all__ = ["FACES", "Face", "Swallowed", "of_body", "of_end", "of_error", "of_refusal", "spoken_tokens"]
+__all__ = ["FACES", "Face", "Swallowed", "of_answer", "of_body", "of_end", "of_error", "of_refusal", "spoken_tokens"]
 
 MIN_TOKENS = 5
 """An answer of fewer tokens may be empty in earnest: a model that has nothing to say ends its turn."""
@@ -162,6 +162,11 @@ def of_body(body: bytes) -> Swallowed | None:
         answer = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return None
+    return of_answer(answer)
+
+
+def of_answer(answer: object) -> Swallowed | None:
+    """The same, of the decoded body."""
     if not isinstance(answer, dict):
         return None
     choices = answer.get("choices")
@@ -169,7 +174,10 @@ def of_body(body: bytes) -> Swallowed | None:
         return of_error(answer) if answer.get("error") else None
     choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     message = choice.get("message") if isinstance(choice, dict) else None
-    if not isinstance(choice, dict) or not isinstance(message, dict) or is_visible(message):
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        return None
+    said = message.get("content")
+    if (said and isinstance(said, str) and not said.isspace()) or is_visible(message):
         return None
     return of_end(choice.get("finish_reason"), answer.get("usage"), has_reasoned=has_reasoning(message))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from attrs import define, field, frozen
+from msgspec import Struct
 
 from gateway.core.call_class import CallClass
 from gateway.core.events import Args, Drop, End, Event, Said, Start, Text
@@ -27,21 +28,20 @@ _MAX_TOLD = 16
 _MAX_WORDS = 200
 
 
-@define
-class CallFacts:
+class CallFacts(Struct):
     """What the structured calls of one answer leave behind for the log and the metrics."""
 
-    classes: Counter[CallClass] = field(
-        factory=partial(Counter.__new__, Counter)
+    classes: Counter[CallClass] = msgspec.field(
+        default_factory=partial(Counter.__new__, Counter)
     )  # what `Counter()` does beside, costs
     """How many are of each class, as the model server sent them."""
-    outcomes: Counter[str] = field(factory=partial(Counter.__new__, Counter))
+    outcomes: Counter[str] = msgspec.field(default_factory=partial(Counter.__new__, Counter))
     """What became of those that did not fit: mended, supplied, asked, untouched, late."""
-    steps: Counter[str] = field(factory=partial(Counter.__new__, Counter))
+    steps: Counter[str] = msgspec.field(default_factory=partial(Counter.__new__, Counter))
     """By which steps they were mended."""
-    names: list[str] = field(factory=list)
+    names: list[str] = msgspec.field(default_factory=list)
     """Of some of them the tool, as the model server named it."""
-    faults: list[tuple[str, str]] = field(factory=list)
+    faults: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Tool and fault of some of them."""
     copies: int = 0
     """Those that were dropped as copies of the one before them."""

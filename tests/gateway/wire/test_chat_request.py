@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.core.errors import InvalidRequest
 from gateway.wire import known_texts
@@ -167,7 +167,7 @@ def test_a_renamed_request_is_what_its_bytes_say() -> None:
     again = parse_request(renamed.raw)
     assert again.body == renamed.body == {**asked.body, "model": "other"}
     assert [*again.tools] == [*renamed.tools]
-    assert evolve(again, tools=asked.tools) == renamed
+    assert replace(again, tools=asked.tools) == renamed
     assert asked.model == asked.body["model"] == "m"
 
 

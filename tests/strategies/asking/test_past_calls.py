@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.core.errors import InvalidToolResults
 from gateway.wire.chat_request import ChatRequest, parse_request
@@ -326,7 +326,7 @@ def too_deep() -> list[object]:
 def test_a_body_too_deep_to_write_goes_up_as_it_came():
     asked = request(said(call("", arguments="{}")))
     assert mend(asked, Options()).body(asked) != asked.raw
-    deep = evolve(asked, body={**asked.body, "metadata": too_deep()})
+    deep = replace(asked, body={**asked.body, "metadata": too_deep()})
     assert mend(deep, Options()).body(deep) == asked.raw
 
 
@@ -334,7 +334,7 @@ def test_arguments_too_deep_to_write_harm_nothing():
     """They arrived as an object, which no server takes; what cannot be written as text is left out."""
     asked = request(said(call("c1")))
     turn = said(call("c1", arguments={"filePath": too_deep()}))
-    (told,) = mend(evolve(asked, messages=[turn]), Options()).messages
+    (told,) = mend(replace(asked, messages=[turn]), Options()).messages
     assert told["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
