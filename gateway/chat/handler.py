@@ -270,8 +270,7 @@ async def _whole(
             answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
     if not isinstance(reply, UpstreamReply):
         await finish_session(state, reply, answer)  # first: the next request may come on the heels of the answer
-    if state.delivered is not None:
-        state.deliver(answer)
+    state.deliver(answer)
     if state.telling.is_identity:
         response = json_response(answer)
     else:

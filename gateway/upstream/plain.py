@@ -108,6 +108,21 @@ class Connection(asyncio.Protocol):
         if self.body is not None:
             self.body.lost()
 
+    @property
+    def is_done(self) -> bool:
+        """The answer has come whole, and nothing speaks against another request."""
+        body, transport = self.body, self.transport
+        return (
+            self.is_fit
+            and body is not None
+            and body.is_over
+            and not body.is_odd
+            and transport is not None
+            and not transport.is_closing()
+            # A request that is not written whole was answered early, and what follows would be read as part of it.
+            and not transport.get_write_buffer_size()
+        )
+
     def close(self) -> None:
         """Nothing more is wanted of it."""
         self.is_fit = False
@@ -270,17 +285,7 @@ class Connections:
 
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for the next request, if its answer has come whole and nothing speaks against one."""
-        body, transport = connection.body, connection.transport
-        if (
-            not connection.is_fit
-            or body is None
-            or not body.is_over
-            or body.is_odd
-            or transport is None
-            or transport.is_closing()
-            # A request that is not written whole was answered early, and what follows would be read as part of it.
-            or transport.get_write_buffer_size()
-        ):
+        if not connection.is_done:
             connection.close()
             return
         connection.since = monotonic()
