@@ -160,11 +160,15 @@ def learn_from(state: RequestState) -> None:
     if classes or (request is not None and isinstance(request.tool_choice, dict)):
         _weigh_abilities(state, facts)
     _weigh_context(state, facts)
-    if not (
-        facts.native_calls or classes or facts.calls or facts.refused or facts.unusable_calls or facts.broken_calls
-    ):
-        return  # of calls it tells nothing, good or bad
-    _weigh_native(state, facts)
+    # Of calls any other answer tells nothing, good or bad.
+    if facts.native_calls or classes or facts.calls or facts.refused or facts.unusable_calls or facts.broken_calls:
+        _weigh_native(state, facts)
+        _weigh_calls(state, facts)
+
+
+def _weigh_calls(state: RequestState, facts: Facts) -> None:
+    """Whether the model is better told of its tools in the prompt."""
+    strategy, arm = state.found.way.strategy, state.found.enrolled.arm
     settings = state.configuration.settings
     if arm == "live" and strategy in NATIVE_STRATEGIES and (facts.native_calls or facts.calls):
         state.shared.rescues.answered(state.upstream.name, state.model or "")
