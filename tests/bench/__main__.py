@@ -88,6 +88,9 @@ def calls() -> dict[str, float]:
             name = "calls" if route == "chat" else f"calls, {route}"
             told |= {f"{name}, request": found.request, f"{name}, event": found.event}
             told[f"{name}, quiet event"] = found.quiet
+            told["most objects for the collector, request"] = max(
+                found.garbage, told.get("most objects for the collector, request", 0.0)
+            )
         writer.close()
     structlog.reset_defaults()
     return {name: told[name] for name in BOUNDS}
