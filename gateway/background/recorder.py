@@ -74,7 +74,8 @@ class Recorder:
 
     def put(self, record: Record) -> None:
         """Have a record written, some time; what finds no room is dropped and counted."""
-        chars = _chars(record)
+        is_short = isinstance(record, RequestRecord) and not (record.calls or record.request_body or record.answer_text)
+        chars = 0 if is_short else _chars(record)
         # The newest is dropped, not the oldest: those before it may be in a batch that is being written.
         if self._is_closed or len(self._queue) >= self.max_queue or self._chars + chars > MAX_QUEUE_CHARS:
             self._lose("queue_full", 1)
@@ -84,7 +85,8 @@ class Recorder:
         self._accepted += 1
         if self._failures:  # nobody writes, who would tell it otherwise
             self._tell_waiting()
-        self._some.set()
+        if len(self._queue) == 1:  # else it is set
+            self._some.set()
         if len(self._queue) >= MAX_BATCH:
             self._enough.set()
 

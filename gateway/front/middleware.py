@@ -44,22 +44,35 @@ CREDENTIAL_STATUSES = frozenset({401, 403})
 MAX_SHOWN = 128
 """Of a header that is refused: enough to know it by."""
 
+MAX_KNOWN = 256
+"""Hosts that the door is known to let in."""
+
+_NONE: list[str] = []
+
 log = structlog.get_logger("toolgate")
 
 
 def enter(http: HttpRequest, shared: Shared, *, is_local: bool) -> Verdict:
     """Whether a request is let in at all; `is_local` says that its port listens on loopback alone."""
+    headers, door = http.headers, shared.configuration.door
+    hosts = headers.getall("Host", _NONE)
+    # Of a request that no browser has sent for a page, and that names its target by its path, the host alone decides.
+    is_plain = len(hosts) == 1 and http.raw_path[:1] == "/" and not ("Origin" in headers or "Sec-Fetch-Site" in headers)
+    if is_plain and (known := door.known.get((hosts[0], is_local))) is not None:
+        return known
     knock = Knock(
         method=http.method,
         target=http.raw_path,
-        headers=http.headers,
+        headers=headers,
         has_body=http.body_exists,
         is_old=http.version < HttpVersion11,
     )
-    verdict = shared.configuration.door.judge(knock, is_local=is_local)
+    verdict = door.judge(knock, is_local=is_local)
     if verdict.refusal is not None:
         shown = {name: [value[:MAX_SHOWN] for value in knock.values(name)[:2]] for name in ("Host", "Origin")}
         log.warning("request_not_let_in", error=verdict.refusal.code, host=shown["Host"], origin=shown["Origin"])
+    elif is_plain and len(hosts[0]) <= MAX_SHOWN and len(door.known) < MAX_KNOWN:
+        door.known[hosts[0], is_local] = verdict
     return verdict
 
 

@@ -30,6 +30,7 @@ class HttpRequest(web.BaseRequest):
         "is_read",
         "method",
         "protocol",
+        "raw_headers",
         "raw_path",
         "version",
     )
@@ -38,6 +39,7 @@ class HttpRequest(web.BaseRequest):
     raw_path: str
     """Its target, as it was sent."""
     headers: CIMultiDictProxy[str]
+    raw_headers: tuple[tuple[bytes, bytes], ...]
     version: HttpVersion
     content: StreamReader
     protocol: web.RequestHandler
@@ -57,7 +59,7 @@ class HttpRequest(web.BaseRequest):
         self.headers = self._headers = message.headers
         self.content = self._payload = payload
         self.protocol = self._protocol = protocol
-        self.raw_path, url = message.path, message.url
+        self.raw_path, self.raw_headers, url = message.path, message.raw_headers, message.url
         self._rel_url: URL = url.relative() if self.raw_path[:1] != "/" and url.absolute else url
         self._cache, self._state = {}, {}
         self._made: AbstractStreamWriter | None = None
@@ -82,14 +84,3 @@ class HttpRequest(web.BaseRequest):
     def has_answer(self) -> bool:
         """Some of its answer has been sent."""
         return self.is_begun or (self._made is not None and self._made.output_size > 0)
-
-    def whole_body(self) -> bytes | None:
-        """The body, if all of it is there; to be asked for once."""
-        content = self.content
-        # The reader's own ways to say this cost ten calls.
-        if type(content) is StreamReader and BODIES_ARE_KNOWN and content._eof and content._exception is None:
-            body = b"".join(content._buffer)
-            content._buffer.clear()
-            self.is_read = True
-            return body
-        return None

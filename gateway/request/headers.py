@@ -18,7 +18,6 @@ __all__ = [
     "lines_of",
     "may_pass",
     "named_by_connection",
-    "new_id",
     "request_headers",
     "request_id",
     "response_headers",
@@ -118,11 +117,6 @@ def request_id(headers: Headers) -> str:
     # A client's own id joins its log with ours; an unsafe one is replaced, not repaired, as two could become one.
     if 0 < len(given) <= MAX_ID_CHARS and ID_CHARACTERS.issuperset(given):
         return given
-    return new_id()
-
-
-def new_id() -> str:
-    """An id for a request that has brought none."""
     return "req_" + os.urandom(12).hex()
 
 

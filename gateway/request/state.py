@@ -1,6 +1,7 @@
 """One request under way: its identity, its waits, and what is kept of it for the log and the metrics."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
@@ -8,7 +9,7 @@ from hashlib import blake2b
 from typing import Any, TypedDict
 
 import structlog
-from aiohttp import web
+from aiohttp import StreamReader, web
 from attrs import evolve
 from msgspec import Struct, field
 from multidict import CIMultiDict
@@ -18,10 +19,11 @@ from gateway.core.errors import BodyTooLarge, GatewayError, InvalidRequest, Rate
 from gateway.core.limits import Limits
 from gateway.core.ports import RequestSpan
 from gateway.core.rules import Quota, told
+from gateway.request import head
 from gateway.request.deadline import Deadline
 from gateway.request.findings import Findings
 from gateway.request.head import HttpRequest
-from gateway.request.headers import add_told, bearer_token, new_id, request_id, trace_id
+from gateway.request.headers import add_told, bearer_token, request_id, trace_id
 from gateway.request.responses import Whole
 from gateway.request.servers import Upstream
 from gateway.request.shared import Configuration, Shared
@@ -139,7 +141,7 @@ class RequestState(Struct, kw_only=True, eq=False):
         """A new request: it has an id from here on, and an interruption reaches it."""
         headers, configuration = http.headers, shared.configuration
         bearer = bearer_token(headers) if "Authorization" in headers else None
-        id = request_id(headers) if "X-Request-Id" in headers else new_id()
+        id = request_id(headers) if "X-Request-Id" in headers else "req_" + os.urandom(12).hex()
         deadline = http.deadline or Deadline()
         state = cls(
             http=http,
@@ -199,6 +201,8 @@ class RequestState(Struct, kw_only=True, eq=False):
     @property
     def who(self) -> str:
         """Whose request it is, in a short word; empty where nobody looks at what clients show."""
+        if not (self.key_name or self.credential):
+            return ""
         return self.shown if self.key_name or self.upstream.forwards_credentials else ""
 
     @property
@@ -235,13 +239,16 @@ class RequestState(Struct, kw_only=True, eq=False):
 
     async def read_body(self) -> bytes:
         """The request's whole body."""
-        http = self.http
+        content, headers = self.http.content, self.http.headers
         # A compressed body has another size than it says, and one that is expected is not there yet.
-        is_plain = "Content-Encoding" not in http.headers and "Expect" not in http.headers
-        data = http.whole_body() if is_plain else None
-        if data is None:
+        is_plain = "Content-Encoding" not in headers and "Expect" not in headers and type(content) is StreamReader
+        if not (is_plain and head.BODIES_ARE_KNOWN and content._eof and content._exception is None):
             return b"".join([piece async for piece in self.body()])
-        self.bytes_in += len(data)  # all of it is here: no need to watch the time
+        # All of it is here: no need to watch the time, nor for the reader's own ways to say so, which cost ten calls.
+        data = b"".join(content._buffer)
+        content._buffer.clear()
+        self.http.is_read = True
+        self.bytes_in += len(data)
         if self.bytes_in > (cap := self.configuration.settings.max_body_bytes):
             raise too_large(cap)
         return data

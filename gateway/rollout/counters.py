@@ -154,7 +154,14 @@ class Counting:
         if arm not in COUNTED_ARMS:
             return
         names = self._names.get((arm, epoch, strategy, dialect)) or self._named(arm, epoch, strategy, dialect)
-        self._remember(key, arm, epoch, now)
+        last, answers = self._answers.get(key), self._answers
+        if (last is None or last[1] != epoch) and arm != "control":
+            self._mark(named("key", epoch, arm, "", key))
+        answers[key] = now, epoch
+        if last is not None:
+            answers.move_to_end(key)
+        elif len(answers) > MAX_ANSWERS:
+            answers.popitem(last=False)
         asked = self._who.get(who)
         if asked is None or abs(now - asked) >= WHO_S:
             self._asked(who, now)
@@ -262,15 +269,6 @@ class Counting:
         if shown < MAX_EXAMPLES:
             self._mark(named("example", epoch, arm, where, request_id))
             self._examples[where] = epoch, minute, shown + 1
-
-    def _remember(self, key: str, arm: Arm, epoch: int, now: float) -> None:
-        last = self._answers.get(key)
-        if (last is None or last[1] != epoch) and arm != "control":
-            self._mark(named("key", epoch, arm, "", key))
-        self._answers[key] = now, epoch
-        self._answers.move_to_end(key)
-        if len(self._answers) > MAX_ANSWERS:
-            self._answers.popitem(last=False)
 
     def _add_once(self, name: str, key: str) -> None:
         if (name, key) not in self._seen:

@@ -214,7 +214,12 @@ class ReadyLines:
         words = "\n".join(foreign)
         if not words.isascii() or len(words) > _LONGEST_WORDS or self._signs(words) or SUSPECT_SMALL(words.lower()):
             told = self._redactor.fields(told)
-        line = _ascii({**told, **self._redactor.fields(rest)} if rest else told)
+        if rest:
+            told = {**told, **self._redactor.fields(rest)}
+        try:
+            line = msgspec.json.encode(told).decode("ascii")
+        except (ValueError, OverflowError):
+            line = _ascii(told)
         second, part = divmod(time.time_ns(), 1_000_000_000)
         stamp = self._stamp
         written = stamp.written if second == stamp.second else stamp.at(second)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from attrs import field as attrs_field
 from attrs import frozen
 from msgspec import Struct, field
 
@@ -130,6 +131,8 @@ class Door:
     has_keys: bool
     hosts: Sequence[Authority] = ()
     origins: Sequence[Origin] = ()
+    known: dict[tuple[str, bool], Verdict] = attrs_field(factory=dict, eq=False)
+    """Hosts of requests that were let in, of those that come from no page."""
 
     def judge(self, knock: Knock, *, is_local: bool) -> Verdict:
         """`is_local` says that the port it came to listens on loopback alone."""
