@@ -363,7 +363,7 @@ class PendingRun(Pending):
         at, contents = self._start, self._contents
         if contents.startswith(rb"\n", at):
             return True
-        if at < len(rb"\n"):
+        if not at:
             return self._begins_line
         before = bytes(contents[max(0, at - _MOST_BLANKS) : at])
         return before.endswith(rb"\n") and not (len(before) - len(before[:-1].rstrip(b"\\"))) % 2

@@ -20,7 +20,17 @@ from tests.support.cost import steps
 from tests.support.fragments import Way, check, hostile_text
 from tests.support.fragments import ways as reader_ways
 from tests.support.golden import BARE, LINES, SAMPLES, SHORT
-from tests.support.lateness import BOUNDS, CUTS, JSON_MOST, SHORT_SHARES, Bound, share_late, waits, ways
+from tests.support.lateness import (
+    BOUNDS,
+    CUTS,
+    JSON_MOST,
+    SHORT_SHARES,
+    Bound,
+    assert_blanks_moved,
+    share_late,
+    waits,
+    ways,
+)
 from tests.support.reading import read_every_way
 
 CLOSE = ("recovery deepseek-chat", "native gpt-4o", "recovery gpt-oss-20b", "xml_prompt generic_xml", "xml_text roo")
@@ -123,6 +133,43 @@ def test_only_lines_leave_white_space_to_the_next_event(parts: list[str], told: 
     assert [each for each in found if each] == ["First.", *told]
     whole = StreamExchange(prepared(), make_id=numbered_ids(), limits=Limits())
     assert hear_stream(whole.feed(b"".join((head, *given)))).meaning == hear_stream(b"".join(out)).meaning
+
+
+LINES_AND_PIECES = (
+    *(
+        "one\n",
+        "\n",
+        "two words\n",
+        " \n",
+        "```\n",
+        "```python\n",
+        "x = 1\n",
+        "* a\n",
+        "*",
+        "**",
+        "\t\n",
+        "\\n",
+        "\\\n",
+    ),
+    *("é\n", "😀 x\n", "a", "\r\n", "line\r\n", "};\n", "---\n", "read\n", "{\n", "[\n", '"q"\n', "<a>\n", "  k:\n"),
+    *("    v\n", "A line that has more than twenty-four bytes.\n", "#\n", "word ", "n\n", "\\", "1\n"),
+)
+
+
+@pytest.mark.parametrize("share", [0, *(pytest.param(share, marks=pytest.mark.long) for share in range(1, 20))])
+def test_however_lines_come_only_they_leave_white_space_to_the_next(share: int) -> None:
+    for seed in range(400 * share, 400 * share + 400):
+        rng = random.Random(seed)
+        exchange = StreamExchange(ways()[rng.choice(CLOSE)], make_id=numbered_ids(), limits=Limits())
+        events = answer_events(rng.choices(LINES_AND_PIECES, k=rng.randint(1, 40)))
+        out, at = b"", 0
+        while at < len(events):
+            count = rng.choice((1, 1, 1, 2, 5))
+            out += exchange.feed(b"".join(events[at : at + count]))
+            at += count
+        out += exchange.finish()
+        if out != b"".join(events) and not hear_stream(out).calls:
+            assert_blanks_moved(events, [each + b"\n\n" for each in out.split(b"\n\n")[:-1]])
 
 
 @pytest.mark.parametrize("way", FAR)

@@ -25,7 +25,7 @@ from tests.support.chat import answer_events, numbered_ids
 from tests.support.reading import AGENT_TOOLS
 from tests.support.tag_clients import CLIENTS, tag_request
 
-__all__ = ["BOUNDS", "CUTS", "Bound", "lines", "share_late", "tokens", "waits", "ways"]
+__all__ = ["BOUNDS", "CUTS", "Bound", "assert_blanks_moved", "lines", "share_late", "tokens", "waits", "ways"]
 
 _TOKEN = re.compile(
     r"\n+|[ \t]+(?=[ \t])|[ \t]?[A-Za-z]+|[ \t]?[0-9]{1,3}|[ \t]?[^\w\s]|[ \t]|[\u4e00-\u9fff]{1,2}|\w|\s"
