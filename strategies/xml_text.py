@@ -88,9 +88,8 @@ class _Retelling:
             return None
         return inner.listen(keeps_space=keeps_space)
 
-    def pass_by(self, text: str) -> None:
-        if isinstance(self._inner, PassesText):
-            self._inner.pass_by(text)
+    def pass_by(self, text: str) -> int:
+        return self._inner.pass_by(text) if isinstance(self._inner, PassesText) else 0
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""

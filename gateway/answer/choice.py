@@ -184,13 +184,15 @@ class Choice:
 
     def listen(self) -> Listener | None:
         """What listens in its place from here on; None while every event is to be read."""
-        if self.native.count or not all(stage.passes for stage in self._stages):
+        passes = all(stage.passes for stage in self._stages)
+        if self.native.count or (not passes and self._reader is not None and self._reader.idle):
             return None
         if not self._reads:
             return Deaf()
         if self._reader is None or self._early is not None:
             return None
-        return self._reader.listen(keeps_space=self._shape.keep_space)
+        listener = self._reader.listen(keeps_space=self._shape.keep_space)
+        return listener if listener is not None and (passes or listener.holds) else None
 
     @property
     def has_spoken(self) -> bool:
@@ -277,13 +279,20 @@ class Choice:
             self._thoughts = None
         return self._through([Text(text)] if self._reader is None else self._reader.step(text))
 
-    def pass_by(self, text: str) -> None:
-        """A listener has heard this text in the reader's place, and nothing has begun in it: it has gone out."""
-        self.heard += len(text)
-        if not text.isspace():
-            self._thoughts = None
-        for event in self._through([Text(text)] if self._reader is None else self._reader.pass_by(text)):
+    def pass_by(self, text: str) -> int:
+        """A listener has heard this text in the reader's place, and nothing has begun in it: it has gone out.
+
+        How much of it need not be read.
+        """
+        events: list[Event] = [Text(text)]
+        size = len(text)
+        if self._reader is not None:
+            events, size = self._reader.pass_by(text)
+        self.heard += size
+        self._thoughts = None
+        for event in self._through(events):
             self.note(event)
+        return size
 
     @property
     def busy(self) -> bool:

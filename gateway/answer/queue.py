@@ -30,6 +30,7 @@ __all__ = ["MAX_HELD", "Pending", "PendingRun", "Queue"]
 
 MAX_HELD = 4 << 20
 """Upstream bytes held for undecided text; beyond it an event's own bytes are let go, its text is not."""
+_ROOM = 1 << 16
 _AT_ONCE = 2_000
 """Events that are let out in one step, as they came; one that is told anew counts as some of them."""
 _ANEW = 8
@@ -297,8 +298,11 @@ class PendingRun(Pending):
         """How many of them have not left."""
         return len(self._lengths) - self._first
 
-    def release(self, most: int, *, everything: bool) -> bytes:
-        """The first events, as far as every character of theirs is decided to be text, or any; at most so many."""
+    def release(self, most: int, *, everything: bool, parts: bool = True) -> bytes:
+        """The first events, as far as every character of theirs is decided to be text, or any; at most so many.
+
+        Where it `parts` them, the letters of one leave in front of white space that is undecided.
+        """
         begun, first, last = self._start, self._first, min(len(self._lengths), self._first + most)
         if everything:
             self._start, self._head = begun + sum(self._lengths[first:last]), -1
@@ -312,7 +316,7 @@ class PendingRun(Pending):
             self._decided -= self._head
             self._start, self._head = end, -1
             first += 1
-        first = first if everything else self._parted(first)
+        first = self._parted(first) if parts and not everything else first
         if first == self._first:
             return b""
         if not everything:
@@ -397,12 +401,26 @@ def _blanks_at_end(body: bytes, count: int) -> int:
 class Queue:
     """The events of one answer: those that are held, in order, and the bytes that may go out."""
 
-    __slots__ = ("_bytes", "_facts", "_is_over", "_late_to", "broken", "out", "owes", "pending", "read", "seen")
+    __slots__ = (
+        "_bytes",
+        "_facts",
+        "_is_over",
+        "_late_to",
+        "broken",
+        "goes_on",
+        "out",
+        "owes",
+        "pending",
+        "read",
+        "seen",
+    )
 
     def __init__(self, facts: Facts) -> None:
         self.out: list[bytes] = []
         self.owes = False
         """More may go out than one step lets go: `flush` goes on with it."""
+        self.goes_on = False
+        """More of what has come is taken in before anything goes out."""
         self._is_over = False
         """Nothing waits any more for what is decided of it."""
         self.read = 0
@@ -422,6 +440,11 @@ class Queue:
     def is_full(self) -> bool:
         """More bytes are held than an answer may keep."""
         return self._bytes > MAX_HELD
+
+    @property
+    def has_room(self) -> bool:
+        """Many more bytes may be held."""
+        return self._bytes + _ROOM < MAX_HELD
 
     def take(self) -> bytes:
         """What may go out."""
@@ -544,7 +567,7 @@ class Queue:
             before = first.size
             if isinstance(first, PendingRun) and not first.changed:
                 count = first.events
-                self.out.append(first.release(left, everything=everything))
+                self.out.append(first.release(left, everything=everything, parts=not self.goes_on))
                 left -= count - first.events
                 if first.events:
                     self._bytes -= before - first.size

@@ -21,6 +21,8 @@ __all__ = ["Deaf", "Quiet", "is_text"]
 
 _MOST = 16 << 10
 """Bytes of content that are told in one go; they cost less than a millisecond."""
+_MANY = 32
+"""Reads that are taken down of what is open before they are told."""
 _MARK, _MARKED = b"\x7f", "\x7f"
 """Stands between the contents of several events that are decoded in one go."""
 _decode = msgspec.json.Decoder(str).decode
@@ -30,6 +32,7 @@ _decode = msgspec.json.Decoder(str).decode
 class Deaf:
     """Listens to an answer that nobody reads."""
 
+    holds = False
     begun = 0
 
     def __init__(self) -> None:
@@ -50,6 +53,7 @@ class Quiet:
     __slots__ = (
         "_end",
         "_gap",
+        "_gathered",
         "_head",
         "_listener",
         "_size",
@@ -72,6 +76,8 @@ class Quiet:
         """The last of them, where they differ in what their server stamps them with."""
         self.waiting = b""
         """The event behind them that has to wait."""
+        self._gathered: list[bytes] | None = None
+        """Events that wait, however many, as they go on with what is open; None while nothing is."""
         self._undecided = 0
         """How many characters that one has."""
         self.held_most = 0
@@ -89,11 +95,12 @@ class Quiet:
     @property
     def has_heard(self) -> bool:
         """There is something to be told."""
-        return self.events > 0 or self.waiting != b""
+        return self.events > 0 or self.waiting != b"" or bool(self._gathered)
 
     def begin(self, template: Template, listener: Listener | None, stamped: re.Pattern[bytes] | None = None) -> None:
         """From here on events of this template are heard, and those that are `stamped` alike."""
         self._listener = listener
+        self._gathered = [] if listener is not None and listener.holds else None
         self._stamped = stamped
         self._head, self._tail, self._gap = template.head, template.tail, template.gap
         # A content is decoded with the quotes around it.
@@ -113,9 +120,11 @@ class Quiet:
             text = _decode(quoted)
         except ValueError:
             return None
-        if self._size > _MOST or not text or (undecided := listener.hear(text, len(text))) < 0:
+        if self._size + len(quoted) > _MOST or not text or (undecided := listener.hear(text, len(text))) < 0:
             return None
         self._size += len(quoted)
+        if self._gathered is not None:
+            return self._gather(data)
         if undecided:
             return self._hold(data, b"", len(text), len(quoted) - 2)
         if self.waiting:
@@ -152,8 +161,8 @@ class Quiet:
             return None
         waited, last = self.waiting, (begins[-1], len(texts[-1]), len(data) - begins[-1])
         out = self._passes_all(data, "".join(texts), len(texts), last)
-        if out is None:
-            return None
+        if out is None or self._gathered is not None:
+            return out
         if not self.waiting:
             self.last = data[begins[-1] :]
         elif len(begins) > 1:
@@ -165,18 +174,27 @@ class Quiet:
     def _passes_all(self, data: bytes, text: str, count: int, last: tuple[int, int, int]) -> bytes | None:
         """The same of so many events with this text: where the last begins, its characters, and what it holds."""
         listener, (begins, chars, size) = self._listener, last
-        if listener is None or self._size > _MOST or not chars:
+        if listener is None or self._size + len(text) > _MOST or not chars:
             return None
         undecided = listener.hear(text, chars)
         if undecided < 0:
             return None
         self._size += len(text)
+        if self._gathered is not None:
+            return self._gather(data)
         self.events += count - 1
         if undecided:
             return self._hold(data[begins:], data[:begins], chars, size)
         before, self.waiting = self.waiting, b""
         self.events += 2 if before else 1
         return before + data
+
+    def _gather(self, data: bytes) -> bytes:
+        """Events wait which go on with what is open; after `_MANY` of them they are read."""
+        if self._gathered is not None:
+            self._gathered.append(data)
+            self._size += _MOST * (len(self._gathered) >= _MANY)
+        return b""
 
     def _hold(self, data: bytes, out: bytes, chars: int, size: int) -> bytes:
         """An event waits, which decides the one before it."""
@@ -187,12 +205,16 @@ class Quiet:
 
     def stop(self) -> None:
         """From here on every event is to be read."""
-        self._listener = None
+        self._listener = self._gathered = None
 
     def take(self) -> tuple[str, int, bytes]:
         """The text that has gone out and was not told, in how much at its end something may have begun, and the event
         that waits; from here on every event is read."""
         listener, self._listener = self._listener, None
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            self._size = 0
+            return "", 0, b"".join(gathered)
         text, begun = (listener.told(), listener.begun) if listener is not None else ("", 0)
         waiting, self.waiting = self.waiting, b""
         self.events = self._size = 0

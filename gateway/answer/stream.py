@@ -135,7 +135,7 @@ class StreamExchange:
         if not (works.labors or works.later):
             if queue.pending:
                 queue.count_late()
-            elif not self._quiet.listens:
+            if not self._quiet.listens:
                 self._listen()
         return queue.take()
 
@@ -150,7 +150,9 @@ class StreamExchange:
             self._take_in(data)
             return
         works, queue = self._works, self._queue
+        queue.goes_on = True
         self._take_in(data[:most])
+        queue.goes_on = False
         out = None
         if not (works.labors or works.later or queue.pending):
             self._listen()
@@ -169,8 +171,11 @@ class StreamExchange:
         template, choice = self._casts.template, self._run_choice
         if template is None or choice is None or self._closed:
             return
-        if not (self._endings.waits or self._endings.finished) and self._decoder.is_between:
-            self._quiet.begin(template, choice.listen(), self._casts.stamped)
+        if self._endings.waits or self._endings.finished or not self._decoder.is_between:
+            return
+        listener = choice.listen()
+        if listener is not None and (self._queue.has_room if listener.holds else not self._queue.pending):
+            self._quiet.begin(template, listener, self._casts.stamped)
 
     def _catch_up(self) -> None:
         """Tell the choice of what has gone out unread, which can only be text, and read what waits behind it."""
@@ -184,11 +189,10 @@ class StreamExchange:
         self.facts.held_bytes_max = max(self.facts.held_bytes_max, quiet.held_most)
         gone, begun, waiting = quiet.take()
         passed = (gone[:-begun] if begun else gone).rstrip()
-        if passed:
-            choice.pass_by(passed)
-        undecided = len(gone) - len(passed)
+        size = choice.pass_by(passed) if passed else 0
+        undecided = len(gone) - size
         if undecided:
-            events = choice.feed(gone[len(passed) :])
+            events = choice.feed(gone[size:])
             while choice.busy:
                 events += choice.go_on()
             for event in events:
@@ -201,6 +205,8 @@ class StreamExchange:
             choice.pending.append(ghost)
         if waiting:
             self._take_in(waiting)
+            if self._queue.pending and not self._works.busy:
+                self._queue.count_late()
 
     def close(self, error: GatewayError | None = None) -> bytes:
         """The closing bytes, or the first of them: `step` brings the others while `busy`."""

@@ -47,6 +47,11 @@ class JsonScanner:
         return self._is_scalar
 
     @property
+    def is_container(self) -> bool:
+        """The value is an object or a list, which is still open."""
+        return self._depth > 0
+
+    @property
     def open_brackets(self) -> int | None:
         """How many braces and brackets are open; None inside a string or a word."""
         return None if self._in_string or self._is_scalar else self._depth

@@ -68,6 +68,8 @@ _ANY_ROOM = 1 << 30
 class _LetsAll:
     """Listens as another one does, but that nothing has to wait for what becomes of it."""
 
+    holds = False
+
     def __init__(self, inner: Listener) -> None:
         self._inner = inner
         self.told = inner.told
@@ -102,8 +104,8 @@ class _Keeping:
         listener = self._inner.listen(keeps_space=keeps_space)
         return _LetsAll(listener) if listener is not None else None
 
-    def pass_by(self, text: str) -> None:
-        self._inner.pass_by(text)
+    def pass_by(self, text: str) -> int:
+        return self._inner.pass_by(text)
 
     def reasoned(self) -> list[Event]:
         return self._told("", self._inner.reasoned())

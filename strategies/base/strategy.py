@@ -104,6 +104,11 @@ class InTurns(Protocol):
 class Listener(Protocol):
     """Tells text that stays text, whatever comes, from text that may begin something, without having it read."""
 
+    @property
+    def holds(self) -> bool:
+        """All that it takes is undecided: something is open, and what it takes only goes on with that."""
+        ...
+
     def hear(self, text: str, room: int) -> int:
         """How many characters at the end of this text are not decided yet, now that it has come behind all before.
 
@@ -133,8 +138,11 @@ class PassesText(Protocol):
         """
         ...
 
-    def pass_by(self, text: str) -> None:
-        """Text that its listener took, in which nothing has begun, stands behind all that was read: it went out."""
+    def pass_by(self, text: str) -> int:
+        """Text that its listener took, in which nothing has begun, stands behind all that was read: it went out.
+
+        How much of it is taken; the rest comes once more, to be read.
+        """
         ...
 
 

@@ -39,6 +39,43 @@ _SHOWN = 1 << 16
 """How much of a refused candidate is shown to whoever wants to know what was wrong with it."""
 
 
+class Gathering:
+    """Takes down the text of a call in the reader's place, until something comes that may end what it stands in."""
+
+    __slots__ = ("_awaited", "_keeps", "_pieces", "_room", "_tail")
+
+    holds = True
+
+    def __init__(self, awaited: str | re.Pattern[str], keeps: int, tail: str, room: int) -> None:
+        self._awaited = awaited
+        self._keeps = keeps
+        self._tail = tail
+        """What may be the beginning of it."""
+        self._room = room
+        """How many characters more a call may have."""
+        self._pieces: list[str] = []
+
+    def hear(self, text: str, room: int) -> int:
+        del room
+        whole = self._tail + text if self._keeps else text
+        awaited = self._awaited
+        is_there = awaited in whole if isinstance(awaited, str) else awaited.search(whole) is not None
+        if is_there or len(text) > self._room:
+            return -1
+        self._room -= len(text)
+        self._pieces.append(text)
+        if self._keeps:
+            self._tail = whole[-self._keeps :]
+        return len(text)
+
+    @property
+    def begun(self) -> int:
+        return sum(map(len, self._pieces))
+
+    def told(self) -> str:
+        return "".join(self._pieces)
+
+
 class Candidate:
     """Reads one candidate; `events` fill up while it does, and when it is over `rest` goes back to the reader."""
 
@@ -89,6 +126,14 @@ class Candidate:
     def paused(self) -> bool:
         """It is not over and waits for no text: it has only done as much as one turn allows."""
         return self._rests or self._finishing is not None or self._cursor.paused
+
+    def gathering(self) -> Gathering | None:
+        """What takes down text for it while that is only handed on; None while it looks at what comes."""
+        cur = self._cursor
+        if cur.awaits is None or self._live or self._later or self.paused:
+            return None
+        awaited, keeps = cur.awaits
+        return Gathering(awaited, keeps, cur.text[cur.pos :], self._limit - self._size - self._used)
 
     @property
     def cut(self) -> bool:

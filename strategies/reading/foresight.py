@@ -125,6 +125,8 @@ class Overhearing:
     leaves to the reader whatever may open something, so that it never has to know what becomes of that.
     """
 
+    holds = False
+
     __slots__ = (
         "_decided",
         "_foresight",

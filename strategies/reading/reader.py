@@ -16,6 +16,7 @@ from gateway.core.events import Event, Text
 from strategies.base import FinishReason
 from strategies.grammar.dialect import Context
 from strategies.reading.active import Grammar
+from strategies.reading.candidate import Gathering
 from strategies.reading.foresight import Overhearing
 from strategies.reading.modes import BehindDrafts, Prose
 from strategies.reading.moves import WAIT, Call, Mode
@@ -57,15 +58,24 @@ class Reader:
         held = len(window.buf) - window.told + window.out.size
         return held + mode.candidate.held if isinstance(mode, Call) else held
 
-    def listen(self, *, keeps_space: bool) -> Overhearing | None:
-        """What listens in its place from here on; None while something is open."""
+    def listen(self, *, keeps_space: bool) -> Overhearing | Gathering | None:
+        """What listens in its place from here on; None while something is open but the value of a call."""
         window, mode = self._window, self._mode
+        if isinstance(mode, Call):
+            return mode.candidate.gathering() if window.is_empty and not self.busy else None
         if mode.levels is None or not window.is_plain:
             return None
         return window.overhear(mode.levels, keeps_space=keeps_space)
 
-    def pass_by(self, text: str) -> None:
-        """Text goes out that is no more than that: nothing has begun in it, and nothing was open in front of it."""
+    def pass_by(self, text: str) -> int:
+        """Its listener has taken this text, in which nothing has begun; how much of it is taken down."""
+        if text[-1] == "`":  # the run may go on
+            text = text.rstrip("`").rstrip()
+        if text:
+            self._pass_by(text)
+        return len(text)
+
+    def _pass_by(self, text: str) -> None:
         tape = self._window.tape
         tape.base = tape.end = tape.end + len(text)  # where nothing is kept, nothing need be put on it
         self._window.pass_by(text, self._mode.levels or "")
@@ -99,7 +109,7 @@ class Reader:
         if reason is not None:
             window.end(cut=reason in CUT_REASONS)
         elif text and self._flows(text):
-            self.pass_by(text)
+            self._pass_by(text)
             return [Text(text)]
         else:
             window.tape.add(text)
@@ -129,7 +139,7 @@ class Reader:
 
     def _flows(self, text: str) -> bool:
         """Nothing is open and nothing in the text could open anything."""
-        if len(text) <= _AT_ONCE and (listener := self.listen(keeps_space=False)) is not None:
+        if len(text) <= _AT_ONCE and isinstance(listener := self.listen(keeps_space=False), Overhearing):
             return listener.flows(text)
         if not self._is_clear or (self._mode.in_fence and text[-1].isspace()):
             return False

@@ -96,6 +96,10 @@ def overlap(text: str, start: int, marker: str) -> int:
     return 0
 
 
+Awaited = tuple[str | re.Pattern[str], int]
+"""A text or a pattern, and how many characters in front of what comes next may belong to it."""
+
+
 class Cursor:
     """A window onto arriving text; `pos` counts in the window, `offset` from the candidate's first character."""
 
@@ -105,6 +109,7 @@ class Cursor:
         "_behind_base",
         "_left",
         "anchor",
+        "awaits",
         "cut",
         "eof",
         "floor",
@@ -145,6 +150,8 @@ class Cursor:
         r"""Line breaks between the tags came as the two characters `\n`: some server escaped the answer twice."""
         self.paused = False
         """It has suspended only so that a long text is worked off in turns: it can go on without more text."""
+        self.awaits: Awaited | None = None
+        """What has to come before anything is done but to hand on, and how much of it may have come."""
         self._left = _TURN
         self._base = 0
         self._behind: Pieces | None = None
@@ -318,7 +325,9 @@ class Cursor:
                 self.pos = end
             if found or self.eof:
                 return found
+            self.awaits = marker, len(marker) - 1
             yield
+            self.awaits = None
 
     def until_match(self, pattern: re.Pattern[str], tail: int, sink: Sink) -> Steps:
         """Hand text to `sink` up to a match of `pattern`, whose matches are at most `tail` + 1 characters long."""
@@ -336,7 +345,9 @@ class Cursor:
                 self.pos = end
             if match or self.eof:
                 return match is not None
+            self.awaits = pattern, tail
             yield
+            self.awaits = None
 
     def tag(self) -> Steps:
         """The tag `<...>` that begins here, not consumed; None where none does (a bare `<`, a line end, too long)."""
@@ -380,7 +391,12 @@ class Cursor:
             elif self.eof:
                 return False
             else:
+                if scanner.is_container:
+                    self.awaits = _BRACKETS, 0
                 yield
+                self.awaits = None
 
 
+_BRACKETS = re.compile(r"[\[\]{}]")
+"""Without one of these no object or list ends, or goes deeper."""
 _TAG_STOP = re.compile(r"[<>\n]")

@@ -93,17 +93,21 @@ class GuardedReader:
             return None
         return self._passing.listen(keeps_space=keeps_space)
 
-    def pass_by(self, text: str) -> list[Event]:
-        """Text that the listener has taken, and in which nothing has begun: it is text."""
-        if self._transcript is not None:
-            self._transcript.add(text)
-        told = self._noted(self._told()) if self._untold else []
-        if self._passing is not None and self._reader is not None:
+    def pass_by(self, text: str) -> tuple[list[Event], int]:
+        """Text that the listener has taken, and in which nothing has begun: what of it is text, and its size."""
+        told: list[Event] = []
+        size = 0
+        if self._passing is not None:
             try:
-                self._passing.pass_by(text)
+                size = self._passing.pass_by(text)
             except Exception as error:  # noqa: BLE001 - as below
                 told = self._failed(error)
-        return [*told, Text(text)]
+        if size:
+            text = text[:size]
+            if self._transcript is not None:
+                self._transcript.add(text)
+            told = [Text(text)]
+        return told, size
 
     def reasoned(self) -> list[Event]:
         """The answer has reasoning in a field of its own."""
