@@ -153,6 +153,23 @@ def test_a_run_of_events_is_told_at_once_and_in_order() -> None:
     assert exchange._quiet.passes(half) is None, "a character cut in two is none"
 
 
+@pytest.mark.parametrize("stamped", [False, True])
+def test_what_goes_on_with_the_value_of_a_call_is_taken_down_until_its_end_may_have_come(stamped: bool) -> None:
+    lines = [f"line {number}\n" for number in range(100)]
+    pieces = ["\n\n<write>\n<filePath>/a</filePath>\n<content>", "\n", *lines, "a < b\n", "</con", "tent>\n</write>"]
+    exchange, gathered = begun(), []
+    for number, piece in enumerate(pieces):
+        stamps = {"created": number, "obfuscation": "x"} if stamped else {}
+        assert exchange.feed(event({"content": piece}, **stamps)) == b""
+        gathered.append(len(exchange._quiet._gathered or ()))
+    assert gathered[-3:] == [0, 0, 0], "a sign that may end the value is read"
+    assert sum(count > 0 for count in gathered) >= 94
+    assert max(gathered) <= 32, "a bounded number is kept"
+    assert exchange.facts.late_events == len(pieces) - 1
+    exchange.feed(event({}, "stop"))
+    assert [call.arguments.count("line") for call in exchange.facts.calls] == [100]
+
+
 def test_what_is_kept_is_bounded() -> None:
     exchange = begun()
     for _ in range(40):
