@@ -159,7 +159,7 @@ def test_what_goes_on_with_the_value_of_a_call_is_taken_down_until_its_end_may_h
     pieces = ["\n\n<write>\n<filePath>/a</filePath>\n<content>", "\n", *lines, "a < b\n", "</con", "tent>\n</write>"]
     exchange, gathered = begun(), []
     for number, piece in enumerate(pieces):
-        stamps = {"created": number, "obfuscation": "x"} if stamped else {}
+        stamps: dict[str, Any] = {"created": number, "obfuscation": "x"} if stamped else {}
         assert exchange.feed(event({"content": piece}, **stamps)) == b""
         gathered.append(len(exchange._quiet._gathered or ()))
     assert gathered[-3:] == [0, 0, 0], "a sign that may end the value is read"
