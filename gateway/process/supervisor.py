@@ -7,7 +7,7 @@ of a request that ends with an error event instead of a cut, and starts a replac
 - A worker is a fresh interpreter (0.4 s), not a fork: no threads or locks of ours in an undefined state, and a bad
   import hurts that worker alone. It gets the settings in force from here, not from the files: those may have changed,
   or be wrong, since the last reload.
-- A lane is a listening socket that the supervisor keeps (`supervisor_lanes` says why); a slot is the place of a
+- A lane is a listening socket that the supervisor keeps (`lanes` says why); a slot is the place of a
   worker's metrics port. A replacement takes the lane of its predecessor at once, and the lowest slot that is free:
   of a worker of ours and, as far as can be told, of other programs.
 - While the worker of a lane is away, or says nothing for `late_s`, another one accepts what comes on that lane too.

@@ -1,6 +1,6 @@
 """What a tool's declared schema says about its arguments: read, convert, check them.
 
-The facts come from `schema_document`, the values from `schema_values`; this module is what dialects and strategies use.
+The facts come from `document`, the values from `values`; this module is what dialects and strategies use.
 """
 
 import re

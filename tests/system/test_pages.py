@@ -222,8 +222,6 @@ WIDGETS = frozenset(
     {"button", "checkbox", "combobox", "link", "listbox", "option", "radio", "searchbox", "spinbutton", "textbox"}
 )
 
-REGIONS = frozenset({"dialog", "region", "article", "search", "form", "table", "list"})
-
 ACTIVE = """
 (() => {
   const at = document.activeElement;
