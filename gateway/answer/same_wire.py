@@ -23,6 +23,7 @@ from strategies.text.turns import Turns
 __all__ = ["HEARD_WIRES", "Carrier", "SameWireReading", "SameWireStream", "heard_whole", "hearing"]
 
 _HEARD = {row.wire: row.hears for row in KINDS.values() if row.hears is not None}
+_HEARD_PLAIN = {row.wire: row.hears_plain for row in KINDS.values() if row.hears_plain is not None}
 HEARD_WIRES = frozenset(_HEARD)
 """Wires whose answers can be heard as chat: some kind of servers speaks them."""
 TellError = Callable[[GatewayError, bytes], bytes]
@@ -42,9 +43,11 @@ def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dia
     return _HEARD[wire](body, situation)
 
 
-def heard_whole(dialogue: Dialogue, headers: Mapping[str, str], body: bytes) -> bytes:
+def heard_whole(wire: str, model: str, situation: Situation, headers: Mapping[str, str], body: bytes) -> bytes:
     """What a whole answer is in chat; an object that says nothing where it is none."""
-    outcome = dialogue.answered(200, headers, body)
+    if (plain := _HEARD_PLAIN[wire](body, model, situation)) is not None:
+        return plain
+    outcome = hearing(wire, model, situation, stream=False).answered(200, headers, body)
     return outcome.body if isinstance(outcome, Reply) and outcome.status == 200 else b"{}"
 
 

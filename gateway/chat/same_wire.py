@@ -51,6 +51,8 @@ READ_AS_IT_IS = (NATIVE, PASSED, RECOVERED)
 """Strategies that ask nothing else of the model than the client did."""
 
 log = structlog.get_logger("toolgate")
+Hear = Callable[[bytes], bytes]
+"""Says what a whole answer is in chat."""
 
 
 class PathAbsent(Exception):
@@ -163,12 +165,13 @@ async def relayed(
         is_stream = reply.content_type == "text/event-stream"
         if reading is not None and asked.carry is not None and is_stream:
             return await _read_stream(state, reply, reading, asked.carry(), telling)
-        dialogue = hearing(state.surface.name, asked.request.model, situation, stream=is_stream)
-        if reading is not None and asked.carry is not None:
-            return await _read_whole(state, reply, reading, asked.carry, dialogue)
+        wire, model = state.surface.name, asked.request.model
         if is_stream:
-            return await _stream(state, reply, terms(), dialogue, telling)
-        return await _whole(state, reply, terms(), dialogue)
+            return await _stream(state, reply, terms(), hearing(wire, model, situation, stream=True), telling)
+        hear = partial(heard_whole, wire, model, situation, reply.headers)
+        if reading is not None and asked.carry is not None:
+            return await _read_whole(state, reply, reading, asked.carry, hear)
+        return await _whole(state, reply, terms(), hear)
 
 
 async def _opened(state: RequestState, body: bytes) -> UpstreamReply:
@@ -238,11 +241,11 @@ async def _read_stream(
 
 
 async def _read_whole(
-    state: RequestState, reply: UpstreamReply, reading: Reading, carry: Callable[[], Carrier], dialogue: Dialogue
+    state: RequestState, reply: UpstreamReply, reading: Reading, carry: Callable[[], Carrier], hear: Hear
 ) -> web.StreamResponse:
     body = await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
-    chat = heard_whole(dialogue, reply.headers, body)
+    chat = hear(body)
     exchange = BodyExchange(reading.prepared, **reading.terms)
     state.found.facts = exchange.facts
     answer = await in_turns(exchange.steps(chat))
@@ -252,15 +255,13 @@ async def _read_whole(
     return await state.send(Whole(told, headers=_headers(reply)))
 
 
-async def _whole(
-    state: RequestState, reply: UpstreamReply, terms: WatchTerms, dialogue: Dialogue
-) -> web.StreamResponse:
+async def _whole(state: RequestState, reply: UpstreamReply, terms: WatchTerms, hear: Hear) -> web.StreamResponse:
     body = await reply.read_all(**state.deadlines)
     state.upstream_first = state.deadline.now()
     exchange = WatchedBody(terms)
     state.found.facts = exchange.facts
     response = await state.send(Whole(body, headers=_headers(reply)))
-    await in_turns(exchange.steps(heard_whole(dialogue, reply.headers, body)))
+    await in_turns(exchange.steps(hear(body)))
     if terms.prepared is not None:
         finish_watch(state, exchange)
     return response

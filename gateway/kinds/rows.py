@@ -10,12 +10,14 @@ from attrs import frozen
 
 from gateway.kinds.anthropic.ask import AnthropicOptions
 from gateway.kinds.anthropic.dialogue import AnthropicKind
+from gateway.kinds.anthropic.dialogue import hear_plain as hear_plain_message
 from gateway.kinds.gemini.ask import GeminiOptions
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.openai import OpenAiKind
 from gateway.kinds.qwen_web.dialogue import QwenWebKind, QwenWebOptions
 from gateway.kinds.responses.ask import ResponsesOptions
 from gateway.kinds.responses.dialogue import ResponsesKind
+from gateway.kinds.responses.dialogue import hear_plain as hear_plain_response
 from gateway.kinds.shared.port import Dialogue, Kind, Situation
 
 __all__ = ["DEFAULT_KIND", "KINDS", "KindOptions", "KindRow"]
@@ -46,6 +48,8 @@ class KindRow:
     """What it speaks, by the name of the surface that speaks it to clients."""
     hears: Callable[[Mapping[str, Any], Situation], Dialogue] | None = None
     """Begins a dialogue that only hears an answer in its wire, to a request of which chat would say this much."""
+    hears_plain: Callable[[bytes, str, Situation], bytes | None] | None = None
+    """Hears a whole answer that is nothing but one text, to a request for this model; gives None for any other."""
     url_end: str = ""
     """How the address of such a server ends as a rule."""
 
@@ -57,7 +61,12 @@ class KindRow:
 KINDS: Mapping[str, KindRow] = {
     DEFAULT_KIND: KindRow(make=OpenAiKind, is_translated=False, url_end="/v1"),
     "responses": KindRow(
-        make=ResponsesKind, options=ResponsesOptions, wire="responses", hears=ResponsesKind().hear, url_end="/v1"
+        make=ResponsesKind,
+        options=ResponsesOptions,
+        wire="responses",
+        hears=ResponsesKind().hear,
+        hears_plain=hear_plain_response,
+        url_end="/v1",
     ),
     "anthropic": KindRow(
         make=AnthropicKind,
@@ -67,6 +76,7 @@ KINDS: Mapping[str, KindRow] = {
         knows_messages=True,
         wire="messages",
         hears=AnthropicKind().hear,
+        hears_plain=hear_plain_message,
     ),
     "gemini": KindRow(make=GeminiKind, options=GeminiOptions, strategy="native", takes_effort=True, wire="gemini"),
     "qwen_web": KindRow(

@@ -26,6 +26,7 @@ __all__ = ["Heard", "Pieces", "Teller", "hear_whole", "string_of"]
 # What was cut off by a limit may look whole: `{"path":"a"}` of a call that had more to say.
 _CUT = "length"
 _CONTENT = b'"content":'
+_NOTHING = frozenset({b"", b"null", b'""'})
 _Text = Literal["text", "refusal", "reasoning"]
 _PLAIN_BODY = re.compile(rb'[^"\\\n]*+(?:\\["\\/bfnrt][^"\\\n]*+)*+')
 """A JSON string's body without escapes by number, of which some are half a character."""
@@ -461,9 +462,29 @@ def hear_whole(body: bytes, teller: Teller, *, pieces: Pieces | None = None) -> 
     choice = next((each for each in choices if each.index in (0, None)), None)
     if chunk is None or choice is None or choice.message is None:
         raise UpstreamBadReply("the model server's answer is not what its wire promises")
+    if not has_halves and _tell_plain(choice, choice.message, chunk, teller):
+        return
     heard = Heard(teller, max_event_bytes=0, pieces=pieces)
     heard._has_halves = has_halves
     heard.hear_message(choice, chunk)
+
+
+def _tell_plain(choice: _Choice, message: _Message, answer: _Chunk, teller: Teller) -> bool:
+    """Tell an answer that is nothing but one text, as most are that come whole; whether it is one."""
+    content = bytes(message.content)
+    others = (message.refusal, message.reasoning_content, message.reasoning, message.thinking)
+    if message.tool_calls or len(content) <= 2 or content[:1] != b'"' or not _NOTHING.issuperset(map(bytes, others)):
+        return False
+    teller.text(content[1:-1])
+    given, told = choice.finish_reason, choice.stop_reason
+    told = told if isinstance(told, str) else choice.matched_stop
+    reason = given if isinstance(given, str) and given else "stop"
+    teller.finish_reason(reason, told if isinstance(told, str) else None)
+    usage = any_in(answer.usage) if is_given(answer.usage) else None
+    if isinstance(usage, dict):
+        teller.usage(usage)
+    teller.end()
+    return True
 
 
 def _is_text(body: bytes) -> bool:

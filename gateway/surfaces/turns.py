@@ -17,6 +17,7 @@ __all__ = ["MISSING_RESULT", "Turns", "text_part"]
 MISSING_RESULT = "No result was recorded for this call."
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 _JOINT = "\n\n"
+_TEXT_KEYS = {"type", "text"}
 
 Part = dict[str, Any]
 
@@ -122,9 +123,10 @@ class Turns:
         messages: list[dict[str, Any]] = []
         if self._system:
             messages.append({"role": "system", "content": _system_content(self._system)})
-        last_question = max(
-            (at for at, turn in enumerate(self._turns) if isinstance(turn, _Asked) and turn.is_question), default=-1
-        )
+        last_question = -1
+        for at, turn in enumerate(self._turns):
+            if isinstance(turn, _Asked) and turn.is_question:
+                last_question = at
         pending: list[Part] = []
         for at, turn in enumerate(self._turns):
             if isinstance(turn, _Asked):
@@ -183,10 +185,15 @@ def _push_user(messages: list[dict[str, Any]], pending: list[Part]) -> None:
 
 def _content(parts: list[Part]) -> str | list[Part]:
     """Text alone is one text: many a chat template takes nothing else."""
-    return _joined(parts) if all(part.keys() == {"type", "text"} for part in parts) else list(parts)
+    if len(parts) == 1 and parts[0].keys() == _TEXT_KEYS:
+        text: str = parts[0]["text"]
+        return text
+    return _joined(parts) if all(part.keys() == _TEXT_KEYS for part in parts) else list(parts)
 
 
 def _system_content(told: list[str | list[Part]]) -> str | list[Part]:
+    if len(told) == 1 and isinstance(told[0], str):
+        return told[0]
     parts = [part for each in told for part in ([text_part(each)] if isinstance(each, str) else each)]
     return _content(parts)
 

@@ -12,7 +12,7 @@ from gateway.answer.stream import StreamExchange
 from gateway.core.errors import GatewayError
 from gateway.core.limits import Limits
 from gateway.core.tools import ToolSet
-from gateway.kinds.shared.port import Situation
+from gateway.kinds.shared.port import Reply, Situation
 from gateway.wire.chat_request import request_of
 from strategies.base import Options, Prepared, Shape
 from strategies.reading.factory import reader_factory
@@ -252,7 +252,10 @@ def read_stream(carrier: Carrier, stream: bytes, *cuts: int, reads_all: bool = F
 def read_whole(wire: str, raw: bytes, whole: Callable[[bytes, bytes], bytes]) -> bytes:
     """What the client is told of a whole answer."""
     situation = Situation(now=0.0, make_id=lambda dialect: dialect)
-    chat = heard_whole(hearing(wire, "m", situation, stream=False), {}, raw)
+    chat = heard_whole(wire, "m", situation, {}, raw)
+    outcome = hearing(wire, "m", situation, stream=False).answered(200, {}, raw)
+    assert isinstance(outcome, Reply), outcome
+    assert json.loads(chat) == json.loads(outcome.body), "whatever is heard faster"
     exchange = BodyExchange(_prepared(), make_id=lambda dialect: f"call_{dialect}", limits=Limits())
     answer = exchange.transform(chat)
     return raw if answer == chat else whole(raw, answer)

@@ -14,9 +14,18 @@ from attrs import define, field, frozen
 from gateway.kinds.anthropic.ask import AnthropicOptions, messages_request
 from gateway.kinds.anthropic.thoughts import KIND, Layout
 from gateway.kinds.lowering.rooted import is_rooted
-from gateway.kinds.shared.answer import Usage
+from gateway.kinds.shared.answer import Usage, plain_body
 from gateway.kinds.shared.ask_parts import bounded_nesting
-from gateway.kinds.shared.decoding import bad_reply, compact, count_of, decoded, dict_of, string_of
+from gateway.kinds.shared.decoding import (
+    bad_reply,
+    compact,
+    count_of,
+    decoded,
+    dict_of,
+    is_plain,
+    read_plain,
+    string_of,
+)
 from gateway.kinds.shared.dialogue import PlacedDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
 from gateway.kinds.shared.listing import listing
@@ -90,6 +99,22 @@ class _Event(msgspec.Struct):
 
 _MESSAGE = msgspec.json.Decoder(_Message)
 _EVENT = msgspec.json.Decoder(_Event)
+
+
+class _PlainBlock(msgspec.Struct):
+    type: str
+    text: msgspec.Raw
+
+
+class _PlainMessage(msgspec.Struct):
+    content: list[_PlainBlock]
+    id: Any = None
+    model: Any = None
+    stop_reason: Any = None
+    usage: Any = None
+
+
+_PLAIN = msgspec.json.Decoder(_PlainMessage)
 _NOTHING_ASKED = HttpAsk(path="")
 
 
@@ -139,6 +164,21 @@ class AnthropicKind:
 
     def models(self, body: bytes) -> bytes:
         return listing(body, "data", lambda entry: (string_of(entry.get("id")), "anthropic"))
+
+
+def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
+    """What a whole answer is in chat that says one text and nothing else; None for any other."""
+    told = read_plain(body, _PLAIN)
+    if told is None or len(told.content) != 1:
+        return None
+    [block], reason = told.content, told.stop_reason
+    text = bytes(block.text)
+    if block.type != "text" or not is_plain(text):
+        return None
+    named = told.model if isinstance(told.model, str) and told.model else model
+    usage = {key: value for key, value in dict_of(told.usage).items() if value is not None}
+    reason = _REASONS.get(reason, "stop") if isinstance(reason, str) else "stop"
+    return plain_body(situation, told.id, named, text, reason, _usage(usage))
 
 
 @define
@@ -299,10 +339,8 @@ def _number(index: object) -> int:
 def _usage(told: dict[str, Any]) -> Usage | None:
     if not told:
         return None
-    fresh, written, read, output = (
-        count_of(told.get(name))
-        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-    )
+    fresh, output = count_of(told.get("input_tokens")), count_of(told.get("output_tokens"))
+    written, read = count_of(told.get("cache_creation_input_tokens")), count_of(told.get("cache_read_input_tokens"))
     return Usage(
         # Here `input_tokens` counts only what stands behind the cached part; OpenAI counts all of it:
         # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching

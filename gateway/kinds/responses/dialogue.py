@@ -13,9 +13,9 @@ from attrs import define, field, frozen
 
 from gateway.kinds.lowering.rooted import is_rooted
 from gateway.kinds.responses.ask import KIND, ResponsesOptions, responses_request
-from gateway.kinds.shared.answer import Usage
+from gateway.kinds.shared.answer import Usage, plain_body
 from gateway.kinds.shared.ask_parts import bounded_nesting
-from gateway.kinds.shared.decoding import bad_reply, count_of, decoded, dict_of, string_of
+from gateway.kinds.shared.decoding import bad_reply, count_of, decoded, dict_of, is_plain, read_plain, string_of
 from gateway.kinds.shared.dialogue import PlacedDialogue
 from gateway.kinds.shared.faults import Fault, fault_of_status, is_too_long
 from gateway.kinds.shared.memory import Place, keys_of_history
@@ -52,6 +52,27 @@ class _Event(msgspec.Struct):
 
 
 _EVENT = msgspec.json.Decoder(_Event)
+
+
+class _PlainPart(msgspec.Struct):
+    type: str
+    text: msgspec.Raw
+
+
+class _PlainItem(msgspec.Struct):
+    type: str
+    content: list[_PlainPart]
+
+
+class _PlainResponse(msgspec.Struct):
+    output: list[_PlainItem]
+    status: str
+    id: Any = None
+    model: Any = None
+    usage: Any = None
+
+
+_PLAIN = msgspec.json.Decoder(_PlainResponse)
 _NOTHING_ASKED = HttpAsk(path="")
 _BODY = msgspec.json.Decoder(dict[str, Any])
 
@@ -97,6 +118,20 @@ class ResponsesKind:
 
     def models(self, body: bytes) -> bytes:
         return body
+
+
+def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
+    """What a whole answer is in chat that says one text and nothing else; None for any other."""
+    told = read_plain(body, _PLAIN)
+    if told is None or told.status != "completed" or len(told.output) != 1 or len(told.output[0].content) != 1:
+        return None
+    [item] = told.output
+    [part] = item.content
+    text = bytes(part.text)
+    if item.type != "message" or part.type != "output_text" or not is_plain(text):
+        return None
+    named = told.model if isinstance(told.model, str) and told.model else model
+    return plain_body(situation, told.id, named, text, "stop", _usage(dict_of(told.usage)))
 
 
 @define

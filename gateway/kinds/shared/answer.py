@@ -17,7 +17,7 @@ from gateway.kinds.shared.port import Reply, Situation
 from gateway.wire.chat_chunks import encode_object
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, encode
 
-__all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream"]
+__all__ = ["Answer", "Feed", "Usage", "gathered", "is_stream", "plain_body"]
 
 
 @frozen(kw_only=True)
@@ -189,6 +189,23 @@ class Answer:
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def plain_body(
+    situation: Situation, answer_id: object, model: object, text: bytes, reason: str, usage: Usage | None
+) -> bytes:
+    """The whole answer that says one text and nothing else: a JSON string as it stands, with no half of a character."""
+    message = {"role": "assistant", "content": msgspec.Raw(text)}
+    told: dict[str, Any] = {
+        "id": answer_id if isinstance(answer_id, str) and answer_id else situation.answer_id,
+        "object": "chat.completion",
+        "created": int(situation.now),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+    }
+    if usage is not None:
+        told["usage"] = usage.fields()
+    return msgspec.json.encode(told)
 
 
 class Feed:

@@ -7,7 +7,18 @@ import msgspec
 
 from gateway.core.errors import UpstreamBadReply
 
-__all__ = ["bad_reply", "compact", "count_of", "decoded", "dict_of", "object_in", "read_json", "string_of"]
+__all__ = [
+    "bad_reply",
+    "compact",
+    "count_of",
+    "decoded",
+    "dict_of",
+    "is_plain",
+    "object_in",
+    "read_json",
+    "read_plain",
+    "string_of",
+]
 
 T = TypeVar("T")
 
@@ -39,6 +50,21 @@ def decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(_with_whole_characters(data))
     except (ValueError, RecursionError) as error:
         raise bad_reply() from error
+
+
+def read_plain(data: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """The value of a server's JSON that is plain text throughout; None where it is not, or not of that type."""
+    try:
+        if not data.isascii():
+            data.decode()
+        return decoder.decode(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_plain(text: bytes) -> bool:
+    """Whether a JSON string says something, and holds no half of a character."""
+    return len(text) > 2 and text[:1] == b'"' and b"\\u" not in text
 
 
 def _with_whole_characters(data: bytes) -> bytes:

@@ -57,7 +57,9 @@ def system_of(body: Mapping[str, Any], server: Server, dropped: list[str]) -> st
             dropped.append("billing_header")
             continue
         parts.append(_marked(text_part(text), block, server))
-    return parts if any("cache_control" in part for part in parts) else _JOINT.join(part["text"] for part in parts)
+    if server.keeps_cache_control and any("cache_control" in part for part in parts):
+        return parts
+    return parts[0]["text"] if len(parts) == 1 else _JOINT.join([part["text"] for part in parts])
 
 
 @define(kw_only=True)
@@ -79,7 +81,7 @@ class History:
         if isinstance(content, str):
             blocks: list[Block] = [{"type": "text", "text": content}] if content else []
         else:
-            blocks = [block for block in bounded(content, MAX_PARTS, f"{where}.content") if isinstance(block, dict)]
+            blocks = [block for block in bounded(content, MAX_PARTS, where + ".content") if isinstance(block, dict)]
         if role == "system":
             self.turns.system(_JOINT.join(_texts(blocks)))
         elif role == "user":
@@ -96,8 +98,8 @@ class History:
                 self._result(block)
             else:
                 parts += self._parts(block)
-        is_question = not has_result and not all(
-            isinstance(part.get("text"), str) and part["text"].startswith(_REMINDER) for part in parts
+        is_question = not has_result and any(
+            not isinstance(part.get("text"), str) or not part["text"].startswith(_REMINDER) for part in parts
         )
         self.turns.user(parts, is_question=is_question)
 

@@ -47,6 +47,8 @@ _KNOWN = frozenset(
         "cache_control",
     }
 )
+_PLAIN = _KNOWN.difference(_UNSENT)
+_SHAPING = frozenset({"output_config", "output_format"})
 _SESSION = "X-Claude-Code-Session-Id"
 
 
@@ -85,10 +87,10 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
     messages = bounded(body.get("messages"), MAX_ITEMS, "messages")
     if not messages:
         raise InvalidRequest("messages must not be empty", param="messages")
-    _refuse_mcp(body)
-    dropped = _unsent(body)
-    tools = tools_of(body, loaded_tools(messages), keeps_cache_control=server.keeps_cache_control)
+    dropped = [] if _PLAIN.issuperset(body) else _unsent(body)
+    tools = tools_of(body, partial(loaded_tools, messages), keeps_cache_control=server.keeps_cache_control)
     dropped += ["server_tool"] * len(tools.left_out)
+    own_name = _own_names(tools)
     seals = Seals(situation.secret, situation.scope)
     turns = Turns(late_system=server.late_system, keeps=server.history_reasoning)
     turns.lead(system_of(body, server, dropped))
@@ -96,17 +98,17 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
     for index, message in enumerate(messages):
         history.add(message, f"messages[{index}]")
     chat = turns.finished()
-    if not any(message["role"] != "system" for message in chat):
+    if not chat or (chat[-1]["role"] == "system" and not any(message["role"] != "system" for message in chat)):
         raise InvalidRequest("messages must not be empty", param="messages")
     request = _chat(body, model, chat, tools, server)
     return Asked(
         request=request,
-        tell=_telling(body, request, situation, seals, tools),
+        tell=_telling(body, request, situation, seals, own_name),
         conversation=situation.headers.get(_SESSION),
         dropped=tuple(dropped),
         mended=tuple(turns.mended),
         left_out=tuple(tools.left_out),
-        carry=partial(MessagesCarrier, _own_names(tools)),
+        carry=partial(MessagesCarrier, own_name),
         is_bound=seals.has_met_one,
     )
 
@@ -119,22 +121,22 @@ def _refused(body: dict[str, Any], model: str, situation: Situation, error: Gate
     named = situation.headers.get(_SESSION)
     return Asked(
         request=request,
-        tell=_telling(body, request, situation, seals, Tools()),
+        tell=_telling(body, request, situation, seals, _own_names(Tools())),
         refusal=error,
         conversation=named,
     )
 
 
 def _telling(
-    body: Mapping[str, Any], request: ChatRequest, situation: Situation, seals: Seals, tools: Tools
+    body: Mapping[str, Any], request: ChatRequest, situation: Situation, seals: Seals, own_name: Callable[[str], str]
 ) -> Callable[[], MessagesTelling]:
     stops = body.get("stop_sequences")
     terms = Terms(
         message_id=f"msg_{situation.unique}",
         model=request.model,
-        thinking=_thinking(body),
+        thinking=_thinking(body) if "thinking" in body else "hidden",
         seals=seals,
-        own_name=_own_names(tools),
+        own_name=own_name,
         stops=tuple(each for each in stops if isinstance(each, str)) if isinstance(stops, list) else (),
     )
     return partial(MessagesTelling, terms)
@@ -155,16 +157,6 @@ def _thinking(body: Mapping[str, Any]) -> Thinking:
     if not isinstance(thinking, dict) or thinking.get("type") not in ("enabled", "adaptive"):
         return "hidden"
     return "omitted" if thinking.get("display") == "omitted" else "shown"
-
-
-def _refuse_mcp(body: Mapping[str, Any]) -> None:
-    """Tools of servers that Anthropic's own would ask: nobody here can run them."""
-    tools = body.get("tools")
-    for tool in tools if isinstance(tools, list) else ():
-        if isinstance(tool, dict) and tool.get("type") == "mcp_toolset":
-            raise InvalidRequest(
-                "tools of mcp_servers are run by Anthropic's own server, which is not asked here", param="mcp_servers"
-            )
 
 
 def _unsent(body: Mapping[str, Any]) -> list[str]:
@@ -192,8 +184,10 @@ def _chat(
         # Claude Code counts its context by the usage of each answer.
         chat["stream_options"] = {"include_usage": True}
     chat.update(tools.fields)
-    chat.update(_output(body, model, server))
-    chat.update(_thinking_fields(body, server))
+    if not _SHAPING.isdisjoint(body):
+        chat.update(_output(body, model, server))
+    if "thinking" in body:
+        chat.update(_thinking_fields(body, server))
     return request_of(chat)
 
 

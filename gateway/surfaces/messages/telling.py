@@ -368,8 +368,10 @@ def _told_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _count(*told: object) -> int:
-    return next((each for each in told if type(each) is int and 0 <= each < _MOST_TOKENS), 0)
+def _count(first: object, other: object = None) -> int:
+    if type(first) is int and 0 <= first < _MOST_TOKENS:
+        return first
+    return other if type(other) is int and 0 <= other < _MOST_TOKENS else 0
 
 
 def _decoded(body: bytes) -> str:

@@ -1,6 +1,6 @@
 """The tools of a Messages request: which the model is shown, as which functions, and which nobody here can run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -37,7 +37,7 @@ class Tools:
     """Those of the chat request."""
 
 
-def tools_of(body: Mapping[str, Any], loaded: list[str], *, keeps_cache_control: bool) -> Tools:
+def tools_of(body: Mapping[str, Any], loaded: Callable[[], list[str]], *, keeps_cache_control: bool) -> Tools:
     """The tools of a request; `loaded` names those whose declarations the history has asked for."""
     entries = body.get("tools")
     declared = made_of(
@@ -45,7 +45,9 @@ def tools_of(body: Mapping[str, Any], loaded: list[str], *, keeps_cache_control:
     )
     tools = Tools(names=declared.names.copy(), functions=declared.functions, left_out=list(declared.left_out))
     # Behind all others and in the order in which they were asked for: the beginning of the prompt stays what it was.
-    late = [declared.deferred[name] for name in dict.fromkeys(loaded) if name in declared.deferred]
+    late = declared.deferred and [
+        declared.deferred[name] for name in dict.fromkeys(loaded()) if name in declared.deferred
+    ]
     if late:
         more = [_function(entry, tools.names, keeps_cache_control=keeps_cache_control) for entry in late]
         tools.functions = [*tools.functions, *more]
@@ -70,6 +72,10 @@ def _declared(entries: object, *, keeps_cache_control: bool) -> _Declared:
         if not isinstance(entry, dict):
             raise InvalidRequest("each tool must be an object", param=f"tools[{index}]")
         kind, name = entry.get("type"), entry.get("name")
+        if kind == "mcp_toolset":  # tools of servers that Anthropic's own would ask: nobody here can run them
+            raise InvalidRequest(
+                "tools of mcp_servers are run by Anthropic's own server, which is not asked here", param="mcp_servers"
+            )
         if _is_servers(entry):
             found.left_out.append(name if isinstance(name, str) and name else str(kind))
         elif not isinstance(name, str) or not name:
