@@ -67,9 +67,11 @@ SAME_LINES_AGAIN = frozenset(
 )
 """They and the tests of cost go over lines that others reach too, so often that counting them doubles their time."""
 EVERY_FEW_AGAIN = 4
-"""Of so many tests of these files one goes through where few are asked for."""
+"""Of so many tests of these files, and of those far from a change, one goes through where few are asked for."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
 """The modules of tests that are near the change; None for all."""
+_FAR: pytest.StashKey[frozenset[str]] = pytest.StashKey()
+"""Those of them in which every few tests will do."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,11 +100,15 @@ def pytest_configure(config: pytest.Config) -> None:
         reading.CUTS = NEAR_CUTS if config.getoption("--near") else FEW_CUTS
     if config.getoption("--many"):
         reading.APART = sys.maxsize
+    config.stash[_NEAR], config.stash[_FAR] = None, frozenset()
     if not config.getoption("--near"):
-        config.stash[_NEAR] = None
         return
     told: dict[str, Any] = getattr(config, "workerinput", {})
-    config.stash[_NEAR] = told["near"] if "near" in told else near.near_tests(near.changed_files())
+    if "near" in told:
+        config.stash[_NEAR], config.stash[_FAR] = told["near"], frozenset(told["far"])
+        return
+    found = config.stash[_NEAR] = near.near_tests(files := near.changed_files())
+    config.stash[_FAR] = near.far_tests(files, found or ())
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -133,6 +139,7 @@ def pytest_configure_node(node: Any) -> None:
     """The processes that run the tests are told what is near: one look at the sources is enough."""
     found = node.config.stash[_NEAR]
     node.workerinput["near"] = found and sorted(found)
+    node.workerinput["far"] = sorted(node.config.stash[_FAR])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -148,7 +155,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     if config.getoption("--near") or config.getoption("--few"):
-        again = [item for item in items if item.path.name in SAME_LINES_AGAIN]
+        far = config.stash[_FAR]
+        again = [
+            item
+            for item in items
+            if item.path.name in SAME_LINES_AGAIN or item.path.relative_to(near.ROOT).as_posix() in far
+        ]
         left = set(again) - set(again[::EVERY_FEW_AGAIN])
         config.hook.pytest_deselected(items=[*left])
         items[:] = [item for item in items if item not in left]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.support.descendants import children, end
-from tests.support.near import ROOT, near, near_tests
+from tests.support.near import ALWAYS, MANY, ROOT, far_tests, near, near_tests
 from tests.support.processes import is_alive
 
 GRAPH = {
@@ -55,6 +55,15 @@ def test_what_the_sources_say_is_near() -> None:
     assert "tests/test_docs.py" in found("README.md")
     assert "tests/grafana/test_rules.py" in found("grafana/anything.yml")
     assert near_tests(["tests/conftest.py"]) is None
+
+
+def test_of_very_many_those_of_other_packages_are_far() -> None:
+    own, others = [f"tests/strategies/test_{at}.py" for at in range(MANY)], ["tests/gateway/test_a.py", *ALWAYS]
+    assert far_tests(["strategies/a.py"], [*own, *others]) == {"tests/gateway/test_a.py"}
+    assert far_tests(["strategies/a.py", "tests/gateway/test_a.py"], [*own, *others]) == set()
+    assert far_tests(["strategies/a.py", "gateway/a.py"], [*own, *others]) == set()
+    assert far_tests(["strategies/a.py"], [*own[2:], others[0]]) == set()
+    assert far_tests(["README.md"], [*own, *others]) == set()
 
 
 SKIP = re.compile(r'\b(?:skip\(|skipif\(.*?reason=)\s*(f?"[^"]*")', re.DOTALL)

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["ROOT", "changed_files", "is_test", "near", "near_tests"]
+__all__ = ["ROOT", "changed_files", "far_tests", "is_test", "near", "near_tests"]
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".pytest_cache" / "near.json"
 ALWAYS = ("tests/test_architecture.py",)
 """Seconds that every change is worth."""
+MANY = 130
+"""Modules of tests near a change of something that nearly all else stands on."""
 BY_FOLDER = {
     "deploy": ("tests/deploy",),
     "grafana": ("tests/grafana",),
@@ -226,3 +228,12 @@ def near_tests(files: Collection[str]) -> frozenset[str] | None:
             found.update(path for path in names if path.startswith(file.removesuffix("conftest.py")) and is_test(path))
     modules = near([names[file] for file in files if file in names], imports)
     return frozenset(found | {path for path, name in names.items() if name in modules})
+
+
+def far_tests(files: Collection[str], tests: Collection[str]) -> frozenset[str]:
+    """Of very many modules of tests near a change those of other packages: some of what each asks will do."""
+    packages = {file.partition("/")[0] for file in files} & {"gateway", "strategies"}
+    if len(tests) < MANY or not packages:
+        return frozenset()
+    own = tuple(f"tests/{package}/" for package in packages)
+    return frozenset(tests) - {*ALWAYS, *DOCUMENTED, *files} - {test for test in tests if test.startswith(own)}
