@@ -79,7 +79,7 @@ class Whole(web.StreamResponse):
         # Said only where it is not what the version means by itself.
         if self.keep_alive is (version == HttpVersion10):
             headers["Connection"] = "keep-alive" if self.keep_alive else "close"
-        lines = map("%s: %s".__mod__, headers.items())
+        lines = map(": ".join, headers.items())
         begun = _begun.get((status, version)) or _begin(status, version)
         told = "\r\n".join((begun, *lines, "\r\n"))
         # Values come from model servers: https://cwe.mitre.org/data/definitions/113.html
