@@ -289,6 +289,7 @@ class Choice:
         if self._reader is not None:
             events, size = self._reader.pass_by(text)
         self.heard += size
+        self.last = text[:size][-1:] or self.last
         self._thoughts = None
         for event in self._through(events):
             self.note(event)
