@@ -8,7 +8,8 @@ Where a call was plainly meant and cannot be used, the answer does not end: `ask
 second answer is brought with `second_answer`, or its absence with `no_second_answer`.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from gateway.answer.choice import Choice, MakeId, check_index
@@ -38,7 +39,7 @@ from gateway.wire.chat_chunks import (
 )
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent, first_event, last_event, says_nothing
 from strategies.base import Prepared
-from strategies.text.turns import Turns, whole
+from strategies.text.turns import LONG, Turns, whole
 
 __all__ = ["StreamExchange"]
 
@@ -466,8 +467,15 @@ class StreamExchange:
 
     def _tell_called(self, choice: Choice, pending: Pending, reason: str | None) -> None:
         """The text of a choice, which has been read, is no call: a structured one has come."""
-        self._endings.apply(choice, choice.give_back(), pending)
-        self._tell_rest(choice, pending, reason, called=True)
+        self._tell_parts(choice, pending, reason, deque(_in_parts(choice.give_back())))
+
+    def _tell_parts(self, choice: Choice, pending: Pending, reason: str | None, parts: deque[list[Event]]) -> None:
+        """The events of that text, so many in a turn, then the rest: thousands of others may wait for one."""
+        self._endings.apply(choice, parts.popleft() if parts else [], pending)
+        if parts:
+            self._works.put_off(partial(self._tell_parts, choice, pending, reason, parts))
+        else:
+            self._tell_rest(choice, pending, reason, called=True)
 
     def _tell_rest(self, choice: Choice, pending: Pending, reason: str | None, called: bool) -> None:
         pending.waits = False
@@ -509,3 +517,22 @@ class StreamExchange:
                 keep_text=self._keep_text,
             )
         return choice
+
+
+def _in_parts(events: list[Event]) -> Iterator[list[Event]]:
+    """The events, a long text in several: no more than one turn allows at once."""
+    part: list[Event] = []
+    room = LONG
+    for event in events:
+        size = len(event.raw)
+        if size > room and part:
+            yield part
+            part, room = [], LONG
+        if isinstance(event, Text) and size > LONG:
+            for at in range(0, size, LONG):
+                yield [Text(event.raw[at : at + LONG])]
+        else:
+            part.append(event)
+            room -= size
+    if part:
+        yield part

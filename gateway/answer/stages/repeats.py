@@ -60,9 +60,9 @@ class Repeats:
 
     def finish_calls(self) -> list[Event]:
         """The structured calls have ended: one of the text that is one of them is dropped."""
-        known = self._native.keys
         out: list[Event] = []
         call: list[Event] = []
+        known = self._native.keys if self._held or self._call else ()
         held, self._held, self._call = [*self._held, *self._call], [], []
         for event in held:
             if call or isinstance(event, Start | Said):
