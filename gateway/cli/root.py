@@ -82,6 +82,7 @@ def cli(context: click.Context) -> None:
     Exit codes: 0 done, 1 failed, 2 wrong use, 3 a gate of --fail-on or of the rollout is not met, 4 not enough data,
     5 the gateway or its store cannot be reached, 78 a fault in the settings, 130 interrupted.
     """
+    # What many programs heed: https://github.com/jcs/no_color/blob/222a026065cff5fd66a381cbc423c63b28a50aff/index.md
     if os.environ.get("NO_COLOR"):
         context.color = False
     if context.invoked_subcommand is None:

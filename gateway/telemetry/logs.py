@@ -29,6 +29,7 @@ OnDrop = Callable[[str, int], None]
 
 _MAX_QUEUED_LINES = 10_000
 _MAX_BATCH_LINES = 1024
+# PIPE_BUF of Linux: https://man7.org/linux/man-pages/man7/pipe.7.html
 _MAX_BATCH_BYTES = 4096
 """What a pipe takes in one piece: the lines of several processes do not mix in it."""
 _GATHER_S = 0.02
@@ -41,6 +42,7 @@ _LONGEST_WORDS = 512
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
 _PAINTS: dict[Paint, str] = {"good": "32", "bad": "31", "plain": "0"}
+# A terminal obeys what it is shown: https://cwe.mitre.org/data/definitions/150.html
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
     ord("\n"): "\\n",
     ord("\r"): "\\r",
@@ -143,6 +145,7 @@ def configure_logging(
     """
     target = sys.stderr.fileno() if fd is None else fd
     writer = LineWriter(target, on_drop=on_drop)
+    # What many programs heed: https://github.com/jcs/no_color/blob/222a026065cff5fd66a381cbc423c63b28a50aff/index.md
     paint = os.isatty(target) and not os.environ.get("NO_COLOR") if colours is None else colours
     redactor, render = Redactor(secrets), _JsonLine() if form == "json" else _ConsoleLine(paint)
     own = dict(fields or {})
@@ -157,9 +160,11 @@ def configure_logging(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=lambda *_: _LineLogger(writer),
+        # A logger may have been used before the settings are read, and tests configure more than once.
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
+    # Called once more by a test or a second start in the process, each line would come twice.
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
     root.addHandler(_Bridge())
@@ -296,6 +301,7 @@ def _with_traceback(logger: WrappedLogger, method: str, event: EventDict) -> Eve
     info = event.pop("exc_info", None)
     if info is True:
         info = sys.exc_info()
+    # Libraries hand over all three forms that `logging` takes.
     if isinstance(info, BaseException):
         info = (type(info), info, info.__traceback__)
     if isinstance(info, tuple) and info[0] is not None:

@@ -14,7 +14,10 @@ _MAX_READ_CHARS = 1 << 16
 _MAX_CHARS = 1 << 13
 _MAX_DEPTH = 6
 _MAX_ITEMS = 100
+# Python refuses to write very long numbers:
+# https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation
 _MAX_INT_BITS = 256
+# What JSON's encoder here takes as a number of 64 bits.
 _PLAIN_INT = 1 << 63
 _SHORT = 64
 _MAX_KNOWN = 4096

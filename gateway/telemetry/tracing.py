@@ -35,6 +35,7 @@ _CLOSE_S = 1.0
 
 def opened() -> "OpenTelemetry":
     """Spans as the environment of OpenTelemetry says."""
+    # Here: it imports requests and protobuf, which tests with an exporter of their own do without.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     return OpenTelemetry.to(OTLPSpanExporter())
@@ -52,7 +53,9 @@ class OpenTelemetry:
         """Spans that this exporter is handed."""
         own = {"service.version": __version__}
         if not os.environ.get("OTEL_SERVICE_NAME"):
+            # What is given to `Resource.create` would win over the variable.
             own["service.name"] = "toolgate"
+        # The library's own end at exit would wait for a collector that is away.
         provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return cls(provider, provider.get_tracer("toolgate", __version__))

@@ -98,6 +98,7 @@ def _inspecting(options: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
+        # Ctrl-C at a terminal reaches both processes, `kill` only this one.
         inspector.terminate()
         try:
             inspector.wait(_ENDING_S)
