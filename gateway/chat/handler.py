@@ -1,7 +1,7 @@
 """The main job: a chat request in, the answer of its model server out, read by the strategy that was chosen."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ParamSpec
 
@@ -78,16 +78,30 @@ async def chat(state: RequestState) -> web.StreamResponse:
     return await _answered(state, asked, raw, route, assignment)
 
 
-async def _answered(
+def _answered(
     state: RequestState, asked: Asked, raw: bytes, route: Route, assignment: Assignment
-) -> web.StreamResponse:
+) -> Awaitable[web.StreamResponse]:
     """Answer by the upstream that the state names now."""
     send_as = None if route.rule is None else route.rule.send_as
     request = asked.request.renamed(send_as) if send_as else asked.request
     client = client_of(state.http.headers)
     selection = _selected(state, asked, request, client, route, assignment)
     if state.surface.is_identity:
-        return await _converted(state, request, selection, client, route, assignment)
+        return _converted(state, request, selection, client, route, assignment)
+    return _bridged(state, asked, raw, request, selection, client, route, assignment)
+
+
+async def _bridged(
+    state: RequestState,
+    asked: Asked,
+    raw: bytes,
+    request: ChatRequest,
+    selection: Selection,
+    client: Client,
+    route: Route,
+    assignment: Assignment,
+) -> web.StreamResponse:
+    """Answer a client that speaks another wire than chat."""
     await load_ratio(state, asked.request.model)
     try:
         if may_go_as_it_is(state, asked, selection, arm=assignment.arm):

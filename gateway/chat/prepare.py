@@ -91,7 +91,7 @@ def _pinning(state: RequestState, prepared: Prepared) -> dict[str, AskAgain]:
         return {}
     pins = abilities.has(upstream, model, "named", is_learned="named" in able)
     strict = abilities.has(upstream, model, "strict", is_learned="strict" in able)
-    return {"ask_again": evolve(ask, pins=pins, strict=strict)} if pins or strict else {}
+    return {"ask_again": replace(ask, pins=pins, strict=strict)} if pins or strict else {}
 
 
 def _held(state: RequestState, prepared: Prepared, shown: ChatRequest, **changes: Any) -> Prepared:

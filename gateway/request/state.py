@@ -185,9 +185,9 @@ class RequestState(Struct, kw_only=True, eq=False):
 
     def lesson(self, model: str) -> Lesson | None:
         """What was learned of the model, where that may be used."""
-        if not self.configuration.settings.native_fallback:
-            return None
-        return self.shared.lessons.recall(self.upstream.name, model, self.deadline.now())
+        may_use = self.configuration.settings.native_fallback
+        now = self.deadline.now()
+        return self.shared.lessons.recall(self.upstream.name, model, now) if may_use else None
 
     def capability(self, model: str) -> Capability:
         """What is known of the model."""

@@ -23,6 +23,7 @@ LINE_BYTES = 8 << 10
 
 # Nobody else reads these answers: blanks behind a size, or a line without its carriage return, mean nothing else.
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\r\n]*+)?\r?\n")
+_WHOLE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _BEGUN = re.compile(rb"[0-9A-Fa-f]{1,15}[ \t]*+(?:;[^\r\n]*+)?\r?")
 _CLOSED = "the model server closed the connection within its answer"
 
@@ -132,7 +133,13 @@ class Framed(Body, kw_only=True):
     def came(self, data: bytes) -> None:
         """Bytes of the connection."""
         if self.is_chunked:
-            data = self._unchunked(data)
+            is_within = self.left or self.rest or self.is_in_chunk or self.trailers >= 0
+            line = None if is_within else _WHOLE_LINE.match(data)
+            size = 0 if line is None else len(data) - line.end() - 2
+            if line is not None and size > 0 and int(line[1], 16) == size and data.endswith(b"\r\n"):
+                data = data[line.end() : -2]  # one chunk, as nearly every event of a stream comes
+            else:
+                data = self._unchunked(data)
         else:
             left = self.left
             if len(data) >= left:

@@ -128,8 +128,13 @@ class UpstreamReply(Struct, kw_only=True):
     def here(self) -> bytes | None:
         """The whole body, where all of it is there and nobody has read any of it."""
         body = self.body
-        is_here = body.is_over and body.fault is None and not body.count and len(body.pieces) == 1
-        return body.take() if is_here else None
+        if not body.is_over or body.fault is not None or body.count or len(body.pieces) != 1:
+            return None
+        data = body.pieces[0]
+        if body.limit is not None and len(data) > body.limit:
+            return None  # which is said where it is read
+        body.pieces, body.count = [], len(data)
+        return data
 
     async def read_all(self, *, first_due: float, idle_s: float, total_due: float) -> bytes:
         """The whole body; raises `UpstreamTimeout` when it stops coming."""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -41,7 +41,7 @@ _MAX_DEPTH = 500
 """Of a text with half a character: how deep Python's own parser goes differs from version to version."""
 
 
-class ChatRequest(Struct, frozen=True, kw_only=True, dict=True):
+class ChatRequest(Struct, frozen=True, kw_only=True):
     """One chat completion request; `raw` is what the client sent, `body` the same decoded.
 
     Half a character, as a text that was cut leaves it, is U+FFFD in `body` and stays what it is in `raw`.
@@ -58,15 +58,16 @@ class ChatRequest(Struct, frozen=True, kw_only=True, dict=True):
     wants_tools: bool
     """Tools are declared and not switched off by `tool_choice`."""
 
-    @cached_property
+    @property
     def has_pictures(self) -> bool:
         """It may hold some; what they take is another matter than what texts take."""
-        return any(
-            isinstance(part, dict) and "image_url" in part
-            for message in self.messages
-            if isinstance(message.get("content"), list)
-            for part in message["content"]
-        )
+        for message in self.messages:
+            content = message.get("content")
+            if isinstance(content, list):
+                for part in content:
+                    if isinstance(part, dict) and "image_url" in part:
+                        return True
+        return False
 
     @property
     def choices(self) -> int:

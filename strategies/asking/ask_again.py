@@ -11,7 +11,6 @@ from functools import cached_property
 from json import dumps
 from typing import Any
 
-from attrs import frozen
 from msgspec import Struct
 
 from gateway.core.events import Note
@@ -73,8 +72,7 @@ def demanded(choice: object) -> Demand:
     return Demand(required=name is not None, name=name)
 
 
-@frozen(kw_only=True)
-class AskAgain:
+class AskAgain(Struct, frozen=True, kw_only=True, dict=True):
     """Asks the same model for one request's call again."""
 
     request: ChatRequest

@@ -68,7 +68,7 @@ def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepa
     make_reader = None if make_inner is None else lambda: _MappedReader(make_inner(), backing)
     ask_again = prepared.ask_again
     if isinstance(ask_again, AskAgain):
-        ask_again = evolve(ask_again, translated_name=mapping.demanded)
+        ask_again = replace(ask_again, translated_name=mapping.demanded)
     return replace(prepared, mapping=backing, make_reader=make_reader, ask_again=ask_again)
 
 

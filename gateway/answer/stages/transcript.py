@@ -1,6 +1,7 @@
 """What a reader was told of one choice and what it made of it: kept only where records or a second reading need it."""
 
-from attrs import define, field, frozen
+from attrs import frozen
+from msgspec import Struct, field
 
 from gateway.core.events import Broken, End, Event, Note, Said, Start, Text, Verdict, refused
 from gateway.core.reasons import Reason
@@ -28,21 +29,20 @@ class Candidate:
     """Those of a call."""
 
 
-@define
-class Transcript:
+class Transcript(Struct):
     """One choice as it was read, from the first character on."""
 
-    candidates: list[Candidate] = field(factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
     finish: FinishReason | None = None
     """Why it ended, once it has."""
     has_reasoned: bool = False
     """It has reasoning in a field of its own."""
     size: int = 0
     """Characters that have come."""
-    _pieces: list[str] = field(factory=list)
+    _pieces: list[str] = field(default_factory=list)
     _begun: int = 0
     """Where the call under way begins."""
-    _raws: list[str] = field(factory=list)
+    _raws: list[str] = field(default_factory=list)
     _start: Start | None = None
 
     @property
