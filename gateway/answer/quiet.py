@@ -111,11 +111,17 @@ class Quiet:
         listener = self._listener
         if listener is None:
             return None
-        if not data.startswith(self._head) or not data.endswith(self._tail):
-            return self._passes_stamped(data) if self._stamped is not None else None
-        quoted = data[self._start : self._end]
-        if len(quoted) > len(self._gap) and self._gap in quoted:
-            return self._passes_several(data, quoted)
+        if data.startswith(self._head) and data.endswith(self._tail):
+            last = data if self._stamped is not None else b""
+            quoted = data[self._start : self._end]
+            if len(quoted) > len(self._gap) and self._gap in quoted:
+                return self._passes_several(data, quoted)
+        elif self._stamped is None or (match := self._stamped.match(data)) is None:
+            return None
+        elif match.end() < len(data):
+            return self._passes_stamped(data)
+        else:
+            last, quoted = data, match[1]
         try:
             text = _decode(quoted)
         except ValueError:
@@ -126,7 +132,10 @@ class Quiet:
         if self._gathered is not None:
             return self._gather(data)
         if undecided:
-            return self._hold(data, b"", len(text), len(quoted) - 2)
+            if last:
+                self.last = self.waiting or self.last
+            return self._hold(data, b"", len(text), len(data) if last else len(quoted) - 2)
+        self.last = last
         if self.waiting:
             data, self.waiting = self.waiting + data, b""
             self.events += 1

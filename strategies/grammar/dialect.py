@@ -88,6 +88,10 @@ class Fence:
     info: str
 
 
+_LINE_ENDS = "\n>]"
+"""What may stand at the end of a line: a line break, or the last character of what ends reasoning."""
+
+
 @frozen(kw_only=True)
 class Opening:
     """Where an opener stands: the text before it, shortened, and the opener itself."""
@@ -119,6 +123,9 @@ class Opening:
 
     @property
     def starts_line(self) -> bool:
+        near = self.before[-4:].rstrip(" ")
+        if near and near[-1] not in _LINE_ENDS and self.fence is None:
+            return False  # a word stands there, as it does before most of what is asked about
         return not self.line.strip(" ") and len(self.line) <= 3
 
     def again(self, hint: object) -> "Opening":

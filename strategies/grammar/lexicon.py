@@ -123,7 +123,7 @@ def _alternative(first: str, rests: set[str], *, in_word: bool) -> str:
 class Lexicon:
     """The markers of one request."""
 
-    __slots__ = ("_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
+    __slots__ = ("_begun", "_by_head", "_in_word", "_longest", "_sorted", "_starts", "trigger")
 
     def __init__(self, markers: Iterable[str], extra: tuple[str, ...] = (), glued: tuple[str, ...] = ()) -> None:
         self._sorted = sorted(set(markers))
@@ -133,6 +133,8 @@ class Lexicon:
             by_head.setdefault(marker[:2], []).append(marker)
         self._by_head = {head: tuple(found) for head, found in by_head.items()}
         self._longest = max(map(len, self._sorted), default=1)
+        self._begun: dict[str, list[str]] = {}
+        """By what has begun: no more than the markers have beginnings."""
         self._starts = frozenset((*extra, *map(_start, self._sorted)))
         self._in_word = frozenset(map(_start, glued))
         self.trigger = _trigger(self._starts, self._in_word)
@@ -170,8 +172,13 @@ class Lexicon:
         if not 0 < len(text) - index < self._longest:
             return []
         rest = text[index:]
+        if (known := self._begun.get(rest)) is not None:
+            return known
         place = bisect_right(self._sorted, rest)
-        return self._sorted[place : bisect_right(self._sorted, rest, place, key=lambda marker: marker[: len(rest)])]
+        found = self._sorted[place : bisect_right(self._sorted, rest, place, key=lambda marker: marker[: len(rest)])]
+        if found:
+            self._begun[rest] = found
+        return found
 
 
 # Agents send the same tools with every request: building takes longer than all that is looked up in it.

@@ -50,11 +50,16 @@ class Foresight:
         quoted: dict[tuple[str, bool], bool] = {}
         place = Opening(marker="", before=before)
         for marker in (standing, *begun) if standing else begun:
-            for row in self.rows.get(marker, ()):
+            rows = self.rows.get(marker)
+            opening = Opening(marker=marker, before=before) if rows else place
+            for row in rows or ():
                 kind = (row.level, row.inline)
+                # Whether it is quoted is dear to tell, and told once for all of a kind.
+                if quoted.get(kind) or row.level not in levels or not row.may_open(self.context, opening):
+                    continue
                 if kind not in quoted:
-                    quoted[kind] = row.level not in levels or is_quoted(place, row.level, inline=row.inline)
-                if not quoted[kind] and row.may_open(self.context, Opening(marker=marker, before=before)):
+                    quoted[kind] = is_quoted(place, row.level, inline=row.inline)
+                if not quoted[kind]:
                     return True
         return False
 
