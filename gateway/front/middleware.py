@@ -27,7 +27,7 @@ from gateway.request.head import HttpRequest
 from gateway.request.headers import add_told
 from gateway.request.responses import Whole, json_response
 from gateway.request.shared import Shared
-from gateway.request.state import SERVER_NAME, ClientGone, RequestState
+from gateway.request.state import ID_TOLD, SERVER_NAME, TRACE_TOLD, UNTOLD, ClientGone, RequestState
 from gateway.surfaces.chat import CHAT
 from gateway.surfaces.port import Surface
 from gateway.traffic.door import Knock, Verdict
@@ -111,6 +111,9 @@ async def run(
     finally:
         state.close()
         account(state)
+        # Its task goes on with the next one.
+        ID_TOLD.set(UNTOLD)
+        TRACE_TOLD.set(UNTOLD)
 
 
 def _let_in(state: RequestState) -> Quota | None:

@@ -33,7 +33,7 @@ from gateway.traffic.door import Verdict
 from gateway.traffic.lesson_rules import PROBED, Lesson
 from strategies.factory import Capability
 
-__all__ = ["SERVER_NAME", "ClientGone", "RequestState"]
+__all__ = ["ID_TOLD", "SERVER_NAME", "TRACE_TOLD", "UNTOLD", "ClientGone", "RequestState"]
 
 SERVER_NAME = "toolgate"
 log = structlog.get_logger("toolgate")
@@ -66,9 +66,9 @@ class Deadlines(TypedDict):
     total_due: float
 
 
-_id: ContextVar[object] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}request_id")
-_trace: ContextVar[object] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}trace_id")
-_NOTHING = ...
+ID_TOLD: ContextVar[object] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}request_id")
+TRACE_TOLD: ContextVar[object] = ContextVar(f"{STRUCTLOG_KEY_PREFIX}trace_id")
+UNTOLD = ...
 """What structlog takes for a word that is not bound: one task may answer many requests."""
 
 
@@ -167,9 +167,9 @@ class RequestState(Struct, kw_only=True, eq=False):
                 state.trace = state.span.trace
         shared.under_way.waits[deadline] = state
         (shared.in_flights.get(route) or shared.in_flight(route))[0] += 1
-        _id.set(id)
+        ID_TOLD.set(id)
         if state.trace is not None:
-            _trace.set(state.trace)
+            TRACE_TOLD.set(state.trace)
         return state
 
     def __repr__(self) -> str:
@@ -393,8 +393,6 @@ class RequestState(Struct, kw_only=True, eq=False):
         if under_way.is_empty is not None and not under_way.waits:
             under_way.is_empty.set()
         shared.in_flights[self.route][0] -= 1
-        _id.set(_NOTHING)
-        _trace.set(_NOTHING)
 
     def lasts(self, age_s: float) -> None:
         """Say that it is still going on, and what it waits for."""

@@ -1,6 +1,7 @@
 """A client's connection: its one task, and the library's own way where that is not possible."""
 
 import asyncio
+import json
 import re
 
 import pytest
@@ -86,3 +87,21 @@ async def test_a_client_that_leaves_takes_its_request_with_it(gateway, upstream)
     await asyncio.wait_for(asked.wait(), 30)
     writer.transport.abort()
     assert await running.shared.under_way.ended(30)
+
+
+async def test_lines_say_the_request_that_they_are_about_and_no_other(gateway, upstream, log, monkeypatch):
+    def broken(*args: object) -> None:
+        raise OSError("of ours")
+
+    upstream.script = answer_json(completion("hello"))
+    running = await gateway(upstream.url)
+    port = int(running.url.rpartition(":")[2].strip("/"))
+    monkeypatch.setattr("gateway.front.middleware.measure", broken)
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    first = post_bytes(chat(stream=False), "X-Request-Id: mine", f"traceparent: {trace}")
+    elsewhere = b"GET /healthz HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n"
+    await told(port, first + elsewhere + post_bytes(chat(stream=False), "X-Request-Id: yours"))
+    written = [json.loads(line) for line in (await log.until('"yours"')).splitlines()]
+    ids = [(line["request_id"], line.get("trace_id")) for line in written if line["event"] == "accounting_failed"]
+    assert ids == [("mine", trace[3:35]), ("yours", None)]
+    assert not {"request_id", "trace_id"} & (await log.record("request_not_let_in")).keys()
