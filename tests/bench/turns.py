@@ -161,7 +161,7 @@ def prepared(answer: Made, dialect: str, *, waits: bool) -> Prepared:
     return replace(how, make_reader=reader_factory(tools=answer.tools, options=options, model="m", prompted=dialect))
 
 
-def _events(answer: Made, state: str, piece: int) -> bytes:
+def _events(answer: Made, state: str, piece: int) -> list[bytes]:
     text = answer.head + answer.value + (answer.tail if state in ("closed", "native") else "")
     parts = (text[at : at + piece] for at in range(0, len(text), piece))
     told = [event({"role": "assistant", "content": ""}), *(event({"content": part}) for part in parts)]
@@ -170,19 +170,28 @@ def _events(answer: Made, state: str, piece: int) -> bytes:
         told.append(event({"tool_calls": [call]}))
     if state != "broken":
         told += [event({}, "length" if state == "cut" else "tool_calls" if state == "native" else "stop"), DONE]
-    return b"".join(told)
+    return told
 
 
-def steps_of(answer: Made, dialect: str, state: str, *, piece: int = 64) -> Iterator[Callable[[], bytes]]:
-    """Reading the answer, step by step; each is done before the next one is asked for."""
+def steps_of(
+    answer: Made, dialect: str, state: str, *, piece: int = 64, at_once: int = 0
+) -> Iterator[Callable[[], bytes]]:
+    """Reading the answer, step by step; each is done before the next one is asked for.
+
+    `at_once`: how many events a write brings, if not as many as one read of the network does.
+    """
     waits = state != "closed"
     if state == "whole":
         yield from _steps_of_body(answer, dialect)
         return
     exchange = StreamExchange(prepared(answer, dialect, waits=waits), make_id=numbered_ids(), limits=Limits(), asks=1)
-    data = _events(answer, state, piece)
-    for at in range(0, len(data), READ):
-        yield partial(exchange.step, data[at : at + READ])
+    events = _events(answer, state, piece)
+    data = b"".join(events)
+    writes = (data[at : at + READ] for at in range(0, len(data), READ))
+    if at_once:
+        writes = (b"".join(events[at : at + at_once]) for at in range(0, len(events), at_once))
+    for written in writes:
+        yield partial(exchange.step, written)
         while exchange.busy:
             yield exchange.step
     yield exchange.close

@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,13 +18,11 @@ from tests.support.cost import steps
 from tests.support.lateness import tokens, ways
 
 MOST = 60_000
-
 """Calls of functions in a step: some five milliseconds of such small ones."""
-
 SIZE = 100_000
-
 FEW = [
-    ("hermes", "enum", "closed"),
+    ("dsml", "deep", "closed"),
+    ("json_bare", "enum", "native"),
     ("hermes", "anyOf of objects", "whole"),
     ("generic_xml", "objects of texts", "native"),
 ]
@@ -49,6 +48,21 @@ def test_no_step_grows_with_the_arguments(dialect: str, shape: str, state: str) 
 def test_no_step_of_any_dialect_grows_with_the_arguments(dialect: str, state: str) -> None:
     for shape in SHAPES:
         assert_even(dialect, shape, state, SIZE)
+
+
+@pytest.mark.cost
+@pytest.mark.long
+@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("state", ["closed", "open", "cut", "broken"])
+@pytest.mark.parametrize("dialect", [name for name, row in BY_ID.items() if made(row, "text", 100)])
+def test_an_event_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: str, state: str, at_once: int) -> None:
+    def told(size: int) -> float:
+        answer = made(BY_ID[dialect], "text", size)
+        assert answer is not None
+        work = steps_of(answer, dialect, state, at_once=at_once)
+        return steps(lambda: deque((step() for step in work), maxlen=0), most=1 << 40) / size
+
+    assert told(1_600_000) <= 1.2 * told(50_000)
 
 
 def asked_again(exchange: StreamExchange | BodyExchange, body: bytes) -> bytes:
