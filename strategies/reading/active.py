@@ -89,12 +89,16 @@ def _opens_in_word(context: Context, marker: str, rows: Iterable[Dialect]) -> bo
 def _starts(markers: Iterable[str]) -> list[str]:
     """A few texts one of which stands in each marker; nearly all of them begin with a bracket of some kind."""
     found: dict[str, None] = {}
+    signs: set[str] = set()
     short: list[str] = []
     for marker in sorted({"<" if marker[0] == "<" else marker for marker in markers}, key=len):
-        is_known = any(marker[at:] in found for at in range(1, len(marker))) or any(start in marker for start in short)
-        if not is_known:
+        # Of a hundred tools there are thousands: nearly all hold one of the signs.
+        is_known = not signs.isdisjoint(marker) or any(start in marker for start in short)
+        if not is_known and not any(marker[at:] in found for at in range(1, len(marker))):
             found[marker] = None
-            if len(marker) <= _SHORT:
+            if len(marker) == 1:
+                signs.add(marker)
+            elif len(marker) <= _SHORT:
                 short.append(marker)
     return list(found)
 

@@ -20,6 +20,7 @@ import structlog
 from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
 from gateway.telemetry.logs import configure_logging
+from tests.bench import cold
 from tests.bench.counts import counts
 from tests.bench.network import SCENARIOS, network
 from tests.bench.routes import ROUTES
@@ -93,6 +94,7 @@ def calls() -> dict[str, float]:
             )
         writer.close()
     structlog.reset_defaults()
+    told |= cold.calls()
     return {name: told[name] for name in BOUNDS}
 
 
@@ -114,6 +116,7 @@ def figures() -> dict[str, float]:
         "KiB a stream, in an open call of 100 KB": _memory([CALL, *list(tokens(LINE * 2800))], prompted),
         "% of events late by two or more": 100 * share_late(late),
         "cost of a piece in a call of 1 MB, to one of 64 KB": growth,
+        **cold.figures(),
     }
 
 
@@ -121,6 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="count calls alone; exit code 1 beyond their bounds")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--idle", action="store_true", help="start a gateway and say what it uses for nothing, too")
     parser.add_argument("--harness", type=Path, metavar="DIR", help="put load on it with the harness in this folder")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scenarios", default=SCENARIOS)
@@ -130,6 +134,8 @@ def main() -> int:
         print(network(asked.harness.resolve(), rounds=asked.rounds, scenarios=asked.scenarios, targets=targets))
         return 0
     told = calls() if asked.check else figures()
+    if asked.idle:
+        told |= cold.idle()
     if asked.json:
         print(json.dumps(told, indent=1))
     else:
