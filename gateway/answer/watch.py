@@ -29,6 +29,7 @@ from gateway.core.rules import IgnoreRule
 from gateway.core.tools import ToolSet
 from gateway.wire.sse import Boundary
 from strategies.base import CallTerms, Prepared
+from strategies.reading.factory import Readers
 
 __all__ = ["WatchTerms", "WatchedBody", "WatchedStream"]
 
@@ -66,6 +67,28 @@ class WatchedStream:
         self._boundary = Boundary()
         self._closed = False
         self._is_finished = False
+        self._is_between = False
+        """What was read ends an event."""
+        self._is_watching = False
+
+    def passes(self, data: bytes) -> bytes | None:
+        """The same bytes, where both the watch and what takes down the facts hear of them later; None where they are
+        to be read. A quiet event is not worth looking at the clock for."""
+        # What is quiet is of whole events, so that the boundary stays where it is.
+        if not self._is_between or self._relay is None:
+            return None
+        try:
+            if self._is_watching and self._watch is not None and self._watch.passes(data) is None:
+                return None
+        except Exception:  # noqa: BLE001 - what it comes to is said where it is read
+            return None
+        try:
+            is_heard = self._relay.passes(data) is not None
+        except Exception:  # noqa: BLE001 - whatever fails here, the bytes go on
+            is_heard = False
+        if not is_heard:
+            self._see(lambda relay: relay.feed(data))
+        return data
 
     @property
     def held(self) -> bool:
@@ -126,6 +149,8 @@ class WatchedStream:
         if self._watch is not None and not self._is_finished:
             self._reading.run(partial(self._watch.step, b"" if self._closed else data))
             self._finish_watch()
+        self._is_between = self._boundary.is_here and not self._closed
+        self._is_watching = self._watch is not None and self._reading.goes_on
         return data
 
     def _finish_watch(self) -> None:
@@ -138,7 +163,7 @@ class WatchedStream:
         """The closing bytes; the watch goes on with `step` while `busy`."""
         if self._closed:
             return b""
-        self._closed = True
+        self._closed, self._is_between = True, False
         is_told = error is not None and not self.finished
         self._see(lambda relay: relay.finish(error))
         self.facts.mended.clear()
@@ -277,6 +302,9 @@ class _Reading:
             return None
         differs = False
         for each in whole:
+            # Nothing in it can open a call, however it is cut.
+            if not each.calls and isinstance(make_reader, Readers) and make_reader.is_all_text(each.text):
+                continue
             transcript = Transcript()
             second = self.run(partial(GuardedReader, make_reader, transcript))
             if second is None:

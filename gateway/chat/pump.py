@@ -141,7 +141,7 @@ class _Stream:
         self._linger_due: float | None = None
         self._flowing: asyncio.Transport | None = None
         """Where the client's bytes may go in the call chain that has read the upstream's."""
-        self._may_pass = isinstance(exchange, SameWireStream | SameWireReading | StreamExchange)
+        self._may_pass = isinstance(exchange, SameWireStream | SameWireReading | StreamExchange | WatchedStream)
         """Events may go on unread at times."""
         self._tells = None if self._telling.is_identity else self._telling.feed
         """Tells in the client's wire what goes on."""
@@ -355,6 +355,9 @@ class _Stream:
         state, lookout, exchange = self._state, self._lookout, self._exchange
         if isinstance(exchange, SameWireStream):  # it says itself between which events it stands
             return exchange.listens()
+        if isinstance(exchange, WatchedStream):  # so does this one
+            is_free = state.delivered is None and not (lookout and not lookout.is_still)
+            return exchange.passes if is_free and self._telling.is_identity else None
         if self._framer is None or not self._framer.is_between:
             return None
         if isinstance(exchange, SameWireReading):

@@ -20,6 +20,7 @@ from gateway.wire.chat_request import parse_request
 from strategies.base import Options, Prepared
 from strategies.recovery import RecoveryStrategy
 from tests.support.chat import DONE, answer_body, answer_events, chunks_of, event, prepared
+from tests.support.lateness import tokens
 
 CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
 BROKEN = "<read>\n<filePath>/a.py\n</read>"
@@ -84,6 +85,25 @@ def streamed(parts: list[bytes], terms: WatchTerms) -> WatchedStream:
         assert stream.ask_again is None
     assert stream.finish() == b""
     return stream
+
+
+def unread(parts: list[bytes], terms: WatchTerms, passed: list[bytes]) -> WatchedStream:
+    """The same, each part unread where it may be: those have `passed`."""
+    stream = WatchedStream(terms)
+    for part in parts:
+        out = stream.passes(part)
+        assert (stream.feed(part) if out is None else out) == part
+        passed += [] if out is None else [part]
+    assert stream.finish() == b""
+    return stream
+
+
+def told(stream: WatchedStream) -> list[Any]:
+    """What is told of an answer."""
+    facts = stream.facts
+    texts = [(at, each.text, each.finish, each.calls, each.size) for at, each in facts.transcripts.items()]
+    ends = [facts.finish_reasons, facts.usage, facts.completion_id, facts.failure, facts.native_calls, stream.finished]
+    return [texts, ends, facts.calls, facts.refused, facts.intents, facts.dropped, stream.verdict, stream.noise()]
 
 
 def whole(body: bytes, terms: WatchTerms) -> WatchedBody:
@@ -338,7 +358,10 @@ def test_comments_may_be_sent_between_events_only(end: bytes) -> None:
 
 
 def test_answers_of_all_kinds_go_through_byte_for_byte(answers: list[dict[str, Any]]) -> None:
-    for label in answers:
+    passed: list[bytes] = []
+    passed_alone: list[bytes] = []
+    count = 0
+    for number, label in enumerate(answers):
         request = {"model": "m", "messages": [{"role": "user", "content": "Do it."}], "tools": label["tools"]}
         how = RecoveryStrategy().prepare(parse_request(msgspec.json.encode(request)), Options())
         rng = random.Random(label["id"])
@@ -354,11 +377,18 @@ def test_answers_of_all_kinds_go_through_byte_for_byte(answers: list[dict[str, A
         assert read.verdict in ("identical", "would_change", "would_fail")
         others = [streamed(parts, beside(how)), streamed(answer_events(list(text)), beside(how))]
         assert {other.verdict for other in others} == {read.verdict}
+        words = answer_events(list(tokens(text))) if not number % 12 else []
+        for how_read, by in ((how, passed), (None, passed_alone)):
+            assert told(unread(words, beside(how_read), by)) == told(streamed(words, beside(how_read)))
+        assert told(unread(parts, beside(how), passed)) == told(others[0])
+        count += len(words)
         assert [call.arguments for call in read.facts.calls] == [call.arguments for call in others[0].facts.calls]
         assert streamed(parts, beside(reading(Raising))).verdict == "would_fail"
         assert streamed(parts, beside(how, step=0.4)).verdict in ("dropped", "identical")
         whole(answer_body(text), beside(how))
         whole(answer_body(text), beside(reading(Raising)))
+    assert len(passed) > 0.03 * count, "events of prose go by unread"
+    assert len(passed_alone) > 0.9 * count, "where nobody reads, nearly all do"
 
 
 @settings(max_examples=60, deadline=None)
