@@ -1,7 +1,7 @@
 """What the dialects of one request look for: made once for the same tools and settings, shared by all its readers."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -58,7 +58,9 @@ class Grammar:
             for marker in row.results:
                 results[marker] = results.get(marker, frozenset()) | {row.family}
         # One that these tools give no marker opens nothing, in a fence neither.
-        opening = {row for found in (rows, line_rows, bodies) for each in found.values() for row in each}
+        # By identity: a row's hash is that of all its fields, and a hundred tools have four thousand markers.
+        named = {id(row): row for found in (rows, line_rows, bodies) for each in found.values() for row in each}
+        opening = named.values()
         anywhere = (*rows, *REASONING, *REASONING_ENDS, *results, *LEFTOVERS)
         glued = tuple(marker for marker, found in rows.items() if _opens_in_word(context, marker, found))
         anywhere_lexicon = lexicon(anywhere, (*_MARKS, "\n") if line_rows else _MARKS, glued)
@@ -93,14 +95,24 @@ def _starts(markers: Iterable[str]) -> list[str]:
     short: list[str] = []
     for marker in sorted({"<" if marker[0] == "<" else marker for marker in markers}, key=len):
         # Of a hundred tools there are thousands: nearly all hold one of the signs.
-        is_known = not signs.isdisjoint(marker) or any(start in marker for start in short)
-        if not is_known and not any(marker[at:] in found for at in range(1, len(marker))):
+        if signs.isdisjoint(marker) and not _holds(marker, short, found):
             found[marker] = None
             if len(marker) == 1:
                 signs.add(marker)
             elif len(marker) <= _SHORT:
                 short.append(marker)
     return list(found)
+
+
+def _holds(marker: str, starts: Sequence[str], ends: Container[str]) -> bool:
+    """Whether one of these stands in it, or is its end."""
+    for start in starts:
+        if start in marker:
+            return True
+    for at in range(1, len(marker)):
+        if marker[at:] in ends:
+            return True
+    return False
 
 
 @frozen

@@ -34,6 +34,9 @@ BOUNDS = {
     **{"calls, responses, request": 318.0, "calls, responses, event": 12.5, "calls, responses, quiet event": 9.5},
     **{"calls, messages, same wire, request": 250.0, "calls, messages, same wire, event": 5.5},
     **{"calls, responses, same wire, request": 290.0, "calls, responses, same wire, event": 9.5},
+    **{"calls, chat, watched, request": 208.0, "calls, chat, watched, event": 13.5},
+    **{"calls, chat, watched, quiet event": 10.0},
+    **{"calls, 128 tools never seen": 58_000.0, "calls, a turn behind 2,000 messages": 2_300.0},
     "most objects for the collector, request": 4.0,
 }
 """What CI holds; the figures are exact but for what timers add."""

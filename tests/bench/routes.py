@@ -189,6 +189,7 @@ _RESPONSES_CLIENT: dict[str, Any] = {"path": "/v1/responses", "ask": _responses,
 
 ROUTES: Mapping[str, Route] = {
     "chat": Route(**_CHAT_CLIENT, **_CHAT_SERVER),
+    "chat, watched": Route(**_CHAT_CLIENT, **_CHAT_SERVER, environ={"TRANSFORM_MODE": "dry_run"}),
     "messages": Route(**_MESSAGES_CLIENT, **_CHAT_SERVER),
     "responses": Route(**_RESPONSES_CLIENT, **_CHAT_SERVER),
     "messages, same wire": Route(**_MESSAGES_CLIENT, **_MESSAGES_SERVER),
