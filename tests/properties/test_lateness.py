@@ -230,8 +230,9 @@ def test_what_cannot_open_a_call_waits_for_one_event_at_most(parts: list[str]) -
         ["```python\n", "x = 1\n", "if x:\n", "    ", "y = 2\n", "        ", "z = 3\n", "```", "\n", "Done."],
         ["```c\nint x;\n", "``", "`", "\nDone."],
         ["```ru", "st\n", "x\n```\n", "Done."],
+        ["```", "bash", "\n", "make", " all", "\n", "```", "\nDone."],
     ],
-    ids=["indentation", "closing line", "opening line of another language"],
+    ids=["indentation", "closing line", "opening line of another language", "one that no tool is called in"],
 )
 def test_code_in_a_fence_waits_for_one_event_at_most(parts: list[str]) -> None:
     for way in CLOSE:
