@@ -28,7 +28,7 @@ from strategies.dialects.rows import TABLE
 from strategies.native import NativeStrategy
 from strategies.reading.reader import Reader
 from tests.bench.wire import hostile_stream
-from tests.support.chat import event, numbered_ids
+from tests.support.chat import answer_events, event, numbered_ids
 from tests.support.golden import SAMPLES, cases
 from tests.support.lateness import ways
 from tests.support.reading import AGENT_TOOLS
@@ -142,6 +142,12 @@ def _blocks(data: bytes, rng: random.Random) -> Iterator[bytes]:
             yield block
 
 
+def _lines(text: str, rng: random.Random) -> list[str]:
+    """The text by lines, some of them with an empty one behind."""
+    lines = text.splitlines(keepends=True)
+    return [part for line in lines for part in ((line, "\n") if rng.random() < 0.3 else (line,))]
+
+
 def _stamped(data: bytes, rng: random.Random) -> bytes:
     """The same, each event with a number, with letters at random, or with both."""
     kinds, at = rng.choice(("n", "l", "nl")), 0
@@ -221,6 +227,8 @@ def differs(seed: str) -> tuple[str | None, int, int]:
         data = b"".join(_thoughts(other)) + data
     if other.random() < 0.2:
         data = _stamped(data, other)
+    elif other.random() < 0.15:
+        data = b"".join(answer_events(_lines(text, other)))
     blocks = list(_blocks(data, rng))
     asks = rng.choice((0, 1))
     error = UpstreamDisconnected("gone") if rng.random() < 0.1 else None
