@@ -130,11 +130,14 @@ def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *
     if cap is not None:
         prompt, _ = state.shared.token_ratios.tokens(upstream.name, model, size)
         learned = cap.most(prompt)
+    most = upstream.max_output_tokens or None
+    if learned and (most is None or learned < most):
+        most = learned
     rule = route.rule or _NO_RULE
     return Server(
         knows_messages=upstream.row.knows_messages,
         late_system=upstream.late_system,
-        max_output_tokens=min((each for each in (upstream.max_output_tokens, learned) if each), default=None),
+        max_output_tokens=most,
         keeps_cache_control=upstream.cache_control == "keep" or upstream.row.knows_messages,
         history_reasoning=rule.history_reasoning,
         takes_effort=upstream.row.takes_effort or None if rule.reasoning_effort is None else rule.reasoning_effort,

@@ -78,6 +78,8 @@ class EventCarrier:
     )
     words = b""
     """How an event of text begins."""
+    notes_words = False
+    """Of words that go on unread has to be known what they said, and the last of them."""
 
     def __init__(self) -> None:
         self.answer_id: str | None = None
@@ -108,30 +110,39 @@ class EventCarrier:
         `hear` says it of chunks. This may be asked while this stands still, and from then on until it is to be read.
         """
         template = self._template
-        text = template.read(data) if template is not None else None
-        if text is None:
+        if template is None:
             return None
+        if template.stamps:
+            text = template.read(data)
+            if text is None:
+                return None
+        else:  # the same, as most wires have it
+            start, end = len(template.head), len(data) - len(template.tail)
+            if start >= end or not data.startswith(template.head) or not data.endswith(template.tail):
+                return None
+            text = data[start:end]
         chat = _HEAD + text + _TAIL
         out = hear(chat)
         if out is None:
             return None
         on_way = self._on_way
         if not on_way and len(out) == len(chat):
-            self._went(text, data)
+            if self.notes_words:
+                self._went(text, data)
             return data
         waited = sum(len(carried.chat) for carried in on_way)
         told = b"".join(map(self._word_passed, on_way)) if out else b""
         if out:
             on_way.clear()
         if len(out) == waited + len(chat):
-            self._went(text, data)
+            if self.notes_words:
+                self._went(text, data)
             return told + data
         self._word_sent(data)  # it waits for the next, which decides it
         return told
 
     def _went(self, text: bytes, event: bytes) -> None:
-        """An event with this text has gone on unread."""
-        self._unheard = event
+        """An event with this text has gone on unread, where that has to be known."""
 
     def unheard(self) -> bytes:
         """The last event that went on unread, once."""

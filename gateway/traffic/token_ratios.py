@@ -50,6 +50,8 @@ class _Told:
     ratios: deque[float] = field(factory=lambda: deque(maxlen=SAMPLES))
     answers: int = 0
     """How many there were, of which the last few are kept."""
+    middle: float = 0.0
+    """The median of those, 0 where it has to be looked for."""
 
 
 @define
@@ -64,7 +66,8 @@ class TokenRatios:
 
     def load(self, upstream: str, model: str, ratios: Iterable[object]) -> None:
         """Begin with what another process has learned, or with nothing."""
-        kept = self._of(upstream, model).ratios
+        told = self._of(upstream, model)
+        kept, told.middle = told.ratios, 0.0
         for ratio in ratios:
             if isinstance(ratio, int | float) and isfinite(ratio) and _LEAST_RATIO <= ratio <= _MOST_RATIO:
                 kept.append(float(ratio))
@@ -75,6 +78,7 @@ class TokenRatios:
         if tokens > 0 and _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
             told.ratios.append(size / tokens)
             told.answers += 1
+            told.middle = 0.0
         return list(told.ratios)
 
     def answers(self, upstream: str, model: str) -> int:
@@ -85,8 +89,10 @@ class TokenRatios:
     def tokens(self, upstream: str, model: str, size: int, images: int = 0) -> tuple[int, bool]:
         """What a request takes, rather too much than too little; whether that was learned."""
         told = self._ratios.get((upstream, model))
-        ratio = median(told.ratios) if told is not None and told.ratios else BYTES_PER_TOKEN
-        return ceil(size / ratio * MARGIN) + images * IMAGE_TOKENS, told is not None and bool(told.ratios)
+        if told is None or not told.ratios:
+            return ceil(size / BYTES_PER_TOKEN * MARGIN) + images * IMAGE_TOKENS, False
+        ratio = told.middle = told.middle or median(told.ratios)
+        return ceil(size / ratio * MARGIN) + images * IMAGE_TOKENS, True
 
     def _of(self, upstream: str, model: str) -> _Told:
         told = self._ratios.get((upstream, model))
@@ -147,12 +153,11 @@ class ContextCuts:
 
 def _below(seen: _Seen, size: int, tokens: int) -> ContextCut | None:
     """Far fewer tokens than the bytes can mean."""
-    if len(seen.ratios) < NEEDED:
+    # A cache may be left out of the figure, but a tokenizer is not twice as good from one request to the next.
+    if len(seen.ratios) < NEEDED or size / tokens <= max(seen.ratios):
         return None
     meant = int(size / median(seen.ratios))
-    # A cache may be left out of the figure, but a tokenizer is not twice as good from one request to the next.
-    is_cut = tokens < meant * FAR_BELOW and size / tokens > max(seen.ratios)
-    return ContextCut(at=tokens, sent=meant) if is_cut else None
+    return ContextCut(at=tokens, sent=meant) if tokens < meant * FAR_BELOW else None
 
 
 def _round(seen: _Seen, size: int, tokens: int) -> ContextCut | None:

@@ -19,6 +19,7 @@ LARGEST_KNOWN = 256
 """Bytes of a header that is remembered."""
 _UNKNOWN = frozenset({"traceparent", "tracestate", "idempotency-key", "x-client-request-id"}) | CREDENTIALS
 """Of which the next request has another value, and those that are nobody's to keep."""
+_NO_NAMES: frozenset[str] = frozenset()
 _OWN = frozenset({"accept", "content-type"})
 _ASKS = (
     b"Content-Type: application/json\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n",
@@ -82,7 +83,7 @@ def chat_head(state: RequestState, *, stream: bool) -> bytes:
         # Another kind of server wants the client's own key under another name.
         forwards = False
         own = upstream.kind.credentials(state.bearer if is_chat else state.credential, upstream.cookies)
-        proof, names = lines_of(own), frozenset(name.lower() for name, _ in own)
+        proof, names = (lines_of(own), frozenset(name.lower() for name, _ in own)) if own else (b"", _NO_NAMES)
     passing = _passing.get((forwards, is_chat, names))
     if passing is None:
         dropped = (NOT_UPSTREAM - CREDENTIALS if forwards else NOT_UPSTREAM) | _OWN | names

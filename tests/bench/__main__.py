@@ -30,9 +30,9 @@ from tests.support.lateness import share_late, tokens, waits, ways
 
 BOUNDS = {
     **{"calls, request": 152.0, "calls, event": 10.0, "calls, quiet event": 6.5},
-    **{"calls, messages, request": 265.0, "calls, messages, event": 12.5, "calls, messages, quiet event": 9.5},
-    **{"calls, responses, request": 318.0, "calls, responses, event": 12.5, "calls, responses, quiet event": 9.5},
-    **{"calls, messages, same wire, request": 250.0, "calls, messages, same wire, event": 5.5},
+    **{"calls, messages, request": 260.0, "calls, messages, event": 11.0, "calls, messages, quiet event": 8.5},
+    **{"calls, responses, request": 315.0, "calls, responses, event": 12.0, "calls, responses, quiet event": 9.5},
+    **{"calls, messages, same wire, request": 248.0, "calls, messages, same wire, event": 5.0},
     **{"calls, responses, same wire, request": 290.0, "calls, responses, same wire, event": 9.5},
     **{"calls, chat, watched, request": 208.0, "calls, chat, watched, event": 13.5},
     **{"calls, chat, watched, quiet event": 10.0},

@@ -176,7 +176,9 @@ def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
     if block.type != "text" or not is_plain(text):
         return None
     named = told.model if isinstance(told.model, str) and told.model else model
-    usage = {key: value for key, value in dict_of(told.usage).items() if value is not None}
+    usage = told.usage if isinstance(told.usage, dict) else {}
+    if None in usage.values():
+        usage = {key: value for key, value in usage.items() if value is not None}
     reason = _REASONS.get(reason, "stop") if isinstance(reason, str) else "stop"
     return plain_body(situation, told.id, named, text, reason, _usage(usage))
 

@@ -98,10 +98,7 @@ class History:
                 self._result(block)
             else:
                 parts += self._parts(block)
-        is_question = not has_result and any(
-            not isinstance(part.get("text"), str) or not part["text"].startswith(_REMINDER) for part in parts
-        )
-        self.turns.user(parts, is_question=is_question)
+        self.turns.user(parts, is_question=not has_result and _asks(parts))
 
     def _assistant(self, blocks: list[Block]) -> None:
         text: list[str] = []
@@ -185,7 +182,16 @@ class History:
         if part is None:
             self.dropped.append(_word(block))
             return []
-        return [_marked(part, block, self.server)]
+        return [_marked(part, block, self.server) if self.server.keeps_cache_control else part]
+
+
+def _asks(parts: list[Part]) -> bool:
+    """Whether they say more than reminders do."""
+    for part in parts:
+        text = part.get("text")
+        if not isinstance(text, str) or not text.startswith(_REMINDER):
+            return True
+    return False
 
 
 def _marked(part: Part, block: Mapping[str, Any], server: Server) -> Part:

@@ -59,7 +59,6 @@ class _Blocks:
         "_kind",
         "_number",
         "_reason",
-        "_said",
         "_stopped_at",
         "_terms",
         "_thought",
@@ -69,6 +68,7 @@ class _Blocks:
         "input_tokens",
         "is_over",
         "out",
+        "said",
         "streams",
         "word_head",
     )
@@ -97,7 +97,7 @@ class _Blocks:
         """How many were told whole."""
         self._thought: list[bytes] = []
         """The open block's thoughts, or the arguments of a call in a whole answer."""
-        self._said = 0
+        self.said = 0
         self._reason: str | None = None
         self._stopped_at: str | None = None
         """The sequence that the server says the answer stopped at."""
@@ -110,16 +110,11 @@ class _Blocks:
         if self._kind != "text":
             self._begin("text", {"type": "text", "text": ""})
             self.word_head = _DELTA_HEAD % self._number + b'"text_delta","text":"'
+        self.said += len(body)
         if self.streams:
-            self.out.append(self.word(body))
+            self.out.append(self.word_head + body + _TEXT_END)
         else:
-            self._said += len(body)
             self.content[-1]["text"] += _decoded(body)
-
-    def word(self, body: bytes) -> bytes:
-        """The event of more text in the block that is open."""
-        self._said += len(body)
-        return self.word_head + body + _TEXT_END
 
     def refusal(self, body: bytes) -> None:
         self.text(body)
@@ -131,7 +126,7 @@ class _Blocks:
         if self._kind != THINKING:
             # Both fields from the start: SDKs add what comes to what is there.
             self._begin(THINKING, {"type": "thinking", "thinking": "", "signature": ""})
-        self._said += len(body)
+        self.said += len(body)
         self._thought.append(body)
         if self._terms.thinking == "shown" and self.streams:
             self._delta(b'"thinking_delta","thinking":"' + body + b'"')
@@ -153,7 +148,7 @@ class _Blocks:
     def call_piece(self, body: bytes) -> None:
         if self._is_stuck:
             return
-        self._said += len(body)
+        self.said += len(body)
         if self.streams:
             self._delta(b'"input_json_delta","partial_json":"' + body + b'"')
         else:
@@ -211,7 +206,7 @@ class _Blocks:
         return {
             "input_tokens": self.input_tokens or 0,
             **_NO_CACHE,
-            "output_tokens": ceil(self._said / BYTES_PER_TOKEN),
+            "output_tokens": ceil(self.said / BYTES_PER_TOKEN),
         }
 
     def _begin(self, kind: str, block: dict[str, Any]) -> None:
@@ -302,8 +297,10 @@ class MessagesTelling:
         blocks, heard = self._blocks, self._heard
         if heard is None:
             heard = self._heard = Heard(blocks, max_event_bytes=MAX_EVENT_BYTES, pieces=blocks)
-        if blocks.word_head and (body := heard.word(data)) is not None:
-            return blocks.word(body)
+        head = blocks.word_head
+        if head and (body := heard.word(data)) is not None:
+            blocks.said += len(body)
+            return head + body + _TEXT_END
         heard.feed(data)
         return self._taken()
 

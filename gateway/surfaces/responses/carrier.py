@@ -68,6 +68,7 @@ class ResponsesCarrier(EventCarrier):
     )
 
     words = b"event: response.output_text.delta\ndata: "
+    notes_words = True
 
     def __init__(self, tell: Callable[[], ResponsesTelling]) -> None:
         super().__init__()
