@@ -169,6 +169,7 @@ class OneTask(Connection):
                     await self._linger(payload)
                 if not self._goes_on(response):
                     break
+                del message, payload, head, request, response  # may be large, and the next request far away
         except ConnectionError:
             pass  # the client has left, or an answer has begun that cannot be gone on with
         except Exception as error:  # noqa: BLE001 - it is said
