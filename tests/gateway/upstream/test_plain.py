@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from gateway.core.errors import UpstreamBadReply, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
+from gateway.core.errors import Draining, UpstreamBadReply, UpstreamDisconnected, UpstreamRefused, UpstreamTimeout
 from gateway.request.deadline import Deadline
 from gateway.request.headers import lines_of
 from gateway.upstream import plain as connections
@@ -80,6 +80,8 @@ async def post(
     body: bytes = b"{}",
     name: str = "127.0.0.1",
     wait_s: float = 5.0,
+    limit: int | None = None,
+    deadline: Deadline | None = None,
 ) -> UpstreamReply:
     call = UpstreamCall(
         method="POST",
@@ -88,9 +90,9 @@ async def post(
         body=body,
         connect_timeout_s=5,
         first_byte_timeout_s=wait_s,
-        max_reply_bytes=None,
+        max_reply_bytes=limit,
     )
-    deadline = Deadline()
+    deadline = deadline or Deadline()
     try:
         return await UpstreamClient(session=cast(aiohttp.ClientSession, None), plain=pool).send(call, deadline)
     finally:
@@ -360,3 +362,35 @@ async def test_what_is_no_head_is_refused_at_once(pool, upstream, head):
     upstream.replies = [head]
     with pytest.raises(UpstreamBadReply):
         await post(pool, upstream)
+
+
+@pytest.mark.parametrize("limit", [2, 1])
+async def test_a_whole_answer_is_there_at_once_and_no_larger_than_it_may_be(pool, upstream, limit):
+    reply = await post(pool, upstream, limit=limit)
+    due = Deadline.now() + 5
+    if limit == 2:
+        assert (reply.here(), reply.here(), reply.bytes_read) == (b"ok", None, 2)
+        assert await reply.read_all(first_due=due, idle_s=5, total_due=due) == b""
+    else:
+        assert reply.here() is None
+        with pytest.raises(UpstreamBadReply, match="too large"):
+            await reply.read_all(first_due=due, idle_s=5, total_due=due)
+    reply.close()
+    assert len(pool._idle["127.0.0.1", upstream.port]) == 1
+
+
+async def test_an_interruption_ends_the_wait_for_an_answer_and_its_connection(pool, upstream):
+    upstream.replies = [b"HTTP/1.1 200 OK\r\n"]
+    waits: list[Deadline] = []
+
+    async def asked() -> None:
+        waits.append(Deadline())
+        await post(pool, upstream, deadline=waits[0])
+
+    asking = asyncio.ensure_future(asked())
+    await until(lambda: bool(upstream.bodies))
+    waits[0].interrupt(Draining("the gateway is restarting"))
+    with pytest.raises(Draining):
+        await asking
+    async with asyncio.timeout(5):
+        await upstream.gone.wait()
