@@ -152,7 +152,8 @@ class Framed(Body, kw_only=True):
     def lost(self) -> None:
         """The connection has gone."""
         # Its end cannot be told from a break, so a stream that ends so still has to say `[DONE]` or a finish reason.
-        if self.is_unframed and not self.is_over:
+        # Behind the last chunk nothing of the body is missing, as the library has it too.
+        if (self.is_unframed or self.trailers >= 0) and not self.is_over:
             self.is_over = True
             self.give(b"")
         else:

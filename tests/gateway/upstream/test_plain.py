@@ -313,6 +313,20 @@ FRAMED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("sent", "is_whole"), [(b"0\r\n", True), (b"0\r\nX-A: b\r\n", True), (b"", False), (b"0", False)]
+)
+async def test_a_body_is_whole_behind_its_last_chunk_alone(pool, upstream, sent, is_whole):
+    upstream.replies = [CHUNKED + b"2\r\nok\r\n" + sent]
+    reply = await post(pool, upstream)
+    upstream.writers[0].close()
+    if is_whole:
+        assert await whole(reply) == b"ok"
+    else:
+        with pytest.raises(UpstreamDisconnected):
+            await whole(reply)
+
+
 @pytest.mark.parametrize("is_cut", [False, True], ids=["at once", "byte by byte"])
 @pytest.mark.parametrize("name", FRAMED)
 async def test_a_body_is_the_same_however_it_is_cut(pool, upstream, name, is_cut):
