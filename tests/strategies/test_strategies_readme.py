@@ -129,6 +129,7 @@ def test_without_its_row_the_example_is_text() -> None:
 
 def test_every_primitive_of_the_cursor_is_told() -> None:
     machinery = {
+        "awaits",
         "offset",
         "push",
         "final",
