@@ -29,7 +29,7 @@ from tests.support.golden import SAMPLES
 from tests.support.lateness import share_late, tokens, waits, ways
 
 BOUNDS = {
-    **{"calls, request": 152.0, "calls, event": 10.0, "calls, quiet event": 6.5},
+    **{"calls, request": 152.0, "calls, event": 9.0, "calls, quiet event": 6.5},
     **{"calls, messages, request": 260.0, "calls, messages, event": 11.0, "calls, messages, quiet event": 8.5},
     **{"calls, responses, request": 315.0, "calls, responses, event": 12.0, "calls, responses, quiet event": 9.5},
     **{"calls, messages, same wire, request": 248.0, "calls, messages, same wire, event": 5.0},
