@@ -17,10 +17,14 @@ from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.schema.document import has_type
 from strategies.schema.tool_schema import ToolSchema, schema_of
 from strategies.structured.validity import Validity
+from strategies.text.strict_json import SPACE, MembersHook, cutting, decoding, skip
+from strategies.text.turns import LONG, Turns, let_go, whole
 
-__all__ = ["Declared", "Judged", "NoJson", "arguments_in", "declared", "judge"]
+__all__ = ["Declared", "Judged", "NoJson", "arguments_in", "declared", "judge", "judging"]
 
 _MAX_NESTING = 128
+_MANY = 10_000
+"""Objects and lists in a long text from which on it is read in parts: half a million of them take 50 ms and more."""
 _MOST_DIGITS = 4000
 """Of a whole number that Python turns into one."""
 
@@ -35,8 +39,6 @@ class Judged:
 
     call_class: CallClass
     fault: str = ""
-    arguments: Any = None
-    """What the arguments say, where they are JSON."""
 
     @property
     def is_valid(self) -> bool:
@@ -89,17 +91,57 @@ def declared(tool: Tool) -> Declared:
 
 def judge(name: str, arguments: str, tools: ToolSet) -> Judged:
     """The class of a call with this name and this text of arguments, all of it."""
+    return whole(judging(name, arguments, tools))
+
+
+def judging(name: str, arguments: str, tools: ToolSet) -> Turns[Judged]:
+    """The same in turns."""
+    is_long = len(arguments) > LONG
     try:
-        told = arguments_in(arguments)
+        told = (yield from _reading(arguments)) if is_long else arguments_in(arguments)
     except NoJson as error:
         return Judged(CallClass.INVALID_JSON, str(error))
+    found = _held_to(name, told, tools)
+    if is_long:
+        held = [told]
+        del told
+        while let_go(held):
+            yield
+    return found
+
+
+def _held_to(name: str, told: object, tools: ToolSet) -> Judged:
+    """The class of a call with these arguments."""
     tool = tools.get(name)
     if tool is None:
-        return Judged(CallClass.UNKNOWN_NAME, f"`{name}` is none of the tools", told)
+        return Judged(CallClass.UNKNOWN_NAME, f"`{name}` is none of the tools")
     if not isinstance(told, dict):
-        return Judged(CallClass.SCHEMA_MISMATCH, "the arguments must be an object", told)
+        return Judged(CallClass.SCHEMA_MISMATCH, "the arguments must be an object")
     fault = declared(tool).fault(told)
-    return Judged(CallClass.SCHEMA_MISMATCH if fault is not None else CallClass.VALID, fault or "", told)
+    return Judged(CallClass.SCHEMA_MISMATCH if fault is not None else CallClass.VALID, fault or "")
+
+
+def _reading(text: str) -> Turns[Any]:
+    """What `arguments_in` says of a long text: where it holds very much, in parts."""
+    start = skip(SPACE, text, 0)
+    if not text.startswith(("{", "["), start) or text.count("{") + text.count("[") < _MANY:
+        return arguments_in(text)
+    try:
+        cuts = yield from cutting(text, start, _MAX_NESTING)
+    except JsonTooDeep:
+        return arguments_in(text)
+    if not cuts:
+        raise NoJson("the arguments are not valid JSON (they have no end)")
+    if text[cuts[-1].at :].strip():
+        raise NoJson(f"the arguments are not valid JSON (extra data at character {cuts[-1].at})")
+    try:
+        return (yield from decoding(text, start, cuts, _decoder, dict))
+    except ValueError as error:
+        raise NoJson(f"the arguments are not valid JSON ({getattr(error, 'msg', error)})") from None
+
+
+def _decoder(members: MembersHook) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=members, parse_constant=_refuse, parse_int=_whole)
 
 
 def arguments_in(text: str) -> Any:

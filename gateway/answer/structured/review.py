@@ -17,7 +17,7 @@ from gateway.core.events import Args, Drop, End, Event, Said, Start, Text
 from gateway.wire.structured_calls import NativeCalls, StructuredCall
 from strategies.base import BrokenCall, CallTerms
 from strategies.schema.structured import function_of
-from strategies.structured.judge import Judged, declared, judge
+from strategies.structured.judge import Judged, declared, judge, judging
 from strategies.structured.mending import MAX_CHARS, mending
 from strategies.text.turns import Turns, whole
 
@@ -105,11 +105,14 @@ class Review:
         return self._judged(call, call.name).is_valid
 
     def _judged(self, call: StructuredCall, name: str) -> Judged:
+        return whole(self._judging(call, name))
+
+    def _judging(self, call: StructuredCall, name: str) -> Turns[Judged]:
         # By size as well: the same call is another one once more of it has come.
         key = (id(call), name, call.size)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = judge(name, call.arguments, self.terms.tools)
+            found = self._known[key] = yield from judging(name, call.arguments, self.terms.tools)
         return found
 
     def finish(self, *, is_cut: bool) -> list[Reviewed]:
@@ -165,6 +168,10 @@ class Review:
     def work(self) -> Generator[None, None, None]:
         """Look at all that has come, in turns, so that `finish` need not: a long call takes its time."""
         self.has_begun = True
+        for call in self.native.every if self.judges else ():
+            if call.is_function:
+                yield
+                yield from self._judging(call, call.given_name)
         for call in self.native.live if self.mends else ():
             if call.is_function:
                 yield
@@ -175,7 +182,7 @@ class Review:
         key = (id(call), call.name, call.size)
         found = self._reviewed.get(key)
         if found is None:
-            judged = self._judged(call, call.name)
+            judged = yield from self._judging(call, call.name)
             tool = self.terms.tools.get(call.name)
             meant = None
             if tool is not None and not judged.is_valid:

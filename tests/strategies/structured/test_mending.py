@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from gateway.core.call_class import CallClass
 from gateway.core.tools import Tool, ToolSet
-from strategies.structured.judge import declared, judge
+from strategies.structured.judge import NoJson, arguments_in, declared, judge, judging
 from strategies.structured.mending import MAX_CHARS, mended
 from tests.support.cost import assert_linear
 
@@ -252,3 +252,31 @@ def test_a_tool_without_a_schema_takes_nothing_at_all() -> None:
     assert judge("now", "", TOOLS).is_valid
     assert judge("now", '{"a": 1}', TOOLS).is_valid
     assert judge("now", "[1]", TOOLS).call_class == "schema_mismatch"
+
+
+MANY = ",".join(["[[[[[1]]]]]"] * 5_600)
+LOOSE = ToolSet([Tool(name="read", parameters={"properties": {"path": {"type": "string"}}, "required": ["path"]})])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"path": "a", "more": [{MANY}]}}',
+        f'{{"path": 5, "more": [{MANY}], "path": "a"}}',
+        f'{{"path": "a", "more": [{MANY}]',
+        f'{{"path": "a", "more": [{MANY},]}}',
+        f'{{"path": "a", "more": [{MANY}] "x"}}',
+        f'{{"path": "a", "more": [{MANY}]}} more',
+        f"[{MANY}]",
+        f'{{"path": "a", "more": {"[" * 200}{MANY}{"]" * 200}}}',
+    ],
+)
+def test_arguments_that_hold_very_much_are_told_in_turns_as_others_are(text: str) -> None:
+    try:
+        expected = {"path": arguments_in(text)["path"]} if isinstance(arguments_in(text), dict) else []
+    except NoJson:
+        expected = None
+    found = list(judging("read", text, LOOSE))
+    assert len(found) > 3 or expected is not None
+    told = json.dumps(expected) if expected is not None else "{"
+    assert judge("read", text, LOOSE).call_class == judge("read", told, LOOSE).call_class
