@@ -265,7 +265,6 @@ async def _serve(
     gc.collect()
     gc.freeze()  # what start-up made lives as long as the process: the collector need not look at it again
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
     log.info("gateway_started", url=gateway.url, metrics_url=gateway.metrics_url, settings=settings.digest())
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -1,6 +1,5 @@
 """The command line: `toolgate serve`, `check`, `doctor`, `reload`, `rollout`, `report`, `replay`, `export` and more."""
 
-import gc
 import os
 import platform
 import sys
@@ -45,9 +44,6 @@ class _Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return super().get_command(context, name)
-        if name == "serve":
-            # What is imported stays, and is looked through for garbage once, when it serves.
-            gc.disable()
         module = import_module(f"gateway.cli.{_COMMANDS[name][0]}")
         return cast("click.Command", getattr(module, "try_" if name == "try" else name))
 

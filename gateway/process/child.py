@@ -23,7 +23,7 @@ def worker_command() -> tuple[str, ...]:
     # A `json.py` in the folder where somebody starts it would be imported else:
     # https://docs.python.org/3/using/cmdline.html#cmdoption-P
     safely = () if {"", os.getcwd()} & set(sys.path) else ("-P",)
-    return (sys.executable, *safely, "-m", "gateway.process")
+    return (sys.executable, *safely, "-m", "gateway.process.worker")
 
 
 @define(kw_only=True, eq=False)

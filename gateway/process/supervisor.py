@@ -15,7 +15,6 @@ of a request that ends with an error event instead of a cut, and starts a replac
   it then ends by itself.
 """
 
-import gc
 import os
 import selectors
 import signal
@@ -556,8 +555,6 @@ def supervise(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run `settings.workers` workers until a signal ends them; returns the exit code."""
     writer = configure_logging(level=settings.log_level, form=settings.log_format, secrets=settings.secrets())
     try:
-        gc.freeze()
-        gc.enable()
         lanes = open_lanes(settings.host, settings.port, settings.workers)
         return Supervisor(settings, environ, lanes=lanes).run()
     finally:

@@ -1,6 +1,6 @@
 """One of several workers: the gateway on the lanes that its supervisor opened, under its supervisor's orders.
 
-Started as `python -m gateway.process PART` with the settings on its standard input. It says when it is ready,
+Started as `python -m gateway.process.worker PART` with the settings on its standard input. It says when it is ready,
 that its loop turns (every second), that it leaves, and how a reload went; `supervisor` tells the rest.
 """
 
@@ -267,3 +267,7 @@ def _end_with_the_supervisor(channel: int) -> None:
 def _duplicate(number: int) -> socket.socket:
     """The inherited socket stays open beside it, for the next time."""
     return socket.socket(fileno=os.dup(number))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -375,10 +375,10 @@ async def test_systemd_hears_of_every_turn(fake: Callable[..., Fake], tmp_path: 
 
 def test_a_worker_finds_modules_where_its_supervisor_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/opt/toolgate/bin", "/opt/toolgate/lib"])
-    assert worker_command() == (sys.executable, "-P", "-m", "gateway.process")
+    assert worker_command() == (sys.executable, "-P", "-m", "gateway.process.worker")
     for folder in ("", os.getcwd()):
         monkeypatch.setattr(sys, "path", [folder])
-        assert worker_command() == (sys.executable, "-m", "gateway.process")
+        assert worker_command() == (sys.executable, "-m", "gateway.process.worker")
 
 
 def test_a_lane_that_was_left_keeps_what_waits_in_it() -> None:
