@@ -24,7 +24,7 @@ _RESULTS = ("<|START_TOOL_RESULT|>", "<results>")
 def _without_answers(value: Any) -> Any:
     """The calls among the entries: to answer directly is none."""
     entries = value if isinstance(value, list) else [value]
-    kept = [entry for entry in entries if not (isinstance(entry, dict) and entry.get("tool_name") in _NO_CALL)]
+    kept = [entry for entry in entries if not (isinstance(entry, dict) and str(entry.get("tool_name")) in _NO_CALL)]
     if not kept:
         raise Reject("a direct answer")
     return kept
