@@ -83,6 +83,7 @@ class BodyExchange:
         for index, entry in enumerate(choices if isinstance(choices, list) else ()):
             if isinstance(entry, dict) and isinstance(entry.get("message"), dict):
                 changed = (yield from self._read_choice(index, entry, entry["message"])) or changed
+        # Not an equal document but the server's own bytes: its spacing, the order of its keys, its long numbers.
         return self._encoded(changed=True) if changed else body
 
     @property
@@ -116,6 +117,7 @@ class BodyExchange:
             message["content"] = "".join(event.raw for event in events if isinstance(event, Text)) or None
         message["tool_calls"] = [self._second_call(choice, call) for call in second.calls]
         entry["finish_reason"] = self.facts.finish_reasons[0] = "tool_calls"
+        # Two generations ran, so the cost that is told is that of both.
         if isinstance(self._answer.get("usage"), dict):
             self._answer["usage"] = summed_usage(self._answer["usage"], second.usage)
         return self._encoded(changed=True)
@@ -146,6 +148,7 @@ class BodyExchange:
         return self._encoded(changed=self._deliver(choice, entry, message, [*self._read, *choice.as_written()]))
 
     def _encoded(self, *, changed: bool) -> bytes:
+        # What is encoded is an event of a stream; a whole body has neither its prefix nor its blank line.
         return encode_object(self._answer)[len(b"data: ") : -2] if changed else self._body
 
     def _second_call(self, choice: Choice, call: SecondCall) -> dict[str, Any]:
@@ -160,6 +163,7 @@ class BodyExchange:
     @property
     def _may_ask(self) -> bool:
         """The only choice may be asked for again."""
+        # A second answer does not say which of several choices it stands for.
         return self._round.may_ask and len(self._answer["choices"]) == 1
 
     def _read_choice(self, index: int, entry: dict[str, Any], message: dict[str, Any]) -> Generator[None, None, bool]:
@@ -198,6 +202,7 @@ class BodyExchange:
             return True
         if not isinstance(readers, Readers) or not readers.is_all_text(content or ""):
             return False
+        # Where a call is demanded, an answer without one is asked for again.
         if ask is not None and ask.required and self._may_ask:
             return False
         if self._keep_text:
@@ -230,6 +235,8 @@ class BodyExchange:
         """A choice whose structured calls are held to their schemas: each mended, asked for again, or left alone."""
         changed = self._told(choice, entry, message)
         entries = {id(call): given for given, call in choice.native.touched}
+        # Long arguments are parsed in turns, so that nobody else waits; short ones are done before a turn would be
+        # over.
         if choice.native.size > LONG:
             yield from choice.review.work()
         found = choice.review.finish(is_cut=finish in CUT_REASONS)
@@ -250,6 +257,7 @@ class BodyExchange:
                 choice.review.tell(each, "supplied" if each.call.id in supplied else "mended")
                 changed = True
         broken_call = choice.broken_structured_call(content if isinstance(content, str) else "")
+        # What was cut would be cut again: asking once more would cost a generation and bring nothing.
         if broken_call is not None and self._may_ask and finish not in CUT_REASONS:
             self._is_changed = changed
             choice.release_hold()
@@ -281,6 +289,7 @@ class BodyExchange:
             message["tool_calls"] = [*(message.get("tool_calls") or []), *kept]
         self.facts.mended["call_repeated"] += len(structured) - len(kept)
         self._drop_legacy(choice, entry, message)
+        # The plus takes out what was counted zero times, which would become a series of nothing.
         self.facts.mended = +self.facts.mended
         return True
 
@@ -324,6 +333,7 @@ class BodyExchange:
             message["content"] = "".join(texts)
         if not calls:
             return is_other
+        # Half of a call must never be run: an error is seen, and the request can be sent again.
         if any("arguments" not in call["function"] for call in calls):
             raise broken_off(self.facts.broken[-1])
         # OpenAI's own answers with calls have `null` for no words.

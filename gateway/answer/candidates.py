@@ -232,6 +232,7 @@ class _Showing:
             return "", None
         text = self.transcript[entry.choice].text
         size = min(candidate.size, _SHOWN[self.audit])
+        # A transcript keeps only so much: beyond that the candidate's own text is all there is.
         if candidate.at + candidate.size > len(text):
             return self._window(candidate.text, 0, 0, size)
         return self._window(text, candidate.at, _AROUND, size)
@@ -262,6 +263,7 @@ class _Showing:
     def _masked(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
             return self.mask(value)
+        # Arguments nest as deep as the model wrote them, and this recurses.
         if depth >= _MAX_DEPTH:
             return None
         if isinstance(value, list):

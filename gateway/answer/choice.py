@@ -321,6 +321,7 @@ class Choice:
         """Begin to read the end of the text: no more follows, and once it is not `busy` all has been read."""
         if self._reader is not None and self._early is None:
             self._early = self._reader.step(reason=reason)
+        # In an answer that was cut, the reasoning might have gone on and thrown the call away.
         if self.ended in ENDS:
             self.read_reasoning()
         if not self.review.has_begun and self.native.size > LONG:
@@ -349,6 +350,7 @@ class Choice:
         """No call of this choice's text is wanted any more: what is held is text."""
         events = self._hold.release() if self._hold is not None else []
         if self._reader is not None:
+            # Read as if it were cut here: nothing that is half there may become a call now.
             events = [*events, *self._shaper.feed(self._last(self._reader, "cut")), *self._shaper.release()]
             self._end_text()
         return events if self._repeats is None else self._repeats.feed(events)
@@ -463,6 +465,8 @@ class Choice:
     def begin_call(self, start: Start, call_id: str | None = None) -> None:
         """The next call, under an id of its own unless it comes with one."""
         self._texts += 1
+        # Behind the structured ones, as clients join what comes under one number; those that are translated never went
+        # out.
         self.number = self._texts - 1 + (0 if self._mapping is not None else self.native.numbered)
         self.native.first = self._texts
         number, count = start.part

@@ -103,9 +103,12 @@ class Endings:
             return
         self.finished = True
         unfinished = not self._choices or any(not choice.finished for choice in self._choices.values())
+        # SDKs take an end without a word for a success, so what was cut off has to end in an error:
+        # https://github.com/openai/openai-python/blob/main/src/openai/_streaming.py
         if error is None and unfinished:
             error = UpstreamTruncated("the model server's answer ended too early")
         if error is None:
+            # Some servers never send it: https://github.com/oobabooga/textgen/issues/4778
             self._facts.mended["done_missing"] += 1
             self.end(encode(DONE))
         else:
@@ -196,6 +199,7 @@ class Endings:
         broken_call = choice.broken_call or self._round.refused(translation, reason)
         if broken_call is None and self._round.may_ask and reason not in CUT_REASONS:
             broken_call = choice.broken_structured_call()
+        # A second answer does not say which of several choices it stands for.
         if broken_call is not None and self._waiting is None and len(self._choices) == 1:
             choice.finished = True
             self._waiting = pending, reason
@@ -264,6 +268,7 @@ class Endings:
             self.apply(choice, choice.give_back())
             self._calls.release(choice)
             self._calls.finish(choice, None)
+        # One error is told, this one: a call that broke off besides must not bring another behind it.
         self._queue.broken = None
         self.flush(everything=True)
         self._queue.close(raw)
@@ -272,6 +277,7 @@ class Endings:
         """Let out what is decided, unless a second answer may take the place of some of it."""
         self._queue.measure()
         if self._queue.is_full:
+            # Calls that go out unmended are better than an answer that takes memory without end.
             for choice in self._choices.values():
                 self._calls.flow(choice)
                 if choice.held_calls:
@@ -283,6 +289,7 @@ class Endings:
         self._works.labors = self._works.labors or self._queue.owes
         if self._queue.broken is not None:
             fault = broken_off(self._queue.broken)
+            # Put away first: reading the rest comes back here.
             self.finished, self._queue.broken = True, None
             self.read_all(fault, partial(self.fail, fault.code, error_event(fault)))
 

@@ -107,6 +107,7 @@ class HeldCalls:
         if is_legacy:
             pending.waits = True
             choice.held_calls.append(pending)
+        # What is surely new must not wait for what may be a copy: each goes in an event of its own.
         if held and (is_legacy or len(held) < len(deltas)):
             alone = {**event["choices"][0], "delta": {"tool_calls": held}, "finish_reason": None}
             raw = encode_object({**event, "choices": [alone]})

@@ -239,6 +239,7 @@ class Pending:
                     text_chunk(self.event, self.choice.index, text) if rebuilt else rebuilt_chunk(self.event, text)
                 )
                 rebuilt = True
+        # A role, or a field of the server's own, goes out even where the content beside it became a call.
         if not rebuilt and (self.opens or has_more_than_content(self.event)):
             out.insert(0, rebuilt_chunk(self.event, ""))
         if self.finish:
@@ -394,6 +395,7 @@ def _blanks_at_end(body: bytes, count: int) -> int:
         if not (is_blank := body.endswith(b" ", 0, at)) and not body.endswith(_BLANKS, 0, at):
             return 0
         at -= 1 if is_blank else 2
+    # Behind an odd number of backslashes stands no escape of white space: the last of them escapes its own.
     escapes = at - len(body[:at].rstrip(b"\\"))
     return 0 if escapes % 2 or escapes == at else len(body) - at
 

@@ -126,6 +126,7 @@ class Quiet:
             text = _decode(quoted)
         except ValueError:
             return None
+        # `hear` is asked last, as it takes the text down: nothing behind it may refuse the event.
         if self._size + len(quoted) > _MOST or not text or (undecided := listener.hear(text, len(text))) < 0:
             return None
         self._size += len(quoted)

@@ -110,6 +110,7 @@ class SameWireStream(WatchedStream):
         is_told = super().close(error) != b""
         if error is None or not is_told:
             return b""
+        # Within an event that is not complete the error would be read as a part of it.
         return (b"" if self.at_boundary else b"\n\n") + self._tell_error(error, self._last)
 
 

@@ -195,6 +195,7 @@ def _replacing(
     for broken in first.calls:
         name = function_of(broken).get("name")
         same = next((call for call in usable if call.name == name), None)
+        # What named no tool may be told by any call that is left, unless the client has seen that name already.
         if same is None and broken["id"] not in first.told and name not in tools:
             same = next(iter(usable), None)
         if same is not None:
@@ -284,6 +285,7 @@ def _native_calls(calls: Any, rename: Callable[[str], str | None] | None) -> lis
             name = rename(name) or name
         if isinstance(name, str):
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+            # Some servers say nothing where a tool takes no arguments, and clients that parse that as JSON fail.
             found.append(SecondCall(name=name, arguments=(text.strip() and text) or "{}", dialect=NATIVE))
     return found
 

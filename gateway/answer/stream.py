@@ -189,6 +189,7 @@ class StreamExchange:
             self._queue.seen = self._casts.data_of(quiet.last)
         self.facts.held_bytes_max = max(self.facts.held_bytes_max, quiet.held_most)
         gone, begun, waiting = quiet.take()
+        # White space at the end belongs to what comes next: in front of a call it goes, in front of words it stays.
         passed = (gone[:-begun] if begun else gone).rstrip()
         size = choice.pass_by(passed) if passed else 0
         undecided = len(gone) - size
@@ -235,6 +236,7 @@ class StreamExchange:
             data = data[size:]
         if (data or self._endings.finished) and works.busy:
             works.put_off(partial(self._take_in, data))
+        # The other half of the line end behind `[DONE]` may come with the next packet.
         elif self._endings.finished and not self._endings.is_done_held and self.facts.failure is None:
             self._queue.out.append(self._decoder.owed(data))
 
@@ -496,6 +498,7 @@ class StreamExchange:
         parts = [{**chunk_choice, "delta": each, "finish_reason": None} for each in (said, calls) if each]
         if chunk_choice.get("finish_reason"):
             parts.append({**chunk_choice, "delta": {}})
+        # Told once, with the last part: a client that adds up what chunks say would count it again.
         shared = {key: value for key, value in event.items() if key != "usage"}
         for part in parts:
             raw = encode_object({**(event if part is parts[-1] else shared), "choices": [part]})

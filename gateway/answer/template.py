@@ -21,6 +21,7 @@ _BODY_OF_ANY = rb'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _NUMBER = rb"-?[0-9]{1,20}+"
 _LETTERS = rb'"[0-9A-Za-z_.:+/=-]{0,128}+"'
 _BLANKS = (b" ", b"\\n", b"\\t")
+# A server whose events are never alike would have a template made of each for nothing.
 _MAX_CASTS = 16
 _MOST_STAMPS = 3
 _SAYING = frozenset({"choices", "usage", "error", "object"})
@@ -146,6 +147,8 @@ def text_of(contents: list[bytes]) -> str | None:
     elif _UNSAFE.search(joined):
         return None
     try:
+        # One by one: a character that is cut between two events is whole again once they are joined, and yet neither is
+        # UTF-8.
         if not joined.isascii():
             for content in contents:
                 content.decode()

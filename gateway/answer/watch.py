@@ -166,12 +166,14 @@ class WatchedStream:
         self._closed, self._is_between = True, False
         is_told = error is not None and not self.finished
         self._see(lambda relay: relay.finish(error))
+        # Nothing was mended, as the client has the server's own bytes; what it had been is no fact of this answer.
         self.facts.mended.clear()
         if self._watch is not None:
             self._reading.run(partial(self._watch.close, error))
             self._finish_watch()
         if error is None or not is_told:
             return b""
+        # Within an event that is not complete the error would be read as a part of it.
         return (b"" if self.at_boundary else b"\n\n") + error_event(error)
 
     def _see(self, look: Callable[[StreamExchange], object]) -> None:
@@ -322,6 +324,7 @@ class _Reading:
 
 def _pieces(text: str) -> Iterator[str]:
     """The text in pieces whose lengths follow from it alone."""
+    # Not random: a text that reads differently has to do so again when somebody looks at it.
     state = int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
     at = 0
     while at < len(text):

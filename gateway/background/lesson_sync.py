@@ -105,6 +105,7 @@ class SharedLessons:
 
 
 def _is_later(one: _Learned, other: _Learned) -> bool:
+    # The end as well: of two lessons of one moment all processes have to keep the same one.
     return (one.since, one.until) > (other.since, other.until)
 
 
@@ -117,6 +118,7 @@ def _bounded(lessons: Mapping[Pair, _Learned]) -> dict[Pair, _Learned]:
 
 
 def _is_shareable(pair: Pair) -> bool:
+    # A lone surrogate in a model's name, which JSON can say, would keep the whole document from being encoded.
     return all(len(name) <= _MAX_NAME and name.isprintable() for name in pair)
 
 
@@ -137,6 +139,7 @@ def _decoded(document: bytes | None, now: float) -> dict[Pair, _Learned]:
 def _rows(document: bytes | None, now: float) -> list[Row]:
     if document is None:
         return []
+    # The present form first: rows of the older one are shorter, so neither is taken for the other.
     try:
         return _ROWS.decode(document)
     except (ValueError, RecursionError):
@@ -145,4 +148,5 @@ def _rows(document: bytes | None, now: float) -> list[Row]:
         old = _OLD_ROWS.decode(document)
     except (ValueError, RecursionError):
         return []
+    # The older form did not say when a lesson was learned; all of them lasted equally long.
     return [(*row[:3], min(row[3], now + LESSON_S), row[3] - LESSON_S, PROMPTED, []) for row in old]

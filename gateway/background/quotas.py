@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyQuotas"]
 
+# One telling may fail, and the next still comes before the stream is taken for ended.
 RENEW_S = LEASE_S / 3
 MAX_UNTOLD = 10_000
 """Costs and ends that wait to be told: a store that is away must not fill the memory."""
@@ -87,6 +88,7 @@ class KeyQuotas:
         if tokens <= 0:
             return
         self._own.spend(key, tokens, self.clock())
+        # A key that waits already takes no more room, so that nothing of its costs is left out.
         if self.shared is not None and (key in self._untold or len(self._untold) < MAX_UNTOLD):
             self._untold[key] = self._untold.get(key, 0) + tokens
             self._news.set()
@@ -114,12 +116,14 @@ class KeyQuotas:
             await self.shared.close()
 
     async def _renew(self, shared: "RedisQuotas") -> None:
+        # A copy, looked up again at each: streams end while another one is told.
         for id, (key, quota) in list(self._leases.items()):
             self._own.renew(key, id, self.clock())
             if id in self._leases:
                 await self._tried(shared.lease(key, quota, id))
 
     async def _tell(self, shared: "RedisQuotas") -> None:
+        # Taken away before anything is awaited: what comes meanwhile is told the next time.
         untold, self._untold = self._untold, {}
         ended, self._ended = self._ended, {}
         for key, tokens in untold.items():

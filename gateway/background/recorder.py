@@ -74,6 +74,7 @@ class Recorder:
 
     def put(self, record: Record) -> None:
         """Have a record written, some time; what finds no room is dropped and counted."""
+        # Most records have no texts: they are not measured, as every request waits for this.
         is_short = isinstance(record, RequestRecord) and not (record.calls or record.request_body or record.answer_text)
         chars = 0 if is_short else _chars(record)
         # The newest is dropped, not the oldest: those before it may be in a batch that is being written.
@@ -109,6 +110,7 @@ class Recorder:
     async def flush(self, timeout_s: float) -> bool:
         """Wait until all that was put before is written or given up; whether it was in time."""
         wanted = self._accepted
+        # Who waits for all to be written must not wait for a batch to become full.
         self._is_hasty = True
         self._enough.set()
         try:
@@ -151,6 +153,7 @@ class Recorder:
 
     async def _gather(self) -> None:
         """Give more records the time to come."""
+        # While writing fails, the pauses between the tries gather enough.
         if len(self._queue) >= MAX_BATCH or self._is_hasty or self._failures:
             return
         self._enough.clear()
@@ -165,6 +168,7 @@ class Recorder:
         chars = 0
         for waiting in islice(self._queue, self._most):
             chars += waiting.chars
+            # One that is larger than a batch goes alone: nothing behind it would ever be written otherwise.
             if batch and chars > MAX_BATCH_CHARS:
                 break
             batch.append(waiting)
@@ -215,6 +219,7 @@ class Recorder:
 
     async def _suspect_it(self, waiting: _Waiting) -> None:
         """It failed alone: let the others go first, and give it up if they could be written."""
+        # Of a batch that was written in part it may have left the queue.
         if not self._queue or self._queue[0] is not waiting:
             return
         if waiting.suspected_at is None:
@@ -266,6 +271,7 @@ def _number(raw: bytes) -> float:
     try:
         return float(raw)
     except ValueError:
+        # What nobody can read stands for never: the next trim puts a time there.
         return 0.0
 
 

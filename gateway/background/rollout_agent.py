@@ -238,6 +238,7 @@ class RolloutAgent:
             self._found()
         except StoreError:
             self._lose()
+            # Numbered behind all that was judged: where this clock lags, the counts would pass for known ones.
             self._judge_alone(
                 Block(number=max(self._evidence.block + 1, int(self.clock())), counts=counts, marks=marks)
             )
@@ -303,12 +304,14 @@ class RolloutAgent:
             # Who comes too late has computed the same.
             await self.store.swap(EVIDENCE_KEY, raw_evidence, encoded(self._evidence))
         now = self.clock()
+        # Settings first: where the judge may go next follows from them.
         change = self._configured() or self._advanced(now)
         again = self._informed() or refreshed(self._state, self._evidence, now)
         if change is not None:
             await self._swap(raw, change.state, change.decision)
         elif again is not None:
             await self._swap(raw, again)
+        # A swap that lost its race is tried again at the next tick: only what is shared counts as put into force.
         elif self._state.digest == self._rules.digest():
             self._is_new = False
 
@@ -356,6 +359,7 @@ class RolloutAgent:
         """Settings that let fewer be live do not wait for the store."""
         change = self._configured()
         if change is None or self._state.state == "rolled_back":
+            # What was rolled back lets nobody be live: no setting is more careful.
             return None
         return change if in_force(change.state, self._rules).percent <= self._in_force.percent else None
 
@@ -367,9 +371,11 @@ class RolloutAgent:
 
     async def _look_at_switch_file(self) -> None:
         path, now = self._rules.kill_switch_file, self.clock()
+        # `abs`: a clock that was set back must not keep the file from being looked at.
         if self._rules.kill_switch or (path is not None and abs(now - self._looked_at) < SWITCH_FILE_S):
             return
         self._looked_at = now
+        # In a thread: the file may lie on a disk of the network, which can hang.
         is_there = path is not None and await asyncio.to_thread(_exists, path, self._switch == "kill_file")
         # The setting wins over the file: whoever set it has to take it back.
         if is_there != bool(self._switch):
@@ -419,6 +425,7 @@ class RolloutAgent:
 
 def _exists(path: str, unknown: bool) -> bool:
     """Whether a file is there; `unknown` where that cannot be told."""
+    # Only these two errors say that there is no such file; behind any other the switch stays as it was.
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -28,6 +28,7 @@ async def kept_secret(store: Store, name: str, make: Callable[[], bytes]) -> Sec
     key = f"secret:{name}"
     made = make()
     try:
+        # Of those who begin at once one writes its own; the others find that the next time round.
         for _ in range(_TRIES):
             found = await store.get(key)
             if key in found:

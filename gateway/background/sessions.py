@@ -45,6 +45,7 @@ class Sessions:
     async def recall(self, *keys: str) -> dict[str, bytes]:
         """The values of those keys that have one."""
         own = {key: session.value for key in keys if (session := self._fresh(key)) is not None}
+        # What is not written yet is newer here than what the store has.
         asked = [key for key in keys if key not in self._unwritten]
         if not asked:
             return own
@@ -77,11 +78,13 @@ class Sessions:
             try:
                 await self.store.put(_PREFIX + key, session.value, ttl_s=session.until - self.now())
             except StoreError:
+                # The store is away: the others would fail as well, each after a wait of its own.
                 return
             if self._sessions.get(key) is session:  # not remembered anew while it was written
                 self._unwritten.pop(key, None)
 
     def _keep(self, key: str, session: _Session) -> None:
+        # Taken out first, so that it stands behind all others: the one in front goes when there are too many.
         self._forget(key)
         self._sessions[key] = session
         self._unwritten[key] = None

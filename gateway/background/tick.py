@@ -182,6 +182,7 @@ class Upkeep:
         try:
             while True:
                 await self._tick(is_whole=has_rested)
+                # A store that does not say when others wrote has to be asked for ever.
                 self._awake = max(0, self._awake - 1) if self._is_still and end_watch is not None else AWAKE_TICKS
                 has_rested = not self._awake
                 self._woken.clear()
@@ -294,4 +295,5 @@ async def _salt(settings: Settings, store: WatchedStore) -> Secret:
 
 def _derived(salt: bytes, purpose: bytes) -> bytes:
     """A key of its own for each purpose."""
+    # Hashed first: a key of `blake2b` has 64 bytes at most, and a salt of the settings may be longer.
     return blake2b(purpose, key=blake2b(salt).digest(), digest_size=SALT_BYTES).digest()

@@ -9,6 +9,7 @@ from gateway.core.tools import ToolSet
 
 __all__ = ["Amount", "colour_option", "json_option", "tools_of"]
 
+# A device or an endless pipe that is given as a file must not fill the memory.
 _MAX_TOOLS_BYTES = 64 << 20
 
 
@@ -23,6 +24,7 @@ class Amount(click.FloatRange):
 
 
 def _colours(context: click.Context, _: click.Parameter, wanted: bool | None) -> None:
+    # Kept in the context: `click.echo` asks there, so nothing that prints has to be told.
     context.color = context.color if wanted is None else wanted
 
 

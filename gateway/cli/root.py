@@ -99,6 +99,7 @@ def version() -> None:
 def main() -> None:
     """Run the command line; the exit code says how it went."""
     try:
+        # By itself click ends an abort with 1, which is a failure here: the codes are our own.
         code = cli.main(prog_name="toolgate", standalone_mode=False)
     except click.ClickException as error:
         error.show()

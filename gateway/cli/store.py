@@ -33,6 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
+# A longer age means from the beginning, and must not lead out of the years that `datetime` knows.
 _OLDEST_S = 50 * 365 * 86_400.0
 _DEFAULT_DAYS = 7.0
 _MAX_DAYS = 36_500.0
@@ -74,6 +75,7 @@ class Moment(click.ParamType[float]):
                 age = float(text[:-1]) * _UNITS[text[-1]]
                 return (datetime.now(UTC) - timedelta(seconds=min(age, _OLDEST_S))).timestamp()
             at = datetime.fromisoformat(text)
+            # UTC, as in everything that is printed: the same command means the same on every machine.
             return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             self.fail(
@@ -202,8 +204,10 @@ def output(path: str, *, is_private: bool = False) -> Iterator[BinaryIO]:
         return
     # `/dev/stdout` and named pipes: to put a file in their place would break who reads there.
     is_special = os.path.exists(path) and not os.path.isfile(path)
+    # A public file is left to the umask, as from any other program.
     mode = 0o600 if is_private else 0o666
     try:
+        # A link stays one: what it leads to is replaced, not the link.
         with open(path, "wb") if is_special else _replacing(Path(os.path.realpath(path)), mode) as file:
             yield file
     except OSError as error:
@@ -215,9 +219,11 @@ def _replacing(target: Path, mode: int) -> Iterator[BinaryIO]:
     # In the same folder: a file can be put in another's place only within one disk.
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
+        # With its mode from the beginning: a private one must not be readable even for a moment.
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             yield file
         part.replace(target)
     finally:
+        # Behind a failure no half of a file stays; behind the replacing there is none any more.
         with suppress(OSError):
             part.unlink()

@@ -39,12 +39,14 @@ def store_address(url: str) -> StoreAddress:
         case "sqlite":
             return StoreAddress(kind="sqlite", file=_file(url))
         case "redis" | "rediss" if parts.hostname:
+            # redis-py passes over a path that is no number without a word, and takes database 0.
             if not re.fullmatch(r"(?:/[0-9]*)?", parts.path):
                 raise ValueError("must end with the database's number, such as redis://host:6379/0")
         case "unix" if parts.path:
             pass
         case _:
             raise ValueError(STORE_FORMS)
+    # By default `parse_qs` leaves out an option with nothing behind its `=`, and so lets it through.
     if not parse_qs(parts.query, keep_blank_values=True).keys() <= _OPTIONS:
         raise ValueError(f"must have no other options than {', '.join(sorted(_OPTIONS))}")
     return StoreAddress(kind="redis")

@@ -135,6 +135,7 @@ class Unauthenticated(ClientError):
 class WrongHost(ClientError):
     """Asked, without keys, under a name that it does not know; `GATEWAY_ALLOWED_HOSTS` adds it."""
 
+    # The status for a request that is sent to the wrong server: https://www.rfc-editor.org/rfc/rfc9110#section-15.5.20
     status = 421
     code = "wrong_host"
 

@@ -25,6 +25,7 @@ _FOREIGN_HOST = re.compile(rf"([a-z0-9._~-]{{0,255}}){_PORT}")
 # A browser takes a host whose last label is a number for an address:
 # https://url.spec.whatwg.org/#ends-in-a-number-checker
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
+# A name has 253 characters at most: what is much longer is no host, and not worth a pattern.
 _LONGEST = 400
 
 
@@ -128,6 +129,7 @@ def is_loopback(host: str) -> bool:
 def _host(text: str) -> str | None:
     if text.startswith("["):
         try:
+            # An address has one shortest form, which browsers send: https://www.rfc-editor.org/rfc/rfc5952#section-4
             return f"[{IPv6Address(text[1:-1]).compressed}]"
         except AddressValueError:
             return None

@@ -175,6 +175,7 @@ def step_of(reason: str) -> Step:
     code, points = found[1], None if found[2] is None else int(found[2])
     words = MENDS.get(code) or FORM_WORDS.get(code) or REASON_WORDS.get(code)
     if words is None:
+        # Strategies from elsewhere tell reasons in words of their own; only what looks like a code is taken for one.
         return Step(reason) if points is None and "_" not in code else Step(code.replace("_", " "), code, points)
     return Step(words.format(of="a value"), code, points)
 

@@ -17,6 +17,7 @@ Mask = Callable[[str], str]
 
 SCHEMA_VERSION = 1
 _ASKED = ("messages", *TOOL_FIELDS)
+# Masking recurses over what clients and models have sent: beyond this depth it is cut, not ended by Python's own limit.
 _MAX_DEPTH = 64
 _MASKED = "[nested too deeply]"
 
@@ -50,6 +51,7 @@ def case_of(record: RequestRecord) -> Case | str:
     """The case that a record makes, or in a word why it makes none."""
     if record.answer_text is None:
         return "no_text"
+    # A second answer, or a field of reasoning, gave these calls: the stored text, read again, could not give them.
     if record.native_calls or any(call.decision == "repaired" or IN_REASONING in call.reasons for call in record.calls):
         return "other_calls"
     request = request_of(record)
@@ -57,6 +59,7 @@ def case_of(record: RequestRecord) -> Case | str:
         return "no_request"
     expected = [_call(call) for call in record.calls if is_sent(call)]
     calls = [call for call in expected if call is not None]
+    # Without its kept arguments a call that went out cannot be told, and an expectation that lacks it would be wrong.
     if len(calls) != len(expected):
         return "no_text"
     return Case(
@@ -66,6 +69,7 @@ def case_of(record: RequestRecord) -> Case | str:
         strategy=record.strategy,
         arm=record.arm,
         surface=record.surface,
+        # An answer without a finish reason broke off: read again as `stop`, what it was cut in could become a call.
         finish=record.finish_reason or "cut",
         request={name: request[name] for name in _ASKED if name in request},
         expected=tuple(calls),
@@ -146,8 +150,10 @@ def _under(key: str, value: Any, mask: Mask, depth: int) -> Any:
     """A value, masked together with the key that may say what it is."""
     if not isinstance(value, str):
         return masked(value, mask, depth)
+    # With its key in front, as a secret often looks like any other word but for what it is called.
     label = f"{key}="
     told = mask(label + value)
+    # Where masking took the label too, it cannot be taken off again; then the value is masked by itself.
     return told.removeprefix(label) if told.startswith(label) else mask(value)
 
 
@@ -165,5 +171,6 @@ def _calls(found: Sequence[Any]) -> tuple[Call, ...]:
 def _decoded(text: str | bytes) -> Any:
     try:
         return msgspec.json.decode(text)
+    # msgspec tells of nesting without end by a RecursionError, of all else by a ValueError.
     except (ValueError, RecursionError):
         return None

@@ -55,6 +55,7 @@ async def gather(
     on_progress: Callable[[int, float], None] = lambda count, at: None,
 ) -> Figures:
     """The figures of `since <= at < until`; labels count whenever they were given."""
+    # Before the requests: a turn is judged in one pass, by what a later request of its conversation told of it.
     scanned = store.scan(OutcomeRecord, since=since, until=until)
     rejected = [outcome async for outcome in scanned if outcome.outcome == "rejected"]
     tally = Tally(
@@ -117,6 +118,8 @@ class Tally:
         sent: tuple[Pair, ...] = ()
         if side is not None:
             side.add(record)
+            # A known difference is counted by itself: among the figures of calls it would hide those that nobody knows
+            # yet.
             if candidates and not is_ignored:
                 sent = self._add_candidates(side, candidates)
         self.hours.add(record, len(sent))
@@ -132,6 +135,7 @@ class Tally:
         sent = []
         for candidate in candidates:
             side.add_call(candidate)
+            # These were not delivered as they were read here: a review of them says nothing of the calls that are.
             if candidate.call.decision in ("overheard", "repaired"):
                 continue
             self.review.add_call(candidate)
@@ -217,6 +221,7 @@ class Tally:
     def _projection(
         self, rules: ReportRules, period: PeriodFigure, arms: tuple[ArmFigures, ...]
     ) -> tuple[Projection, ...]:
+        # A canary comes on top of what is untouched; where everything was live, its own figures are all there are.
         untouched = [arm for arm in arms if arm.arm != "live"] or list(arms)
         requests, bad = sum(arm.requests for arm in untouched), sum(arm.bad.hits for arm in untouched)
         # Half a case more: no fault in so many requests does not mean that there never is one.
@@ -224,6 +229,7 @@ class Tally:
         wrong = self._wrong_per_request()
         own = wrong + self._slow_per_request()
         if (measured := _measured_risk(arms)) is not None:
+            # What was measured can only raise the risk: few faults so far do not prove that there are fewer.
             own = max(own, measured)
         return tuple(
             Projection(

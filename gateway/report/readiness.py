@@ -92,6 +92,7 @@ def judge(
         _enough("conversations", volume.conversations, rules.min_conversations),
         _enough("calls", calls, rules.min_calls),
     ]
+    # The sorting is stable: among faults, and among what is missing, the order of `GATES` decides.
     failed = next((gate for gate in sorted(gates, key=_weight) if not gate.met), None)
     if failed is None:
         return Readiness(verdict=READY, gate="", words="Every gate is met.", gates=tuple(gates))
@@ -202,6 +203,7 @@ def _wrong_calls(rules: ReportRules, suspects: Suspects, review: Review) -> Gate
 def _overhead(rules: ReportRules, cost: Cost) -> GateFigure:
     slow = cost.overhead_ms.p95
     measured = "nothing measured" if slow is None else f"{slow:.3g} ms at p95"
+    # A few slow readings may be chance: below this count they ask for more data and forbid nothing.
     decides = NOT_READY if cost.overhead_ms.count >= TOO_FEW else NOT_ENOUGH
     return _gate(
         "overhead", decides, slow is None or slow <= rules.budget_ms, measured, f"at most {rules.budget_ms:g} ms"
@@ -213,6 +215,7 @@ def _arms(rules: ReportRules, arms: Sequence[ArmFigures]) -> list[GateFigure]:
     by_name = {arm.arm: arm for arm in arms}
     live = by_name.get("live")
     control = by_name.get("control")
+    # Where one arm alone had requests, a gate that compares both could never be met.
     if live is None or control is None:
         return []
     limit = _share(control.bad) + rules.max_worse
@@ -220,6 +223,7 @@ def _arms(rules: ReportRules, arms: Sequence[ArmFigures]) -> list[GateFigure]:
     measured = (
         f"{_shown(live.bad)} bad when live (up to {_share_words(live.bad.high)}), {_shown(control.bad)} untouched"
     )
+    # Only where its lower bound lies above the untouched share is live surely worse; else it is not known yet.
     worse = live.bad.low > _share(control.bad)
     decides = NOT_READY if enough and worse else NOT_ENOUGH
     return [
@@ -278,6 +282,7 @@ def hours_until_seen(
     gain = max(_gain(share, risk_ratio, ratio) for ratio in RATIOS)
     if gain <= 0:
         return None
+    # The test averages its alternatives: it lags behind the best one by the logarithm of their number at most.
     bad = (math.log(evidence) + math.log(len(RATIOS))) / gain
     bad_per_request = min(1.0, base * (2 * share + (1 - share)))
     requests = max(bad / bad_per_request, MIN_REQUESTS / share, MIN_REQUESTS / (1 - share))

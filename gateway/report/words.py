@@ -83,6 +83,7 @@ _RESULTS: Mapping[str, Mapping[str, str]] = {
     },
     "error": {each.code: meaning(each) for each in leaves()},
 }
+# The controls behind 127 too: one of them, 0x9b, begins a command in a terminal as ESC [ does.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"} | {
     code: f"\\u{code:04x}" for code in (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
 }
@@ -91,6 +92,7 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) i
 
 def visible(text: str) -> str:
     """The text without what a terminal would obey and what cannot be encoded."""
+    # A lone surrogate, which JSON can say, has no UTF-8: printing it would end the command.
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
@@ -110,6 +112,7 @@ def percent(share_: float | None) -> str:
     points = 100 * share_
     if points in (0, 100):
         return f"{points:.0f} %"
+    # Near the ends one more place: 99.96 % must not be shown as all of it, nor 0.04 % as nothing.
     return f"{points:.1f} %" if 1 <= points <= 99 else f"{points:.2f} %"
 
 
