@@ -19,6 +19,7 @@ from gateway.upstream.translated import client_scope
 __all__ = ["accept", "begin_answer", "count_path", "count_unsaid", "keep_answer"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+# 62 does not divide 256: a few letters come a little more often, which among so many does no harm.
 _LETTER_OF = bytes(ord(_LETTERS[each % len(_LETTERS)]) for each in range(256))
 _IN_NAMES = frozenset(_LETTERS + "_-.")
 _MOST_TOLD = 32
@@ -56,6 +57,7 @@ async def _recalled(surface: Surface, state: RequestState, raw: bytes, upstream:
         if not asked.recall:
             return asked
         found = await state.shared.sessions.recall(*asked.recall)
+        # An empty value says that it was looked for and is not there: it is not asked for again.
         known |= {key: b"" for key in asked.recall} | found
         asked = surface.accept(raw, situation, known)
     raise InvalidRequest("the conversation is too long a chain of answers")
@@ -131,6 +133,7 @@ def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *
         prompt, _ = state.shared.token_ratios.tokens(upstream.name, model, size)
         learned = cap.most(prompt)
     most = upstream.max_output_tokens or None
+    # What refusals have taught may only shorten what an operator has set.
     if learned and (most is None or learned < most):
         most = learned
     rule = route.rule or _NO_RULE

@@ -47,6 +47,7 @@ def enrol(state: RequestState, asked: Asked) -> tuple[Enrolled, Assignment]:
         assignment = shared.rollout.assign(key, _forced(state) if may_force else None)
     except Exception:
         log.exception("enrolment_failed")
+        # As if it were forced: what was not assigned by chance must not be counted among the arms.
         assignment = Assignment(arm="off", epoch=0, forced=True)
     return Enrolled(request=asked.request, assignment=assignment, arm=assignment.arm, key=key), assignment
 
@@ -107,6 +108,7 @@ def _forced(state: RequestState) -> Forced | None:
 
 def note_loop(state: RequestState, request: ChatRequest) -> None:
     """Count it; a fault in looking costs nothing but the signal."""
+    # A loop goes on from result to result: behind a user's words another task begins.
     if request.messages[-1].get("role") not in ("tool", "assistant"):
         state.found.looping_tool = None
         return
@@ -148,6 +150,7 @@ def looping_tool(messages: Sequence[Mapping[str, Any]]) -> str | None:
         if role == "tool":
             call_id = message.get("tool_call_id")
             if isinstance(call_id, str):
+                # A content may come in parts: as text any two can be compared.
                 results.setdefault(call_id, repr(message.get("content")))
             continue
         if role != "assistant":

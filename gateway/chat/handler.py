@@ -69,6 +69,7 @@ async def chat(state: RequestState) -> web.StreamResponse:
         try:
             return await _answered(state, asked, raw, route, assignment)
         except GatewayError as error:
+            # A client that has been told a status cannot be given another server's answer.
             if state.status or not may_fail_over(error):
                 raise
             fail_over(state, error)
@@ -245,6 +246,7 @@ def _prepare(state: RequestState, request: ChatRequest, selection: Selection, cl
     started, selected = time.perf_counter(), selection.reason
     try:
         prepared = with_tools(state, request, selection, options_for(state, selection, client), route.rule)
+    # A refusal is meant for the client, such as that of too many tools; all else is a fault of the strategy's own.
     except GatewayError:
         raise
     except Exception:
@@ -278,6 +280,7 @@ async def _whole(
     answer = await in_turns(exchange.steps(body, decoded))
     state.found.read_s += time.perf_counter() - started
     while (wanted := exchange.ask_again) is not None:
+        # Both ways cost a generation, and one request may cost no more than one besides its own.
         if chance is not None and chance.is_spent:
             answer = exchange.no_second_answer()
         else:
@@ -299,6 +302,7 @@ async def _stream(
 ) -> web.StreamResponse:
     exchange = StreamExchange(prepared, **_terms(state))
     state.found.facts = exchange.facts
+    # Some servers answer with one JSON document though a stream was asked for.
     first = b"" if reply.content_type == "text/event-stream" else await stream_opening(state, reply)
     response = web.StreamResponse(headers=response_headers(reply.headers, also_dropped=OWN_HEADERS))
     response.headers["Content-Type"] = "text/event-stream"

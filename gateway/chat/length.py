@@ -24,6 +24,7 @@ async def open_within(state: RequestState, body: bytes, *, stream: bool, origina
     try:
         return await open_chat(state, body, stream=stream, original=original)
     except UpstreamRejected as error:
+        # A client of chat names the length for this model; those of other wires ask for the same whatever the model is.
         shorter = None if state.surface.is_identity else _shorter(state, body, error)
         if shorter is None:
             raise

@@ -37,6 +37,7 @@ def may_rescue(state: RequestState, request: ChatRequest) -> bool:
     return (
         state.configuration.settings.rescue
         and request.wants_tools
+        # A turn is replaced as a whole: with several choices the good ones would go with it.
         and request.body.get("n") in (None, 1)
         and not state.upstream.row.is_translated
     )
@@ -52,6 +53,7 @@ def note_rescue(state: RequestState, swallowed: Swallowed, result: str) -> None:
 
 def learn_refusal(state: RequestState, error: UpstreamRejected, asked: bytes) -> None:
     """The request without native tools was taken: they were what this refusal was about."""
+    # An error that quotes the request may have the telling words from its user.
     if not quotes_refusal(error.upstream_status, error.payload, asked):
         fall_back(state, "refused")
 

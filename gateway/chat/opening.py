@@ -82,6 +82,7 @@ async def opened(state: RequestState, request: ChatRequest, prepared: Prepared, 
     wants_simpler = rescues and known.wants_simpler(state.upstream.name, state.model or "", state.deadline.now())
     told_less = SIMPLER if wants_simpler else ()
     body = lowered(prepared.body, told_less) if told_less else prepared.body
+    # Silence is told from a swallowed turn by its tokens, which a stream may say only where it is asked for them.
     asks = rescues and request.stream and prepared.strategy == "recovery" and known.may_ask_usage(state.upstream.name)
     try:
         reply = await _with_usage(state, request, body) if asks else None
@@ -176,6 +177,7 @@ async def _without_grammar(
 
 async def _tried(state: RequestState, request: ChatRequest, body: bytes) -> ChatReply | None:
     try:
+        # This is a second try already: a broken connection is no reason for a third.
         return await open_chat(state, body, stream=request.stream, original=request, repeatable=False)
     except GatewayError as error:
         log.info("rescue_refused", error=error.code, upstream_status=state.upstream_status)

@@ -61,6 +61,7 @@ def with_tools(
     if work is None:
         prepared = strategy.prepare(request, options)
         return _held(state, prepared, request, **_pinning(state, prepared))
+    # A call is translated as a whole, so its arguments cannot go out piece by piece.
     prepared = strategy.prepare(work.request, evolve(options, stream_arguments="buffered"))
     prepared = replace(prepared, warnings=(f"tools shown as {name}", *prepared.warnings))
     prepared = mapped(prepared, work, one_at_a_time=request.parallel is False)
@@ -70,6 +71,7 @@ def with_tools(
 def mends_calls(state: RequestState, model: str, strategy: str) -> bool:
     """Whether structured calls of this model that do not fit are held, mended and asked for again."""
     settings = state.configuration.settings
+    # Arguments that have gone out cannot be mended any more.
     if settings.stream_arguments == "incremental":
         return False
     for pattern, mode in settings.structured_calls:

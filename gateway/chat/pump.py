@@ -60,6 +60,8 @@ async def pump(
     telemetry.add("toolgate_active_streams", {}, 1)
     stream = _Stream(state, reply, exchange, response, lookout)
     closed = False
+    # A proxy that compresses may hold events until it has enough:
+    # https://www.rfc-editor.org/rfc/rfc9111#section-5.2.2.6
     response.headers["Cache-Control"] = "no-cache, no-transform"
     # nginx holds a stream back by default: https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffering
     response.headers["X-Accel-Buffering"] = "no"
@@ -175,6 +177,7 @@ class _Stream:
         except ClientGone:
             raise
         except Exception:
+            # Part of the answer is out and its status with it: only a last event can still tell of the fault.
             log.exception("stream_failed")
             return InternalError(f"internal error; request id {self._state.id}")
         return None
@@ -240,6 +243,7 @@ class _Stream:
             self._state.deliver(out)
             told = self._telling.feed(out)
             if (self._exchange.finished or self._is_replaced) and not self._telling.is_identity:
+                # Kept before it is sent: a client may go on with this answer as soon as it has its end.
                 await keep_answer(self._state)
             if told:
                 self._note_sent(self._state.deadline.now())
@@ -321,7 +325,9 @@ class _Stream:
                 state.longest_gap_s = now - self._sent_at
             self._sent_at = now
             state.bytes_out += len(out)
+            # The chunk is framed here: aiohttp's own `write` has to be awaited, and in this call chain nothing can be.
             transport.write(b"%x\r\n%b\r\n" % (len(out), out))
+            # What the system has not taken at once is waited for by the task: that is the back-pressure.
             return Taken.WAKE if transport.get_write_buffer_size() else Taken.PASSED
         return self._take_in(data, transport, now)
 
@@ -400,6 +406,7 @@ class _Stream:
             self._linger_due = self._state.deadline.now() + LINGER_S
         if self._state.deadline.now() >= self._linger_due:
             return b""
+        # The client has all of its answer: what fails now costs the connection alone.
         try:
             return await self._reply.read(self._linger_due)
         except (TimeoutError, GatewayError):

@@ -67,8 +67,10 @@ async def ask_again(
 
 async def second_answer(state: RequestState, body: bytes) -> bytes:
     """The whole answer to one more request."""
+    # A copy: times and status of this question must not stand for those of the first.
     asking = replace(state)
     try:
+        # A second question is not put a third time because a connection broke.
         with await open_chat(asking, body, stream=False, repeatable=False) as reply:
             return await whole_body(asking, reply)
     finally:
@@ -111,6 +113,7 @@ async def _keep_company(
         if now >= due:
             return UpstreamTimeout("the model server took too long for its whole answer")
         try:
+            # Shielded: when it is time for a sign of life the question itself goes on.
             await deadline.within(min(due, now + keepalive_s), asyncio.shield(asking))
         except TimeoutError:
             try:

@@ -62,6 +62,7 @@ class Chance(Struct):
     async def instead_of(self, error: UpstreamRejected) -> bytes | None:
         """A whole answer in the place of an error."""
         swallowed = of_refusal(error.upstream_status, error.payload)
+        # A refusal of schemas has been dealt with when the answer was opened, which costs no generation.
         if swallowed is None or swallowed.face.refuses_schema:
             return None
         remedy = await self._remedy(swallowed, self._ask)
@@ -194,6 +195,7 @@ class Chance(Struct):
             log.exception("rescue_failed")
         finally:
             budget.give_back()
+            # The first answer stands after all, and is told as what it was.
             if remedy is None:
                 state.found.way = first
         note_rescue(state, swallowed, "failed" if remedy is None else "asked")

@@ -194,6 +194,7 @@ def _url(state: RequestState) -> URL:
 @lru_cache(maxsize=64)
 def _url_of(base: URL, path: str, query: str) -> URL:
     url = base.joinpath(*path.split("/"))
+    # As it came: written anew, a query may say the same in other letters.
     return URL(f"{url}?{query}", encoded=True) if query else url
 
 
@@ -251,6 +252,7 @@ async def _read_whole(
     answer = await in_turns(exchange.steps(chat))
     while (wanted := exchange.ask_again) is not None:
         answer = await ask_again(state, exchange, wanted, partial(second_answer, state))
+    # Where nothing was read, the client gets the server's own bytes.
     told = body if answer == chat else carry().whole(body, answer)
     return await state.send(Whole(told, headers=_headers(reply)))
 
@@ -260,6 +262,7 @@ async def _whole(state: RequestState, reply: UpstreamReply, terms: WatchTerms, h
     state.upstream_first = state.deadline.now()
     exchange = WatchedBody(terms)
     state.found.facts = exchange.facts
+    # Sent first: nobody waits for what is only watched.
     response = await state.send(Whole(body, headers=_headers(reply)))
     await in_turns(exchange.steps(hear(body)))
     if terms.prepared is not None:
@@ -268,4 +271,5 @@ async def _whole(state: RequestState, reply: UpstreamReply, terms: WatchTerms, h
 
 
 def _headers(reply: UpstreamReply) -> CIMultiDict[str]:
+    # The body was decoded on its way here.
     return response_headers(reply.headers, also_dropped=frozenset({"content-encoding"}))

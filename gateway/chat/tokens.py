@@ -83,6 +83,7 @@ async def learn_ratio(state: RequestState, asked: Asked) -> None:
     name, model, ratios = state.upstream.name, asked.request.model, state.shared.token_ratios
     kept = ratios.observe(name, model, size, tokens)
     answers = ratios.answers(name, model)
+    # The first answers teach most; later ones change little, and each writing is one more to the store.
     if answers in (1, 2, 4) or (answers and answers % _SAVED_EVERY == 0):
         await state.shared.sessions.remember({_key(name, model): msgspec.json.encode(kept)}, RATIO_TTL_S)
 
@@ -116,10 +117,12 @@ async def _counted(state: RequestState, asked: Asked, route: Route, raw: bytes) 
         if _is_count(tokens):
             return tokens, "counted"
     if upstream.tokenize:
+        # vLLM and llama.cpp have this path beside their `/v1`, not below it.
         url = upstream.base_url.origin() / TOKENIZE_PATH
         body = {"model": route.send_as or asked.request.model, **_text(asked.request)}
         found = await _asked(state, upstream, url, TOKENIZE_PATH, msgspec.json.encode(body))
         tokens = found.get("count")
+        # vLLM counts the tokens, llama.cpp lists them.
         if not _is_count(tokens) and isinstance(found.get("tokens"), list):
             tokens = len(found["tokens"])
         if _is_count(tokens):

@@ -258,6 +258,7 @@ def _check_later(given: Mapping[str, _Given], faults: list[str]) -> None:
     for name, later in _LATER.items():
         found = given.get(name)
         if found is not None and found.raw.lower() not in later.accepts:
+            # An address may hold a password.
             value = f" {found.raw[:64]!r}" if "://" not in found.raw else ""
             accepted = " or ".join(later.accepts)
             faults.append(f"{name}:{value} is not available in this version; leave it unset or set it to {accepted}")

@@ -58,6 +58,7 @@ def distance_within(left: str, right: str, limit: int) -> int | None:
             if row > 1 and column > 1 and char == right[column - 2] and left[row - 2] == other:
                 cost = min(cost, before[column - 2] + 1)
             current.append(cost)
+        # Both rows: a swap of neighbours reaches back over one.
         if min(current) > limit and min(previous) > limit:
             return None
         before, previous = previous, current

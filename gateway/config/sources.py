@@ -34,6 +34,7 @@ def parse_env_file(content: str, faults: list[str], *, path: str) -> dict[str, s
     """`KEY=value` lines; a value may stand in quotes; blank lines and `#` lines are skipped."""
     values: dict[str, str] = {}
     for number, line in enumerate(content.split("\n"), start=1):
+        # `splitlines` would end a line at characters that may stand in a value.
         entry = line.strip()
         if not entry or entry.startswith("#"):
             continue
@@ -82,6 +83,7 @@ def _unquoted(value: str) -> str:
 def as_text(value: Any) -> str:
     """A TOML value as the text that would set it; `ValueError` for one that no text sets."""
     match value:
+        # Before numbers, as to Python it is one.
         case bool():
             return "true" if value else "false"
         case str() | int() | float():

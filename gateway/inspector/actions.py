@@ -57,6 +57,7 @@ class Actions:
         call = next((each for each in found[1].calls if each.number == number), None) if found else None
         if found is None or call is None:
             raise Impossible("there is no such candidate", status=404, code="not_found")
+        # A report may print it to a terminal.
         note = visible(str(given.get("note") or ""))[:_MAX_NOTE]
         await keep_label(
             self.writer,

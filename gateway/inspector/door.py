@@ -18,6 +18,7 @@ KEY_S = 300.0
 """How long the key of the printed address is good, for one visit."""
 _OWN_HEADER = "X-Toolgate-Inspector"
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
+# A browser says `none` of an address that somebody typed: https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header
 _SITES = ("same-origin", "none")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -78,6 +79,7 @@ class Door:
         host = headers.get("Host", "").lower()
         if host not in {f"{name}:{self.port}" for name in _NAMES}:
             return Refusal(421, "wrong_host", "this page answers to its own address alone")
+        # Older browsers do not send it; for them `Host` and `Origin` have to do.
         if headers.get("Sec-Fetch-Site", "none").lower() not in _SITES:
             return Refusal(403, "foreign_site", "another site may not ask this page for anything")
         origin = headers.get("Origin")
@@ -92,6 +94,8 @@ class Door:
     def _stops_post(self, headers: Mapping[str, str], origin: str | None) -> Refusal | None:
         if origin is None:
             return Refusal(403, "foreign_origin", "an action needs the Origin header of the page")
+        # A form of another site can be sent without asking, but not as JSON, and not with a header of one's own:
+        # https://fetch.spec.whatwg.org/#cors-safelisted-request-header
         if headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json":
             return Refusal(415, "not_json", "an action is sent as application/json")
         if headers.get(_OWN_HEADER) != "1":
@@ -100,6 +104,7 @@ class Door:
 
     def trades(self, key: str) -> bool:
         """Whether this is the key of the address; it is good once."""
+        # As bytes: of texts `compare_digest` takes only ASCII, and raises for others.
         is_right = compare_digest(key.encode(), self.key.encode())
         if not is_right or self._is_used or self.now() > self._until:
             return False

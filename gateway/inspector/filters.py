@@ -154,6 +154,7 @@ def _term(found: re.Match[str]) -> _Term:
 def _piece(term: _Term) -> str:
     """What the JSON text of a record that matches must hold, as it is written there."""
     name = _IN_RECORDS.get(term.key)
+    # Other characters may stand in JSON as they are or as escapes.
     if name is None or term.is_negated or term.value == "none" or not term.value.isascii():
         return ""
     if any(sign in term.value for sign in '"\\'):

@@ -107,6 +107,7 @@ class Hub:
     @contextmanager
     def listening(self) -> Any:
         """A queue of what is new from now on; `None` in it says that too much of it waited."""
+        # One place more, for the `None`.
         queue: asyncio.Queue[Event | None] = asyncio.Queue(MAX_WAITING + 1)
         self._listeners.add(queue)
         try:
@@ -132,6 +133,7 @@ class Hub:
         self.fault = fault
 
     async def _look(self) -> None:
+        # From the end: what was there before is read by the pages themselves.
         if not self.cursor:
             self.cursor = await self.store.end()
         page = await self.store.since(self.cursor, PAGE)

@@ -29,6 +29,7 @@ class Outcomes:
     """Those of a store."""
 
     store: Store
+    # Columns of numbers: as objects all outcomes of a store would take many times the room.
     _at: "array[float]" = field(init=False, factory=lambda: array("d"))
     _keys: "array[int]" = field(init=False, factory=lambda: array("q"))
     _reporters: "array[int]" = field(init=False, factory=lambda: array("q"))

@@ -108,6 +108,8 @@ class Reader:
 
     async def _whole(self, found: Written[Head]) -> tuple[str, RequestRecord] | None:
         """The record, whose head has been found."""
+        # The end is exclusive, and two times next to each other are the coarser the larger they are: a little beyond
+        # both.
         until = found.record.at + 1e-3 + abs(found.record.at) * 1e-12
         async for record in self.store.scan(RequestRecord, since=found.record.at, until=until):
             if record.id == found.record.id:

@@ -106,6 +106,7 @@ class Inspector:
         except Exception:
             log.exception("inspector_failed", path=request.path)
             return _with_headers(_error(500, "internal_error", "internal error"))
+        # The headers of a stream have gone out with its first bytes.
         return response if response.prepared else _with_headers(response)
 
     async def _traded(self, request: web.Request) -> Refusal | None:
@@ -257,6 +258,7 @@ def _place(part: str) -> int:
 
 
 def _number(text: str, *, most: int) -> int:
+    # Of very many digits Python reads none, and says so by an error.
     if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:9]) <= most:
         raise Impossible(f"limit is a number from 1 to {most}")
     return int(text)

@@ -44,6 +44,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
 
 def bucket(salt: bytes, key: str) -> float:
     """Where a conversation stands between 0 and 1 (never 1), as only the holder of the salt can tell."""
+    # The key of a `blake2b` has 64 bytes at most, and an operator's salt may be longer.
     secret = salt if len(salt) <= blake2b.MAX_KEY_SIZE else blake2b(salt).digest()
     digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8, key=secret, person=_PERSON).digest()
     # The upper 53 bits: all 64 would round up to 1.0 at the very end.

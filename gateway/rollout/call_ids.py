@@ -121,4 +121,5 @@ def _bytes_of(call_id: str) -> bytes | None:
     number = 0
     for letter in word:
         number = number * len(_LETTERS) + _VALUES[letter]
+    # So many letters can say numbers above what the bytes can hold: those were never made here.
     return number.to_bytes(_ALL_BYTES, "big") if number.bit_length() <= 8 * _ALL_BYTES else None

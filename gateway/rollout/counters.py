@@ -76,6 +76,7 @@ class Name:
 
 def named(kind: Kind, epoch: int, arm: str, slice: str = "", subject: str = "") -> str:
     """The name of a count, or of a mark of its subject."""
+    # The sign between the parts must not stand within one; only the last part may hold it.
     text = f"{_LETTERS[kind]}|{epoch}|{arm}|{slice.replace('|', '_')}|{subject[:_MAX_SUBJECT]}"
     # Half of a surrogate pair, which a header may smuggle in, has no UTF-8.
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -94,8 +95,11 @@ def who_of(subject: str) -> str:
 def read(name: str) -> Name | None:
     """What a name says; one of another version says nothing."""
     parts = name.split("|", _PARTS - 1)
+    # `isdigit` is true of digits such as ², which `int` does not take.
     if len(parts) != _PARTS or parts[0] not in _KINDS or not (parts[1].isascii() and parts[1].isdigit()):
         return None
+    # No epoch has more digits, and of very many Python reads none:
+    # https://docs.python.org/3/library/stdtypes.html#int-max-str-digits
     return Name(kind=_KINDS[parts[0]], epoch=int(parts[1][:18]), arm=parts[2], slice=parts[3], subject=parts[4])
 
 
@@ -155,6 +159,7 @@ class Counting:
             return
         names = self._names.get((arm, epoch, strategy, dialect)) or self._named(arm, epoch, strategy, dialect)
         last, answers = self._answers.get(key), self._answers
+        # Conversations are counted for the gates, which ask how many were read.
         if (last is None or last[1] != epoch) and arm != "control":
             self._mark(named("key", epoch, arm, "", key))
         answers[key] = now, epoch
@@ -284,6 +289,7 @@ class Counting:
             attempts=named("attempts", epoch, arm, where),
             slow=named("slow", epoch, arm, where),
         )
+        # All at once: it is full where epochs have changed, and then nearly all of them are out of use.
         if len(self._names) >= MAX_SLICES:
             self._names.clear()
         self._names[arm, epoch, strategy, dialect] = made

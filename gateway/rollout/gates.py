@@ -30,6 +30,7 @@ class Gate:
 
 def gates(state: RolloutState, rules: RolloutRules, evidence: Evidence, now: float) -> tuple[Gate, ...]:
     """The gates before the next step of a dry run or a canary."""
+    # What was seen in another epoch is about others who were live.
     if evidence.epoch != state.epoch:
         evidence = Evidence(epoch=state.epoch)
     arm = evidence.arm("dry_run" if state.state == "dry_run" else "live")
@@ -55,6 +56,7 @@ def _share_gate(state: RolloutState, rules: RolloutRules, evidence: Evidence) ->
         share = read.failed / max(1, read.attempts)
         return _of(read.attempts, _at_most("failed_share", share, rules.rollback_transform_budget))
     live, control = evidence.arm("live"), evidence.arm("control")
+    # The upper end of the interval: few requests must not look like few faults.
     _, upper = wilson(live.bad, live.seen)
     return _of(live.seen, _at_most("bad_share", upper, control.bad / max(1, control.seen) + MARGIN))
 

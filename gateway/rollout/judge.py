@@ -54,6 +54,7 @@ MAX_SCORE = 50.0
 """Beyond every limit that can be set; more would only hide for how long a fault is over."""
 
 _NIL = (0.0,) * len(RATIOS)
+# With a share of 1 a single success would speak against a fault without bound.
 _LARGEST_SHARE = 0.95
 
 

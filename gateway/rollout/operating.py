@@ -111,6 +111,7 @@ def _unkill(by: str, reason: str, _: Mapping[str, Any]) -> Decide:
 def _promote(by: str, reason: str, given: Mapping[str, Any]) -> Decide:
     def decide(stored: Stored, now: float) -> Change:
         found = gates(stored.state, stored.rules, stored.evidence, now)
+        # First, so that what the state itself forbids is said before the gates are.
         made = promoted(stored.state, stored.rules, now=now, by=by, reason=reason, numbers=numbers(found))
         unmet = tuple(gate for gate in found if not gate.is_met)
         if unmet and not given.get("force"):
@@ -180,6 +181,7 @@ async def change(store: Store, own: RolloutRules, decide: Decide, clock: Callabl
 
 
 async def _write_down(store: Store, decision: DecisionRecord) -> str:
+    # The change is in force already: that it cannot be written down does not undo it.
     try:
         await store.append([decision])
     except StoreError as error:
@@ -192,6 +194,7 @@ async def newest_decisions(store: Store, *, most: int, since: float = 0.0) -> tu
     kept: list[DecisionRecord] = []
     async for record in _scanned(store, since):
         kept.append(record)
+        # Cut back now and then, so that a long history is read in little memory.
         if len(kept) > 2 * most:
             del kept[:most]
     return tuple(reversed(kept[-most:]))

@@ -314,6 +314,7 @@ def slice_switched_off(
 ) -> Change:
     """Calls of one slice stay text; the rest goes on."""
     slices_off = tuple(sorted({*state.slices_off, name}))
+    # The epoch stays: nobody's arm is another, and what was seen of the other slices goes on to count.
     after = evolve(state, revision=state.revision + 1, slices_off=slices_off, reason=reason, by=by)
     return _changed(state, after, "slice_off", slice=name, numbers=numbers, examples=examples, at=now)
 
@@ -388,6 +389,7 @@ def more_careful(one: RolloutState, other: RolloutState) -> RolloutState:
     rollbacks = _apart(sorted((*careful.rollbacks, *bold.rollbacks)))[-_MAX_ROLLBACKS:]
     return evolve(
         careful,
+        # Two histories that differ in who is live leave evidence that fits neither of them.
         epoch=max(careful.epoch, bold.epoch) + (_boldness(careful) != _boldness(bold)),
         revision=max(careful.revision, bold.revision) + 1,
         killed=careful.killed or bold.killed,

@@ -40,6 +40,7 @@ def advanced(state: RolloutState, rules: RolloutRules, evidence: Evidence, *, no
     """The decision that is due, where there is one."""
     if state.killed or rules.rollout_auto == "none" or evidence.epoch != state.epoch:
         return None
+    # What takes back comes before what goes on: one block may show reasons for both.
     return (
         fallen_back(state, rules, evidence, now=now, by=by)
         or _paused(state, evidence, now=now, by=by)
@@ -129,6 +130,7 @@ def refreshed(state: RolloutState, evidence: Evidence, now: float) -> RolloutSta
 
 
 def _gone_on(state: RolloutState, rules: RolloutRules, *, now: float, by: str) -> Change | None:
+    # A pause that somebody made by hand is ended by hand.
     if state.state != "paused" or state.pause_cause not in CAUSES or now - state.cause_at < CLEAR_S:
         return None
     return resumed(state, rules, now=now, by=by, reason="cause_gone")
@@ -141,6 +143,7 @@ def _promoted(state: RolloutState, rules: RolloutRules, evidence: Evidence, *, n
     unmet = tuple(gate.name for gate in found if not gate.is_met)
     if not unmet:
         return promoted(state, rules, now=now, by=by, reason="gates_met", numbers=numbers(found))
+    # Before its time is over a step always waits; and the same ones again would fill the record with one decision.
     if "seconds" in unmet or unmet == state.held:
         return None
     return held(state, unmet, now=now, by=by, numbers=numbers(found))
