@@ -162,6 +162,7 @@ def read_input(arguments: str) -> CustomInput | None:
     try:
         value = msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
+        # What has begun as the JSON that was asked for and is broken must not be run as if it were the text itself.
         looks_like_json = arguments.lstrip()[:1] == "{" and f'"{CUSTOM_INPUT}"' in arguments
         return None if looks_like_json else _unfenced(arguments, is_mended=True)
     # A JSON string in place of the object that holds it.

@@ -163,6 +163,7 @@ class EventCarrier:
 
     def unwrap(self, chat: bytes) -> bytes:
         """The client's events for chunks that came back."""
+        # Most events come back just as they went, and need not be taken apart for that.
         if self._on_way and chat == self._on_way[0].chat and self._on_way[0].word is not None:
             carried = self._on_way.popleft()
             if not carried.is_told:

@@ -287,6 +287,7 @@ class Heard:
             if choice.index in (0, None):
                 self._hear(choice)
         self._tell_usage(chunk)
+        # An event that was read takes the mould away; only one of nothing but content makes another.
         self._head = b""
         if not self._has_halves:
             self._cast(data, chunk)
@@ -499,6 +500,7 @@ def _is_text(body: bytes) -> bool:
 
 def _decoded(data: bytes) -> _Chunk | None:
     if not data.isascii():
+        # One byte that is no UTF-8 would have the decoder refuse all of the event.
         data = data.decode("utf-8", "replace").encode()
     try:
         return _CHUNK.decode(data)

@@ -60,6 +60,7 @@ def overflow_in(payload: bytes | None) -> Overflow | None:
     if not words or not (_CODES & codes or _TOO_LONG.search(words)):
         return None
     allowed = _first(_LIMIT, words)
+    # Servers name several numbers: only one above the limit can be what was asked for.
     needed = next((number for number in _all(_NEEDED, words) if allowed is None or number > allowed), None)
     if allowed is None or needed is None:
         return Overflow(words=words)

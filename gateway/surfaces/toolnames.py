@@ -134,5 +134,6 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _hash(namespace: str, own: str, count: int) -> str:
+    # With its length, or namespace and name could be parted in another way and give the same hash.
     told = f"{len(namespace)}:{namespace}{own}\0{count}".encode("utf-8", "surrogatepass")
     return blake2b(told, digest_size=_HASH_CHARS // 2).hexdigest()

@@ -173,6 +173,7 @@ class Turns:
                 self.mended.append("missing_result")
                 found = (MISSING_RESULT, [])
             messages.append({"role": "tool", "tool_call_id": call_id, "content": found[0]})
+            # In chat a tool's message holds text alone: https://platform.openai.com/docs/api-reference/chat/create
             images += found[1]
         return images
 

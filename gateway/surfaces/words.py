@@ -78,6 +78,7 @@ class WordTemplate:
                 return None
             if is_text:
                 text = event[place:at]
+            # Whatever else stands in a stamp's place may be a field that says something.
             elif not event[place:at].isalnum():
                 return None
             place = at + len(behind)

@@ -63,6 +63,7 @@ class Translation:
 
 def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepared:
     """The same preparation, its answer's calls translated back."""
+    # The name in a demand is that of the client's tool, and the model knows only its own.
     backing = _Back(mapping, one_at_a_time)
     make_inner = prepared.make_reader
     make_reader = None if make_inner is None else lambda: _MappedReader(make_inner(), backing)
@@ -152,6 +153,7 @@ class _MappedReader:
             yield Note(verdict, seen=raw[:_SHOWN], size=len(raw))
             yield Text(raw)
             return
+        # The raw text is told once, with the first call: joined, all events must give the text that came.
         for call in calls:
             part = (call.number, call.count)
             yield Start(raw if call.number == 1 else "", call.name, verdict.dialect, part, is_declared)

@@ -132,6 +132,7 @@ def _changes(section: Update) -> list[Operation] | Refusal:
 def _section(operation: Operation | None) -> Section | None:
     """The part of a patch that says this; the writing is checked by reading it again."""
     match operation:
+        # A patch gives each line of a new file its end, so a content without the last one cannot be said.
         case Create(path=path, content=content) if not content or content.endswith("\n"):
             return Add(path, tuple(content.split("\n")[:-1]))
         case Delete(path=path):

@@ -142,6 +142,7 @@ class Offset(Form):
 
     def write(self, operations: Sequence[Operation]) -> Written:
         operation = _one(operations, View)
+        # The first line of a window that is not told is the first of the file.
         first, last = operation.first or 1, operation.last
         written = {} if last is None else {self.limit: last - first + 1}
         if first == 1:

@@ -149,6 +149,7 @@ class ClientTool:
     def read(self, arguments: Mapping[str, Any]) -> tuple[Operation, ...] | None:
         """What a call did; `None` for one that could not be said again."""
         fixed = self.row.fixed
+        # A value that is always given says nothing of what the call did.
         given = {
             key: value
             for key, value in arguments.items()
@@ -188,6 +189,8 @@ class Client:
     @classmethod
     def of(cls, tools: ToolSet, model: str) -> "Client":
         """The file tools among the declared ones, as the client uses them with this model."""
+        # Roo undoes entities in what other models write, and leaves Claude's text alone; Cline, which shares its names,
+        # has no such step.
         plain = "claude" in model or _CLINE in tools
         found = {tool.name: bound for tool in tools if (bound := _bound(tool, plain=plain)) is not None}
         return cls(MappingProxyType(found))
@@ -233,6 +236,7 @@ class Client:
         return self.tools.get(name) if name is not None else None
 
     def _tool(self, does: type[Operation]) -> ClientTool | None:
+        # Text before lines: it can say all that lines say, and a place within a line besides.
         if does in (Replace, Lines):
             return self._does.get(Replace) or self._does.get(Lines)
         if does is Listing and Listing not in self._does:
@@ -265,6 +269,7 @@ def _bound(tool: Tool, *, plain: bool) -> ClientTool | None:
             continue
         given = {path, *row.form.keys, *row.form.optional, *row.fixed}
         asked = [key for key in schema.required if key not in given]
+        # What the tool requires and the row does not give can only be left empty.
         if all(_may_be_null(tool, key) for key in asked):
             optional = (key for key in row.form.keys if View in row.form.does and row.path and key in schema.required)
             # OpenAI's strict schemas name every parameter as required, and let those be null that are not needed:
@@ -301,6 +306,7 @@ def _form(row: Row, tool: Tool) -> Form:
     if not isinstance(row.form, Offset) or row.form.base is not None:
         return row.form
     said = list(_texts(tool))
+    # A description that speaks of both ways of counting says nothing of this tool's own.
     zero, one = any(map(_ZERO.search, said)), any(map(_ONE.search, said))
     return Offset(0 if zero else 1) if zero != one else row.form
 

@@ -47,6 +47,8 @@ class Seen:
                 continue
             own, rest = parted(change.old[0])
             shown = self._lines_of(change.path).get(rest, set())
+            # The line as it was given may end an indented one: then the tool would find that, and move the lines by the
+            # difference.
             if own not in shown and any(indentation.endswith(own) for indentation in shown):
                 return Refusal(
                     f"The old text must be whole lines: begin it with the indentation of `{rest.strip()[:60]}`."
@@ -72,6 +74,7 @@ def _contents(client: Client, messages: Sequence[Mapping[str, Any]]) -> dict[str
     contents: dict[str, list[Any]] = {}
     for message in messages:
         if message.get("role") == "assistant":
+            # Ids come again in other turns: a result belongs to the calls of the message before it.
             reading = {}
             for call_id, paths in _reads(client, message.get("tool_calls")):
                 reading[call_id] = paths | reading.get(call_id, frozenset())

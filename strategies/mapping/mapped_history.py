@@ -94,6 +94,7 @@ class _Translation:
         written = self._written([did])
         if written is None or not isinstance(call, dict):
             return None
+        # Its parts could not be told from those of another call with the same id.
         call_id = call.get("id")
         if len(written) > 1 and call_id not in known:
             return None
@@ -168,6 +169,7 @@ class _Translation:
             call_id = result.get("tool_call_id")
             if isinstance(call_id, str):
                 given.setdefault(call_id, []).append(result)
+        # A turn may bring several results for one call: they are told together.
         joined: set[str] = set()
         for result in results:
             call_id = result.get("tool_call_id")

@@ -100,6 +100,7 @@ class ToolMapping:
             fields["tool_choice"] = choice
         try:
             shown = request.with_tools(ToolSet(_shown(request.tools, tool, client)), choice, **fields)
+        # A client's schema may nest deeper than can be copied: then its own tools are shown as they are.
         except RecursionError:
             return None
         return Mapped(

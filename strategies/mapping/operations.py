@@ -126,6 +126,7 @@ def as_text(change: Lines) -> Replace:
 
 def as_bare_text(change: Lines) -> Replace:
     """The same change without the end of its last line, where that says the same."""
+    # An empty last line says nothing by itself: only its line break shows that there is one.
     if not change.new or not change.old[-1]:
         return as_text(change)
     return Replace(change.path, "\n".join(change.old), "\n".join(change.new))
@@ -134,6 +135,7 @@ def as_bare_text(change: Lines) -> Replace:
 def of_text(change: Replace) -> Lines | None:
     """A change of text that is one of whole lines wherever it stands; `None` where only its place would tell."""
     ends = change.old.endswith("\n") and (not change.new or change.new.endswith("\n"))
+    # A text that begins within a line may end within one: whether these are whole lines, only the file would tell.
     if not ends or "\r" in change.old or "\r" in change.new:
         return None
     return Lines(change.path, _split(change.old[:-1]), _split(change.new[:-1]) if change.new else ())

@@ -162,6 +162,7 @@ class _Reading:
                 new += [""] * empty + ([rest] if sign in " +" else [])
                 empty = 0
             self._at += 1
+        # Empty lines at the end of a hunk stand in front of the next part, and belong to nothing.
         self._at -= empty
 
     def _skip_empty(self) -> bool:

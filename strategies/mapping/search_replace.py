@@ -130,6 +130,7 @@ def _roo_unescape(line: str) -> str | None:
 def _roo_fault(change: Lines) -> str | None:
     if any("\r" in line for line in (*change.old, *change.new)):
         return "The text holds a carriage return that ends no line, which this edit tool cannot express."
+    # The tool counts no white space where it compares: such a line would be found in another place, or nowhere.
     if _is_blank(change.old[0]) or _is_blank(change.old[-1]) or (change.new and _is_blank(change.new[0])):
         return (
             "A blank line that begins one text and not the other, or ends the old one alone, cannot be placed by this "

@@ -93,6 +93,7 @@ class TextEditor:
         if isinstance(client.form(Replace), BlockText):
             said += _WHOLE_LINES
         takes = {key for command in commands for key in _TAKES[command]}
+        # With a tool of which nobody knows how it counts, a range would be off by one for some.
         if isinstance(form := client.form(View), Offset) and form.base is None:
             takes.discard("view_range")
         return Tool(
@@ -171,6 +172,7 @@ def _insert(path: str, given: Arguments) -> Operation | Refusal:
         return Refusal("`insert` needs `insert_text`, the lines to insert.")
     if not is_number(after) or after < 0:
         return Refusal("`insert_line` must be the number of a line, or 0 for the start of the file.")
+    # A line that is put in brings its own end.
     return Insert(path, after, text.removesuffix("\n"))
 
 

@@ -172,6 +172,7 @@ def grammar_for(context: Context, only: frozenset[str] | None = None) -> Grammar
 @lru_cache(maxsize=512)
 def family_of(model: str) -> frozenset[str]:
     """The dialects that a model of this name writes by training: evidence, never a condition."""
+    # Hosts of many put the maker's name in front.
     name = model.lower().rsplit("/", 1)[-1]
     return frozenset(row.id for row in TABLE if any(fnmatchcase(name, glob) for glob in row.models))
 
@@ -185,6 +186,7 @@ def _grammar(
     model: str,
     only: frozenset[str] | None,
 ) -> Grammar:
+    # Of the tools by name alone: requests that differ in schemas look for the same markers, and share them.
     tools = ToolSet(Tool(name=name) for name in names)
     context = Context(tools=tools, options=options, model=model, prompted=prompted, restricted=restricted)
     family = family_of(model)

@@ -241,6 +241,7 @@ class Overhearing:
             if decided < 0:
                 return -1
         decided = max(decided, self._decided)
+        # What stands before the last event has gone out: only characters of that one can still wait.
         if size - decided > room or size - begun > _MOST_BEGUN:
             return -1
         self._text, self._from, self._decided = whole, begun, decided

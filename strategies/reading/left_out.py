@@ -161,6 +161,7 @@ class Remains:
         """The answer ends here: what stands alone at its edge is left out."""
         families = {kept.event.family for kept in self._kept if kept.is_open and isinstance(kept.event, Drop)}
         count = sum(kept.event.raw.count("<") for kept in self._kept if kept.is_open)
+        # One sign behind a blank may be a word that the answer is about; several are markup.
         is_edge = not cut and not self._is_doubtful and (self._glued or count > 1)
         return self._decided(families - {THOUGHT} if is_edge else ())
 

@@ -91,6 +91,7 @@ class TagReader:
                 raise NoMarkup
             names.add("0" if name.isdecimal() else name)
             result.append((yield from self._child(prop.item(len(result)), name, closer, depth)))
+        # Items of two names are no list: what they have in common only the model knows.
         if len(names) != 1:
             raise NoMarkup
         return result
@@ -122,6 +123,7 @@ class TagReader:
             elif self._is_sibling_list(child):
                 lists.add(name)
                 result[name] = [(yield from self._child(child.item(0), name, closer, depth))]
+            # Twice the same member leaves a choice.
             elif name in result:
                 raise NoMarkup
             elif declared or child.schema:
@@ -173,6 +175,7 @@ class TagReader:
         # Blanks around a path are layout, those at the edges of a file are the file's.
         text = _unwrapped(raw) if prop.body else raw.strip()
         value, mends = yield from self._read_leaf(prop, text)
+        # A text where the schema wants another type was not read as what it is.
         if not prop.is_string and isinstance(value, str):
             raise NoMarkup
         self._mends.extend(mends)

@@ -161,6 +161,7 @@ class Document:
         """The parameter that this part of the document declares under that name."""
         view, types = self._entry(schema)[1:]
         found = self._props.get((name, id(view)))
+        # The id may be that of a part that is gone.
         if found is not None and found.schema is view:
             return found
         enum = listed(view)
@@ -168,6 +169,7 @@ class Document:
             types=types or _STRING,
             enum=None if enum is None else tuple(enum),
             is_untyped=isinstance(schema, _OBJECT) and not types and enum is None,
+            # By its name: no schema says that a text holds code.
             body=name in BODY_PARAMETERS,
             schema=view,
             name=name,
@@ -278,9 +280,11 @@ class Document:
             own = _own_types(inner)
             deeper = branches(inner)
             if not own and not deeper:
+                # One alternative that says nothing of types allows all of them.
                 return types
             union |= own | ({"null"} if own and inner.get("nullable") is True else set())
             left.extend(() if own else deeper)
+        # Own types count where the alternatives contradict them: they were written for the whole.
         narrowed = types & union or types or frozenset(union)
         return narrowed | {"null"} if narrowed and view.get("nullable") is True else narrowed
 
@@ -301,6 +305,7 @@ def _target(reference: Any, root: Schema) -> Any:
     # Nothing is fetched for a client: an address in a schema would have the gateway ask any host.
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
+    # The first piece is what stands before the pointer's first slash.
     node: Any = root
     for step in reference[1:].split("/")[1:_MAX_PARTS]:
         node = member(node, step)
@@ -362,6 +367,7 @@ def _own_types(schema: Schema) -> frozenset[str]:
     if isinstance(declared, str):
         return _PLAIN_TYPES.get(declared) or _named_types([declared])
     if isinstance(declared, list):
+        # `any` beside other words rules nothing out.
         return frozenset() if "any" in declared else _named_types(declared)
     if isinstance(schema.get("enum"), list):
         return frozenset(type_of(member) for member in schema["enum"])

@@ -119,6 +119,7 @@ class Fitting:
             left = self._left = self._left - len(value) - 1
             if item is _is_anything:
                 return True
+            # Beyond the work that may be done the rest is taken to fit.
             return all(map(item, value if left > 0 else value[: max(0, left + len(value))]))
 
         return test

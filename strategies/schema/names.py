@@ -148,6 +148,7 @@ def resolve_parameter(key: str, schema: ToolSchema, taken: Container[str]) -> tu
         return key, ()
     spelt = schema.spelt.get(folded(key))
     if spelt:
+        # A parameter that has its value already cannot be meant by a second name.
         return (spelt[0], ("parameter_case",)) if len(spelt) == 1 and spelt[0] not in taken else (key, ())
     meant = _alias_targets(folded(key), schema)
     return (meant[0], ("parameter_alias",)) if len(meant) == 1 and meant[0] not in taken else (key, ())
@@ -161,6 +162,7 @@ def repair_name(name: str, declared: ToolSet, aliases: Mapping[str, str] = _NO_A
     """
     found = resolve(name, declared, aliases=False)
     if found is not None:
+        # Litter around a name says that it was torn out of something: reading may then be tried, writing not.
         return found.tool.name if _SPELLING.issuperset(found.mends) or not acts(found.tool.name) else None
     if len(name) > _MAX_NAME:
         return None

@@ -205,6 +205,7 @@ class _Builder:
         while self.at < len(self.source) and self.source[self.at] in _COUNT:
             self.at += 1
         digits = self.source[start : self.at]
+        # Counts are unrolled into states, and of very many digits Python reads none.
         if not digits or len(digits) > 3 or int(digits) > _MAX_REPEATS:
             raise _Unknown
         return int(digits)
@@ -298,6 +299,7 @@ class Pattern:
         if found is None:
             code = ord(sign)
             moved = [out for index in held for out in self._taken(index, code)]
+            # A match may begin at every character, so the first state is among those that are held.
             found = self._reached([*moved, self._first], at_start=False, at_end=at_end)
             if len(self._steps) >= _MAX_REMEMBERED:
                 self._steps.clear()

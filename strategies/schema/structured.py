@@ -32,6 +32,7 @@ def arguments_of(arguments: object) -> dict[str, Any] | None:
         try:
             # Servers send "" for a tool without parameters, and some clients send it back.
             arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
+        # msgspec tells of nesting without end by a RecursionError.
         except (ValueError, RecursionError):
             return None
     return arguments if isinstance(arguments, dict) else None

@@ -107,6 +107,7 @@ class ToolSchema:
 
     def from_text(self, name: str, text: str) -> Value:
         """One parameter's raw text as the value its type asks for."""
+        # Asked for each parameter of each call: for most the text is the value.
         prop = self.prop(name)
         if prop.flows and prop.enum is None and not branches(prop.schema):
             return Value(text)  # any text fits, and is the value
@@ -192,6 +193,7 @@ class ToolSchema:
         # out.
         filled = dict(arguments)
         for name, prop in self.properties.items():
+            # Only what the schema lets be null: anything else would be a value that nobody gave.
             if name in self.required and name not in filled and "null" in prop.types:
                 filled[name] = None
         return Adapted(filled, ("null_filled",) if len(filled) != len(arguments) else ())
@@ -261,6 +263,7 @@ def schema_of(tool: Tool) -> ToolSchema:
     schema = _known.get(id(tool))
     if schema is None:
         schema = _known[id(tool)] = ToolSchema(tool)
+        # Ids are given again once an object is gone, so the entry has to go with it.
         finalize(tool, _known.pop, id(tool)).atexit = False
     return schema
 

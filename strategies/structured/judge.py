@@ -56,6 +56,7 @@ class Declared:
     def fault(self, arguments: Mapping[str, Any]) -> str | None:
         """Why these are no arguments of this tool; an optional one that is null counts as left out."""
         try:
+            # Strict schemas have models name every parameter: null there is how an optional one is left out.
             fault = self.validity.fault(arguments)
             if fault is None or None not in arguments.values():
                 return fault
@@ -63,6 +64,7 @@ class Declared:
                 name: value for name, value in arguments.items() if value is not None or not self._is_optional(name)
             }
             return self.validity.fault(kept) if len(kept) < len(arguments) else fault
+        # What nests deeper than can be walked is taken to fit: a fault nobody found must not cost a right call.
         except RecursionError:
             return None
 
@@ -103,6 +105,7 @@ def judging(name: str, arguments: str, tools: ToolSet) -> Turns[Judged]:
         return Judged(CallClass.INVALID_JSON, str(error))
     found = _held_to(name, told, tools)
     if is_long:
+        # A large value is let go in turns: Python would free all of it in one go.
         held = [told]
         del told
         while let_go(held):
@@ -153,6 +156,7 @@ def arguments_in(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
+        # The bound comes first: Python's parser recurses.
         JsonScanner(_MAX_NESTING).feed(text.lstrip())
     except JsonTooDeep:
         raise NoJson("the arguments are nested too deeply") from None

@@ -56,6 +56,7 @@ def mended(text: str, tool: Declared) -> Mended | None:
 
 def mending(text: str, tool: Declared) -> Turns[Mended | None]:
     """The same in turns."""
+    # Each rung costs the text's length, and there are several.
     if len(text) > MAX_CHARS:
         return None
     for read in _read(text, tool, _MAX_LAYERS):
@@ -115,6 +116,7 @@ def _mended_json(text: str, tool: Declared, layers: int) -> Iterator[Read | None
         except JsonFault:
             return
         yield None
+    # A mend that had to choose is no certain one, and a structured call is changed only where there is one reading.
     if _CERTAIN.issuperset(parsed.steps) and isinstance(parsed.value, dict) and not text[parsed.end :].strip():
         yield parsed.value, parsed.steps
 
@@ -182,6 +184,7 @@ def _fitted(value: Mapping[str, Any], tool: Declared) -> Turns[tuple[dict[str, A
     swallowed = _swallowed(value, tool.schema)
     if swallowed is not None:
         parted, is_doubtful = swallowed
+        # A file may hold such tags: where the whole value fits as well, nobody can tell what was meant.
         if parted is None or (is_doubtful and _typed(value, tool) is not None):
             return None
         value, steps = parted, ("parameter_tags",)
@@ -189,6 +192,7 @@ def _fitted(value: Mapping[str, Any], tool: Declared) -> Turns[tuple[dict[str, A
         yield
         value, more = change(value, tool.schema)
         steps = (*steps, *more)
+        # A step that changed nothing need not be held against the schema again.
         found = _typed(value, tool) if more or change is _as_it_is else None
         if found is not None:
             return found[0], (*steps, *found[1])
@@ -220,6 +224,7 @@ def _renamed(value: Mapping[str, Any], schema: ToolSchema) -> Read:
         taken.add(meant)
         steps += mends
         out[meant] = item
+    # Two names that mean one parameter would lose a value.
     return (out, tuple(steps)) if len(out) == len(value) else (value, ())
 
 

@@ -115,6 +115,7 @@ class _Beginning:
 
     def _value(self, schema: Any, where: str, depth: int, *, is_spare: bool = False) -> None:
         first = self._next()
+        # A number or a word at the end may go on: `1` is the beginning of `12`, which the schema may rule out.
         if first not in '"{[' and _WORD.match(self._text, self._at):
             self._open_value(first, schema, where, depth)  # a number or a word may go on
             return
@@ -131,6 +132,7 @@ class _Beginning:
         """A value that the text ends in."""
         types = self._document.types(schema)
         kind = _KINDS.get(first, 0)
+        # `null` has only begun: an optional parameter may be left out by it, whatever its type.
         if types and not (has_type(kind, types) or (kind == 0 and "number" in types)) and first != "n":
             raise _Wrong
         if first == '"':

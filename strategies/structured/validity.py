@@ -79,6 +79,7 @@ class Validity:
         if not fragment:
             return node
         if not fragment.startswith("/"):
+            # A name that is no pointer is an anchor of the document.
             return self._named().get(f"{place}#{fragment}")
         for step in unquote(fragment)[1:].split("/")[:_MAX_NESTING]:
             node = member(node, step)
@@ -245,6 +246,7 @@ class _Check:
     def _member_fault(self, value: dict[str, Any], schema: Schema, where: str, depth: int) -> str | None:
         names = schema.get("propertyNames")
         for name, item in value.items():
+            # The work that a check may be is done: what is left is taken to fit.
             if self._left < 0:
                 return None
             if names is not None and not self.fits(name, names, depth + 1):
@@ -266,6 +268,7 @@ class _Check:
             found = _matches(source, name)
             is_unsure = is_unsure or found is None
             parts += [part] if found else []
+        # A name that may match a pattern nobody understands must not fall under what is said of all others.
         if parts or is_unsure or "additionalProperties" not in schema:
             return parts
         return [schema["additionalProperties"]]
@@ -399,6 +402,8 @@ class _Check:
             fault = self.fault(value, part, where, depth + 1)
             if fault is not None:
                 return fault
+        # Where the work ran out, that it fits was never found, only taken to be so; and `not` would turn that into a
+        # fault.
         if "not" in schema and self.fits(value, schema["not"], depth + 1) and self._left >= 0:
             return f"{_path(where)} is what may not be given"
         return self._choice_fault(value, schema, where, depth) or self._condition_fault(value, schema, where, depth)
@@ -417,6 +422,7 @@ class _Check:
                 # `anyOf` is decided by the first that fits; `oneOf` has to know of a second.
                 if found > most or (found and most > 1):
                     break
+            # Alternatives that were not looked at might have fitted.
             if self._left < 0:
                 return None
             if not found:
@@ -523,6 +529,7 @@ def _number_fault(value: float, schema: Schema, where: str) -> str | None:
         if _is_number(bound) and not holds(value, bound):
             return f"{_path(where)} must be {words} {bound}"
     step = schema.get("multipleOf")
+    # Infinity is no fraction, and to ask for one raises.
     if _is_number(step) and cast("float", step) > 0 and math.isfinite(value) and math.isfinite(cast("float", step)):
         # As decimal numbers: in binary 0.3 is no multiple of 0.1.
         if Fraction(str(value)) % Fraction(str(step)):

@@ -379,6 +379,7 @@ class Cursor:
             try:
                 end = scanner.feed(part)
             except JsonTooDeep:
+                # The scanner is bounded, so that whoever decodes what it has passed need not fear the recursion.
                 raise Reject("nested_too_deep", blind=True) from None
             if end >= 0:
                 sink(part[:end])

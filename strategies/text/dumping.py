@@ -59,6 +59,7 @@ def _told(value: Any, pieces: list[str], depth: int) -> Turns[None]:
             for entry in part:
                 pieces.append(sign)
                 if isinstance(value, dict):
+                    # Within an object: only there the encoder makes a text of a key that is none.
                     pieces.append(_ENCODER.encode({entry[0]: 0})[1:-2])
                 yield from _told(entry[1] if isinstance(value, dict) else entry, pieces, depth + 1)
                 sign = ","

@@ -84,6 +84,7 @@ class Backslashes:
         mended = body
         if "\\'" in body or "\\\t" in body:
             mended = yield from replaced(_PAIR, body, _unneeded)
+        # `strict=False`: raw line breaks have been told as a mend by whoever asks, and are no fault here.
         return json.loads(f'"{mended}"', strict=False), mended != body
 
     def python_text(self, body: str) -> Turns[tuple[str, bool]]:
@@ -92,6 +93,7 @@ class Backslashes:
             return body, _PYTHON_KNOWN.search(body) is not None
         if _UNLIKE_CODEC.search(body):
             return (yield from replaced(_PYTHON_ESCAPE, body, _python_escape)), False
+        # `latin-1` first: the codec takes bytes for characters up to 255, and the rest stands there as escapes.
         return body.encode("latin-1", "backslashreplace").decode("unicode_escape"), False
 
     @property

@@ -37,6 +37,7 @@ def may_be_torn(body: str, quote: str, names: Iterable[str] = ()) -> Turns[bool]
     for start in range(0, len(plain), LONG):
         if start:
             yield
+        # A name may stand across the border of two steps.
         if pattern.search(plain, start, start + LONG + _LONGEST_NAME):
             return True
     return False

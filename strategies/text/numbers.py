@@ -24,6 +24,7 @@ class _WrittenInt(int):
 
 def written(value: int | float, digits: str) -> int | float:
     """The number, which remembers how it was written if that is not how it would be."""
+    # To write a number of very many digits costs more than to compare it: such a one keeps what was written.
     if len(digits) < _MAX_COMPARED and repr(value) == digits:
         return value
     number = _WrittenFloat(value) if isinstance(value, float) else _WrittenInt(value)
@@ -44,6 +45,8 @@ def sayable(value: Any) -> Any:
         return [sayable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    # Python writes no whole number of more than 4,300 digits:
+    # https://docs.python.org/3/library/stdtypes.html#int-max-str-digits
     if isinstance(value, int) and value.bit_length() > 14_283:
         return hex(value)
     return value

@@ -245,6 +245,7 @@ class _Reader:
         positional: list[Any] = []
         self._space()
         while not self._lit(")"):
+            # Two equals signs compare, and what is compared is code.
             key = self._keyword()
             if key is None:
                 if arguments:
@@ -312,6 +313,7 @@ class _Reader:
             self._comma(closer)
             commas += "," in self._text[before : self._at]
         self._depth -= 1
+        # One value in brackets is that value: only a comma makes a tuple of it.
         return found[0] if closer == ")" and len(found) == 1 and not commas else found
 
     def _dict(self) -> Turns[dict[str, Any] | list[Any]]:
@@ -352,6 +354,7 @@ class _Reader:
             self._mends.append("leading_zero")
             # Python 3 refuses `007`; nobody who writes a day or a month means an octal number.
             digits = digits[:1].strip("0123456789") + (digits.lstrip("+-0_") or "0")
+        # Base 0 reads the prefixes and underscores of Python's own numbers.
         try:
             return written(int(digits, 0), told)
         except ValueError:
@@ -393,6 +396,7 @@ class _Reader:
             parts.append((yield from self._string(match, quotes, raw="r" in prefix)))
             end = self._at
             self._space()
+        # Strings that stand side by side are one in Python, unless a quote in them was lost.
         if len(parts) > 1 and not {"inner_quotes", "control_chars"}.isdisjoint(self._mends):
             raise PythonFault("inner quotes can be read in several ways")
         return "".join(parts)

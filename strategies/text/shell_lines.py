@@ -108,6 +108,7 @@ class _Walk:
             self._newline()
         elif self._text.startswith("\\\n", self._at):
             self._at += 2
+        # A `#` within a word is a letter of it.
         elif char == "#" and self._text[self._at - 1 : self._at] in ("", " ", "\t", "\n", ";"):
             end = self._text.find("\n", self._at)
             self._at = len(self._text) if end < 0 else end
@@ -138,6 +139,7 @@ class _Walk:
             self._at = min(end + 1, len(self._text))
             if (line.lstrip("\t") if indented else line) == word:
                 return
+            # The shell carries out what stands there in a heredoc whose end word is not quoted.
             if not quoted and ("$(" in line or "`" in line):
                 raise ShellFault("substitution in a heredoc")
         raise ShellFault("heredoc never ends")
@@ -179,6 +181,7 @@ class _Walk:
             self._push("`")
 
     def _push(self, closer: str) -> None:
+        # A backtick closes the one before it: without an escape they cannot nest.
         if len(self._open) >= _MAX_DEPTH or (closer in self._open and closer == "`"):
             raise ShellFault("nested too deep")
         self._open.append(closer)
@@ -213,6 +216,7 @@ class _Walk:
             self._at = end + 1
         elif char == "\\":
             self._at += 2
+        # What stands between such quotes has escapes of its own, and may be any command.
         elif char == "$" and self._text.startswith("$'", self._at):
             raise ShellFault("quoting of a special kind")
         else:

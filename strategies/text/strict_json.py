@@ -102,6 +102,7 @@ def loading_strict(text: str) -> Turns[Any]:
     if found is None:
         raise JsonFault("not valid JSON")
     value, end = found
+    # The surest reading still finds numbers that a client cannot read, or reads as another number.
     if skip(SPACE, text, end) != len(text):
         raise JsonFault("text after the value")
     if "non_finite" in notes or "huge_number" in notes:
@@ -207,6 +208,7 @@ def _in_one_go(text: str, start: int, notes: list[str], *, strict: bool) -> tupl
 
 def _has_plain_integers(text: str) -> bool:
     """Whether each whole number of a long text is surely written as it always is: none of them need be looked at."""
+    # A zero with a sign is a whole number to the decoder, which loses the sign.
     if len(text) <= LONG or "-0" in text:
         return False
     # A number of 300 digits or more covers one of these blocks wholly. Python refuses some 4,300 of them
@@ -393,6 +395,7 @@ class _Joined:
         added = self._hook(more.items[1:])
         twice = next((key for key in added if key in container), None)
         if twice is not None:
+            # Twice the same name, so that the hook tells of it as it does within one part.
             self._hook([(twice, None), (twice, None)])
         container.update(added)
 

@@ -100,6 +100,7 @@ class Tape:
 
 def _packed(text: str) -> str | bytes:
     """The text in fewer bytes, where that is worth its while."""
+    # A lone surrogate in the answer is no UTF-8, and has to come back as it was.
     data = text.encode("utf-8", "surrogatepass")
     packed = zlib.compress(data, 1)
     return packed if len(packed) < _PAYS * len(data) else text

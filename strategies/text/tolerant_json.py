@@ -190,6 +190,7 @@ class _Reader:
         value = yield from self._value()
         if self._backslashes.are_mixed:
             raise JsonFault(HalfEscaped().reason)
+        # Python allows a comma behind the last item: beside its other signs it is no second mend.
         notes = [note for note in self._notes if note != "trailing_comma" or "python_literal" not in self._notes]
         return Parsed(value, self._at, tuple(notes))
 

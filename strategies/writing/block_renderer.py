@@ -90,6 +90,7 @@ class BlockRenderer:
         return self.answer(" ".join(name.split()), shielded(content, *self.marks))
 
     def _placeholder(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str | None:
+        # A call with a marker of its own is read as one whatever its arguments look like.
         if tool is None or not self.markerless:
             return None
         context = Context(tools=ToolSet([tool]), options=Options())
@@ -107,6 +108,7 @@ def python_call(name: str, arguments: Mapping[str, Any]) -> str:
     if not _CALLEE.fullmatch(name) or not all(_IDENTIFIER.fullmatch(key) for key in arguments):
         # Names of MCP tools hold hyphens and dots, which only the callee may have.
         raise CannotExpress("a name is no Python name", text)
+    # Not reasoned about but tried: what the reader takes for the same call can be shown to a model.
     try:
         (found,) = read_calls(text)
     except (PythonFault, ValueError):

@@ -32,6 +32,7 @@ def in_lines(text: str) -> str:
 
 def inline(text: str) -> str:
     """A value between its tags; on lines of its own where it begins or ends with a line break."""
+    # The reader takes one line break off on each side, so a value's own needs one more.
     return in_lines(text) if text[:1] in ("\n", "\r") or text[-1:] in ("\n", "\r") else text
 
 
@@ -94,6 +95,7 @@ class ParameterRenderer:
         """The first call that the grammar finds, if the first pass finds one."""
         opening = Opening(marker=self.marker, before="")
         try:
+            # Only the first pass: what needs a second one depends on what stands around the call.
             found = (draft for draft in self.parse(Cursor(text, eof=True), context, opening, Arguments(None)) if draft)
             return next(found, None)
         except Reject:

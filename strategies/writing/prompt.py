@@ -83,6 +83,7 @@ def _section_of(renderer: DescribesTools, tools: Iterable[Tool], *, parallel: bo
     chosen = tuple(tools)
     content = msgspec.json.encode([(tool.name, tool.description, dict(tool.parameters)) for tool in chosen])
     ask = _Ask(renderer=renderer, parallel=parallel, content=content, tools=chosen)
+    # Remembered by its content, as clients send the same tools anew with each request.
     return _kept_section(ask) if len(content) <= _MAX_KEPT else _section(ask)
 
 
@@ -147,6 +148,7 @@ def guarded(text: str, words: Iterable[str] = (), *, opening: str = "&lt;") -> s
 
     def replace(match: re.Match[str]) -> str:
         name = match[1]
+        # A name may stand before a full stop or a colon, which then belong to the sentence.
         return opening if name is None or name.rstrip(".:-").lower() in closed else "<"
 
     return _TAG.sub(replace, text)

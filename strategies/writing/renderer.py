@@ -122,6 +122,7 @@ class GenericTags:
 
     def call(self, name: str, arguments: Mapping[str, Any], tool: Tool | None) -> str:
         schema = schema_of(tool or _NOTHING_DECLARED)
+        # Tags know fewer signs than names of tools: shown all the same, so that a history keeps the call.
         tag = _NOT_IN_TAG.sub("_", name)
         if not all(_TAG_NAME.match(key) for key in arguments):
             nearest = f"<{tag}>\n{_json(dict(arguments))}\n</{tag}>"
@@ -215,6 +216,7 @@ def _stands_bare(text: str, is_body: bool, names: Set[str], schema: ToolSchema) 
         return False  # short values are also closed by tags that only resemble their own
     if END_IN_TEXT.search(text) or _STRAY.search(text) or ends_with_token(text):
         return False
+    # A reader takes off one line break of its layout, and a carriage return would go with it.
     if is_body and (text.endswith("\r") or (text.lstrip().startswith("```") and "\n" in text)):
         return False
     has_angle = "<" in text or ">" in text
@@ -290,5 +292,6 @@ def in_one_frame(rendered: Sequence[str], opening: str, between: str, closing: s
 
 def without_tokens(content: str, tokens: Iterable[str]) -> str:
     """A result that cannot write the family's own tokens."""
+    # Tokenizers read such a token as one sign wherever it stands: a result could end its own turn.
     broken = (re.compile(f"{re.escape(token[:1])}(\u200b*{re.escape(token[1:])})") for token in tokens)
     return shielded(content, *broken)

@@ -94,6 +94,7 @@ class _Samples:
         chosen: dict[str, Any] = {}
         has_optional = False
         for name, raw in properties(schema).items():
+            # Past the bound only what is nested stays empty: the call's own parameters are always shown.
             if depth and self._left <= 0:
                 break
             if not is_plain_name(name):
@@ -136,6 +137,7 @@ class _Samples:
         if depth >= _SAMPLE_DEPTH or self._left <= 0:
             return []
         least = schema.get("minItems")
+        # A schema may ask for thousands of items, and an example has to stay short.
         count = min(max(least, 1), 3) if isinstance(least, int) else 1
         items = self._document.view(schema.get("items"))
         return [self._value(name, items, depth + 1) for _ in range(count)]

@@ -47,12 +47,14 @@ def reads_back(name: str, arguments: Mapping[str, Any], tool: Tool | None) -> st
     """Why a reader would not take this call for exactly what it is; `None` where it would."""
     context = Context(tools=ToolSet([tool] if tool else []), options=Options())
     try:
+        # Held to what the reader does, and not to a list of rules about it.
         (draft,) = drafts_of({"name": name, "arguments": dict(arguments)}, context, form="special")
     except (Reject, ValueError):
         return "the arguments would not be read as such"
     if draft.name != name:
         return "the name would be read as another"
     read = draft.arguments
+    # Models of strict schemas leave out what may be null, and the reader puts it there.
     if draft.tool is not None:
         schema = context.schema(draft.tool)
         read = schema.fill_nullable(read).arguments
