@@ -174,6 +174,7 @@ def _upstream(name: str, table: Any, faults: list[str], path: str) -> UpstreamSe
     values = _values(plain, _UPSTREAM, where, faults)
     options = {kind: _options(table[kind], kind, where, faults) for kind in _OPTIONS if kind in table}
     if "url" not in values:
+        # A `url` with a fault has been told of already.
         if "url" not in table:
             faults.append(f"{where}: url is missing")
         return None

@@ -281,6 +281,7 @@ def kind_of(looks: Looks) -> Kind:
     shown = shown_call(looks.calls)
     if shown is not None and shown.decision in _SENT:
         return _SENT[shown.decision]
+    # An error that ended an answer says less of it than the candidates that it held.
     if not looks.healthy or (looks.error and not looks.calls):
         return "error"
     if shown is not None and shown.decision == "refused":

@@ -81,6 +81,7 @@ class Call:
     def step(self, window: Window) -> Move:
         """Let the candidate read what has come."""
         candidate = self.candidate
+        # All of it: what the candidate does not use it gives back.
         text, window.buf = window.buf, ""
         over = candidate.feed(text, eof=window.eof, cut=window.cut)
         for event in candidate.events:

@@ -93,6 +93,7 @@ class Openings:
         self._vain += not candidate.accounted
         if candidate.showed:
             self._example_end = offset
+        # The budget is spent: nothing in what was just read in vain may be read once more.
         if candidate.blind and self._work > _BUDGET * offset + _BUDGET_FLOOR:
             return max(candidate.blind, candidate.consumed)
         return candidate.blind

@@ -187,6 +187,7 @@ class Outlet:
         self.is_thought_over = True
         if self.drafts is not None:
             self._out += self.drafts.close(closer)
+            # Nothing waits any more: what follows has no drafts to decide about.
             if not self.drafts.held:
                 self.fall()
 
@@ -201,6 +202,7 @@ class Outlet:
         drafts, self.drafts = self.drafts, None
         if drafts is not None:
             self._out += drafts.fall()
+            # What was only thought says nothing of the family in which the answer calls.
             self.callers.clear()
 
     def taken(self) -> list[Event]:

@@ -170,6 +170,7 @@ class Reader:
         room = _TURN
         while room > 0:
             before = window.offset
+            # A candidate may read all that is at hand in one move.
             room -= _MOVE + len(window.buf) if isinstance(self._mode, Call) else _MOVE
             moved = self._step()
             if isinstance(self._mode, Call) and self._mode.candidate.paused:

@@ -342,6 +342,7 @@ class Walk:
             candidate = yield from self.adapt(value, branch, depth + 1)
             if (yield from self.faulting(candidate, branch, "", depth)) is None:
                 return candidate
+            # What an alternative has mended that did not fit was never done.
             del self._mends[mark:]
         return value
 

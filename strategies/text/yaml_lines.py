@@ -93,6 +93,7 @@ class _Lines:
             line = self._lines[self._at]
             told = line.lstrip(" ")
             if told.strip() and told[0] != "#":
+                # YAML has no tabs there: https://yaml.org/spec/1.2.2/#61-indentation-spaces
                 if told[0] == "\t":
                     raise NoMapping
                 return len(line) - len(told)
@@ -106,6 +107,7 @@ class _Lines:
         found: dict[str, Any] = {}
         while (yield from self.indent()) == indent:
             match = _KEY.match(self._lines[self._at])
+            # YAML wants each key once, and its readers differ on which of two counts.
             if match is None or _named(match) in found:
                 raise NoMapping
             rest = self._lines[self._at][match.end() :]
@@ -124,6 +126,7 @@ class _Lines:
             if match is None:
                 break
             if _KEY.match(line, match.end()) and line[match.end()] not in "\"'":
+                # What goes on below stands in the column of the first key, so the dash is taken for blanks.
                 self._lines[self._at] = " " * match.end() + line[match.end() :]
                 found.append((yield from self.mapping(match.end(), depth + 1)))
             else:
@@ -150,6 +153,7 @@ class _Lines:
 
     def _below(self, indent: int, depth: int, *, in_list: bool) -> Turns[Any]:
         below = yield from self.indent()
+        # A list may stand in the column of its key, but not in that of the list which it would be an item of.
         if below < indent or (below == indent and (in_list or not _DASH.match(self._lines[self._at]))):
             return None
         line = self._lines[self._at]
@@ -191,6 +195,7 @@ class _Lines:
                 raise NoMapping
             told.append(line.strip(" \t"))
         text = yield from _joined(told)
+        # To YAML a comment begins there, to the model perhaps a word: there are two readings.
         if " #" in text or text.startswith(("#", "---")):
             raise NoMapping
         return text
@@ -285,6 +290,7 @@ def _unescaped(match: re.Match[str]) -> str:
     digits = match[1] or match[2] or match[3]
     if digits:
         code = int(digits, 16)
+        # Half a character is no text, and nothing could be written with it.
         if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             raise NoMapping
         return chr(code)

@@ -175,6 +175,7 @@ class GuardedReader:
                 self._in_call = True
             elif isinstance(event, End | Broken):
                 self._in_call = False
+        # Only when it is twice what is needed: to cut it with each event would copy it each time.
         if self._kept > _ROOM and self._kept > 2 * self._size:
             self._pieces, self._kept = Pieces(self._rest()), self._size
         return events
@@ -190,6 +191,7 @@ class GuardedReader:
     def _failed(self, error: Exception, last: str = "") -> list[Event]:
         rest = self._rest(last)
         self._reader = self._turns = self._tape = None
+        # A call that has begun is with the client already: it can only break, where all else is text again.
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
         told = self._noted([self._note(error), *told])
         self._pieces, self._size = Pieces(), 0

@@ -40,6 +40,7 @@ class Repeats:
                 self._call.append(event)
                 if not isinstance(event, End | Said | Broken):
                     continue
+                # No structured call of this answer goes by that name, so it cannot be one of them.
                 if isinstance(event, Broken) or not self._native.may_name(event.verdict.name):
                     out += self._call
                 else:

@@ -104,6 +104,7 @@ class Thoughts:
             self._events += reader.step(reason="stop")
 
     def _text(self) -> str:
+        # Some servers tell the same in two fields: read once, from the first of them.
         body = bytes(next((self._bodies[name] for name in REASONING_FIELDS if name in self._bodies), b""))
         try:
             return msgspec.json.decode(b'"%b"' % body, type=str)

@@ -82,6 +82,7 @@ class Transcript(Struct):
             case Said():
                 self._keep(event.verdict, at, event.raw, event.arguments)
             case Note():
+                # How far its dialect had read: what the note shows may go on into text that is none of it.
                 size = event.reach or event.size or len(event.seen)
                 self._add(Candidate(verdict=event.verdict, at=at, size=size, text=event.seen))
             case _ if self._raws:

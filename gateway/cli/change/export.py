@@ -51,6 +51,7 @@ def export(
     exporter = Exporter(Rereader.of(settings), kind)
     with output(path, is_private=True) as file:
         _write(settings, period, exporter, file)
+    # The document may go to stdout, where words about it would be a line of it.
     click.echo(exporter.summary(), err=True)
     context.exit(0 if exporter.written else EXIT_NOT_ENOUGH)
 

@@ -250,6 +250,7 @@ def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Decide on what the store holds, ask, and swap."""
     settings = effective_settings()
     stored = _stored(settings)
+    # Once before it is asked, so that nobody confirms what cannot be done.
     with _refusals():
         after, _ = decided(decide, stored, time.time())
     if dry_run:
@@ -257,6 +258,7 @@ def _change(decide: Decide, *, yes: bool, dry_run: bool, as_json: bool) -> None:
         _show(_documented(after, settings), as_json=as_json)
         return
     _ask(stored.state, after.state, yes=yes)
+    # Anew, on what the store holds by then: somebody else may have changed it while this one thought.
     with _refusals():
         done: Done = on_store(settings, lambda store: change(store, settings.rollout_rules(), decide, time.time))
     if done.unrecorded:
@@ -307,6 +309,7 @@ def _leave(message: str, code: int) -> NoReturn:
 
 
 def _who() -> str:
+    # In a container the user may have no entry, and so no name.
     try:
         return visible(getpass.getuser())
     except (OSError, KeyError, ImportError):

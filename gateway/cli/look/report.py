@@ -243,6 +243,7 @@ async def _found(store: Store, candidate: str) -> tuple[str, int]:
     """The request and number that are meant; an id may hold colons itself."""
     head, colon, tail = candidate.rpartition(":")
     meant = {candidate: 0}
+    # Of very many digits Python makes no number.
     if colon and tail.isascii() and tail.isdecimal() and len(tail) < 9:
         meant[head] = int(tail)
     async for request in store.scan(RequestRecord):

@@ -81,6 +81,7 @@ async def _served(pace: Pace) -> AsyncIterator[tuple[str, str]]:
     """The demo's own address, and that of a gateway in front of it."""
     models = await start_demo(pace)
     try:
+        # Free ports and a store of its own: a gateway that runs here already is not to be met.
         environ = {"UPSTREAM_URL": models.url, "GATEWAY_PORT": "0", "METRICS_PORT": "0", "STORE_URL": "memory://"}
         gateway = await build(load(environ))
         try:

@@ -91,6 +91,7 @@ def probe(settings: Settings) -> Finding:
 def _status(address: str, path: str) -> int:
     connection = http.client.HTTPConnection(address, timeout=PROBE_TIMEOUT_S)
     try:
+        # Without keys the gateway answers to few names, whatever its address is; this is always one of them.
         connection.request("GET", path, headers={"Connection": "close", "Host": "localhost"})
         return connection.getresponse().status
     finally:

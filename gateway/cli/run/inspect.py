@@ -139,6 +139,7 @@ async def serve_page(
             if token_file is not None:
                 _write_private(Path(token_file), url)
             if opens:
+                # In a thread: a browser of the terminal holds up whoever starts it, and asks this very page.
                 await asyncio.to_thread(_open, url)
             await stopped.wait()
     finally:
@@ -192,6 +193,7 @@ def _stopping() -> asyncio.Event:
 def _write_private(path: Path, url: str) -> None:
     """The address for a service's own use; its owner alone may read it."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        # The mode above counts for a new file alone: one that is there keeps its own.
         os.fchmod(file.fileno(), 0o600)
         file.write(url + "\n")
 
@@ -202,6 +204,7 @@ def _open(url: str, opener: Callable[[str], bool] = webbrowser.open) -> None:
 
 
 def _who() -> str:
+    # In a container the user may have no entry, and so no name.
     try:
         return visible(getpass.getuser())
     except (OSError, KeyError, ImportError):

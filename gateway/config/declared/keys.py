@@ -122,12 +122,14 @@ def _keys_of_table(table: Any, read_file: Callable[[str], str]) -> list[Key]:
     if ("key" in given) == ("key_file" in given):
         raise ValueError("key or key_file must say which key it is, and not both")
     word = given.pop("key", None) or read_file(given.pop("key_file")).strip()
+    # It becomes a part of a line, which white space and commas would divide.
     if re.search(r"[\s,]", word) or not word:
         raise ValueError("key must be one key, without white space and commas")
     return _keys_of_line(" ".join((word, *(f"{name}={value}" for name, value in given.items()))))
 
 
 def _amount(name: str, word: str) -> int:
+    # Of very many digits Python makes no number, and says so by an error.
     if not (word.isascii() and word.isdigit() and 1 <= int(word[:12]) <= _MAX_QUOTA):
         raise ValueError(f"{name}= must be a whole number from 1 to {_MAX_QUOTA}")
     return int(word)

@@ -45,6 +45,7 @@ class LeakTally:
             return
         name = record.model[:MAX_NAME]
         self.keys.add(record.key)
+        # Taken out first, so that it stands behind all others: the one that was silent longest is forgotten first.
         self._model_of.pop(record.key, None)
         self._model_of[record.key] = name
         if len(self._model_of) > _MAX_CONVERSATIONS:
@@ -53,6 +54,7 @@ class LeakTally:
 
     def count(self, answer: RequestRecord | Brief, many: int = 1) -> None:
         """So many answers that are alike; whose conversations they were is not asked."""
+        # A call that was asked for again had been written as text before.
         sent = any(is_sent(call) or call.decision == "repaired" for call in answer.calls)
         dialects = {
             call.dialect[:MAX_NAME]

@@ -60,6 +60,7 @@ class SuspectTally:
         weighed.examples.offer(lot, make)
 
     def figures(self) -> Suspects:
+        # Those that never came are shown, too: that there were none is what a reader wants to see.
         for sign in (*COUNTED_SIGNS, PROSE_NEXT):
             self.signs.at(sign)
         ordered = sorted(self.signs.items(), key=lambda item: (item[0] == PROSE_NEXT, -item[1].calls, item[0]))

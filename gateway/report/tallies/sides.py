@@ -101,6 +101,7 @@ class SideTally:
 
     def _refuse(self, candidate: Pair) -> None:
         reason = candidate.call.reason or "unknown"
+        # Settings have left it as text, so reading has not failed.
         if reason in ON_PURPOSE:
             self.left_alone += 1
         else:
@@ -184,6 +185,7 @@ class ConfidenceTally:
         self.suspected[score] += candidate.is_suspect
         if candidate.label is not None:
             self.labelled[score] += 1
+            # A refused one that was refused rightly would be a wrong call under a lower threshold.
             self.wrong[score] += candidate.label.is_right is not sent
 
     def figures(self) -> Confidence:
@@ -251,6 +253,7 @@ class ArmTally:
         self.by_slice.at(where)[record.outcome] += 1
 
     def add_feedback(self, record: FeedbackRecord) -> None:
+        # The arm of a rating is a plain word, which another version may have written.
         self.arms[record.arm if record.arm in ARMS else "off"].ratings[record.rating] += 1
 
     def add_decision(self, record: DecisionRecord) -> None:

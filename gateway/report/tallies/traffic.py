@@ -129,6 +129,7 @@ class HourTally:
         step = _HOUR
         while (end - first) * _HOUR / step > _MOMENTS:
             step = _DAY if step == _HOUR else 2 * step
+        # A few requests within a minute are no measure of a day.
         days = max(self._span(), _HOUR) / _DAY
         return PeriodFigure(
             since=since,

@@ -82,6 +82,7 @@ class TurnTally:
         if before is not None:
             self._follow(record, before)
         has_call = record.native_calls > 0 or any(call.decision != "refused" for call in record.calls)
+        # An answer that failed, or that its client left, does not show whether a call would have come.
         if record.forced and not has_call and record.healthy and record.end == "completed":
             self.misses.miss("forced", record.id)
         self.last[record.key] = _Turn(record.id, record.at, has_call, tuple(map(self._kept, sent)))
@@ -99,6 +100,7 @@ class TurnTally:
         match record.follows:
             case "tool_result" if tools := self.rejections.get(record.id):
                 for lot, example in before.sent:
+                    # A rejection that names no tool may be of any of them.
                     if example.arm == "live" and (example.tool in tools or "" in tools):
                         self.suspects.add_rejected(lot, example)
             case "text":
