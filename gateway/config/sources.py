@@ -33,8 +33,8 @@ def read_text(path: str) -> str:
 def parse_env_file(content: str, faults: list[str], *, path: str) -> dict[str, str]:
     """`KEY=value` lines; a value may stand in quotes; blank lines and `#` lines are skipped."""
     values: dict[str, str] = {}
+    # `splitlines` would end a line at characters that may stand in a value.
     for number, line in enumerate(content.split("\n"), start=1):
-        # `splitlines` would end a line at characters that may stand in a value.
         entry = line.strip()
         if not entry or entry.startswith("#"):
             continue

@@ -63,11 +63,11 @@ class Translation:
 
 def mapped(prepared: Prepared, mapping: Mapped, *, one_at_a_time: bool) -> Prepared:
     """The same preparation, its answer's calls translated back."""
-    # The name in a demand is that of the client's tool, and the model knows only its own.
     backing = _Back(mapping, one_at_a_time)
     make_inner = prepared.make_reader
     make_reader = None if make_inner is None else lambda: _MappedReader(make_inner(), backing)
     ask_again = prepared.ask_again
+    # The name in a demand is that of the client's tool, and the model knows only its own.
     if isinstance(ask_again, AskAgain):
         ask_again = replace(ask_again, translated_name=mapping.demanded)
     return replace(prepared, mapping=backing, make_reader=make_reader, ask_again=ask_again)

@@ -24,7 +24,7 @@ class _WrittenInt(int):
 
 def written(value: int | float, digits: str) -> int | float:
     """The number, which remembers how it was written if that is not how it would be."""
-    # To write a number of very many digits costs more than to compare it: such a one keeps what was written.
+    # Python writes very many digits in the square of their number, and more of them not at all: these keep their own.
     if len(digits) < _MAX_COMPARED and repr(value) == digits:
         return value
     number = _WrittenFloat(value) if isinstance(value, float) else _WrittenInt(value)

@@ -245,7 +245,6 @@ class _Reader:
         positional: list[Any] = []
         self._space()
         while not self._lit(")"):
-            # Two equals signs compare, and what is compared is code.
             key = self._keyword()
             if key is None:
                 if arguments:
@@ -266,6 +265,7 @@ class _Reader:
         at = self._at
         self._at = match.end()
         self._space()
+        # Two equals signs compare, and what is compared is code.
         if self._text.startswith("=", self._at) and not self._text.startswith("==", self._at):
             self._at += 1
             self._space()

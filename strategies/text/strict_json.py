@@ -102,9 +102,9 @@ def loading_strict(text: str) -> Turns[Any]:
     if found is None:
         raise JsonFault("not valid JSON")
     value, end = found
-    # The surest reading still finds numbers that a client cannot read, or reads as another number.
     if skip(SPACE, text, end) != len(text):
         raise JsonFault("text after the value")
+    # The surest reading still finds numbers that a client cannot read, or reads as another number.
     if "non_finite" in notes or "huge_number" in notes:
         raise JsonFault("number out of range")
     if may_hold_surrogates(text, start, end):

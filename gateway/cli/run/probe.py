@@ -285,6 +285,7 @@ async def _json(
     """What is there, or nothing: most servers have none of these."""
     with suppress(aiohttp.ClientError, TimeoutError, ValueError, OSError):
         timeout = aiohttp.ClientTimeout(total=_LOOK_S)
+        # A key is for the server that it was given for, and not for where that one points.
         async with session.request(
             method, url, headers=headers, json=body, timeout=timeout, allow_redirects=False
         ) as response:
@@ -396,6 +397,7 @@ async def _apply(store: Store, card: Card) -> None:
 async def _probed(
     settings: Settings, name: str | None, model: str | None, samples: int, say: Callable[[str], None]
 ) -> Card:
+    # What the probe's own gateway logs would stand among the lines of the card.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     if settings.is_demo:
         raise click.UsageError("no model server is named: set UPSTREAM_URL")
@@ -432,6 +434,7 @@ async def _answers(upstream: Upstream) -> bool:
 
 def _own_settings(settings: Settings, upstream: Upstream) -> Settings:
     """The settings of a gateway that has this server alone; what else is set for its models holds there, too."""
+    # Nobody but the probe asks its gateway, and the probe has no key.
     given = {key: value for key, value in os.environ.items() if not key.startswith("GATEWAY_API_KEYS")}
     own = load({**given, **_OWN})
     tables = tuple(each for each in settings.routes.upstreams if each.name == upstream.name)

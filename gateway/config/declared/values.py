@@ -103,6 +103,7 @@ def with_package(read_choice: Callable[[str], str], module: str, extra: str) -> 
         chosen = read_choice(raw)
         if chosen == "off":
             return chosen
+        # `find_spec` raises where the package around the module is missing.
         with suppress(ImportError):
             if find_spec(module) is not None:
                 return chosen
@@ -383,6 +384,7 @@ def _fitting(fits: Callable[[float], bool], words: str) -> Reader:
         try:
             value = float(raw)
         except ValueError:
+            # Every comparison with it is false, so it fits nowhere.
             value = math.nan
         if not fits(value):
             raise ValueError(words)
@@ -394,6 +396,7 @@ def _fitting(fits: Callable[[float], bool], words: str) -> Reader:
 def _hundredths(raw: str, most: int) -> int:
     words = f"must be a number from 0 to {most} with at most two decimals"
     try:
+        # As a decimal: in binary 0.07 times 100 is no whole number.
         value = Decimal(raw)
     except InvalidOperation:
         raise ValueError(words) from None

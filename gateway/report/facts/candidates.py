@@ -114,6 +114,7 @@ def pair(record: RequestRecord, call: CallRecord, labels: Labels) -> Pair:
 
 def last_labels(records: Iterable[LabelRecord]) -> Labels:
     """Of each candidate the label that counts."""
+    # The sorting is stable: of two labels of one moment the one that was written later counts.
     return {(record.request_id, record.number): record for record in sorted(records, key=lambda record: record.at)}
 
 

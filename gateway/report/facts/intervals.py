@@ -24,6 +24,7 @@ class Rate:
 
 def rate(hits: int, of: int) -> Rate:
     """A share with its interval."""
+    # Outcomes of a period may be about requests before it, and so be more than its requests.
     hits = min(hits, of)
     low, high = wilson(hits, of)
     return Rate(

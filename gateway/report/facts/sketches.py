@@ -46,6 +46,7 @@ class Quantiles:
         self._highest = 0.0
 
     def add(self, value: float) -> None:
+        # Nothing has no logarithm: all that is next to it has a bucket of its own.
         bucket = math.ceil(math.log(value) / _LOG_GROWTH) if value > _SMALLEST else -1_000_000
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
         self._count += 1
@@ -67,6 +68,7 @@ class Quantiles:
             rank -= self._buckets[bucket]
             if rank <= 0 < self._count:
                 middle = _GROWTH**bucket * 2 / (1 + _GROWTH) if bucket > -1_000_000 else 0.0
+                # The middle of the last bucket may lie above all that was measured.
                 return min(middle, self._highest)
         return None
 
@@ -92,6 +94,8 @@ class Distinct:
         return len(self._kept) << self._level
 
     def _is_left_out(self, name: str) -> bool:
+        # A checksum and not `hash`, which differs from process to process: the same records have to give the same
+        # figures.
         return bool(crc32(name.encode("utf-8", "replace")) & ((1 << self._level) - 1))
 
 
@@ -120,6 +124,7 @@ class Chosen(Generic[T]):
         if not self.wants(lot):
             return
         self._order += 1
+        # With the order of their coming, as items of one lot cannot be compared.
         entry = (-lot, self._order, make())
         if len(self._heap) < self._size:
             heappush(self._heap, entry)
@@ -144,6 +149,7 @@ class Counts(Generic[T]):
     def at(self, name: str) -> T:
         found = self._by_name.get(name)
         if found is None:
+            # The row that all others share may come late, and must not ask for itself.
             if len(self._by_name) >= self._limit and name != OTHER:
                 return self.at(OTHER)
             found = self._by_name[name] = self._make()
