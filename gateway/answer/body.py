@@ -77,6 +77,7 @@ class BodyExchange:
         self.facts.usage = token_counts(answer.get("usage"))
         self.facts.completion_id = answer["id"] if isinstance(answer.get("id"), str) else None
         choices = answer.get("choices")
+        # Each is read by a reader of its own: what nobody asked for must not cost that.
         if isinstance(choices, list) and len(choices) > self._max_choices:
             raise UpstreamBadReply("the model server sent more choices than were asked for")
         changed = False
@@ -178,6 +179,7 @@ class BodyExchange:
         content = message.get("content")
         choice.ended = reason if isinstance(reason, str) else None
         choice.hear_message(message)
+        # It has a field of its own, so nothing in the text is a draft of it.
         if has_reasoning(message):
             choice.reasoned()
         if message.get("tool_calls") or choice.native.is_legacy(message.get("function_call")):

@@ -60,6 +60,7 @@ class HeldCalls:
         is_bare = self._weigh(choice, pending, at, is_mended=len(native.mended) > before)
         if self._prepared.make_reader is not None:
             self._hold(choice, pending)
+        # A long call has thousands of such events, and decoded each takes many times its bytes.
         if is_bare and not pending.waits:
             pending.forget_event()
 
@@ -218,6 +219,7 @@ class HeldCalls:
         self._facts.note_mapped(translation)
         given = choice.given
         for call in translation.calls:
+            # The client has it from the text already, and would carry it out twice.
             if key_of(call.name, call.arguments) in given:
                 self._facts.mended["call_repeated"] += 1
                 continue

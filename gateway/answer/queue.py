@@ -461,6 +461,7 @@ class Queue:
 
     def push(self, pending: Pending) -> None:
         """An event of which nothing is undecided: it goes out behind those that are held."""
+        # Events leave in their order: while one waits, all behind it do.
         if self.pending or pending.calls:
             self.add(pending)
         else:

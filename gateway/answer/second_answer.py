@@ -163,6 +163,7 @@ def reading_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequenc
         return evolve((yield from _replacing(message, reason, prepared, ask, broken_calls)), usage=usage)
     told = reason if isinstance(reason, str) else "stop"
     calls, broken_call = yield from _calls(message, told, prepared, ask, broken_calls)
+    # What one call of the model became goes out as a whole or not at all.
     made = [group for group in _grouped(calls) if any(ask.satisfies(call.name) for call in group)]
     return SecondAnswer(
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),

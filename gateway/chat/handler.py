@@ -216,6 +216,7 @@ async def _converted(
                 await finish_session(state, reply)
             return response
         finally:
+            # However this ends, also by a client that leaves: its model server need not go on.
             reply.close()
     finally:
         _afterwards(learn_from, state)

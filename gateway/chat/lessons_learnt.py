@@ -118,6 +118,8 @@ def _weigh_abilities(state: RequestState, facts: Facts) -> None:
     request = enrolled.request
     if request is None or strategy not in (*NATIVE_STRATEGIES, PROMPTED) or facts.failure is not None:
         return
+    # With its tools in the prompt a request asks nothing of the server: only one that went up as it came shows what it
+    # obeys.
     if strategy == PROMPTED and enrolled.arm not in ("control", "dry_run"):
         return
     classes = facts.structured.classes
@@ -134,6 +136,7 @@ def _weigh_abilities(state: RequestState, facts: Facts) -> None:
 def _weigh_context(state: RequestState, facts: Facts) -> None:
     """Whether the server has read all of the prompt; what pictures take is another matter."""
     request, tokens = state.found.enrolled.request, facts.usage.get("input", 0)
+    # A second answer brings the tokens of its own request into the sum.
     if request is None or not tokens or facts.has_second_answer or request.has_pictures:
         return
     upstream, model = state.upstream.name, state.model or ""

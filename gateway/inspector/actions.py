@@ -51,6 +51,7 @@ class Actions:
     async def label(self, given: dict[str, Any]) -> dict[str, Any]:
         """Keep what was said of a candidate, and show the tally of its dialect."""
         request_id, number, verdict = given.get("id"), given.get("number", 0), given.get("verdict")
+        # By its exact type: `true` is a whole number to Python.
         if verdict not in ("right", "wrong") or not isinstance(request_id, str) or type(number) is not int:
             raise Impossible('say {"id", "number", "verdict": "right" or "wrong"}')
         found = await self.reader.record(request_id)

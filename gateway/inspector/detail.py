@@ -114,6 +114,7 @@ def _panes(record: RequestRecord, call: CallRecord | None) -> dict[str, Any]:
     before = call.before if call is not None else ""
     span = list(call.span) if call is not None and call.span is not None else None
     whole = record.answer_text or ""
+    # What was kept of it stands somewhere in the answer, and is shown there with all that is around it.
     if whole and before and (at := whole.find(before)) >= 0 and span is not None:
         span = [span[0] + at, span[1] + at]
         before = whole

@@ -162,5 +162,6 @@ def _piece(term: _Term) -> str:
     literal = _GLOB.split(term.value, maxsplit=1)[0]
     if not literal:
         return ""
+    # Of a pattern only the beginning is certain, so the quote that would end it is left off.
     spelt = json.dumps(literal)[: None if literal == term.value else -1]
     return spelt if name == "tool" else f'"{name}":{spelt}'

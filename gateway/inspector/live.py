@@ -143,6 +143,7 @@ class Hub:
                 self._tell(event)
             # Taken down one by one: a fault in the middle of a page must not tell its beginning twice.
             self.cursor = written.cursor
+        # While nobody listens, the rollout's state need not be read four times a second.
         if not self._listeners:
             return
         state = await self.state()

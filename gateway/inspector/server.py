@@ -119,6 +119,7 @@ class Inspector:
 
     def _welcome(self) -> web.Response:
         self.on_first_visit()
+        # Sent elsewhere at once, so that the key does not stay in the browser's address bar.
         response = web.Response(status=303, headers={"Location": "/"})
         # Kept from scripts and from other sites' requests: https://owasp.org/www-community/SameSite
         response.set_cookie(self.door.cookie_name, self.door.cookie, httponly=True, samesite="Strict", path="/")

@@ -262,6 +262,7 @@ def _overhead(before: Overhead, number: int, tally: _Tally) -> Overhead:
     window = Overhead(
         began=began, attempts=before.attempts + attempts, slow=before.slow + slow, over_in_row=before.over_in_row
     )
+    # Of a few requests nobody can say how slow their slowest twentieth is.
     if number - began < WINDOW_S or window.attempts < WINDOW_REQUESTS:
         return window
     over = window.slow > SLOW_SHARE * window.attempts
