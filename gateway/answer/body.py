@@ -223,6 +223,7 @@ class BodyExchange:
             events = yield from _events(choice, content, finish)
             if any(isinstance(event, Start | Said) for event in events):
                 return self._beside(choice, entry, message, events)
+        # Calls of tools that stand for the client's are held to their schemas before they are translated (`_mend`).
         if choice.review.mends and self._prepared.mapping is None:
             return (yield from self._review(choice, entry, message, finish))
         broken_call = self._broken_call(choice, entry, message, finish) if message.get("tool_calls") else None

@@ -232,6 +232,7 @@ class Choice:
         if delta is None:
             return False
         reasons = delta.reasons
+        # It was heard when it was held: taken down twice, the reasoning would end otherwise.
         if self._ahead is not None and delta.thoughts == self._ahead:
             self._ahead = None
             return reasons

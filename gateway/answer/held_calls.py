@@ -125,6 +125,7 @@ class HeldCalls:
 
         Returns the events of its text, without those calls that told what a structured one meant.
         """
+        # Whether the last call is a copy shows only at its end.
         if choice.native.close_last() is not None:
             self._close_last(choice)
             self._facts.mended["call_copied"] += 1

@@ -378,6 +378,7 @@ class StreamExchange:
     def _chunk(self, raw: bytes, data: bytes, chunk: Chunk) -> None:
         if is_given(chunk.usage):
             self.facts.usage = token_counts(any_in(chunk.usage))
+            # A chunk tells the cost by itself: what was withheld need not be told.
             self._calls.withheld_usage = None
         if self.facts.completion_id is None:
             self.facts.completion_id = string_in(chunk.id)

@@ -49,6 +49,7 @@ async def watched(
         _would_rescue(state, of_refusal(error.upstream_status, error.payload) if looks else None)
         raise
     with opening as reply:
+        # What is only watched is not gathered: a chat client gets the stream that its server sent unasked.
         is_stream = request.stream or (reply.content_type == "text/event-stream" and state.telling.is_identity)
         response = await (_stream if is_stream else _whole)(state, reply, terms, looks=looks)
         await finish_session(state, reply)

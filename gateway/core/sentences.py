@@ -311,6 +311,7 @@ def _dialect(verdict: Verdict) -> str:
 
 
 def _words(verdict: Verdict) -> str:
+    # The last reason is the one that decided.
     words = verdict.reasons[-1] if verdict.reasons else "no dialect reads it"
     return words if len(words) <= 2 * _MOST_CHARS else words[: 2 * _MOST_CHARS] + "..."
 

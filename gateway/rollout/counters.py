@@ -255,6 +255,7 @@ class Counting:
         if last is not None and abs(now - last) < WHO_S:
             return
         if last is None and len(self._who) >= MAX_WHO:
+            # The one in front asked longest ago, as whoever asks is put behind all others.
             first, at = next(iter(self._who.items()))
             if abs(now - at) < WHO_S:
                 return

@@ -15,6 +15,7 @@ from gateway.surfaces.port import LateSystem
 __all__ = ["MISSING_RESULT", "Turns", "text_part"]
 
 MISSING_RESULT = "No result was recorded for this call."
+# The form in which Claude Code tells its models such things, so that they are not taken for a user's words.
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 _JOINT = "\n\n"
 _TEXT_KEYS = {"type", "text"}

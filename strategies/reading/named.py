@@ -42,6 +42,7 @@ def named_tool(seen: str, marker: str, context: Context) -> str:
     head = seen[:_HEAD]
     for form in _FORMS:
         for found in form.finditer(head):
+            # At the end of a sentence it brings the full stop along.
             name = found[1].rstrip(".:/-")
             if name.lower() not in _MARKUP or context.find(name) is not None:
                 return name

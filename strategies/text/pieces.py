@@ -16,6 +16,7 @@ class Pieces:
 
     def add(self, text: str) -> None:
         self._small.append(text)
+        # Python adds some fifty bytes to each text, however short it is.
         if len(self._small) >= _MANY:
             self._large.append("".join(self._small))
             self._small.clear()

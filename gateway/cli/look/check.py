@@ -176,6 +176,7 @@ def _table(head: Sequence[str], rows: Iterable[tuple[str, str, str]], *, colour:
     from rich.table import Table
     from rich.text import Text
 
+    # `None` leaves it to rich, which heeds NO_COLOR itself.
     console = Console(no_color=colour is False or None)
     if console.width < _NARROW:
         for name, *cells in rows:

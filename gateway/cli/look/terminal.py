@@ -23,6 +23,7 @@ def show(figures: Figures, *, colour: bool | None = None, width: int | None = No
     """Print the report."""
     from rich.console import Console  # here: rich is slow to import, and the other renderings do without it
 
+    # No markup: rich would take a `[red]` that a model wrote for a colour.
     console = Console(no_color=colour is False or None, width=width, highlight=False, markup=False, emoji=False)
     _heading(console, heading(figures))
     for section in sections(figures):

@@ -105,6 +105,7 @@ def told_events(surface: Surface, reading: Reading, tools: ToolSet, model: str) 
     situation = Situation(now=0.0, request_id="req_0", unique="0" * 24, secret=b"try", scope="try")
     telling = surface.accept(json.dumps(asked).encode(), situation, {}).tell()
     out = [telling.begin(), *(telling.feed(_chunk(delta)) for delta in _deltas(reading))]
+    # A cut answer stays one, whatever calls it holds.
     is_called = bool(reading.calls) and reading.finish == "stop"
     out.append(telling.feed(_chunk({}, "tool_calls" if is_called else reading.finish) + encode(DONE)))
     return b"".join((*out, telling.finish()))

@@ -169,6 +169,7 @@ def _told(status: Status, *, restart: bool) -> Outcome:
 def _is_ours(pid: int) -> bool:
     """A pid that was given to another program meanwhile must not be signalled: SIGHUP ends most of them."""
     proc = Path("/proc")
+    # Only Linux has it; elsewhere the file is believed.
     if not proc.is_dir():
         return True
     try:

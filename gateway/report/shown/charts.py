@@ -77,6 +77,7 @@ def _columns(chart: Chart) -> tuple[int, Iterator[str]]:
 
 
 def _stacked(points: Sequence[Point]) -> Iterator[str]:
+    # All of them may be nothing, and nothing has no shares.
     most = max(point.value + point.second for point in points) or 1.0
     width = 1 / len(points)
     gap = 0.15 if len(points) < 60 else 0.0

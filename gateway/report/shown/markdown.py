@@ -56,6 +56,7 @@ def _block(block: Block) -> Iterator[str]:
             yield ""
             for item in block.items:
                 yield from _example(item)
+        # The table beside it says the same, and Markdown has no pictures of its own.
         case Chart():
             return
         case _:
@@ -89,6 +90,7 @@ def _example(item: Example) -> Iterator[str]:
 
 def _fenced(text: str) -> Iterator[str]:
     shown = visible(text)
+    # Longer than any run within, which could close it: https://spec.commonmark.org/0.31.2/#fenced-code-blocks
     fence = "`" * max(3, _longest_run(shown) + 1)
     yield f"{fence}text"
     yield from shown.split("\n")

@@ -9,6 +9,7 @@ __all__ = ["attribute", "escaped"]
 
 def escaped(text: str) -> str:
     """The text between tags, or within a quoted attribute."""
+    # Controls first: XML takes most of them in no form at all (https://www.w3.org/TR/xml/#charsets).
     return escape(visible(text), quote=True)
 
 
