@@ -93,6 +93,7 @@ class _Entry:
 
 def _entries(facts: Facts, *, is_beside: bool) -> Iterator[_Entry]:
     given: Decision = "would_deliver" if is_beside else "repaired" if facts.has_second_answer else "delivered"
+    # By identity, as two candidates may have verdicts that are equal.
     told: dict[int, tuple[Verdict, Decision, str]] = {}
     for call in facts.calls:
         told[id(call.verdict)] = (call.verdict, given, call.arguments)

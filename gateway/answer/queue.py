@@ -33,6 +33,7 @@ MAX_HELD = 4 << 20
 _ROOM = 1 << 16
 _AT_ONCE = 2_000
 """Events that are let out in one step, as they came; one that is told anew counts as some of them."""
+# Such a one is decoded and encoded, which costs as much as letting so many go as they came.
 _ANEW = 8
 _LINE = 24
 """Bytes of content from which on an event is no token but a line: its letters are worth more than its own bytes. So are
@@ -87,6 +88,7 @@ class Pending:
 
     @property
     def event(self) -> dict[str, Any]:
+        # Only where it is asked for: most events go out as they came.
         if self._event is None:
             self._event = decode_object(self._data)
         return self._event
@@ -115,6 +117,7 @@ class Pending:
         freed = 0
         last: Pending | None = None
         for pending in events:
+            # What opens a choice tells its role, and a run has no bytes but its contents.
             if not pending.held or pending.opens or type(pending) is not Pending:
                 left.append(pending)
                 last = None
@@ -132,6 +135,7 @@ class Pending:
 
     def add_usage(self, more: object) -> None:
         """Another answer is part of this one: where the event says what it cost, both are told."""
+        # In the bytes first: most events say nothing of it, and need not be decoded for that.
         if b'"usage"' not in self._data:
             return
         try:
@@ -230,6 +234,7 @@ class Pending:
         if not self.changed or self.choice is None:
             return self._bytes()
         out: list[bytes] = []
+        # Of an event whose bytes were let go, or never were, only the text is left to be told.
         rebuilt = not self.size
         for is_text, parts in groupby(self._parts, key=lambda part: isinstance(part, str)):
             if not is_text:
@@ -509,6 +514,7 @@ class Queue:
 
     def move(self, moving: Sequence[Pending], last: Pending | None) -> None:
         """Put these events in front of the last one, in their order."""
+        # To look for each of them in a list would cost the square of what is held.
         known = {id(pending) for pending in moving}
         stay = [pending for pending in self.pending if id(pending) not in known]
         at = next((at for at, pending in enumerate(stay) if pending is last), len(stay))

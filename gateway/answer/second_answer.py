@@ -168,6 +168,7 @@ def reading_second_answer(body: bytes, prepared: Prepared, broken_calls: Sequenc
     return SecondAnswer(
         calls=tuple(call for group in made[: 1 if prepared.shape.first_only else None] for call in group),
         usage=usage,
+        # What was cut would be cut again.
         broken_call=broken_call if reason not in CUT_REASONS else None,
     )
 
@@ -185,6 +186,7 @@ def _replacing(
     for call in told:
         texts.append((call, judge(call.name, call.arguments, tools)))
         yield
+    # Those that fit as they are come first: no mended one may take the place of one of them.
     usable = [call for call, judged in texts if judged.is_valid]
     for call, judged in texts:
         tool = tools.get(call.name)
@@ -330,6 +332,7 @@ def _text_calls(
         SecondCall(
             name=end.name, arguments=end.arguments, dialect=end.verdict.dialect, verdict=end.verdict, part=start.part
         )
+        # Where the reader has failed, a call may have begun that has no end.
         for start, end in zip(starts, ends, strict=False)
         if start.is_declared
     ]

@@ -172,6 +172,7 @@ class StreamExchange:
         template, choice = self._casts.template, self._run_choice
         if template is None or choice is None or self._closed:
             return
+        # Behind half an event, or while an end is held, what comes does not stand by itself.
         if self._endings.waits or self._endings.finished or not self._decoder.is_between:
             return
         listener = choice.listen()
@@ -338,6 +339,7 @@ class StreamExchange:
 
     def _read(self, events: list[SseEvent]) -> None:
         for number, (raw, data) in enumerate(events):
+            # Events are read in their order: while one has work left, those behind it wait.
             if self.busy:
                 self._works.put_off(partial(self._read, events[number:]))
                 return
@@ -392,6 +394,7 @@ class StreamExchange:
         else:
             check_index(len(choices) - 1, self._max_choices)
             event = decode_object(data)
+            # Each in an event of its own, as each is read, and may have to wait, by itself.
             for chunk_choice, single in zip(choices, event["choices"], strict=True):
                 alone = encode_object({**event, "choices": [single]})
                 self._works.then(partial(self._read_choice, alone, alone[len(b"data: ") : -2], chunk_choice))

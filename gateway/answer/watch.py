@@ -227,6 +227,7 @@ class WatchedBody:
         if watched is not None:
             watch = BodyExchange(watched, make_id=_no_id, limits=self._terms.limits, keep_text=True)
             work = watch.steps(body)
+            # An end that is a value: `run` takes every exception for a fault of the watch.
             while self._reading.run(partial(next, work, _END)) is None and self._reading.goes_on:
                 yield
             self._reading.finish(watch.facts, self.facts)

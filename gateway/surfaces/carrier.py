@@ -179,6 +179,7 @@ class EventCarrier:
             found = self._word(raw[len(self.words) : -len(_END)])
         except (msgspec.DecodeError, ValueError):
             return b""
+        # A field that holds no text is for whoever takes events apart.
         if found is None or found[0][:1] != b'"':
             return b""
         text, word = found

@@ -184,6 +184,7 @@ class FileList(Form):
         if self.ranges is None:
             return _window(path, rest, "start_line", "end_line")
         ranges = rest.pop(self.ranges, [])
+        # A view has one range: several could not be said again.
         if rest or not isinstance(ranges, list) or len(ranges) > 1:
             return None
         if not ranges:

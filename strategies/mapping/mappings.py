@@ -127,6 +127,7 @@ def _tools(request: ChatRequest, tool: Tool, client: Client) -> list[Any]:
     for entry in request.body.get("tools") or []:
         if function_name(entry) not in client.tools:
             entries.append(entry)
+        # One tool stands for several of the client's: it is told once, where the first of them stood.
         elif not placed:
             placed = True
             function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
@@ -149,6 +150,7 @@ def _choice(choice: Any, name: str, client: Client) -> Any:
     shown: list[Any] = []
     for entry in entries:
         one = _renamed(entry, name) if function_name(entry) in client.tools else entry
+        # Several of the client's may have become the same one.
         if one not in shown:
             shown.append(one)
     return {**choice, "allowed_tools": {**allowed, "tools": shown}}
