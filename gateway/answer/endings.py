@@ -217,6 +217,7 @@ class Endings:
         self._facts.unusable_calls += choice.more_unusable()
         final = choice.final_reason(reason)
         if self._mends_native and final == reason:
+            # Some servers end calls by a reason that denies them: https://github.com/sgl-project/sglang/issues/2877
             final = choice.native.finish_reason(reason) or reason
             if final != reason:
                 self._facts.mended["finish_reason"] += 1

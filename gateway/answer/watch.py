@@ -319,6 +319,8 @@ class _Reading:
                 if not self.goes_on:
                     return None
             self.run(partial(second.finish, each.finish or "stop"))
+            # Readers that go by packets find other calls where the cuts are others:
+            # https://github.com/raullenchai/Rapid-MLX/issues/579
             differs = differs or transcript.calls != each.calls
         return differs if self.goes_on else None
 

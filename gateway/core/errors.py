@@ -257,6 +257,7 @@ class UpstreamRejected(UpstreamError):
 class Overloaded(GatewayError):
     """We are at fault for want of room."""
 
+    # For a while, with a word on when to come back: https://www.rfc-editor.org/rfc/rfc9110#section-15.6.4
     status = 503
     type = "overloaded_error"
 

@@ -170,6 +170,7 @@ class Turns:
         images: list[Part] = []
         for call_id in dict.fromkeys(call["id"] for call in said.calls):
             found = said.results.get(call_id)
+            # Servers refuse a call without a result: https://github.com/BerriAI/litellm/issues/32536
             if found is None:
                 self.mended.append("missing_result")
                 found = (MISSING_RESULT, [])

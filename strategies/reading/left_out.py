@@ -199,6 +199,7 @@ class Remains:
                 out.append(event)
 
     def _take_remains(self, event: Drop, out: list[Event]) -> None:
+        # Servers leave such tokens without any call, too: https://github.com/vllm-project/vllm/issues/56184
         is_thought = event.family == THOUGHT
         if is_thought and not self._is_silent:
             self.say(event.raw)

@@ -450,6 +450,8 @@ class Reasoning:
             rows = tuple(row for row in rows if row.level in ("AB" if opening.starts_line else "A"))
             if rows:
                 window.text(at)
+                # Thinking may go on behind it, and then it was only thought:
+                # https://github.com/PrimeIntellect-ai/renderers/issues/80
                 return Call.begin(window, rows, opening, Draft(self, window.out.hold()))
         window.text(len(buf))
         return WAIT

@@ -107,6 +107,7 @@ class Reader:
         """A bounded piece of the work: with more text, with the end, or with neither while `busy`."""
         window = self._window
         if reason is not None:
+            # What was cut keeps its reason and completes no call: https://github.com/raullenchai/Rapid-MLX/issues/1574
             window.end(cut=reason in CUT_REASONS)
         elif text and self._flows(text):
             self._pass_by(text)

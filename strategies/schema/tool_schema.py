@@ -211,6 +211,7 @@ class ToolSchema:
 
     def opening(self, value: Any) -> Turns[Adapted | None]:
         """The same in turns."""
+        # Models leave arguments out, or write null for none: https://github.com/vllm-project/vllm/issues/35948
         if value is None:
             return Adapted({})
         if isinstance(value, str):

@@ -51,6 +51,8 @@ _PART = 1 << 14
 _LOOK = 1 << 13
 _MANY = 2_000
 """Brackets that are looked at in one turn."""
+# Possessive throughout: a text without an end must not be tried again from each of its quotes, see
+# https://cwe.mitre.org/data/definitions/1333.html
 _QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _ANY = re.compile(rf'(?:[^"{{}}\[\]]++|{_QUOTED}|\{{\}}|\[\])*+', re.DOTALL)
 """What can be passed in one go inside a container."""

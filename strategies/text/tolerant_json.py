@@ -248,6 +248,7 @@ class _Reader:
 
     def _nested(self, read: Callable[[], Turns[Any]]) -> Turns[Any]:
         self._open.append(self._text[self._at])
+        # Before anything recurses: https://cwe.mitre.org/data/definitions/674.html
         if len(self._open) > self._max_depth:
             raise JsonFault("too deep")
         self._at += 1
@@ -358,6 +359,7 @@ class _Reader:
             or _BRACE_IN_STRING.search(self._text, max(0, self._at - 99))
         ):
             raise JsonFault("never closed")
+        # Models stop a brace short, or write one too many: https://github.com/ml-explore/mlx-lm/issues/1264
         note(self._notes, "missing_braces")
         return False
 

@@ -50,6 +50,8 @@ _CALL_RULES_END = (
 )
 
 
+# Models imitate what their history shows, so a form that would be read as another call must not stand there:
+# https://github.com/MoonshotAI/kimi-code/issues/2503
 class CannotExpress(ValueError):
     """The dialect cannot carry this call so that reading it back gives the same; `nearest` shows it all the same."""
 
