@@ -21,6 +21,9 @@ FULL_BYTES = 128 << 10
 LINE_BYTES = 8 << 10
 """Of a chunk's size with its extensions, and of all trailers: whatever is longer is no HTTP."""
 
+_PLAIN_LINE = 16
+"""Of a chunk's size in up to fourteen digits, with its end."""
+
 # Nobody else reads these answers: blanks behind a size, or a line without its carriage return, mean nothing else.
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*+(?:;[^\r\n]*+)?\r?\n")
 _WHOLE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
@@ -179,7 +182,9 @@ class Framed(Body, kw_only=True):
         """The contents of the chunks: https://www.rfc-editor.org/rfc/rfc9112#section-7.1"""
         if self.rest:
             data, self.rest = self.rest + data, b""
-        at, end, pieces = 0, len(data), []
+        at, end, pieces = 0, len(data), list[bytes]()
+        if not (self.left or self.is_in_chunk) and self.trailers < 0:
+            at = _whole_chunks(data, pieces)
         while at < end and not self.is_over:
             if self.left:
                 pieces.append(data[at : at + self.left])
@@ -224,6 +229,29 @@ class Framed(Body, kw_only=True):
         self.is_over, self.is_odd = True, True
         self.fault = UpstreamBadReply("the model server's answer is not valid HTTP")
         return b"".join(pieces)
+
+
+def _whole_chunks(data: bytes, pieces: list[bytes]) -> int:
+    """Take the chunks that stand at the beginning, whole and in the plainest form, and say how far that came.
+
+    Many servers give each event a chunk of its own, and one read brings hundreds of them.
+    """
+    at = 0
+    while True:
+        behind = data.find(b"\r\n", at, at + _PLAIN_LINE)
+        size = data[at : max(at, behind)]
+        # Signs, blanks and underlines, which `int` would take too, are left to who knows what they mean.
+        if not size.isalnum():
+            return at
+        try:
+            left = int(size, 16)
+        except ValueError:
+            return at
+        begin = behind + 2
+        if not left or not data.startswith(b"\r\n", begin + left):
+            return at
+        pieces.append(data[begin : begin + left])
+        at = begin + left + 2
 
 
 class Lent(Body, kw_only=True):
