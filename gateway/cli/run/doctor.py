@@ -46,7 +46,6 @@ def doctor(context: click.Context, only_probe: bool, as_json: bool) -> None:
     what to do about each fault. Exits with 0 if there is none, 1 if there is one, 78 if it is in the settings. With
     --probe, for health checks, it exits with 0 if the gateway at GATEWAY_HOST and GATEWAY_PORT is ready, 1 if not.
     What a model server can is asked by `toolgate probe`.
-    What a model server can is asked by `toolgate probe`.
 
     \b
     Examples:
