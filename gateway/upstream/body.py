@@ -182,9 +182,14 @@ class Framed(Body, kw_only=True):
         """The contents of the chunks: https://www.rfc-editor.org/rfc/rfc9112#section-7.1"""
         if self.rest:
             data, self.rest = self.rest + data, b""
-        at, end, pieces = 0, len(data), list[bytes]()
-        if not (self.left or self.is_in_chunk) and self.trailers < 0:
-            at = _whole_chunks(data, pieces)
+        if self.left or self.is_in_chunk or self.trailers >= 0:
+            return self._undone(data, 0, [])
+        pieces: list[bytes] = []
+        return self._undone(data, _whole_chunks(data, pieces), pieces)
+
+    def _undone(self, data: bytes, at: int, pieces: list[bytes]) -> bytes:
+        """The same from this place on, part by part."""
+        end = len(data)
         while at < end and not self.is_over:
             if self.left:
                 pieces.append(data[at : at + self.left])
