@@ -45,6 +45,7 @@ def doctor(context: click.Context, only_probe: bool, as_json: bool) -> None:
     Looks at the settings, the model server, the store, the ports, the clock and the limits of the process, and says
     what to do about each fault. Exits with 0 if there is none, 1 if there is one, 78 if it is in the settings. With
     --probe, for health checks, it exits with 0 if the gateway at GATEWAY_HOST and GATEWAY_PORT is ready, 1 if not.
+
     What a model server can is asked by `toolgate probe`.
 
     \b
