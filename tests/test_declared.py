@@ -1,4 +1,4 @@
-"""What is declared is used: every setting is read somewhere, and every metric is fed."""
+"""What is declared is used: every setting is read somewhere, every metric is fed, every mutant has its place."""
 
 import ast
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from gateway.config.declarations import Settings
 from gateway.rollout.stages import RolloutRules
 from gateway.telemetry.metrics import CATALOGUE
 from strategies.base import Options
+from tests.attacks.mutants import FAULTS, Fault
 
 ROOT = Path(__file__).parents[1]
 READ_BY_NAME = {"env_file": 'process.get("GATEWAY_ENV_FILE")'}
@@ -96,3 +97,8 @@ def fed() -> set[Any]:
 def test_every_metric_is_fed() -> None:
     assert len(CATALOGUE) > 60
     assert [metric.name for metric in CATALOGUE if metric.name not in fed()] == []
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_defence_that_attacks_are_tried_without_stands_where_it_is_taken_out(fault: Fault) -> None:
+    assert (ROOT / fault.path).read_text("utf-8").count(fault.line) == 1

@@ -64,7 +64,10 @@ FAULTS = (
     Fault("any choice is read", "gateway/answer/choice.py", "if not 0 <= index < most:", "if False:"),
     Fault("an event may be of any size", "gateway/wire/sse.py", "self._max = max_event_bytes", "self._max = 1 << 40"),
     Fault(
-        "a stream that breaks off is whole", "gateway/answer/stream.py", "if error is None and unfinished:", "if False:"
+        "a stream that breaks off is whole",
+        "gateway/answer/endings.py",
+        "if error is None and unfinished:",
+        "if False:",
     ),
     Fault(
         "our key is told",
@@ -75,7 +78,7 @@ FAULTS = (
     Fault(
         "a call in two forms is two",
         "gateway/wire/structured_calls.py",
-        "            if call.key in given:\n                call.is_dropped, moved[index]",
+        "            if given and call.key in given:\n                call.is_dropped, moved[index]",
         "            if False:\n                call.is_dropped, moved[index]",
     ),
     Fault(
