@@ -9,8 +9,9 @@ standard has it.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 from urllib.parse import unquote
 
 from strategies.schema.document import Schema, has_type, member, named_types
@@ -21,6 +22,7 @@ __all__ = ["Validity"]
 _MAX_WORK = 4_000
 """Parts of a schema held against parts of a value in one check."""
 _MAX_NESTING = 100
+_LONGEST_TYPE = 16
 _MAX_NODES = 20_000
 """Of a schema that is searched for its names."""
 _MAX_TEXT = 4096
@@ -46,6 +48,8 @@ _OBJECTS = (
     *("properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
+_TYPE_ALONE = frozenset({"type", "description", "title"})
+"""A part that says no more than these is of one step."""
 _TEXTS = ("minLength", "maxLength", "pattern")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _COMBINED = ("allOf", "anyOf", "oneOf", "not", "if", "$ref", "$dynamicRef")
@@ -148,11 +152,13 @@ class _Check:
 
     def fault(self, value: Any, schema: Any, where: str, depth: int) -> str | None:
         """Why this part of the schema does not take this part of the value."""
-        if not isinstance(schema, Mapping):
+        if not _is_schema(schema):
             return f"{_path(where)} may not be given" if schema is False else None
         self._left -= 1
         if self._left < 0 or depth > _MAX_NESTING:
             return None
+        if _TYPE_ALONE.issuperset(schema):
+            return self._kind_fault(value, schema, where)
         # Identities hold for as long as one check lasts, as both are kept by it.
         key = (id(schema), id(value))
         if key in self._active:
@@ -262,9 +268,9 @@ class _Check:
     def _parts_of(self, schema: Schema, name: str) -> list[Any]:
         """What the schema says of a member: by its name, by the patterns that match it, else of all others."""
         declared, patterns = schema.get("properties"), schema.get("patternProperties")
-        parts = [declared[name]] if isinstance(declared, Mapping) and name in declared else []
-        is_unsure = isinstance(patterns, Mapping) and len(patterns) > _MAX_PATTERNS
-        for source, part in islice(patterns.items(), _MAX_PATTERNS) if isinstance(patterns, Mapping) else ():
+        parts = [declared[name]] if _is_schema(declared) and name in declared else []
+        is_unsure = _is_schema(patterns) and len(patterns) > _MAX_PATTERNS
+        for source, part in islice(patterns.items(), _MAX_PATTERNS) if _is_schema(patterns) else ():
             found = _matches(source, name)
             is_unsure = is_unsure or found is None
             parts += [part] if found else []
@@ -448,7 +454,11 @@ class _Check:
 
 
 def _says(schema: Schema, keys: Iterable[str]) -> bool:
-    return any(key in schema for key in keys)
+    # Asked for each part of a value; a schema may have very many keys, so it is not gone through.
+    for key in keys:
+        if key in schema:
+            return True
+    return False
 
 
 def _types(schema: Schema) -> frozenset[str]:
@@ -456,8 +466,20 @@ def _types(schema: Schema) -> frozenset[str]:
     declared = schema.get("type")
     if declared is None:
         return frozenset()
-    types = named_types(declared)
+    types = (
+        _one_type(declared) if isinstance(declared, str) and len(declared) <= _LONGEST_TYPE else named_types(declared)
+    )
     return types | {"null"} if types and schema.get("nullable") is True else types
+
+
+@lru_cache(maxsize=64)
+def _one_type(declared: str) -> frozenset[str]:
+    return named_types(declared)
+
+
+def _is_schema(part: object) -> TypeGuard[Mapping[str, Any]]:
+    # To ask whether something is a mapping takes ten times as long as whether it is a dict, which nearly all are.
+    return type(part) is dict or isinstance(part, Mapping)
 
 
 def _listed(schema: Schema, key: str) -> list[Any]:
@@ -485,7 +507,7 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
 
 def _all_of_type(value: list[Any], first: int, part: Any) -> bool:
     """Whether the items are all of the type which is all that is asked of them: a long list is seen at a glance."""
-    if not isinstance(part, Mapping) or not {"type", "description", "title"}.issuperset(part):
+    if not isinstance(part, Mapping) or not _TYPE_ALONE.issuperset(part):
         return False
     declared = part.get("type")
     kinds = _PLAIN.get(declared) if isinstance(declared, str) else None
