@@ -20,7 +20,7 @@ from pathlib import Path
 from attrs import frozen
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("gateway", "strategies", "tests/attacks", "tests/support", "tests/golden")
+COPIED = ("gateway", "strategies", "tests/attacks", "tests/support", "tests/golden", "tests/data")
 FILES = ("pyproject.toml", "tests/conftest.py")
 SECONDS = 600
 

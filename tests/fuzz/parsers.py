@@ -160,6 +160,7 @@ _REPLY_HEADS = (
     b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n",
     b"HTTP/1.1 200 OK\r\n\r\n",
 )
+# Sizes of more than fifteen digits are refused here, and read by the library: nobody writes them.
 _REPLY = (
     *(
         b"HTTP/1.1 200 OK\r\n",
@@ -182,7 +183,7 @@ _REPLY = (
         b"hello",
         b"0\r\n\r\n",
     ),
-    *(b"0\r\nA: b\r\n\r\n", b"-5\r\n", b"5 \r\n", b"fffffffffffffffff\r\n", b"0" * 9, b";" * 300, b"HTTP/", b": "),
+    *(b"0\r\nA: b\r\n\r\n", b"-5\r\n", b"5 \r\n", b"fffffffffffffffff\r\n", b"00", b";" * 300, b"HTTP/", b": "),
 )
 _NAMES = (b"r|", b"t|", b"1|", b"live|", b"a/b|", b"|", b"call_", b"0" * 24, b"_1", b"9" * 30)
 
