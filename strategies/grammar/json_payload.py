@@ -271,7 +271,7 @@ def refuse_torn(cur: Cursor, opening: Opening) -> Steps:
     if _TOKEN_IN_VALUE.match(head):
         raise Reject("the closing token may be inside a string", attempted=True)
     # Only lines that end in a brace or go on with a member: words behind a call are common, and no damage.
-    if rest and (pieces[-1].rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind)):
+    if rest and (behind.rstrip(" \t\r]").endswith("}") or _MEMBER.match(behind)):
         raise Reject("text after the object", again=opening.hint != _MENDING, hint=_MENDING, attempted=True)
 
 

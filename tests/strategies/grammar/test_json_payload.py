@@ -73,3 +73,10 @@ def test_surplus_braces_at_a_cut_are_not_the_end() -> None:
 def test_code_goes_to_a_tool_that_takes_text(declared: list[Tool], name: str | None) -> None:
     found = read_every_way("<|python_tag|>x = 1\nprint(x)", tools=ToolSet(declared))
     assert [called for called, _ in found.calls] == ([name] if name else [])
+
+
+def test_what_a_torn_object_leaves_behind_it_is_seen_wherever_the_answer_is_cut() -> None:
+    # The end of the line may come a character at a time, and the last one of them is no brace.
+    text = '[TOOL_CALLSread{"filePath":"a"}[{ments": {"filePath": "src/app.py"}}][TOOL_CALLS]'
+    found = read_every_way(text)
+    assert (found.calls, found.text) == ([], text)
