@@ -182,7 +182,7 @@ class ReadyLines:
     What they say is what the pipeline would have said of the same fields.
     """
 
-    __slots__ = ("_begun", "_own", "_redactor", "_signs", "_stamp", "_writer", "processors", "render", "writer")
+    __slots__ = ("_begun", "_own", "_redactor", "_signs", "_stamp", "processors", "render", "writer")
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class ReadyLines:
         processors: list[Processor],
         own: Mapping[str, object],
     ) -> None:
-        self.writer = self._writer = writer
+        self.writer = writer
         self.render = render
         self.processors = processors
         self._redactor = redactor
@@ -228,7 +228,7 @@ class ReadyLines:
         second, part = divmod(time.time_ns(), 1_000_000_000)
         stamp = self._stamp
         written = stamp.written if second == stamp.second else stamp.at(second)
-        self._writer.write(f'{{"timestamp":"{written}.{part // 1000:06d}Z",{begun},{line[1:]}')
+        self.writer.write(f'{{"timestamp":"{written}.{part // 1000:06d}Z",{begun},{line[1:]}')
 
     def _begin(self, event: str, key: Hashable | None, begin: Callable[[], Mapping[str, Any]]) -> str:
         begun = f'"level":"info","event":"{event}",{_ascii(self._redactor.fields({**begin(), **self._own}))[1:-1]}'
