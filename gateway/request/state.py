@@ -244,8 +244,8 @@ class RequestState(Struct, kw_only=True, eq=False):
         is_plain = "Content-Encoding" not in headers and "Expect" not in headers and type(content) is StreamReader
         if not (is_plain and head.BODIES_ARE_KNOWN and content._eof and content._exception is None):
             return b"".join([piece async for piece in self.body()])
-        # All of it is here: no need to watch the time, nor for the reader's own ways to say so, which cost ten calls. Nor
-        # is the connection to be set going: while it is paused its parser is, and no body is at its end.
+        # All of it is here: no need to watch the time, nor for the reader's own ways to say so, which cost ten calls.
+        # Nor is the connection to be set going: while it is paused its parser is, and no body is at its end.
         data = b"".join(content._buffer)
         content._buffer.clear()
         self.http.is_read = True
