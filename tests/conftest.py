@@ -34,9 +34,9 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from gateway.wire import known_texts
 from tests.support import near, reading
 from tests.support.client import open_connection
-from tests.support.descendants import adopt_orphans, children, end
 from tests.support.faulty_upstream import FaultyUpstream
 from tests.support.golden import labels_of, own_labels
+from tests.support.processes import adopt_orphans, children, end
 
 if TYPE_CHECKING:
     from gateway.app import Gateway

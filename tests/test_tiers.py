@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.descendants import children, end
 from tests.support.near import ALWAYS, MANY, ROOT, far_tests, near, near_tests
-from tests.support.processes import is_alive
+from tests.support.processes import children, end, is_alive
 
 GRAPH = {
     "strategies.a": frozenset[str](),

@@ -31,8 +31,8 @@ from strategies.mapping.answers import mapped
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
-from tests.strategies.mapping.surfaces import CLIENTS
 from tests.support.chat import answer_body, numbered_ids
+from tests.support.edit_tools import CLIENTS
 from tests.support.golden import SAMPLES, cases
 from tests.support.lateness import CUTS, ways
 

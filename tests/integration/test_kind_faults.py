@@ -16,12 +16,10 @@ from tests.support.client import ask, chat, get, post_bytes
 from tests.support.faulty_upstream import STREAM_HEAD, answer, answer_json, close_at_once, hang, in_turn
 from tests.support.gemini_server import GeminiServer
 from tests.support.gemini_server import error_body as gemini_error
-from tests.support.openai_server import OpenAiServer
+from tests.support.kinds import Answered, Call, Turn, listening, sse
+from tests.support.openai_server import OpenAiServer, ResponsesServer
+from tests.support.openai_server import error_body as responses_error
 from tests.support.qwen_web_server import QwenWebServer, fault_body
-from tests.support.responses_server import ResponsesServer
-from tests.support.responses_server import error_body as responses_error
-from tests.support.turns import Call, Turn
-from tests.support.wire_server import Answered, listening, sse
 
 SECRET = "sk-secret-finch-1"
 

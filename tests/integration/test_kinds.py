@@ -27,13 +27,21 @@ from tests.support.anthropic_server import AnthropicServer
 from tests.support.client import TOOLS as CHAT_TOOLS
 from tests.support.client import ask, chat
 from tests.support.gemini_server import GeminiServer
-from tests.support.kind_driver import comparable
-from tests.support.openai_server import OpenAiServer
+from tests.support.kinds import (
+    HEADER,
+    TOOLS,
+    Call,
+    Exchange,
+    ManyServers,
+    Turn,
+    WireServer,
+    comparable,
+    conversation,
+    listening,
+)
+from tests.support.openai_server import OpenAiServer, ResponsesServer
 from tests.support.qwen_web_server import QwenWebServer
-from tests.support.responses_server import ResponsesServer
 from tests.support.stores import RedisServer, needs_redis
-from tests.support.turns import TOOLS, Call, Exchange, Turn, conversation
-from tests.support.wire_server import HEADER, ManyServers, WireServer, listening
 
 SEEDS = range(12)
 

@@ -12,9 +12,8 @@ from gateway.app import Gateway
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.chat import answer_body, event
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json
+from tests.support.kinds import Call, Turn, listening
 from tests.support.messages_client import events_of, hear
-from tests.support.turns import Call, Turn
-from tests.support.wire_server import listening
 
 Start = Callable[..., Awaitable[Gateway]]
 TOOL = {"name": "Read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}

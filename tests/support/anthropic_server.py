@@ -9,8 +9,7 @@ from anthropic.types.message_create_params import MessageCreateParamsNonStreamin
 from attrs import define, field
 from pydantic import TypeAdapter, ValidationError
 
-from tests.support.turns import Turn, split
-from tests.support.wire_server import Answered, sse, wire_error
+from tests.support.kinds import Answered, Turn, split, sse, wire_error
 
 FIELDS = {
     "model",

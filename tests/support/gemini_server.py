@@ -10,8 +10,7 @@ from attrs import define, field
 from google.genai import types
 from pydantic import ValidationError
 
-from tests.support.turns import Turn, split
-from tests.support.wire_server import Answered, sse, wire_error
+from tests.support.kinds import Answered, Turn, split, sse, wire_error
 
 FIELDS = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings"}
 GENERATION = {

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from gateway.demo.server import Pace, start_demo
 from tests.bench import records
-from tests.support.browser import Page, browser
-from tests.support.inspecting import ask, becomes, environ, inspected, press, printed, running_process
+from tests.support.browser import Page, ask, becomes, browser, environ, inspected, press, printed, running_process
 from tests.support.processes import free_ports
 
 __all__ = ["MADE_BY", "MAKERS", "PICTURES", "chunks", "made", "shrunk"]

@@ -1,19 +1,26 @@
-"""The real program as a process of its own, and a load of clients that notices every answer that is not whole."""
+"""The real programs as processes of their own, the gateway and those that watch it; a load of clients that notices
+every answer that is not whole; and the end of whatever a test has left running.
+"""
 
 import asyncio
+import ctypes
 import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
 import aiohttp
+import pytest
+from aiohttp import web
 from attrs import define, field
 
 from tests.support.client import ask, chat
@@ -21,7 +28,6 @@ from tests.support.cost import Pulse
 from tests.support.faulty_upstream import DONE, STREAM_HEAD, Connection, Received, completion, event, text
 
 SERVE = (sys.executable, "-m", "gateway", "serve")
-
 
 _PORTS = range(12_000, 32_000)
 """Below those that systems give to whoever asks for any, which every connection of another test does."""
@@ -269,3 +275,175 @@ class Load:
         else:
             self.faults.append(f"short request: {answer.status} {answer.body[-200:]!r}")
         await asyncio.sleep(0.02)
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever loses its own: the workers of a supervisor that was killed would be nobody's."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children() -> frozenset[int]:
+    """The processes that this one is the parent of; to have none is told by one question."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return frozenset(_with_parent(os.getpid()))
+    return frozenset()
+
+
+def _with_parent(parent: int) -> Iterator[int]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                yield int(path.parent.name)
+
+
+def end(processes: Collection[int]) -> None:
+    """Kill them and all that come to us by their end."""
+    before = children() - set(processes)
+    waiting = set(processes)
+    while waiting:
+        for pid in waiting:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        waiting = set(children() - before)
+
+
+GRAFANA = Path(__file__).parents[2] / "grafana"
+PROMETHEUS = shutil.which("prometheus")
+ALERTMANAGER = shutil.which("prometheus-alertmanager")
+
+needs_prometheus = pytest.mark.skipif(
+    (PROMETHEUS is None or ALERTMANAGER is None) and "TOOLGATE_CI" not in os.environ,
+    reason="needs prometheus and prometheus-alertmanager",
+)
+
+
+@asynccontextmanager
+async def program(*command: str, folder: Path) -> AsyncIterator[None]:
+    log = folder / f"{Path(command[0]).name}.log"
+    with log.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(*command, stdout=out, stderr=out)
+    try:
+        yield
+        assert process.returncode is None, log.read_text()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+class Prometheus:
+    """What a running Prometheus is asked."""
+
+    def __init__(self, client: aiohttp.ClientSession, port: int) -> None:
+        self._client = client
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def _get(self, path: str, **parameters: str) -> Any:
+        for _ in range(40):
+            async with self._client.get(f"{self.url}/api/v1/{path}", params=parameters) as response:
+                if response.status != 503:  # that one says that it has only begun, or has no time now
+                    document = await response.json()
+                    assert document["status"] == "success", document
+                    return document["data"]
+            await asyncio.sleep(0.25)
+        raise aiohttp.ClientConnectionError("Prometheus has no time")
+
+    async def value(self, query: str) -> float:
+        """The one number that a query has, or 0."""
+        result = (await self._get("query", query=query))["result"]
+        return float(result[0]["value"][1]) if result else 0.0
+
+    async def over_time(self, query: str, *, seconds: int) -> list[list[float]]:
+        """The values of every series over the last seconds."""
+        now = await self.value("vector(time())")
+        data = await self._get("query_range", query=query, start=str(now - seconds), end=str(now), step="1")
+        return [[float(value) for _, value in series["values"]] for series in data["result"]]
+
+    async def until(self, query: str, seconds: float = 60.0) -> None:
+        """Wait, bounded, until a query has a value other than 0."""
+        async with asyncio.timeout(seconds):
+            while True:
+                with suppress(aiohttp.ClientConnectionError, aiohttp.ContentTypeError):  # it has only begun
+                    if await self.value(query):
+                        return
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def prometheus(
+    folder: Path, client: aiohttp.ClientSession, metrics_url: str = "", *, alertmanager: int = 9, targets: str = ""
+) -> AsyncIterator[Prometheus]:
+    """Prometheus with the shipped configuration; `targets` is the file that a gateway keeps, if it does."""
+    assert PROMETHEUS is not None
+    port = free_port()
+    shutil.copytree(GRAFANA / "prometheus" / "rules", folder / "rules")
+    if not targets:
+        targets = str(folder / "metrics.json")
+        from gateway.process.status import write_targets  # here: most tests need no server
+
+        write_targets(targets, [(0, metrics_url.removeprefix("http://").removesuffix("/metrics"))])
+    text = (
+        (GRAFANA / "prometheus" / "prometheus.yml")
+        .read_text("utf-8")
+        .replace("_interval: 15s", "_interval: 1s")
+        .replace("/run/toolgate/metrics.json", targets)
+    )
+    text = text.replace("127.0.0.1:9093", f"127.0.0.1:{alertmanager}").replace("127.0.0.1:9090", f"127.0.0.1:{port}")
+    (folder / "prometheus.yml").write_text(text)
+    options = (
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+    async with program(PROMETHEUS, *options, folder=folder):
+        yield Prometheus(client, port)
+
+
+async def until_received(received: asyncio.Queue[tuple[str, Any]]) -> tuple[str, Any]:
+    async with asyncio.timeout(60):
+        return await received.get()
+
+
+@asynccontextmanager
+async def alertmanager(folder: Path, port: int, receiver_url: str) -> AsyncIterator[None]:
+    """Alertmanager with the shipped configuration, only faster and with another receiver."""
+    assert ALERTMANAGER is not None
+    text = (GRAFANA / "prometheus" / "alertmanager.yml").read_text("utf-8")
+    text = re.sub(r"group_wait: \d+s", "group_wait: 1s", text).replace("http://127.0.0.1:9095", receiver_url)
+    (folder / "alertmanager.yml").write_text(text)
+    options = (
+        f"--config.file={folder / 'alertmanager.yml'}",
+        f"--storage.path={folder / 'alertmanager'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=",
+    )
+    async with program(ALERTMANAGER, *options, folder=folder):
+        yield
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[tuple[asyncio.Queue[tuple[str, Any]], str]]:
+    """A web server that takes Alertmanager's messages."""
+    received: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+    async def take(request: web.Request) -> web.Response:
+        received.put_nowait((request.path, json.loads(await request.read())))
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/{name}", take)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield received, f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()

@@ -7,8 +7,7 @@ from urllib.parse import parse_qs
 
 from attrs import define, field, frozen
 
-from tests.support.turns import Turn, split
-from tests.support.wire_server import Answered, sse
+from tests.support.kinds import Answered, Turn, split, sse
 
 
 def fault_body(code: str, details: str) -> dict[str, Any]:

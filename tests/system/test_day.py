@@ -25,16 +25,17 @@ from gateway.state.opening import open_store
 from tests.deploy.proxy import HAS_NGINX, Proxy, nginx
 from tests.support.client import TOOLS, Answer, ask, chat
 from tests.support.faulty_upstream import DONE, FaultyUpstream, Received, event, stream, text
-from tests.support.monitoring import (
-    ROOT,
+from tests.support.processes import (
+    GRAFANA,
+    Program,
     Prometheus,
     alertmanager,
+    free_port,
     needs_prometheus,
     prometheus,
     receiver,
     until_received,
 )
-from tests.support.processes import Program, free_port
 
 pytestmark = [needs_prometheus, pytest.mark.skipif(not HAS_NGINX, reason="needs nginx")]
 
@@ -268,7 +269,7 @@ async def the_search(day: Day, alert: dict[str, Any], bad: set[str]) -> str:
     report = await day.run("toolgate report --days 2")
     assert f"{SLICE} is switched off" in report
     assert named & set(re.findall(r"\b[0-9a-f-]{16,}\b", report))
-    runbook = (ROOT / "RUNBOOK.md").read_text("utf-8")
+    runbook = (GRAFANA / "RUNBOOK.md").read_text("utf-8")
     assert alert["annotations"]["runbook_url"] == "grafana/RUNBOOK.md#toolgatesliceoff"
     assert "toolgate rollout slice STRATEGY/DIALECT on" in runbook.split("## ToolgateSliceOff")[1].split("## ")[0]
     return status

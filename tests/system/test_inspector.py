@@ -18,15 +18,16 @@ from gateway.core.records import CallRecord, LabelRecord, RequestRecord
 from gateway.rollout.codec import STATE_KEY, state_of
 from gateway.state.sqlite import SqliteStore
 from tests.bench import records
-from tests.support.browser import browser, needs_chromium
-from tests.support.inspecting import (
+from tests.support.browser import (
     WEATHER,
     ask,
     becomes,
+    browser,
     environ,
     holds,
     inspected,
     inspector,
+    needs_chromium,
     press,
     printed,
     running_process,

@@ -22,11 +22,10 @@ from attrs import define, field
 from gateway.wire.chat_reshape import stream_to_body
 from tests.deploy.proxy import HAS_NGINX, NGINX, configure, replace_once
 from tests.support.client import TOOLS
+from tests.support.kinds import HEADER, ManyServers, Turn, listening
 from tests.support.processes import Program
 from tests.support.qwen_web_server import QwenWebServer
 from tests.support.stores import REDIS, RedisServer, needs_redis
-from tests.support.turns import Turn
-from tests.support.wire_server import HEADER, ManyServers, listening
 
 __all__ = ["HUB", "Hosts", "needs_hosts"]
 

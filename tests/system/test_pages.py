@@ -18,10 +18,9 @@ from aiohttp import web
 from gateway.app import Gateway
 from gateway.core.records import CallRecord, LabelRecord, RequestRecord
 from gateway.state.sqlite import SqliteStore
-from tests.support.browser import Page, browser, needs_chromium
+from tests.support.browser import Page, becomes, browser, holds, inspector, needs_chromium, press
 from tests.support.client import chat
 from tests.support.faulty_upstream import FaultyUpstream, answer_json, completion
-from tests.support.inspecting import becomes, holds, inspector, press
 
 StartGateway = Callable[..., Awaitable[Gateway]]
 

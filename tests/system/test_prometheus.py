@@ -27,8 +27,16 @@ from tests.support.faulty_upstream import (
     stream,
     text,
 )
-from tests.support.monitoring import Prometheus, alertmanager, needs_prometheus, prometheus, receiver, until_received
-from tests.support.processes import Program, free_port
+from tests.support.processes import (
+    Program,
+    Prometheus,
+    alertmanager,
+    free_port,
+    needs_prometheus,
+    prometheus,
+    receiver,
+    until_received,
+)
 
 pytestmark = needs_prometheus
 

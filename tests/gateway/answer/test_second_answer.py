@@ -21,7 +21,6 @@ from strategies.mapping.answers import mapped
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
-from tests.strategies.mapping.surfaces import CLIENTS
 from tests.support.chat import (
     DONE,
     Heard,
@@ -34,6 +33,7 @@ from tests.support.chat import (
     numbered_ids,
 )
 from tests.support.cost import assert_linear
+from tests.support.edit_tools import CLIENTS
 from tests.support.reading import AGENT_TOOLS
 
 TOOLS = [

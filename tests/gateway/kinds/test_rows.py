@@ -27,12 +27,10 @@ from strategies.factory import load_strategies
 from tests.support.anthropic_server import AnthropicServer
 from tests.support.cost import assert_linear
 from tests.support.gemini_server import GeminiServer
-from tests.support.kind_driver import Driver, Got, comparable, in_pieces
+from tests.support.kinds import TOOLS, Call, Driver, Exchange, Got, Turn, comparable, conversation, in_pieces, sse
+from tests.support.openai_server import ResponsesServer
 from tests.support.qwen_web_server import QwenWebServer
-from tests.support.responses_server import ResponsesServer
 from tests.support.rooms import modules, room_of
-from tests.support.turns import TOOLS, Call, Exchange, Turn, conversation
-from tests.support.wire_server import sse
 
 
 @pytest.mark.parametrize("name", KINDS)

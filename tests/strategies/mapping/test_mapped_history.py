@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies.base import base_id, part_id
-from tests.strategies.mapping.surfaces import CLIENTS, Surface
+from tests.support.edit_tools import CLIENTS, Surface
 
 EDITOR = "str_replace_based_edit_tool"
 

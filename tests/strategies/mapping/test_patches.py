@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from strategies.base import Refusal
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Section, Update, read_patch, write_patch
-from tests.strategies.mapping.surfaces import CLIENTS, back
+from tests.support.edit_tools import CLIENTS, back
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 

@@ -15,9 +15,19 @@ from strategies.clients.client_parser import keep_entities, undo_entities
 from strategies.mapping.operations import Lines
 from strategies.mapping.patches import Add, BadPatch, Hunk, Remove, Update, read_patch, write_patch
 from strategies.mapping.search_replace import CLINE_BLOCKS, ROO_BLOCKS, Blocks
-from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, tool
 from tests.support.cost import assert_linear
-from tests.support.edit_tools import Files, ToolError, count, patch_tool, text_editor
+from tests.support.edit_tools import (
+    CLIENTS,
+    Files,
+    Surface,
+    ToolError,
+    back,
+    calls,
+    count,
+    patch_tool,
+    text_editor,
+    tool,
+)
 
 
 def replaced(old: str, new: str | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from strategies.base import Refusal
 from strategies.mapping.client_tools import ROWS
 from strategies.mapping.mappings import MAPPINGS
-from tests.strategies.mapping.surfaces import CLIENTS, Surface, back, calls, schema, shown, tool
+from tests.support.edit_tools import CLIENTS, Surface, back, calls, schema, shown, tool
 
 EDITOR = "str_replace_based_edit_tool"
 ROO_BLOCK = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE"

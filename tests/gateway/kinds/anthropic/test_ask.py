@@ -9,7 +9,7 @@ from gateway.core.errors import InvalidRequest
 from gateway.kinds.anthropic.ask import AnthropicOptions
 from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.shared.port import Dialogue, Situation
-from tests.support.turns import PICTURE, READ, RUN
+from tests.support.kinds import PICTURE, READ, RUN
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "toolu_1", "type": "function", "function": {"name": "run", "arguments": '{"command": "ls"}'}}

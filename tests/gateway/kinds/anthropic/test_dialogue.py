@@ -10,9 +10,7 @@ from gateway.kinds.anthropic.ask import AnthropicOptions
 from gateway.kinds.anthropic.dialogue import AnthropicKind
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
 from tests.support.anthropic_server import AnthropicServer, error_body
-from tests.support.kind_driver import Driver
-from tests.support.turns import RUN, Call, Turn
-from tests.support.wire_server import sse
+from tests.support.kinds import RUN, Call, Driver, Turn, sse
 
 USER = {"role": "user", "content": "hi"}
 

@@ -10,8 +10,7 @@ from gateway.kinds.gemini.ask import SKIP_CHECK, GeminiOptions
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.shared.port import Dialogue, Situation
 from tests.support.gemini_server import GeminiServer
-from tests.support.kind_driver import Driver
-from tests.support.turns import PICTURE, PING, READ, RUN, Call, Turn
+from tests.support.kinds import PICTURE, PING, READ, RUN, Call, Driver, Turn
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": '{"command": "ls"}'}}

@@ -9,7 +9,7 @@ from gateway.kinds.gemini.ask import GeminiOptions
 from gateway.kinds.gemini.dialogue import GeminiKind
 from gateway.kinds.shared.port import Dialogue, Reply, Situation
 from tests.support.gemini_server import GeminiServer, error_body
-from tests.support.wire_server import sse
+from tests.support.kinds import sse
 
 USER = {"role": "user", "content": "hi"}
 

@@ -9,10 +9,8 @@ from gateway.core.errors import InvalidRequest, UpstreamRejected
 from gateway.kinds.qwen_web.dialogue import QwenWebKind, QwenWebOptions
 from gateway.kinds.shared.port import HttpAsk, Reply, Situation
 from gateway.traffic.lesson_rules import refuses_tools
-from tests.support.kind_driver import Driver
+from tests.support.kinds import PING, Driver, Turn, sse
 from tests.support.qwen_web_server import QwenWebServer, fault_body
-from tests.support.turns import PING, Turn
-from tests.support.wire_server import sse
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 USER = {"role": "user", "content": "hi"}

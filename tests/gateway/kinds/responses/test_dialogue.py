@@ -8,10 +8,8 @@ import pytest
 from gateway.kinds.responses.ask import ResponsesOptions
 from gateway.kinds.responses.dialogue import ResponsesKind
 from gateway.kinds.shared.port import Reply, Situation
-from tests.support.kind_driver import Driver, comparable
-from tests.support.responses_server import ResponsesServer, error_body
-from tests.support.turns import READ, Call, Turn
-from tests.support.wire_server import sse
+from tests.support.kinds import READ, Call, Driver, Turn, comparable, sse
+from tests.support.openai_server import ResponsesServer, error_body
 
 SITUATION = Situation(now=1.0, make_id=lambda _: "call_made", answer_id="chatcmpl-1")
 HELLO: Any = {"role": "user", "content": "hello"}

@@ -12,9 +12,9 @@ from gateway.surfaces.responses.carrier import ResponsesCarrier
 from gateway.surfaces.responses.telling import ResponsesTelling, Terms
 from gateway.surfaces.toolnames import ToolNames
 from tests.support.chat import SAYINGS, event_ends, read_stream, read_whole, reading
+from tests.support.kinds import Call, Turn, conversations
+from tests.support.openai_server import ResponsesServer
 from tests.support.responses_events import checked_body, checked_events, events_of
-from tests.support.responses_server import ResponsesServer
-from tests.support.turns import Call, Turn, conversations
 
 CALL = 'I look.\n\n<tool_call>\n{"name": "Read", "arguments": {"path": "a.py"}}\n</tool_call>'
 ALL_CALL = CALL.removeprefix("I look.")
