@@ -60,12 +60,21 @@ EVERY_FEW = 3
 """Of so many golden cases one goes through untouched."""
 SAME_LINES_AGAIN = frozenset(
     {
-        *("test_damage.py", "test_drafts.py", "test_fuzz_reader.py", "test_lateness.py", "test_left_out.py"),
-        *("test_one_call_once.py", "test_pattern_costs.py", "test_reader_properties.py"),
-        "test_special_tokens.py",
+        *("test_drafts.py", "test_lateness.py", "test_left_out.py", "test_pattern_costs.py"),
+        *("test_damaged_markup_changes_no_value", "test_every_dialect_is_damaged"),
+        "test_damaged_markup_changes_no_value_in_a_hundred_thousand",
+        "test_random_answers_keep_every_promise",
+        *("test_no_call_is_given_twice_and_streamed_is_whole", "test_calls_that_differ_are_all_given"),
+        "test_structured_calls_alone_go_through_as_they_came",
+        *("test_reading_never_depends_on_the_cuts_and_loses_nothing", "test_any_text_at_all_comes_back"),
+        *("test_reading_character_by_character_is_reading_whole", "test_what_was_said_stands_whatever_comes_next"),
+        *("test_every_call_that_starts_ends_or_breaks_once", "test_every_example_of_the_table_survives_every_cut"),
+        *("test_what_is_written_with_tokens_is_read_back", "test_plain_arguments_can_always_be_written"),
+        *("test_the_example_is_a_call", "test_openers_without_end_do_no_harm", "test_markup_in_inline_code_is_text"),
     }
 )
-"""They and the tests of cost go over lines that others reach too, so often that counting them doubles their time."""
+"""Files and tests: they and those of cost go over lines that others reach too, so often that counting them doubles
+their time."""
 EVERY_FEW_AGAIN = 4
 """Of so many tests of these files, and of those far from a change, one goes through where few are asked for."""
 _NEAR: pytest.StashKey[frozenset[str] | None] = pytest.StashKey()
@@ -156,18 +165,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
     if config.getoption("--near") or config.getoption("--few"):
         far = config.stash[_FAR]
-        again = [
-            item
-            for item in items
-            if item.path.name in SAME_LINES_AGAIN or item.path.relative_to(near.ROOT).as_posix() in far
-        ]
+        again = [item for item in items if _goes_again(item) or item.path.relative_to(near.ROOT).as_posix() in far]
         left = set(again) - set(again[::EVERY_FEW_AGAIN])
         config.hook.pytest_deselected(items=[*left])
         items[:] = [item for item in items if item not in left]
     for item in items:
         if item.path.is_relative_to(near.ROOT / "tests" / "system"):
             item.add_marker("system")
-        if item.get_closest_marker("cost") or item.path.name in SAME_LINES_AGAIN:
+        if item.get_closest_marker("cost") or _goes_again(item):
             item.add_marker("no_cover")
         _give_examples(item, config)
     programs = [item for item in items if item.get_closest_marker("system")]
@@ -176,6 +181,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     second = len(items + programs) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) - len(programs[::2])
     items[max(0, second) : max(0, second)] = programs[1::2]
     items[:0] = programs[::2]
+
+
+def _goes_again(item: pytest.Item) -> bool:
+    return item.path.name in SAME_LINES_AGAIN or getattr(item, "originalname", "") in SAME_LINES_AGAIN
 
 
 def _give_examples(item: pytest.Item, config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.attacks.arena import CALL, TOOLS, Arena, all_of, calls_of
+from tests.attacks.conftest import CALL, TOOLS, Arena, all_of, calls_of
 from tests.support.client import ask, chat, exchange, open_connection, post_bytes
 from tests.support.faulty_upstream import (
     DONE,

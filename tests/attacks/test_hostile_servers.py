@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.arena import CALL, Arena, calls_of
+from tests.attacks.conftest import CALL, Arena, calls_of
 from tests.support.client import chat
 from tests.support.faulty_upstream import (
     DONE,

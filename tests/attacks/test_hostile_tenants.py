@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.core.records import FeedbackRecord, OutcomeRecord
-from tests.attacks.arena import CALL, HONEST, TOOLS, Arena
+from tests.attacks.conftest import CALL, HONEST, TOOLS, Arena
 from tests.support.client import chat, get
 from tests.support.faulty_upstream import Connection, Received, answer_json, stream, text
 

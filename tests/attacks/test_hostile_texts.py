@@ -8,7 +8,7 @@ import pytest
 
 from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
-from tests.attacks.arena import CALL, TOOLS, Arena, calls_of
+from tests.attacks.conftest import CALL, TOOLS, Arena, calls_of
 from tests.support.chat import DONE as END
 from tests.support.chat import event as chunk
 from tests.support.chat import numbered_ids, prepared

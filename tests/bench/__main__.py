@@ -22,11 +22,11 @@ from gateway.core.limits import Limits
 from gateway.telemetry.logs import configure_logging
 from tests.bench import cold
 from tests.bench.counts import counts
-from tests.bench.network import SCENARIOS, network
+from tests.bench.lateness import share_late, tokens, waits, ways
+from tests.bench.requests import SCENARIOS, network
 from tests.bench.routes import ROUTES
 from tests.support.chat import event, numbered_ids
 from tests.support.golden import SAMPLES
-from tests.support.lateness import share_late, tokens, waits, ways
 
 BOUNDS = {
     **{"calls, request": 152.0, "calls, event": 9.0, "calls, quiet event": 6.5},

@@ -31,10 +31,10 @@ from strategies.mapping.answers import mapped
 from strategies.native import NativeStrategy
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
+from tests.bench.lateness import CUTS, ways
 from tests.support.chat import answer_body, numbered_ids
 from tests.support.edit_tools import CLIENTS
 from tests.support.golden import SAMPLES, cases
-from tests.support.lateness import CUTS, ways
 
 _NOISE = (
     *(

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from tests.fuzz import parsers
 from tests.fuzz.fuzz_once import check as once
 from tests.fuzz.fuzz_quiet import differs
-from tests.fuzz.fuzz_reader import inputs
 from tests.support.fragments import check as read_every_way
+from tests.support.fragments import inputs
 
 Check = Callable[[int], object]
 INPUTS = 2_000

@@ -17,7 +17,7 @@ from strategies.base import Prepared
 from strategies.recovery import RecoveryStrategy
 from strategies.xml_prompt import XmlPromptStrategy
 from tests.gateway.answer.test_second_answer import prepared
-from tests.properties.test_one_call_once import WRITTEN, A, Answer, B, heard_in, of_message, pieces_of
+from tests.properties.test_promises import FORMS, A, Answer, B, heard_in, of_message, pieces_of
 from tests.support.chat import answer_body, chunks_of, numbered_ids
 
 __all__ = ["check"]
@@ -41,7 +41,7 @@ def _second(rng: random.Random) -> bytes | None:
     """What asking again brings: a call in one form or in two, none, or nothing at all."""
     call = rng.choice((A, B))
     native = {"id": f"s{rng.randrange(9)}", "type": "function", "function": {"name": call[0], "arguments": call[1]}}
-    text = f"Sorry.\n{WRITTEN[call]}"
+    text = f"Sorry.\n{FORMS[call]}"
     return rng.choice(
         (
             None,

@@ -27,10 +27,10 @@ from strategies.base import Options, Prepared, Shape
 from strategies.dialects.rows import TABLE
 from strategies.native import NativeStrategy
 from strategies.reading.reader import Reader
+from tests.bench.lateness import ways
 from tests.bench.wire import hostile_stream
 from tests.support.chat import answer_events, event, numbered_ids
 from tests.support.golden import SAMPLES, cases
-from tests.support.lateness import ways
 from tests.support.reading import AGENT_TOOLS
 
 __all__ = ["HOWS", "differs", "hostile_text"]

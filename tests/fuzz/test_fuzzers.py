@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gateway.core.events import Event
+from gateway.core.events import End, Event
 from gateway.wire.sse import DONE, EventTooLong, SseDecoder, SseEvent
 from strategies.base import FinishReason
 from strategies.reading.reader import Reader
@@ -12,6 +12,8 @@ from tests.fuzz.__main__ import FUZZERS, run
 from tests.fuzz.fuzz_cost import fragments, growth, search
 from tests.fuzz.fuzz_once import check
 from tests.fuzz.parsers import PARSERS, Parser, drawn
+from tests.support.fragments import check as read_every_way
+from tests.support.fragments import inputs
 
 INPUTS = 300
 
@@ -145,3 +147,16 @@ def test_work_that_grows_with_what_came_before_is_seen(monkeypatch: pytest.Monke
     assert growth("abc <d> ", 4_000, 64) < 1.3
     monkeypatch.setattr(Reader, "step", slow)
     assert growth("abc <d> ", 4_000, 64) > 1.3
+
+
+ANSWERS = 10_000
+SHARES = 4
+LATER = [pytest.param(share, marks=pytest.mark.long) for share in range(2, SHARES)]
+
+
+@pytest.mark.parametrize("share", [0, 1, *LATER])
+def test_random_answers_keep_every_promise(share: int) -> None:
+    calls = 0
+    for _, text, way, cuts in inputs(seed=share, count=ANSWERS // SHARES):
+        calls += sum(isinstance(event, End) for event in read_every_way(text, way, cuts))
+    assert calls > 100, "the answers must hold real calls, or nothing is tested"

@@ -15,12 +15,7 @@ from attrs import evolve
 from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
 from strategies.reading.reader import Reader
-from tests.support.chat import answer_events, chunks_of, event, hear_stream, numbered_ids, prepared
-from tests.support.cost import steps
-from tests.support.fragments import Way, check, hostile_text
-from tests.support.fragments import ways as reader_ways
-from tests.support.golden import BARE, LINES, SAMPLES, SHORT
-from tests.support.lateness import (
+from tests.bench.lateness import (
     BOUNDS,
     CUTS,
     JSON_MOST,
@@ -31,6 +26,11 @@ from tests.support.lateness import (
     waits,
     ways,
 )
+from tests.support.chat import answer_events, chunks_of, event, hear_stream, numbered_ids, prepared
+from tests.support.cost import steps
+from tests.support.fragments import Way, check, hostile_text
+from tests.support.fragments import ways as reader_ways
+from tests.support.golden import BARE, LINES, SAMPLES, SHORT
 from tests.support.reading import read_every_way
 
 CLOSE = ("recovery deepseek-chat", "native gpt-4o", "recovery gpt-oss-20b", "xml_prompt generic_xml", "xml_text roo")

@@ -1,12 +1,34 @@
-"""A gateway before the demo models, at a pace for tests, as the SDKs under test find it."""
+"""A gateway before the demo models, at a pace for tests, as the SDKs under test find it; and which models they ask."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from attrs import frozen
 
 from gateway.app import Gateway
 from gateway.demo.server import Pace, start_demo
-from tests.sdk.routes import ROUTES, Route
+
+
+@frozen(kw_only=True)
+class Route:
+    """A model that writes its calls in one way, and the rule under which it is asked."""
+
+    model: str
+    rules: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.rules.partition('=')[2] or 'table'}".replace(" ", "-")
+
+
+ROUTES = [
+    Route(model="demo-native"),
+    Route(model="demo-native", rules="*=native"),
+    Route(model="demo-xml"),
+    Route(model="demo-xml", rules="*=xml_prompt"),
+    Route(model="demo-hermes"),
+    Route(model="demo-hermes", rules="*=xml_prompt:hermes"),
+    Route(model="demo-json"),
+]
 
 
 @pytest.fixture(params=ROUTES, ids=str)

@@ -11,7 +11,7 @@ from anthropic import AsyncAnthropic
 from anthropic.types import Message
 
 from gateway.app import Gateway
-from tests.sdk.routes import Route
+from tests.sdk.conftest import Route
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json, event, stream
 
 TOOLS: Any = [

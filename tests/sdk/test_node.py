@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.app import Gateway
-from tests.sdk.routes import Route
+from tests.sdk.conftest import Route
 from tests.support.faulty_upstream import STREAM_HEAD, Connection, FaultyUpstream, Received, answer_json, event, stream
 
 NODE = Path(__file__).parent / "node"

@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessage
 
 from gateway.app import Gateway
-from tests.sdk.routes import Route
+from tests.sdk.conftest import Route
 from tests.support.faulty_upstream import STREAM_HEAD, FaultyUpstream, event, stream, text
 
 TOOLS: Any = [

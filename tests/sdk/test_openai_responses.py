@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response
 
 from gateway.app import Gateway
-from tests.sdk.routes import Route
+from tests.sdk.conftest import Route
 
 TOOLS: Any = [
     {

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 from attrs import asdict, define, field, frozen
 
-from tests.attacks.arena import CALL, TOOLS, calls_of
+from tests.attacks.conftest import CALL, TOOLS, calls_of
 from tests.attacks.test_hostile_clients import NO_HTTP, NO_REQUEST
 from tests.support.client import ask, chat, exchange, open_connection, post_bytes
 from tests.support.faulty_upstream import (

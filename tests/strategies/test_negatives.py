@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 
 from gateway.core.events import Note
+from strategies.dialects.rows import TABLE
 from tests.bench.corpus import DIFFERENCES, main
 from tests.support.chat import answer_body, answer_events, hear_body, hear_stream, prepared, stream, whole
-from tests.support.damage import told_in_vain
+from tests.support.damage import (
+    DATA_FORMS,
+    TAG_FORMS,
+    Outcome,
+    damaged_calls,
+    outcome_of,
+    read_in_pieces,
+    read_whole,
+    told_in_vain,
+)
 from tests.support.golden import own_labels
 from tests.support.reading import AGENT_TOOLS, read
 
@@ -193,3 +203,49 @@ def test_shell_command_is_a_call_only_where_the_operator_allows() -> None:
     for forbidden in ("rm -rf /", "ls; rm x", "ls | sh", "ls > x", "$(ls)"):
         assert not heard_both_ways(f"Let me look.\n\n```bash\n{forbidden}\n```", recovery_shell=True).calls
     assert not heard_both_ways(NEVER["a shell block in an explanation"], recovery_shell=True).calls
+
+
+SEEDS = 5
+ELSEWHERE = {
+    *("apply_patch", "shell"),  # a command or a patch has no markup of its own within
+    *("prefixed_xml", "named_function"),  # damaged already; the undamaged form is in the list
+}
+
+
+def tally(seed: int, count: int) -> Counter[Outcome]:
+    """What so many damaged calls came to, read whole, in pieces and while they are shown; none may be wrong."""
+    rng = random.Random(seed)
+    outcomes: Counter[Outcome] = Counter()
+    for case in damaged_calls(seed, count):
+        prompted = rng.random() < 0.6
+        whole = read_whole(case, prompted=prompted)
+        outcome = outcome_of(case, whole)
+        shown = f"{case.form.id}, {case.damage}:\n{case.text}\ncame to {whole.calls}"
+        assert outcome != "wrong", shown
+        assert read_in_pieces(case, rng, prompted=prompted).outcome == whole.outcome, shown
+        if rng.random() < 0.3:
+            live = read_in_pieces(case, rng, prompted=prompted, stream_arguments="incremental")
+            assert outcome_of(case, live) != "wrong", shown
+        if outcome == "asked" and case.level == "A" and (vain := told_in_vain(case.text, case.tools)):
+            assert vain == case.expected[: len(vain)], f"{shown}, asked again in vain to {vain}"
+        outcomes[outcome] += 1
+    return outcomes
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_damaged_markup_changes_no_value(seed: int) -> None:
+    outcomes = tally(seed, 1000)
+    assert outcomes["right"] > 400, "many of them are read all the same"
+
+
+def test_every_dialect_is_damaged() -> None:
+    forms = {form.id for form in (*TAG_FORMS, *DATA_FORMS)}
+    assert forms | ELSEWHERE == {dialect.id for dialect in TABLE}
+    assert {case.form.id for case in damaged_calls(1, 1000)} == forms
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_damaged_markup_changes_no_value_in_a_hundred_thousand(seed: int) -> None:
+    print(dict(tally(seed, 1000)))

@@ -245,3 +245,16 @@ def _assert_begins(told: list[tuple[str, str]], begun: list[tuple[str, str]]) ->
         kind, said = begun[-1]
         assert told[len(begun) - 1][0] == kind
         assert told[len(begun) - 1][1].startswith(said)
+
+
+def inputs(seed: int, count: int) -> Iterator[tuple[int, str, Way, list[int]]]:
+    """`count` random answers, each with the way to read it and where to cut it."""
+    every = ways()
+    for number in range(count):
+        rng = random.Random(f"{seed}/{number}")
+        text = hostile_text(rng)
+        size = rng.choice((1, 2, 5, len(text)))
+        cuts = sorted(rng.sample(range(len(text) + 1), min(size, len(text) + 1)))
+        if rng.random() < 0.1:
+            cuts = list(range(1, len(text)))
+        yield number, text, rng.choice(every), cuts

@@ -29,7 +29,7 @@ BY_FOLDER = {
     "grafana": ("tests/grafana",),
     "tests/golden": ("tests/strategies/test_golden.py", "tests/strategies/test_strategies_readme.py"),
     "tests/data": ("tests/strategies",),
-    "tests/fixtures": ("tests/strategies/test_strategies_readme.py", "tests/strategies/test_dialect_table.py"),
+    "tests/fixtures": ("tests/strategies/test_strategies_readme.py", "tests/strategies/dialects/test_rows.py"),
     "tests/sdk/node": ("tests/sdk/test_node.py",),
 }
 """Files that nobody imports, and whose tests they are. Documents belong to `DOCUMENTED`."""

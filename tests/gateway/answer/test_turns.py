@@ -12,10 +12,10 @@ from gateway.answer.body import BodyExchange
 from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
 from strategies.dialects.rows import BY_ID
+from tests.bench.lateness import tokens, ways
 from tests.bench.turns import SHAPES, STATES, made, prepared, steps_of
 from tests.support.chat import answer_body, answer_events, event, hear_stream, numbered_ids
 from tests.support.cost import steps
-from tests.support.lateness import tokens, ways
 
 MOST = 60_000
 """Calls of functions in a step: some five milliseconds of such small ones."""

@@ -19,8 +19,8 @@ from gateway.core.rules import IgnoreRule
 from gateway.wire.chat_request import parse_request
 from strategies.base import Options, Prepared
 from strategies.recovery import RecoveryStrategy
+from tests.bench.lateness import tokens
 from tests.support.chat import DONE, answer_body, answer_events, chunks_of, event, prepared
-from tests.support.lateness import tokens
 
 CALL = "<read>\n<filePath>/a.py</filePath>\n</read>"
 BROKEN = "<read>\n<filePath>/a.py\n</read>"
