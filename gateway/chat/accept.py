@@ -1,7 +1,7 @@
 """A client's request in whatever wire it speaks, as the chat request that everything else works with."""
 
 import os
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
 from msgspec.structs import replace
@@ -108,6 +108,7 @@ def count_path(state: RequestState, path: Literal["same_wire", "converted"]) -> 
 
 def _situation(state: RequestState, raw: bytes, upstream: Upstream | None) -> Situation:
     configuration = state.configuration
+    settings = configuration.settings
 
     def server(model: str) -> Server:
         route = configuration.router.route(model)
@@ -122,14 +123,17 @@ def _situation(state: RequestState, raw: bytes, upstream: Upstream | None) -> Si
         scope=client_scope(state),
         server=server,
         headers=state.http.headers,
-        options=_options(state),
+        options={
+            "responses_ttl_s": settings.responses_ttl_s,
+            "responses_max_bytes": settings.responses_max_bytes,
+            "audit_bodies": settings.audit_bodies,
+        },
     )
 
 
 def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *, size: int) -> Server:
-    cap = state.shared.output_caps.recall(upstream.name, model, state.deadline.now())
-    learned = None
-    if cap is not None:
+    caps, learned = state.shared.output_caps, None
+    if caps.any_known and (cap := caps.recall(upstream.name, model, state.deadline.now())) is not None:
         prompt, _ = state.shared.token_ratios.tokens(upstream.name, model, size)
         learned = cap.most(prompt)
     most = upstream.max_output_tokens or None
@@ -147,15 +151,6 @@ def _server(state: RequestState, upstream: Upstream, route: Route, model: str, *
         takes_verbosity=rule.verbosity,
         thinking=rule.thinking,
     )
-
-
-def _options(state: RequestState) -> dict[str, Any]:
-    settings = state.configuration.settings
-    return {
-        "responses_ttl_s": settings.responses_ttl_s,
-        "responses_max_bytes": settings.responses_max_bytes,
-        "audit_bodies": settings.audit_bodies,
-    }
 
 
 _NO_RULE = ModelRule(match="*")

@@ -103,19 +103,22 @@ async def _bridged(
     assignment: Assignment,
 ) -> web.StreamResponse:
     """Answer a client that speaks another wire than chat."""
-    await load_ratio(state, asked.request.model)
+    if not state.shared.token_ratios.knows(state.upstream.name, asked.request.model):
+        await load_ratio(state, asked.request.model)
     try:
-        if may_go_as_it_is(state, asked, selection, arm=assignment.arm):
+        if may_go_as_it_is(state, asked, selection, route.rule, arm=assignment.arm):
             try:
                 return await _as_it_is(state, asked, raw, selection, client, route, assignment)
             except PathAbsent:
                 pass
         count_path(state, "converted")
         begin_answer(state, asked)
-        state.input_tokens, _ = estimate(state, asked.request)
+        if request.stream:  # a whole answer is told when its server has said what it took
+            state.input_tokens, _ = estimate(state, asked.request)
         return await _converted(state, request, selection, client, route, assignment)
     finally:
-        await learn_ratio(state, asked)
+        if (learned := learn_ratio(state, asked)) is not None:
+            await state.shared.sessions.remember({learned.key: learned.value}, learned.ttl_s)
 
 
 async def _as_it_is(

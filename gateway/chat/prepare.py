@@ -32,13 +32,18 @@ TRUSTED = frozenset({"native", "passthrough"})
 def options_for(state: RequestState, selection: Selection, client: Client) -> Options:
     """What the selected strategy may look at for this request."""
     configuration = state.configuration
-    options = configuration.known_options.get(selection.dialect) or configuration.options(selection.dialect)
     name, slices_off = selection.strategy.name, state.shared.rollout.slices_off
+    known = configuration.known_options
+    if name == LOOKED_THROUGH and state.upstream.row.strategy == name:  # their wires keep calls and text apart
+        known = configuration.known_deaf_options
+    options = known.get(selection.dialect)
+    if options is None:
+        options = configuration.options(selection.dialect)
+        if known is configuration.known_deaf_options:
+            options = known[selection.dialect] = evolve(options, native_leaks=False)
     if slices_off:
         off = frozenset(dialect for strategy, _, dialect in map(_parted, slices_off) if strategy == name)
         options = evolve(options, dialects_off=off) if off else options
-    if name == LOOKED_THROUGH and state.upstream.row.strategy == name:  # their wires keep calls and text apart
-        options = evolve(options, native_leaks=False)
     return evolve(options, client=client) if selection.reason == "client" else options
 
 

@@ -27,6 +27,7 @@ from gateway.chat.repeat import ask_again, second_answer
 from gateway.chat.watched import finish_watch, in_turns
 from gateway.core.errors import GatewayError, UpstreamRejected
 from gateway.core.limits import Limits
+from gateway.core.rules import ModelRule
 from gateway.kinds.shared.port import Dialogue, Situation
 from gateway.request.headers import response_headers
 from gateway.request.responses import Whole
@@ -49,6 +50,8 @@ PASSED = "passthrough"
 RECOVERED = "recovery"
 READ_AS_IT_IS = (NATIVE, PASSED, RECOVERED)
 """Strategies that ask nothing else of the model than the client did."""
+_UNREAD = (NATIVE, PASSED)
+"""Those of them that read nothing in an answer but what is certainly none of its text."""
 
 log = structlog.get_logger("toolgate")
 Hear = Callable[[bytes], bytes]
@@ -59,13 +62,18 @@ class PathAbsent(Exception):
     """The model server does not speak the client's wire after all."""
 
 
-def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, arm: str) -> bool:
+def may_go_as_it_is(
+    state: RequestState, asked: Asked, selection: Selection, rule: ModelRule | None, *, arm: str
+) -> bool:
     """Whether a request is to be sent in the wire that it came in."""
-    wire, upstream = state.surface.name, state.upstream
+    wire, path, upstream = state.surface.name, state.surface.path, state.upstream
+    is_sure = _is_sure(state)
+    # Where calls are mended in chat, all but what has no form in it goes there.
+    is_mended = arm == "live" and selection.strategy.name not in (READ_AS_IT_IS if is_sure else _UNREAD)
+    if is_mended and selection.reason != "disabled" and not (is_sure and asked.refusal is not None):
+        return False
     if wire not in HEARD_WIRES or not upstream.speaks(wire):
         return False
-    is_sure = _is_sure(state)
-    path = state.surface.path
     if not is_sure and state.shared.absent_paths.has(upstream.name, path, state.deadline.now()):
         return False
     # Nobody looks at the answer, so nothing has to be understood.
@@ -76,7 +84,7 @@ def may_go_as_it_is(state: RequestState, asked: Asked, selection: Selection, *, 
             return True
     elif asked.is_bound:
         return False
-    if arm == "live" and not _needs_no_chat(state, asked, selection, is_sure=is_sure):
+    if arm == "live" and not _needs_no_chat(state, asked, selection, rule, is_sure=is_sure):
         return False
     if is_sure:
         return True
@@ -93,14 +101,15 @@ def _is_sure(state: RequestState) -> bool:
     return state.surface.path == wire and (wire == upstream.row.wire or wire in upstream.wires)
 
 
-def _needs_no_chat(state: RequestState, asked: Asked, selection: Selection, *, is_sure: bool) -> bool:
+def _needs_no_chat(
+    state: RequestState, asked: Asked, selection: Selection, rule: ModelRule | None, *, is_sure: bool
+) -> bool:
     """Whether the request would not be changed in chat, and the answer can be read as it is."""
-    request = asked.request
-    rule = state.configuration.router.route(request.model).rule
-    mapping = state.configuration.tool_map(request.model, rule) if request.wants_tools else None
+    request, configuration = asked.request, state.configuration
+    may_map = request.wants_tools and (rule is not None or configuration.settings.tool_map)
+    mapping = configuration.tool_map(request.model, rule) if may_map else None
     may_read = is_sure and asked.carry is not None
-    strategies = READ_AS_IT_IS if may_read else (NATIVE, PASSED)
-    return selection.strategy.name in strategies and mapping in (None, "none")
+    return selection.strategy.name in (READ_AS_IT_IS if may_read else _UNREAD) and mapping in (None, "none")
 
 
 class Terms(TypedDict):

@@ -9,6 +9,7 @@ from yarl import URL
 
 from gateway.chat.accept import accept
 from gateway.core.errors import GatewayError
+from gateway.core.ports import Memory
 from gateway.request.headers import lines_of
 from gateway.request.responses import json_response
 from gateway.request.servers import Upstream
@@ -39,7 +40,8 @@ async def count_tokens(state: RequestState) -> web.StreamResponse:
     state.upstream = state.configuration.upstreams[route.upstreams[0]].timed(route.rule)
     tokens, source = await _counted(state, asked, route, raw)
     if tokens is None:
-        await load_ratio(state, model)
+        if not state.shared.token_ratios.knows(state.upstream.name, model):
+            await load_ratio(state, model)
         # What has no form in chat is measured as it came.
         tokens, source = estimate(state, asked.request, size=None if asked.refusal is None else len(raw))
     state.shared.telemetry.count(
@@ -57,10 +59,8 @@ def estimate(state: RequestState, request: ChatRequest, *, size: int | None = No
 
 
 async def load_ratio(state: RequestState, model: str) -> None:
-    """Begin with what others have learned of the model."""
+    """Begin with what others have learned of a model of which nothing is known here."""
     ratios, name = state.shared.token_ratios, state.upstream.name
-    if ratios.knows(name, model):
-        return
     key = _key(name, model)
     found = (await state.shared.sessions.recall(key)).get(key, b"[]")
     try:
@@ -70,22 +70,23 @@ async def load_ratio(state: RequestState, model: str) -> None:
     ratios.load(name, model, kept if isinstance(kept, list) else [])
 
 
-async def learn_ratio(state: RequestState, asked: Asked) -> None:
-    """Take down what the request took, as its answer told."""
+def learn_ratio(state: RequestState, asked: Asked) -> Memory | None:
+    """Take down what the request took, as its answer told; what others are to know of it now and then."""
     facts = state.found.facts
     tokens = facts.usage.get("input") if facts is not None else None
     # A second answer has its own request in the sum; what a picture takes is another matter.
     if facts is None or not tokens or facts.has_second_answer:
-        return
+        return None
     size, images = _size(asked.request)
     if images:
-        return
+        return None
     name, model, ratios = state.upstream.name, asked.request.model, state.shared.token_ratios
-    kept = ratios.observe(name, model, size, tokens)
-    answers = ratios.answers(name, model)
+    answers = ratios.observe(name, model, size, tokens)
     # The first answers teach most; later ones change little, and each writing is one more to the store.
     if answers in (1, 2, 4) or (answers and answers % _SAVED_EVERY == 0):
-        await state.shared.sessions.remember({_key(name, model): msgspec.json.encode(kept)}, RATIO_TTL_S)
+        kept = msgspec.json.encode(ratios.known(name, model))
+        return Memory(key=_key(name, model), value=kept, ttl_s=RATIO_TTL_S)
+    return None
 
 
 def _key(upstream: str, model: str) -> str:

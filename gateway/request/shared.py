@@ -151,6 +151,8 @@ class Configuration:
     """Names of models as records say them: without what looks like a credential."""
     known_options: dict[str | None, Options] = field(factory=dict)
     """By the dialect that a rule named, as far as they were asked for."""
+    known_deaf_options: dict[str | None, Options] = field(factory=dict)
+    """The same, for answers in whose text no native call can have leaked."""
 
     @classmethod
     def build(

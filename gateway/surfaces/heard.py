@@ -59,6 +59,10 @@ class Teller(Protocol):
 
     def usage(self, told: Mapping[str, Any]) -> None: ...
 
+    def plain(self, body: bytes, reason: str, stopped_at: str | None, usage: Mapping[str, Any] | None) -> None:
+        """A whole answer that is one text and nothing else: the same as each of these told by itself, and its end."""
+        ...
+
     def error(self, error: Mapping[str, Any]) -> None:
         """The answer ends by this fault; nothing is told behind it."""
         ...
@@ -459,8 +463,11 @@ def hear_whole(body: bytes, teller: Teller, *, pieces: Pieces | None = None) -> 
     chunk = _decoded(body)
     has_halves = chunk is None
     chunk = chunk or _decoded(_masked(body))
-    choices = (chunk.choices if chunk is not None else None) or []
-    choice = next((each for each in choices if each.index in (0, None)), None)
+    choice = None
+    for each in (chunk.choices if chunk is not None else None) or ():
+        if each.index in (0, None):
+            choice = each
+            break
     if chunk is None or choice is None or choice.message is None:
         raise UpstreamBadReply("the model server's answer is not what its wire promises")
     if not has_halves and _tell_plain(choice, choice.message, chunk, teller):
@@ -476,15 +483,16 @@ def _tell_plain(choice: _Choice, message: _Message, answer: _Chunk, teller: Tell
     others = (message.refusal, message.reasoning_content, message.reasoning, message.thinking)
     if message.tool_calls or len(content) <= 2 or content[:1] != b'"' or not _NOTHING.issuperset(map(bytes, others)):
         return False
-    teller.text(content[1:-1])
     given, told = choice.finish_reason, choice.stop_reason
     told = told if isinstance(told, str) else choice.matched_stop
     reason = given if isinstance(given, str) and given else "stop"
-    teller.finish_reason(reason, told if isinstance(told, str) else None)
     usage = any_in(answer.usage) if is_given(answer.usage) else None
-    if isinstance(usage, dict):
-        teller.usage(usage)
-    teller.end()
+    teller.plain(
+        content[1:-1],
+        reason,
+        told if isinstance(told, str) else None,
+        usage if isinstance(usage, dict) else None,
+    )
     return True
 
 

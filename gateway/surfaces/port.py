@@ -14,8 +14,7 @@ Nothing here raises anything but `GatewayError`, and only `accept` and `whole` r
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from attrs import field, frozen
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gateway.core.errors import GatewayError
 from gateway.core.ports import Memory
@@ -46,8 +45,12 @@ class Server(Struct, frozen=True, kw_only=True):
     """How a wish to think, or not to, is told."""
 
 
-@frozen(kw_only=True)
-class Situation:
+def _unknown(model: str) -> Server:
+    del model
+    return Server()
+
+
+class Situation(Struct, frozen=True, kw_only=True):
     """What a surface needs from outside: the time, ids, whose request it is, and where it goes."""
 
     now: float
@@ -55,16 +58,19 @@ class Situation:
     request_id: str
     unique: str
     """24 letters and digits that no other answer has, for ids of its own."""
-    secret: bytes = field(repr=False)
+    secret: bytes
     """What is handed out and taken back is sealed with this."""
-    scope: str = field(repr=False)
+    scope: str
     """Whose request it is, as a hash of the credential: no client reads another's."""
-    server: Callable[[str], Server] = field(repr=False, default=lambda _model: Server())
+    server: Callable[[str], Server] = _unknown
     """What is known of the server that answers for a model; raises `UnknownModel`."""
-    headers: Mapping[str, str] = field(repr=False, factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     """The client's own."""
-    options: Mapping[str, Any] = field(repr=False, factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """Settings that one surface alone goes by, by their names."""
+
+    def __repr__(self) -> str:
+        return f"<{self.request_id}>"  # what clients show who they are with stands in here, and the secret
 
 
 class Telling(Protocol):

@@ -39,9 +39,11 @@ class ToolName:
 class ToolNames:
     """The table of one request."""
 
-    __slots__ = ("_by_flat", "_flat", "_parted", "_spelt")
+    __slots__ = ("_by_flat", "_flat", "_is_shared", "_parted", "_spelt")
 
     def __init__(self) -> None:
+        self._is_shared = False
+        """Another table has the same dicts: this one takes its own before it changes them."""
         self._by_flat: dict[str, ToolName] = {}
         self._flat: dict[tuple[str, str], str] = {}
         self._parted: dict[tuple[str, ...], list[str]] | None = None
@@ -50,8 +52,9 @@ class ToolNames:
 
     def copy(self) -> "ToolNames":
         """The same table, to which more may be added."""
-        other = ToolNames()
-        other._by_flat, other._flat = dict(self._by_flat), dict(self._flat)
+        other = ToolNames.__new__(ToolNames)
+        other._by_flat, other._flat, other._parted, other._spelt = self._by_flat, self._flat, self._parted, {}
+        self._is_shared = other._is_shared = True
         return other
 
     def __len__(self) -> int:
@@ -65,6 +68,8 @@ class ToolNames:
         place = (_namespace(namespace), own)
         flat = self._flat.get(place)
         if flat is None:
+            if self._is_shared:
+                self._by_flat, self._flat, self._is_shared = dict(self._by_flat), dict(self._flat), False
             flat = self._spell(place)
             self._flat[place] = flat
             self._by_flat[flat] = ToolName(kind, namespace, own)
@@ -86,6 +91,11 @@ class ToolNames:
     def own(self, flat: str) -> ToolName | None:
         """What the client knows a called tool by; None for a name that is not in the table."""
         return self._by_flat.get(flat)
+
+    def of_client(self, flat: str) -> str:
+        """The name that the client knows a called tool by, also where that is not in the table."""
+        found = self._by_flat.get(flat)
+        return flat if found is None else found.own
 
     def meant(self, name: str) -> str | None:
         """The declared flat name that a model, or a history, means by a name; None where that is not certain.

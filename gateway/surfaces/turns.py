@@ -8,7 +8,7 @@ call becomes a user's text.
 
 from typing import Any, Literal
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gateway.surfaces.port import LateSystem
 
@@ -28,14 +28,13 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-@define
-class _Said:
+class _Said(Struct, eq=False):
     """What an assistant said at once."""
 
-    texts: list[str] = field(factory=list)
-    thoughts: list[str] = field(factory=list)
-    calls: list[dict[str, Any]] = field(factory=list)
-    results: dict[str, tuple[str | list[Part], list[Part]]] = field(factory=dict)
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    results: dict[str, tuple[str | list[Part], list[Part]]] = field(default_factory=dict)
     """By the ids of the calls: the result, and its pictures."""
 
     @property
@@ -43,8 +42,7 @@ class _Said:
         return bool(self.calls) and len(self.results) == len({call["id"] for call in self.calls})
 
 
-@define
-class _Asked:
+class _Asked(Struct, eq=False):
     """What a user said at once."""
 
     parts: list[Part]
@@ -52,25 +50,23 @@ class _Asked:
     """It is more than results and reminders."""
 
 
-@define
-class _Told:
+class _Told(Struct, eq=False):
     """System text in the middle."""
 
     text: str
 
 
-@define(kw_only=True)
-class Turns:
+class Turns(Struct, kw_only=True, eq=False):
     """The messages of one request, as they come."""
 
     late_system: LateSystem = "user"
     keeps: Literal["turn", "keep", "drop"] = "turn"
     """Which reasoning goes back."""
-    mended: list[str] = field(factory=list)
+    mended: list[str] = field(default_factory=list)
     """What was put right, a word for each time."""
-    _system: list[str | list[Part]] = field(factory=list, init=False)
-    _turns: list[_Said | _Asked | _Told] = field(factory=list, init=False)
-    _waiting: dict[str, list[_Said]] = field(factory=dict, init=False)
+    _system: list[str | list[Part]] = field(default_factory=list)
+    _turns: list[_Said | _Asked | _Told] = field(default_factory=list)
+    _waiting: dict[str, list[_Said]] = field(default_factory=dict)
     """Calls without a result, by their ids."""
 
     def lead(self, content: str | list[Part]) -> None:

@@ -87,9 +87,12 @@ class OutputCaps:
     """The caps of one process."""
 
     _caps: OrderedDict[tuple[str, str], tuple[float, OutputCap]] = field(factory=OrderedDict)
+    any_known: bool = field(default=False, init=False)
+    """Something was ever learned: mostly there is nothing to be asked for."""
 
     def learn(self, upstream: str, model: str, cap: OutputCap, now: float) -> None:
         """From now on, for an hour."""
+        self.any_known = True
         self._caps[upstream, model] = (now + CAP_S, cap)
         self._caps.move_to_end((upstream, model))
         if len(self._caps) > MAX_PAIRS:

@@ -72,19 +72,19 @@ class TokenRatios:
             if isinstance(ratio, int | float) and isfinite(ratio) and _LEAST_RATIO <= ratio <= _MOST_RATIO:
                 kept.append(float(ratio))
 
-    def observe(self, upstream: str, model: str, size: int, tokens: int) -> list[float]:
-        """A request of so many bytes took so many tokens; all that is known of the pair."""
+    def observe(self, upstream: str, model: str, size: int, tokens: int) -> int:
+        """A request of so many bytes took so many tokens; how many answers have told of the pair in this process."""
         told = self._of(upstream, model)
         if tokens > 0 and _LEAST_RATIO <= size / tokens <= _MOST_RATIO:
             told.ratios.append(size / tokens)
             told.answers += 1
             told.middle = 0.0
-        return list(told.ratios)
+        return told.answers
 
-    def answers(self, upstream: str, model: str) -> int:
-        """How many answers have told of the pair in this process."""
+    def known(self, upstream: str, model: str) -> list[float]:
+        """All that is known of the pair."""
         told = self._ratios.get((upstream, model))
-        return told.answers if told is not None else 0
+        return list(told.ratios) if told is not None else []
 
     def tokens(self, upstream: str, model: str, size: int, images: int = 0) -> tuple[int, bool]:
         """What a request takes, rather too much than too little; whether that was learned."""

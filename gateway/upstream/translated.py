@@ -320,7 +320,8 @@ def _endless() -> UpstreamBadReply:
 
 def client_scope(state: RequestState) -> str:
     """Whose conversation it is, whoever answers it: no other client reads it."""
-    return _digest(state, "client", state.credential or "")
+    told = f"client\0{state.credential or ''}".encode("utf-8", "surrogateescape")
+    return blake2b(told, key=state.shared.secret, digest_size=SCOPE_BYTES).hexdigest()
 
 
 def _scope(state: RequestState) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from attrs import define, field
+from msgspec import Struct, field
 
 from gateway.core.errors import InvalidRequest
 from gateway.surfaces.checks import MAX_PARTS, bounded
@@ -62,15 +62,14 @@ def system_of(body: Mapping[str, Any], server: Server, dropped: list[str]) -> st
     return parts[0]["text"] if len(parts) == 1 else _JOINT.join([part["text"] for part in parts])
 
 
-@define(kw_only=True)
-class History:
+class History(Struct, kw_only=True, eq=False):
     """The messages, as they are turned one after the other."""
 
     turns: Turns
     names: ToolNames
     server: Server
     seals: Seals
-    dropped: list[str] = field(factory=list)
+    dropped: list[str] = field(default_factory=list)
 
     def add(self, message: object, where: str) -> None:
         """One more message."""
@@ -78,6 +77,11 @@ class History:
         if not isinstance(message, dict) or role not in ("user", "assistant", "system"):
             raise InvalidRequest("each message must be an object with a role: user, assistant or system", param=where)
         content = message.get("content")
+        if role == "user" and isinstance(content, str):
+            if content:
+                is_question = not content.startswith(_REMINDER)
+                self.turns.user([{"type": "text", "text": content}], is_question=is_question)
+            return
         if isinstance(content, str):
             blocks: list[Block] = [{"type": "text", "text": content}] if content else []
         else:

@@ -15,6 +15,7 @@ from gateway.surfaces.messages.telling import MessagesTelling, Terms, Thinking
 from gateway.surfaces.messages.tools import Tools, tools_of
 from gateway.surfaces.port import Asked, Server, Situation
 from gateway.surfaces.seals import Seals
+from gateway.surfaces.toolnames import ToolNames
 from gateway.surfaces.turns import Turns
 from gateway.wire.chat_request import ChatRequest, decoded_body, request_of
 
@@ -90,7 +91,7 @@ def _accepted(body: dict[str, Any], model: str, situation: Situation) -> Asked:
     dropped = [] if _PLAIN.issuperset(body) else _unsent(body)
     tools = tools_of(body, partial(loaded_tools, messages), keeps_cache_control=server.keeps_cache_control)
     dropped += ["server_tool"] * len(tools.left_out)
-    own_name = _own_names(tools)
+    own_name = tools.names.of_client
     seals = Seals(situation.secret, situation.scope)
     turns = Turns(late_system=server.late_system, keeps=server.history_reasoning)
     turns.lead(system_of(body, server, dropped))
@@ -121,7 +122,7 @@ def _refused(body: dict[str, Any], model: str, situation: Situation, error: Gate
     named = situation.headers.get(_SESSION)
     return Asked(
         request=request,
-        tell=_telling(body, request, situation, seals, _own_names(Tools())),
+        tell=_telling(body, request, situation, seals, ToolNames().of_client),
         refusal=error,
         conversation=named,
     )
@@ -137,19 +138,9 @@ def _telling(
         thinking=_thinking(body) if "thinking" in body else "hidden",
         seals=seals,
         own_name=own_name,
-        stops=tuple(each for each in stops if isinstance(each, str)) if isinstance(stops, list) else (),
+        stops=tuple([each for each in stops if isinstance(each, str)]) if isinstance(stops, list) else (),
     )
     return partial(MessagesTelling, terms)
-
-
-def _own_names(tools: Tools) -> Callable[[str], str]:
-    """The names that the client knows the tools by."""
-
-    def own_name(flat: str) -> str:
-        found = tools.names.own(flat)
-        return flat if found is None else found.own
-
-    return own_name
 
 
 def _thinking(body: Mapping[str, Any]) -> Thinking:

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Literal
 
 import msgspec
-from attrs import field, frozen
+from msgspec import Struct
 
 from gateway.core.ports import Memory
 from gateway.surfaces.heard import Heard, hear_whole
@@ -36,15 +36,18 @@ _DELTA_HEAD = b'event: content_block_delta\ndata: {"type":"content_block_delta",
 _TEXT_END = b'"}}\n\n'
 
 
-@frozen(kw_only=True)
-class Terms:
+def _same(name: str) -> str:
+    return name
+
+
+class Terms(Struct, frozen=True, kw_only=True):
     """How one answer is told."""
 
     message_id: str
     model: str
     thinking: Thinking
     seals: Seals
-    own_name: Callable[[str], str] = field(default=lambda name: name)
+    own_name: Callable[[str], str] = _same
     """The name that the client knows a tool by."""
     stops: tuple[str, ...] = ()
     """The sequences at which the client wants answers to stop."""
@@ -172,6 +175,11 @@ class _Blocks:
 
     def usage(self, told: Mapping[str, Any]) -> None:
         self._usage = told
+
+    def plain(self, body: bytes, reason: str, stopped_at: str | None, usage: Mapping[str, Any] | None) -> None:
+        self.content.append({"type": "text", "text": _decoded(body)})
+        self._number, self.said, self.is_over = 0, len(body), True
+        self._reason, self._stopped_at, self._usage = reason, stopped_at, usage
 
     def error(self, error: Mapping[str, Any]) -> None:
         """What is open stays open, and no end is told: so a client knows that the answer is not whole."""
@@ -312,7 +320,10 @@ class MessagesTelling:
         return self._taken()
 
     def whole(self, body: bytes) -> bytes:
-        blocks = self._blocks = _Blocks(self._terms, streams=False)
+        blocks = self._blocks
+        if blocks.is_over or blocks.out or self._heard is not None:
+            blocks = self._blocks = _Blocks(self._terms, streams=False)
+        blocks.streams = False
         hear_whole(body, blocks, pieces=blocks)
         message = {
             "id": self._terms.message_id,
@@ -350,11 +361,13 @@ def _event(kind: str, fields: dict[str, Any]) -> bytes:
 
 def _told_usage(usage: Mapping[str, Any]) -> dict[str, Any]:
     """A chat answer's usage: what was read from a cache, or written to one, is no input of its own."""
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
+    details, hit = usage.get("prompt_tokens_details"), usage.get("prompt_cache_hit_tokens")
+    read = written = 0
     # The second is DeepSeek's: https://api-docs.deepseek.com/guides/kv_cache
-    read = _count(details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"))
-    written = _count(details.get("cache_write_tokens"), details.get("cache_creation_tokens"))
+    if details is not None or hit is not None:
+        details = details if isinstance(details, dict) else {}
+        read = _count(details.get("cached_tokens"), hit)
+        written = _count(details.get("cache_write_tokens"), details.get("cache_creation_tokens"))
     return {
         # Anthropic counts only what stands behind the cached part:
         # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching

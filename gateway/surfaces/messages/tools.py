@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gateway.core.errors import InvalidRequest
 from gateway.surfaces.bridges import function, is_server_tool, vendor_parameters
@@ -24,16 +24,15 @@ _VENDOR_WORDS = {
 }
 
 
-@define
-class Tools:
+class Tools(Struct, eq=False):
     """What a request declares."""
 
-    names: ToolNames = field(factory=ToolNames)
-    functions: list[dict[str, Any]] = field(factory=list)
+    names: ToolNames = field(default_factory=ToolNames)
+    functions: list[dict[str, Any]] = field(default_factory=list)
     """As chat declares them."""
-    left_out: list[str] = field(factory=list)
+    left_out: list[str] = field(default_factory=list)
     """Tools that a vendor's server would run."""
-    fields: dict[str, Any] = field(factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
     """Those of the chat request."""
 
 
@@ -55,8 +54,7 @@ def tools_of(body: Mapping[str, Any], loaded: Callable[[], list[str]], *, keeps_
     return tools
 
 
-@define
-class _Declared:
+class _Declared(Struct, eq=False):
     """What the entries of `tools` come to, whatever else a request says."""
 
     names: ToolNames

@@ -7,7 +7,7 @@ month. Names of calls are those that the model is shown.
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gateway.core.errors import InvalidRequest
 from gateway.surfaces.checks import MAX_PARTS
@@ -54,14 +54,13 @@ _OUTPUTS = frozenset(
 )
 
 
-@define(kw_only=True)
-class History:
+class History(Struct, kw_only=True, eq=False):
     """The items of one request, as they come."""
 
     turns: Turns
     names: ToolNames
     seals: Seals
-    dropped: list[str] = field(factory=list)
+    dropped: list[str] = field(default_factory=list)
 
     def add(self, item: object, where: str) -> None:
         """One more item."""

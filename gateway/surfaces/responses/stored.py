@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-from attrs import field, frozen
+from msgspec import Struct
 
 from gateway.core.errors import InvalidRequest, ItemNotFound, NotFound, PreviousResponseNotFound
 from gateway.core.ports import Memory
@@ -22,8 +22,7 @@ _LETTERS = 24
 _MAX_PAGE, _PAGE = 100, 20
 
 
-@frozen(kw_only=True)
-class Keeping:
+class Keeping(Struct, frozen=True, kw_only=True):
     """How long answers are kept, and how large they may be."""
 
     ttl_s: float = 0.0
@@ -40,13 +39,15 @@ class Keeping:
         return cls(ttl_s=options.get("responses_ttl_s", 0.0), max_bytes=options.get("responses_max_bytes", 4 << 20))
 
 
-@frozen(kw_only=True)
-class Shelf:
+class Shelf(Struct, frozen=True, kw_only=True):
     """What one client has in the store, as far as it was asked for."""
 
     scope: str
-    known: Mapping[str, bytes] = field(repr=False)
+    known: Mapping[str, bytes]
     keeping: Keeping
+
+    def __repr__(self) -> str:
+        return "<Shelf>"  # what a client has said stands in here
 
     def key(self, letters: str) -> str:
         """The key of the answer with these letters in its items' ids."""

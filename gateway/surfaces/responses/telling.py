@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
-from attrs import define, field, frozen
+from msgspec import Struct, field
 
 from gateway.core.errors import UpstreamBadReply, UpstreamTruncated
 from gateway.core.ports import Memory
@@ -27,6 +27,8 @@ __all__ = ["INCOMPLETE", "REASONING", "ResponsesTelling", "Terms", "input_id", "
 REASONING = "reasoning"
 """What the seal of a thought is made for."""
 _NULL = b"null"
+_MESSAGE = b'{"id":"%b","type":"message","role":"assistant","status":"%b","phase":null,"content":%b}'
+"""An item of text: its id, its status and its parts."""
 _COMMENT = b": keep-alive\n\n"
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ITEM_CHARS = 4
@@ -69,11 +71,10 @@ def _item_id(prefix: str, unique: str, number: int) -> str:
     for _ in range(_ITEM_CHARS):
         number, letter = divmod(number, len(_LETTERS))
         letters = _LETTERS[letter] + letters
-    return f"{prefix}_{item_letters(unique)}{letters}"
+    return f"{prefix}_{unique[:-_ITEM_CHARS]}{letters}"
 
 
-@frozen(kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """What is known of an answer before it comes."""
 
     unique: str
@@ -88,8 +89,7 @@ class Terms:
     """What is kept of a complete answer; of one that is too large nothing, and it says so."""
 
 
-@define(kw_only=True)
-class _Open:
+class _Open(Struct, kw_only=True, eq=False):
     """A message or a thought that is being told."""
 
     kind: Literal["message", "reasoning"]
@@ -97,9 +97,9 @@ class _Open:
     part: str
     """The type of the part that is open."""
     template: bytes
-    parts: list[bytes] = field(factory=list)
+    parts: list[bytes] = field(default_factory=list)
     """Of a message those that are closed."""
-    pieces: list[bytes] = field(factory=list)
+    pieces: list[bytes] = field(default_factory=list)
     """Bodies of JSON strings; together they are one."""
 
 
@@ -235,6 +235,16 @@ class ResponsesTelling:
         usage = _usage(told)
         self._usage = _NULL if usage is None else encoded(usage)
 
+    def plain(self, body: bytes, reason: str, stopped_at: str | None, usage: Mapping[str, Any] | None) -> None:
+        """A whole answer of nothing but this text."""
+        del stopped_at
+        if usage is not None:
+            self.usage(usage)
+        self._reason = reason
+        own, status = self._new_id("message").encode(), b"incomplete" if reason in INCOMPLETE else b"completed"
+        self._items.append(_MESSAGE % (own, status, b"[%b]" % _part("output_text", body)))
+        self.end()
+
     def error(self, error: Mapping[str, Any]) -> None:
         """It ends here, by a fault; what is open stays so, and so is not done."""
         if self._is_over:
@@ -328,11 +338,7 @@ class ResponsesTelling:
     def _item_of(self, opened: _Open, status: bytes) -> bytes:
         content = b"[%b]" % b",".join(opened.parts)
         if opened.kind == "message":
-            return b'{"id":"%b","type":"message","role":"assistant","status":"%b","phase":null,"content":%b}' % (
-                opened.id,
-                status,
-                content,
-            )
+            return _MESSAGE % (opened.id, status, content)
         seal = self._sealed(content) if opened.parts else _NULL
         return b'{"id":"%b","type":"reasoning","summary":[],"content":%b,"encrypted_content":%b,"status":"%b"}' % (
             opened.id,
@@ -417,29 +423,24 @@ def _part(kind: str, body: bytes) -> bytes:
 
 def _usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
     """The usage; None where the whole is not known, as clients shorten their conversations by it."""
-    prompt, completion = _count(told, "prompt_tokens"), _count(told, "completion_tokens")
-    if prompt is None or completion is None:
+    prompt, completion, total = told.get("prompt_tokens"), told.get("completion_tokens"), told.get("total_tokens")
+    if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
         return None
-    read, given = _details(told, "prompt_tokens_details"), _details(told, "completion_tokens_details")
-    total = _count(told, "total_tokens")
+    total = total if type(total) is int and total >= 0 else prompt + completion
+    read, given = told.get("prompt_tokens_details"), told.get("completion_tokens_details")
     return {
         "input_tokens": prompt,
         # These are numbers or the whole is unreadable to clients; a server that does not name them has none to name.
         "input_tokens_details": {
-            "cached_tokens": _count(read, "cached_tokens") or 0,
-            "cache_write_tokens": _count(read, "cache_write_tokens") or 0,
+            "cached_tokens": _count(read, "cached_tokens") if read else 0,
+            "cache_write_tokens": _count(read, "cache_write_tokens") if read else 0,
         },
         "output_tokens": completion,
-        "output_tokens_details": {"reasoning_tokens": _count(given, "reasoning_tokens") or 0},
-        "total_tokens": prompt + completion if total is None else total,
+        "output_tokens_details": {"reasoning_tokens": _count(given, "reasoning_tokens") if given else 0},
+        "total_tokens": total,
     }
 
 
-def _details(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    details = told.get(name)
-    return details if isinstance(details, dict) else {}
-
-
-def _count(told: Mapping[str, Any], name: str) -> int | None:
-    value = told.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+def _count(told: object, name: str) -> int:
+    value = told.get(name) if isinstance(told, dict) else None
+    return value if type(value) is int and value >= 0 else 0

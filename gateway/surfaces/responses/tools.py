@@ -7,7 +7,7 @@ has found; what was found stays, at the end of the list, so that the beginning o
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gateway.core.errors import InvalidRequest
 from gateway.surfaces.bridges import APPLY_PATCH, LOCAL_SHELL, SHELL, custom_function, function, is_server_tool
@@ -32,17 +32,16 @@ _NAMED: Mapping[str, ToolKind] = {"function": "function", "custom": "custom"}
 _MAX_LEFT_OUT = 32
 
 
-@define(kw_only=True)
-class Declared:
+class Declared(Struct, kw_only=True, eq=False):
     """What the model is shown, and what was left out."""
 
-    names: ToolNames = field(factory=ToolNames)
-    functions: list[dict[str, Any]] = field(factory=list)
+    names: ToolNames = field(default_factory=ToolNames)
+    functions: list[dict[str, Any]] = field(default_factory=list)
     choice: Any = None
-    dropped: list[str] = field(factory=list)
-    left_out: list[str] = field(factory=list)
+    dropped: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     """Tools that only the vendor's own server could run, by their types."""
-    _is_searched: bool = False
+    is_searched: bool = False
     """The client itself searches for tools: what is marked as deferred is shown only once it was found."""
 
     def declare(self, tools: Iterable[object], *, found: bool = False) -> None:
@@ -73,7 +72,7 @@ class Declared:
             self.dropped.append("server_tool")
             if len(self.left_out) < _MAX_LEFT_OUT and kind not in self.left_out:
                 self.left_out.append(kind)
-        elif tool.get("defer_loading") is True and self._is_searched and not found:
+        elif tool.get("defer_loading") is True and self.is_searched and not found:
             return
         elif kind in _NAMED:
             self._named(_NAMED[kind], tool, namespace, about)
@@ -190,7 +189,7 @@ def readable_tools(body: Mapping[str, Any], items: Iterable[object]) -> Declared
         functions=first.functions,
         dropped=list(first.dropped),
         left_out=list(first.left_out),
-        is_searched=first._is_searched,
+        is_searched=first.is_searched,
     )
     for item in items:
         if isinstance(item, dict) and item.get("type") in ("additional_tools", "tool_search_output"):

@@ -52,6 +52,13 @@ class Teller:
     def error(self, error: Any) -> None:
         self.told.append(("error", error))
 
+    def plain(self, body: bytes, reason: str, stopped_at: str | None, usage: Any) -> None:
+        self.text(body)
+        self.finish_reason(reason, stopped_at)
+        if usage is not None:
+            self.usage(usage)
+        self.end()
+
     def end(self) -> None:
         self.told.append(("end",))
 

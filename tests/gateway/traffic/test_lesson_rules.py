@@ -398,8 +398,8 @@ def test_the_median_of_the_last_answers_counts() -> None:
     assert ratios.tokens("u", "m", 4000) == (1050, True)
     assert ratios.tokens("u", "other", 3600) == (1050, False)
     for _ in range(SAMPLES):
-        kept = ratios.observe("u", "m", 200, 100)
-    assert kept == [2.0] * SAMPLES
+        answers = ratios.observe("u", "m", 200, 100)
+    assert (ratios.known("u", "m"), answers) == ([2.0] * SAMPLES, SAMPLES + 3)
 
 
 def test_pictures_are_counted_by_the_piece() -> None:
@@ -408,7 +408,9 @@ def test_pictures_are_counted_by_the_piece() -> None:
 
 @pytest.mark.parametrize(("size", "tokens"), [(1, 1000), (1_000_000, 1), (10, 0), (10, -1)])
 def test_what_no_tokenizer_makes_is_not_learned(size: int, tokens: int) -> None:
-    assert TokenRatios().observe("u", "m", size, tokens) == []
+    ratios = TokenRatios()
+    assert ratios.observe("u", "m", size, tokens) == 0
+    assert ratios.known("u", "m") == ratios.known("other", "m") == []
 
 
 def test_what_another_process_has_learned_is_taken_over_and_odd_figures_are_not() -> None:

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from attrs import evolve
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.core.errors import ClientError, GatewayError
 from gateway.surfaces.port import Asked, Server, Situation
@@ -34,7 +34,7 @@ def accept(situation: Situation = SITUATION, known: Any = None, surface: Any = R
 
 
 def chat(*items: Any, server: Server = Server(), **body: Any) -> list[Json]:  # noqa: B008 - frozen
-    situation = evolve(SITUATION, server=lambda _model: server)
+    situation = replace(SITUATION, server=lambda _model: server)
     return accept(situation, input=list(items), **body).request.messages
 
 
@@ -103,7 +103,7 @@ def test_fields_that_chat_has_are_the_same() -> None:
 @pytest.mark.parametrize(("model", "field"), [("gpt-5.5", "max_completion_tokens"), ("qwen3", "max_tokens")])
 def test_a_limit_is_asked_for_in_the_words_of_the_model(model: str, field: str) -> None:
     raw = json.dumps({"model": model, "input": "x", "max_output_tokens": 9000}).encode()
-    situation = evolve(SITUATION, server=lambda _model: Server(max_output_tokens=4096))
+    situation = replace(SITUATION, server=lambda _model: Server(max_output_tokens=4096))
     assert RESPONSES.accept(raw, situation, {}).request.body[field] == 4096
 
 
@@ -118,7 +118,7 @@ def test_a_form_of_the_answer_is_asked_for() -> None:
 
 def test_an_effort_is_asked_for_where_the_model_takes_one() -> None:
     for server, expected in ((Server(takes_effort=True), "high"), (Server(takes_effort=False), None)):
-        situation = evolve(SITUATION, server=partial(_given, server))
+        situation = replace(SITUATION, server=partial(_given, server))
         body = accept(situation, input="x", reasoning={"effort": "high", "summary": "auto"}).request.body
         assert body.get("reasoning_effort") == expected
 
@@ -341,9 +341,9 @@ def test_thoughts_make_the_way_to_the_client_and_back() -> None:
 def test_the_conversation_is_what_the_client_calls_it() -> None:
     assert accept(input="x").conversation is None
     assert accept(input="x", prompt_cache_key="k").conversation == "k"
-    situation = evolve(SITUATION, headers={"session-id": "s", "thread-id": "t"})
+    situation = replace(SITUATION, headers={"session-id": "s", "thread-id": "t"})
     assert accept(situation, input="x", prompt_cache_key="k").conversation == "s"
-    assert accept(evolve(SITUATION, headers={"thread-id": "t"}), input="x").conversation == "t"
+    assert accept(replace(SITUATION, headers={"thread-id": "t"}), input="x").conversation == "t"
 
 
 def test_tools_that_are_left_out_are_named() -> None:
@@ -376,7 +376,7 @@ def chain_of(length: int) -> tuple[dict[str, bytes], str]:
     known: dict[str, bytes] = {}
     last: str | None = None
     for number in range(length):
-        situation = evolve(SITUATION, unique=f"{number:04d}".ljust(24, "x"))
+        situation = replace(SITUATION, unique=f"{number:04d}".ljust(24, "x"))
         more = {} if last is None else {"previous_response_id": last}
         asked = gone_on(known, situation, input=f"question {number}", instructions="Once.", **more)
         final, kept = answered(asked, f"answer {number}")
@@ -411,7 +411,7 @@ def test_an_answer_is_kept_once() -> None:
 
 
 def test_a_large_answer_is_not_kept() -> None:
-    situation = evolve(SITUATION, options={**KEPT, "responses_max_bytes": 100})
+    situation = replace(SITUATION, options={**KEPT, "responses_max_bytes": 100})
     told, kept = answered(accept(situation, input="x"))
     assert (told["store"], kept) == (False, {})
     assert answered(accept(input="x"))[0]["store"] is True
@@ -422,7 +422,7 @@ def test_a_large_answer_is_not_kept() -> None:
     [({**KEPT, "responses_ttl_s": 0.0}, "RESPONSES_TTL_S"), ({**KEPT, "audit_bodies": "none"}, "AUDIT_BODIES")],
 )
 def test_where_none_are_kept_it_says_by_which_setting(options: Any, setting: str) -> None:
-    situation = evolve(SITUATION, options=options)
+    situation = replace(SITUATION, options=options)
     assert answered(accept(situation, input="x"))[0]["store"] is False
     with pytest.raises(ClientError, match=setting):
         accept(situation, input="x", previous_response_id=f"resp_{UNIQUE}")
@@ -438,7 +438,7 @@ def test_an_unknown_answer_is_refused_by_its_field(response_id: Any) -> None:
 def test_the_answers_of_another_client_are_unknown() -> None:
     known, last = chain_of(1)
     with pytest.raises(ClientError):
-        gone_on(known, evolve(SITUATION, scope="bob"), input="x", previous_response_id=last)
+        gone_on(known, replace(SITUATION, scope="bob"), input="x", previous_response_id=last)
 
 
 def test_an_answer_before_it_that_is_gone_is_unknown() -> None:
