@@ -3,6 +3,9 @@
 One that comes empty or cut is a fault, never an empty seal: the client would go on without its past.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from gateway.surfaces.responses.frames import quoted
@@ -45,6 +48,13 @@ class CompactionTelling(ResponsesTelling):
 
     def reasoning(self, body: bytes) -> None:
         """Nobody is shown it."""
+
+    def plain(self, body: bytes, reason: str, stopped_at: str | None, usage: Mapping[str, Any] | None) -> None:
+        self.text(body)
+        self.finish_reason(reason, stopped_at)
+        if usage is not None:
+            self.usage(usage)
+        self.end()
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
         """It was told to call none."""
