@@ -1,8 +1,9 @@
 """The golden cases: answers as models wrote them, each with the calls and the content that must come out of it.
 
-A file per family holds its cases. A case is a heading, the rules it stands for (or `beside:`, why it stands for none),
-a note, the expectation as JSON, and the answer between two fixed lines: what stands between them, without the line
-break before `%%%% end`, is the answer to the last character.
+A file per family holds its cases; families of few share one, and the headings of their cases begin with their name. A
+case is a heading, the rules it stands for (or `beside:`, why it stands for none), a note, the expectation as JSON, and
+the answer between two fixed lines: what stands between them, without the line break before `%%%% end`, is the answer
+to the last character.
 """
 
 import json
@@ -46,11 +47,11 @@ class Case:
 
 @cache
 def cases() -> tuple[Case, ...]:
-    """Every case, in the order of the files."""
+    """Every case, family by family."""
     found: list[Case] = []
     for path in sorted(GOLDEN.glob("*.txt")):
         found += parse(path.stem, path.read_bytes().decode())
-    return tuple(found)
+    return tuple(sorted(found, key=lambda case: case.family))
 
 
 def parse(family: str, page: str) -> list[Case]:
@@ -65,10 +66,11 @@ def parse(family: str, page: str) -> list[Case]:
             raise ValueError(f"{family}: a line of no case before {match['name']!r}")
         at = match.end()
         head = _head(match["head"], f"{family}/{match['name']}")
+        own, _, name = match["name"].rpartition("/")
         found.append(
             Case(
-                family=family,
-                name=match["name"],
+                family=own or family,
+                name=name,
                 text=match["text"],
                 expected=json.loads(match["expected"]),
                 rules=tuple(head.get("rule", ())),
