@@ -21,10 +21,9 @@ from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
 from gateway.telemetry.logs import configure_logging
 from tests.bench import cold
-from tests.bench.counts import counts
+from tests.bench.counts import ROUTES, counts
 from tests.bench.lateness import share_late, tokens, waits, ways
 from tests.bench.requests import SCENARIOS, network
-from tests.bench.routes import ROUTES
 from tests.support.chat import event, numbered_ids
 from tests.support.golden import SAMPLES
 

@@ -24,9 +24,8 @@ from aiohttp import web
 
 from gateway.app import GC_THRESHOLDS
 from gateway.telemetry.logs import configure_logging
-from tests.bench.counts import EVENTS, WARM, _Reader, _Server, post
+from tests.bench.counts import EVENTS, ROUTES, WARM, Route, _Reader, _Server, claude_code_request, post
 from tests.bench.requests import _Peer, begun, repeat
-from tests.bench.routes import ROUTES, Route, claude_code_request
 
 __all__ = ["ratios"]
 
