@@ -203,7 +203,8 @@ class Quiet:
         """Events wait which go on with what is open; after `_MANY` of them they are read."""
         if self._gathered is not None:
             self._gathered.append(data)
-            self._size += _MOST * (len(self._gathered) >= _MANY)
+            if len(self._gathered) >= _MANY:
+                self._size = _MOST  # the next one is too much, and is read with all of them
         return b""
 
     def _hold(self, data: bytes, out: bytes, chars: int, size: int) -> bytes:

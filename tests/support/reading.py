@@ -29,6 +29,25 @@ def tool(name: str, *required: str, **properties: Any) -> Tool:
     )
 
 
+WRITE = Tool(
+    name="write",
+    parameters={
+        "type": "object",
+        "properties": {
+            "filePath": {"type": "string"},
+            "content": {"type": "string"},
+            "line": {"type": "integer"},
+            "ratio": {"type": "number"},
+            "force": {"type": "boolean"},
+            "note": {"type": ["string", "null"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "options": {"type": "object"},
+        },
+        "required": ["filePath", "content"],
+    },
+)
+"""A tool with a parameter of each kind."""
+
 AGENT_TOOLS = ToolSet(
     [
         tool("read", "filePath", offset=INTEGER, limit=INTEGER),

@@ -25,7 +25,7 @@ from strategies.grammar.dialect import TAGS, Context, Dialect, Renderer
 from strategies.reading.factory import reader_factory
 from strategies.writing.renderer import CannotExpress
 from strategies.writing.samples import sample_arguments
-from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, read, read_every_way, tool
+from tests.support.reading import AGENT_TOOLS, INTEGER, STRING, WRITE, read, read_every_way, tool
 
 ROW = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
 
@@ -161,22 +161,6 @@ def test_the_command_line_lists_every_row() -> None:
 
 # --- What a renderer writes, the reader of the same dialect gives back
 
-
-WRITE = Tool(
-    name="write",
-    parameters={
-        "type": "object",
-        "properties": {
-            "filePath": {"type": "string"},
-            "content": {"type": "string"},
-            "line": {"type": "integer"},
-            "note": {"type": ["string", "null"]},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "options": {"type": "object"},
-        },
-        "required": ["filePath", "content"],
-    },
-)
 
 PIECES = (
     *("</content>", "</write>", "<write>", "<filePath>", "</filePath>", "<line>", "</line>", "<path>", "</path>"),

@@ -13,25 +13,7 @@ from strategies.asking.renderers import RENDERERS, renderer
 from strategies.dialects.rows import BY_ID
 from strategies.grammar.dialect import Renderer
 from strategies.writing.renderer import CannotExpress, GenericTags, Hermes
-from tests.support.reading import AGENT_TOOLS, read, tool
-
-WRITE = Tool(
-    name="write",
-    parameters={
-        "type": "object",
-        "properties": {
-            "filePath": {"type": "string"},
-            "content": {"type": "string"},
-            "line": {"type": "integer"},
-            "ratio": {"type": "number"},
-            "force": {"type": "boolean"},
-            "note": {"type": ["string", "null"]},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "options": {"type": "object"},
-        },
-        "required": ["filePath", "content"],
-    },
-)
+from tests.support.reading import AGENT_TOOLS, WRITE, read, tool
 
 TAGS = GenericTags()
 

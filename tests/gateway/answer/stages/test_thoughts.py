@@ -273,7 +273,7 @@ def read_as(text: str, **fields: Any) -> list[tuple[str, Any]]:
 
 
 def test_texts_that_are_no_calls_are_none_in_reasoning_either():
-    negatives = Path(__file__).parents[2] / "data" / "negatives.jsonl"
+    negatives = Path(__file__).parents[3] / "data" / "negatives.jsonl"
     texts = [json.loads(line)["text"] for line in negatives.read_text(encoding="utf-8").split("\n") if line]
     assert len(texts) > 500
     for text in texts:
