@@ -29,7 +29,7 @@ from strategies.dialects.lines.shell import SHELL
 from strategies.dialects.tags.dsml import DSML
 from strategies.dialects.tags.glm import GLM, GLM_BARE
 from strategies.dialects.tags.hunyuan import HUNYUAN, HY3
-from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS, LOST_HEAD
+from strategies.dialects.tags.invoke import BARE_INVOKE, CLAUDE_INVOKE, DOTS, LOST_HEAD, XAI
 from strategies.dialects.tags.llama_tag import LLAMA3_TAG
 from strategies.dialects.tags.minimax import MINIMAX_M1, MINIMAX_M2, MINIMAX_M3
 from strategies.dialects.tags.muse import MUSE
@@ -38,6 +38,7 @@ from strategies.dialects.tags.step3 import STEP3
 from strategies.dialects.tokens.bracketed import ARROWS, FUNCTIONARY_V2, TOOL_REQUEST
 from strategies.dialects.tokens.deepseek import DEEPSEEK, DEEPSEEK_V31, STRIPPED
 from strategies.dialects.tokens.gemma import FUNCTION_GEMMA, GEMMA, GEMMA_STRIPPED
+from strategies.dialects.tokens.grok import GROK
 from strategies.dialects.tokens.harmony import HARMONY, HARMONY_STRIPPED
 from strategies.dialects.tokens.kimi_k3 import KIMI_K3
 from strategies.dialects.tool_tags.tag import GENERIC, PREFIXED, WRAPPED
@@ -63,6 +64,7 @@ TABLE: tuple[Dialect, ...] = (
     CLAUDE_INVOKE,
     BARE_INVOKE,
     DOTS,
+    XAI,
     DSML,
     STEP3,
     GENERIC,
@@ -98,6 +100,7 @@ TABLE: tuple[Dialect, ...] = (
     HARMONY_STRIPPED,
     LLAMA_JSON,
     KIMI_K3,
+    GROK,
     APERTUS,
     GIGACHAT,
     INKLING,

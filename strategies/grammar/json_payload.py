@@ -363,6 +363,17 @@ def read_objects(
         yield draft
 
 
+def begins_objects(cur: Cursor) -> Steps:
+    """Whether an object, or a list of them, comes next."""
+    cur.anchor = start = cur.offset
+    if (yield from cur.lit("[")):
+        yield from cur.ws()
+    found = (yield from cur.peek(1)) == "{"
+    cur.back(start)
+    cur.anchor = None
+    return found
+
+
 def _begins_value(cur: Cursor, ends: tuple[str, ...]) -> Steps:
     """Whether an object or a list comes next, and no token that begins like a list."""
     first = yield from cur.peek(1)

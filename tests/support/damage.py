@@ -85,6 +85,12 @@ def _without(*parts: str) -> Callable[[str], str]:
     return write
 
 
+def _as_xai(text: str) -> str:
+    bare = _without("<function_calls>\n", "\n</function_calls>")(text)
+    opened = bare.replace("<invoke ", "<xai:function_call ", 1)
+    return opened.removesuffix("</invoke>") + "</xai:function_call>"
+
+
 def _as_muse(text: str) -> str:
     name = re.search(r'name="([^"]+)"', text)
     inner = re.sub(r"<(/?)(function_calls|invoke|parameter)\b", r"<\1atem:\2", text)
@@ -104,6 +110,7 @@ TAG_FORMS = (
         renderer="claude_invoke",
         rewrite=lambda text: text.replace("function_calls>", "dots_function_call>"),
     ),
+    Form(id="xai", renderer="claude_invoke", rewrite=_as_xai),
     Form(id="minimax_m2", renderer="minimax_m2"),
     Form(id="minimax_m3", renderer="minimax_m3"),
     Form(id="dsml", renderer="dsml"),
@@ -150,6 +157,14 @@ def _arrows(name: str, arguments: str) -> str:
     return f'[TOOL_CALL]\n{{tool => "{name}", args => {{\n{lines}}}}}\n[/TOOL_CALL]'
 
 
+def _grok(name: str, arguments: str) -> str:
+    lines = "".join(
+        f"<|tool_sep|>{key}\n{value if isinstance(value, str) else json.dumps(value)}\n"
+        for key, value in json.loads(arguments).items()
+    )
+    return f"<|tool_calls_begin|><|tool_call_begin|>\n{name}\n{lines}<|tool_call_end|><|tool_calls_end|>"
+
+
 def _continue(name: str, arguments: str) -> str:
     blocks = "".join(
         f"BEGIN_ARG: {key}\n{value if isinstance(value, str) else json.dumps(value)}\nEND_ARG\n"
@@ -179,6 +194,7 @@ DATA_FORMS = (
     _json_form("tool_request", lambda name, arguments: f"[TOOL_REQUEST]{_object(name, arguments)}[END_TOOL_REQUEST]"),
     _json_form("functionary_v2", lambda name, arguments: f"<|recipient|>{name}<|content|>{arguments}<|stop|>"),
     _json_form("arrows", _arrows),
+    Form(id="grok", renderer="hermes", rewrite=_json_form("grok", _grok).rewrite, marks=_MARK),
     Form(id="continue", renderer="hermes", rewrite=_json_form("continue", _continue).rewrite, marks=_MARK),
     _python_form("pythonic_tagged", "<|python_start|>[", "]<|python_end|>"),
     _python_form("olmo3", "<function_calls>\n", "\n</function_calls>"),

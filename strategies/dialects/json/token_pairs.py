@@ -30,7 +30,15 @@ from attrs import evolve
 from strategies.dialects.lines.python import call_drafts
 from strategies.grammar.bare_data import checking
 from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Opening
-from strategies.grammar.json_payload import STOPS, code_draft, marked_json, read_end, read_objects, with_mends
+from strategies.grammar.json_payload import (
+    STOPS,
+    begins_objects,
+    code_draft,
+    marked_json,
+    read_end,
+    read_objects,
+    with_mends,
+)
 from strategies.grammar.literal import inside_word
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonFault, bracketed, reading_calls
@@ -290,23 +298,12 @@ _AS_TEXT = "as text"
 def _parse_lfm2(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     yield from cur.ws()
-    if (yield from _is_json(cur)):
+    if (yield from begins_objects(cur)):
         yield from read_objects(cur, context, opening, _LFM2_END)
     else:
         if (yield from cur.peek(1)) != "[":
             yield from _glance(cur, context)
         yield from _python(cur, context, opening, _LFM2_END, "special")
-
-
-def _is_json(cur: Cursor) -> Steps:
-    """An object, or a list of them."""
-    cur.anchor = start = cur.offset
-    if (yield from cur.lit("[")):
-        yield from cur.ws()
-    found = (yield from cur.peek(1)) == "{"
-    cur.back(start)
-    cur.anchor = None
-    return found
 
 
 def _python(cur: Cursor, context: Context, opening: Opening, closers: tuple[str, ...], form: str) -> Steps:

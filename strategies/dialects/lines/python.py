@@ -1,7 +1,7 @@
 """Calls written as Python: a list as the message, calls on lines, and the `tool_code` of Gemini and Gemma.
 
     pythonic  = "[" call { "," call } "]" | call { ( newline | ";" | "," ) call }
-    tagged    = "<|python_start|>" pythonic [ "<|python_end|>" ]
+    tagged    = "<|python_start|>" ( pythonic | JSON objects ) [ "<|python_end|>" ]
     tool_code = a fence of that name, or "<tool_code>" ... "</tool_code>", holding nothing but calls
 
 Where an expression ends its brackets say, so a fence or a tag inside a string is data. Whatever is not a call with
@@ -20,7 +20,7 @@ from strategies.grammar.dialect import Arguments, Context, Dialect, Draft, Openi
 from strategies.grammar.fences import closes_here
 from strategies.grammar.inline import leads_to_call
 from strategies.grammar.json_calls import drafting
-from strategies.grammar.json_payload import with_mends
+from strategies.grammar.json_payload import begins_objects, read_objects, with_mends
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.python_text import PythonCall, PythonFault, bracketed, reading_calls
 from strategies.text.tape import Taken
@@ -274,6 +274,11 @@ def _parse_tagged(
 ) -> Generator[Draft | None, None, None]:
     cur.pos += len(opening.marker)
     yield from cur.ws()
+    # The models write what Llama 3 was taught as well:
+    # https://github.com/vllm-project/vllm/issues/16214, https://github.com/vllm-project/vllm/issues/46863
+    if (yield from begins_objects(cur)):
+        yield from read_objects(cur, context, opening, (_END,))
+        return
     pieces = Taken(cur)
     head: str = yield from cur.match(_HEAD, 256)
     if (yield from cur.peek(1)) not in ("[", "("):

@@ -116,6 +116,8 @@ def _named(cur: Cursor, context: Context, name: str) -> Steps:
     call = Call.of(FORM, context, name)
     cur.anchor = start = cur.offset
     yield from cur.ws()
+    # The call's own opener may stand in the place of the key's: https://github.com/getsigit/sigit/pull/95
+    yield from _skip(cur, FORM.call, spaces=False)
     key = yield from cur.match(_KEY_RUN, 128)
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     is_lost = tag is not None and _KEY_CLOSE.match(tag)
@@ -145,8 +147,13 @@ def _pairs(cur: Cursor, call: Call, key: str, way: Way, arguments: Arguments) ->
     yield from _skip(cur, _SEPARATOR, spaces=False)
     call.in_lines = (yield from cur.ws()) > 0 or call.in_lines
     yield from _gap(cur)
-    if not key and (yield from _skip(cur, _VALUE_CLOSE)):
+    stray = 0 if key else (yield from _skip(cur, _VALUE_CLOSE))
+    if stray:
         call.mends.append("stray_closer")
+        # Where nothing is asked for, nothing more may come: https://github.com/fw-ai-external/python-sdk/issues/119
+        if not call.schema.required and (yield from cur.at_end()):
+            begin_call(call, arguments)
+            return
     tag = (yield from cur.tag()) if (yield from cur.peek(1)) == "<" else None
     if not key and (tag is None or not any(end.match(tag) for end in (_KEY_OPEN, FORM.call_close, FORM.call))):
         raise Reject("no pair")

@@ -8,7 +8,8 @@
 Values are verbatim, but for one line break on each side where both are there. Also read: the first form with the name
 and every parameter as an element of its own, and what `parameter_calls` mends. Without the block the name must be a
 declared tool's, at the start of a line or behind a sentence. MiniMax M2 and dots write the same inside blocks of
-their own. Bounds: an opener without a name and a parameter or closer behind it is refused at once.
+their own, Grok Code with `xai:function_call` in the place of `invoke`. Bounds: an opener without a name and a parameter
+or closer behind it is refused at once.
 """
 
 import re
@@ -35,7 +36,17 @@ from strategies.grammar.raw_value import Way
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.writing.element_renderer import ParameterRenderer
 
-__all__ = ["BARE_INVOKE", "CLAUDE_INVOKE", "DOTS", "INVOKE", "LOST_HEAD", "invoke_open", "invoke_param", "read_invoke"]
+__all__ = [
+    "BARE_INVOKE",
+    "CLAUDE_INVOKE",
+    "DOTS",
+    "INVOKE",
+    "LOST_HEAD",
+    "XAI",
+    "invoke_open",
+    "invoke_param",
+    "read_invoke",
+]
 
 # What Claude's own tags carry before their structure is taken off.
 _PREFIX = "antml:"
@@ -57,6 +68,14 @@ INVOKE = Form(
     wrong_close=re.compile(r"</(?:function|tool|tool_use)>\Z"),
     edges="pair",
     cdata_closers=("</parameter>", f"</{_PREFIX}parameter>", "</steptml:parameter>"),
+)
+_XAI = evolve(
+    INVOKE,
+    call=re.compile(rf"<xai:function_call\s+name\s*=\s*{QUOTED.format('name')}\s*(?P<empty>/?)>\Z"),
+    closer="</xai:function_call>",
+    # The closer may repeat the name, or a part of what stands behind it in the opener.
+    call_close=re.compile(r"""</xai:function_call(?:\s+name\s*=\s*"[^"<>]{0,128}")?\s*"?>\Z"""),
+    wrong_close=re.compile(r"</(?:invoke|function|function_call|tool|tool_use)>\Z"),
 )
 _LEGACY = evolve(
     INVOKE,
@@ -132,6 +151,12 @@ def _parse_bare(
     cur: Cursor, context: Context, opening: Opening, arguments: Arguments
 ) -> Generator[Draft | None, None, None]:
     yield from read_invoke(cur, context, opening, arguments, INVOKE, undeclared=False)
+
+
+def _parse_xai(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    yield from read_invoke(cur, context, opening, arguments, _XAI, undeclared=False)
 
 
 def _parse_named(
@@ -244,6 +269,18 @@ BARE_INVOKE = Dialect(
     inline=True,
     results=(*_RESULTS, "<response>"),
     example='<invoke name="read">\n<parameter name="filePath">src/app.py</parameter>\n</invoke>',
+)
+# Grok Code: https://github.com/MadAppGang/claudish/blob/main/tests/grok-tool-format.test.ts
+XAI = Dialect(
+    id="xai",
+    family="invoke",
+    level="B",
+    openers=lambda _context: ("<xai:function_call ",),
+    parse=_parse_xai,
+    models=("grok*",),
+    example=(
+        '<xai:function_call name="read">\n<parameter name="filePath">src/app.py</parameter>\n</xai:function_call>'
+    ),
 )
 # https://github.com/adolfousier/opencrabs/issues/419, and without its head https://github.com/signalnine/q27/issues/24
 LOST_HEAD = Dialect(

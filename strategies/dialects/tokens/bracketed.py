@@ -1,7 +1,8 @@
 """Calls between markers in square brackets, and Functionary's tokens.
 
     LM Studio    "[TOOL_REQUEST]" object "[END_TOOL_REQUEST]"
-    arrows       "[TOOL_CALL]" "{" "tool" "=>" NAME "," "args" "=>" "{" { "--" KEY value } "}" "}" "[/TOOL_CALL]"
+    TOOL_CALL    "[TOOL_CALL]" ( arrows | object ) "[/TOOL_CALL]"
+    arrows       "{" "tool" "=>" NAME "," "args" "=>" "{" { "--" KEY value } "}" "}"
     Functionary  [ "<|from|>assistant" ] "<|recipient|>" NAME "<|content|>" object [ "<|stop|>" ]
 
 Arrows stand for Perl and Ruby alike, so a name is bare or in quotes of either kind, and a value is a JSON or Python
@@ -22,12 +23,19 @@ __all__ = ["ARROWS", "FUNCTIONARY_V2", "TOOL_REQUEST"]
 
 _NAME = re.compile(r"[\w.:/-]*")
 _ARROWS_END = "[/TOOL_CALL]"
+# What others are prompted to write: https://github.com/NousResearch/hermes-agent/issues/29115
+_JSON = marked_json((_ARROWS_END,), form="hermes")
 _PLAIN_STRING = re.compile(r"[^\\'\"]*")
 _PLAIN_WORD = re.compile(r"[\w.+-]*")
 _RECIPIENT, _CONTENT, _STOP = "<|recipient|>", "<|content|>", "<|stop|>"
 
 
-def _parse_arrows(cur: Cursor, context: Context, opening: Opening, _: Arguments) -> Generator[Draft | None, None, None]:
+def _parse_arrows(
+    cur: Cursor, context: Context, opening: Opening, arguments: Arguments
+) -> Generator[Draft | None, None, None]:
+    if (yield from _is_json(cur, opening.marker)):
+        yield from _JSON(cur, context, opening, arguments)
+        return
     cur.pos += len(opening.marker)
     yield from cur.ws()
     yield from _expect(cur, "{")
@@ -49,6 +57,24 @@ def _parse_arrows(cur: Cursor, context: Context, opening: Opening, _: Arguments)
     adapted = yield from cur.work(context.schema(tool).adapting(values))
     mends = (*mends, *adapted.mends)
     yield Draft(name=tool.name, tool=tool, arguments=adapted.arguments, form="hermes", mends=mends)
+
+
+def _is_json(cur: Cursor, marker: str) -> Steps:
+    """Whether a colon stands behind the object's first key, or it is a list."""
+    cur.anchor = start = cur.offset
+    cur.pos += len(marker)
+    yield from cur.ws()
+    found = (yield from cur.peek(1)) == "["
+    if not found and (yield from cur.lit("{")):
+        yield from cur.ws()
+        if (yield from cur.lit('"')):
+            yield from cur.match(_NAME, 128)
+            found = yield from cur.lit('"')
+            yield from cur.ws()
+            found = found and (yield from cur.starts(":"))
+    cur.back(start)
+    cur.anchor = None
+    return found
 
 
 def _expect(cur: Cursor, sign: str) -> Steps:

@@ -8,7 +8,7 @@
 The JSON ends by its braces, so a fence inside a string is data. Also read: the tokens with underscores or spaces as
 distilled models write them, either token of the section missing, V3's type missing, a declared name without the
 separator, no fence, a fence without its word, the JSON on the name's line, and V3's form with all tokens stripped.
-ASCII look-alikes are text.
+ASCII look-alikes are no calls of this family.
 """
 
 import re
