@@ -110,27 +110,32 @@ class Pending:
     def forget(events: Iterable["Pending"], data: bytes) -> tuple[list["Pending"], int]:
         """Let go of the events' own bytes where their text is undecided: it will be told in chunks made after `data`.
 
-        Returns those that are left, and how many bytes were let go: what had no more than text goes to the event of
-        its choice before it, so that few are held however many have come.
+        Returns those that are left, and how many bytes were let go, as many as one step may: what had no more than
+        text goes to the event of its choice before it, so that few are held however many have come.
         """
         left: list[Pending] = []
-        freed = 0
+        freed, room = 0, _AT_ONCE
         last: Pending | None = None
-        for pending in events:
+        rest = iter(events)
+        for pending in rest:
             # What opens a choice tells its role, and a run has no bytes but its contents.
             if not pending.held or pending.opens or type(pending) is not Pending:
                 left.append(pending)
                 last = None
                 continue
             freed += len(pending._raw)
+            room -= bool(pending._raw)
             pending._raw, pending._data, pending.changed = b"", data, True
             is_bare = not (pending._parts or pending.waits or pending.calls or pending.finish)
             if is_bare and last is not None and last.choice is pending.choice:
                 last.held += pending.held
                 pending.held = 0
-                continue
-            left.append(pending)
-            last = pending if is_bare else None
+            else:
+                left.append(pending)
+                last = pending if is_bare else None
+            if not room:
+                break
+        left += rest
         return left, freed
 
     def add_usage(self, more: object) -> None:
@@ -553,7 +558,7 @@ class Queue:
             self._facts.held_bytes_max = self._bytes
 
     def forget(self) -> None:
-        """Let go of the bytes of those events whose text is undecided, but for the last."""
+        """Let go of the bytes of events whose text is undecided, the first ones first, but for the last."""
         *events, last = self.pending
         left, freed = Pending.forget(events, self.seen)
         self._bytes -= freed

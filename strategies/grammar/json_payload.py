@@ -13,13 +13,13 @@ from typing import Any
 from attrs import evolve, frozen
 
 from gateway.core.tools import Tool
-from gateway.wire.json_scan import JsonScanner, JsonTooDeep
+from gateway.wire.json_scan import JsonTooDeep
 from strategies.grammar.dialect import Arguments, Context, Draft, Opening, Parse
 from strategies.grammar.json_calls import drafting
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.tape import Taken
 from strategies.text.tolerant_json import JsonFault, Parsed, parsing
-from strategies.text.turns import Turns
+from strategies.text.turns import Turns, scanning
 
 __all__ = [
     "FRAME",
@@ -161,7 +161,7 @@ def _read_mended(cur: Cursor, context: Context, stops: tuple[str, ...], tool: To
     try:
         # The end of an answer is no sign that the model closed anything, unless only the frame's own braces are
         # missing.
-        closed = ended or lacks_frame_only(text, frame)
+        closed = ended or (yield from cur.work(lacks_frame_only(text, frame)))
         parsed = yield from cur.work(_parsing(text, context, tool, closed=closed))
     except JsonFault as fault:
         raise Reject(f"JSON: {fault.reason}", attempted=True) from None
@@ -208,19 +208,18 @@ def _any_of(stops: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     return re.compile("|".join(map(re.escape, stops))), max(map(len, stops))
 
 
-def lacks_frame_only(text: str, frame: int) -> bool:
+def lacks_frame_only(text: str, frame: int) -> Turns[bool]:
     """Whether nothing but closers of the frame around complete arguments is missing."""
     bare = text.strip()
     if not bare.endswith(("}", "]")):
         return False
-    scanner = JsonScanner()
     try:
-        closed = scanner.feed(bare) >= 0
+        scanner = yield from scanning(bare, 0, 64)
     except JsonTooDeep:
         return False
     missing = scanner.open_brackets
     # A list of calls has one bracket of the frame more.
-    return not closed and missing is not None and missing <= frame + (frame and bare.startswith("["))
+    return not scanner.is_done and missing is not None and missing <= frame + (frame and bare.startswith("["))
 
 
 def read_surplus(cur: Cursor) -> Steps:

@@ -19,10 +19,11 @@ from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.dumping import holding_surrogates
 from strategies.text.escapes import HalfEscaped, has_surrogates, lost_backslash
 from strategies.text.numbers import written
-from strategies.text.turns import LONG, Turns, at_once, scanning
+from strategies.text.turns import LONG, Turns, at_once, letting_go, scanning
 
 __all__ = [
     "SPACE",
+    "SURROGATE",
     "Cut",
     "JsonFault",
     "MembersHook",
@@ -37,13 +38,13 @@ __all__ = [
     "loads_strict",
     "may_hold_surrogates",
     "note",
-    "refusing_surrogates",
     "skip",
 ]
 
 _DIGITS = 150
 """Two such blocks of digits may be a number that is too long to write; one is none yet."""
 SPACE = re.compile(r"[ \t\r\n]*+")
+SURROGATE = "surrogate"
 MembersHook = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 
 _PART = 1 << 14
@@ -104,13 +105,20 @@ def loading_strict(text: str) -> Turns[Any]:
     if found is None:
         raise JsonFault("not valid JSON")
     value, end = found
+    del found
+    fault = ""
     if skip(SPACE, text, end) != len(text):
-        raise JsonFault("text after the value")
+        fault = "text after the value"
     # The surest reading still finds numbers that a client cannot read, or reads as another number.
-    if "non_finite" in notes or "huge_number" in notes:
-        raise JsonFault("number out of range")
-    if may_hold_surrogates(text, start, end):
-        yield from refusing_surrogates(value)
+    elif "non_finite" in notes or "huge_number" in notes:
+        fault = "number out of range"
+    elif may_hold_surrogates(text, start, end) and (yield from holding_surrogates(value)):
+        fault = SURROGATE
+    if fault:
+        held = [value]
+        del value
+        yield from letting_go(held)
+        raise JsonFault(fault)
     return value
 
 
@@ -119,11 +127,6 @@ loads_strict = at_once(loading_strict)
 
 def may_hold_surrogates(text: str, start: int, end: int) -> bool:
     return text.find("\\u", start, end) >= 0 or text.find("\\U", start, end) >= 0 or has_surrogates(text)
-
-
-def refusing_surrogates(value: Any) -> Turns[None]:
-    if (yield from holding_surrogates(value)):
-        raise JsonFault("surrogate")
 
 
 def _scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
@@ -173,6 +176,9 @@ def decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
         if len(text) > LONG:
             yield
         if lost_backslash(text[start : found[1]]):
+            held = [found[0]]
+            del found
+            yield from letting_go(held)
             raise JsonFault(str(HalfEscaped()))
         return Parsed(*found, tuple(notes))
     return None
@@ -331,7 +337,13 @@ def decoding(
     decode = decoder(joined.pairs).decode
     begun, opened = start, ""
     for cut in cuts:
-        joined.take(decode(joined.framed(text[begun : cut.at], opened, cut.open)), opened, cut.open)
+        try:
+            part = decode(joined.framed(text[begun : cut.at], opened, cut.open))
+        except ValueError:
+            yield from letting_go(joined.given_up())
+            raise
+        joined.take(part, opened, cut.open)
+        del part
         begun, opened = cut.at, cut.open
         yield
     return joined.root
@@ -357,6 +369,14 @@ class _Joined:
         """The containers that are open, from the outermost one."""
         self._recent: deque[tuple[list[tuple[str, Any]], dict[str, Any]]] = deque()
         self.root: Any = None
+
+    def given_up(self) -> list[Any]:
+        """All that was joined so far, which is held by nobody else."""
+        held = [self.root]
+        self.root = None
+        self._chain.clear()
+        self._recent.clear()
+        return held
 
     def framed(self, part: str, before: str, behind: str) -> str:
         """The part between the brackets that are open before and behind it."""

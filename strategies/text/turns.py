@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from gateway.wire.json_scan import JsonScanner
 
-__all__ = ["LONG", "SCANNED", "TURN", "Turns", "at_once", "let_go", "replaced", "scanning", "whole"]
+__all__ = ["LONG", "SCANNED", "TURN", "Turns", "at_once", "let_go", "letting_go", "replaced", "scanning", "whole"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,6 +40,12 @@ def let_go(held: list[Any]) -> bool:
         elif not isinstance(value, str | int | float):
             held += [part for name in _HELD if (part := getattr(value, name, None)) is not None]
     return bool(held)
+
+
+def letting_go(held: list[Any]) -> Turns[None]:
+    """Give up all of these values, which nobody else holds any more: also no fault, by the frames it went through."""
+    while let_go(held):
+        yield
 
 
 def whole(work: Turns[T]) -> T:

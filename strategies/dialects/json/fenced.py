@@ -175,7 +175,7 @@ def _mended(cur: Cursor, context: Context, opening: Opening) -> Steps:
         raise Reject(f"JSON: {fault.reason}", attempted=_names_tool(text, context)) from None
     if text[parsed.end :].strip():
         raise Reject("text after the object", attempted=True)
-    if closed and lacks_frame_only(text, 1):
+    if closed and (yield from cur.work(lacks_frame_only(text, 1))):
         parsed = evolve(parsed, steps=tuple(FRAME.get(step, step) for step in parsed.steps))
     return [Parsed(parsed.value, parsed.end, (*steps, *parsed.steps))]
 
