@@ -25,7 +25,7 @@ from strategies.text.cursor import CUT, Cursor, Reject, Steps
 from strategies.text.dumping import dumping, dumps
 from strategies.text.pieces import Pieces
 from strategies.text.tape import Tape
-from strategies.text.turns import Turns
+from strategies.text.turns import Turns, half_read
 
 __all__ = ["Candidate"]
 
@@ -235,6 +235,8 @@ class Candidate:
                 self._end()
                 return True
             except Reject as refusal:
+                if self._size > _LONG:
+                    self.made += half_read(refusal)
                 if self._refused(refusal):
                     return True
                 if self._size > _LONG:

@@ -14,7 +14,7 @@ from gateway.core.reasons import Reason
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
 from strategies.text.pieces import Pieces
 from strategies.text.tape import Source
-from strategies.text.turns import SCANNED, Turns
+from strategies.text.turns import SCANNED, Turns, half_read
 
 __all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
 
@@ -202,6 +202,10 @@ class Cursor:
                 if is_long:
                     self.made.append(end.value)
                 return end.value
+            except ValueError as fault:
+                if is_long:
+                    self.made += half_read(fault)
+                raise
             is_long = True
             yield from self._rest()
 

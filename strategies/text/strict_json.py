@@ -23,7 +23,6 @@ from strategies.text.turns import LONG, Turns, at_once, letting_go, scanning
 
 __all__ = [
     "SPACE",
-    "SURROGATE",
     "Cut",
     "JsonFault",
     "MembersHook",
@@ -38,13 +37,13 @@ __all__ = [
     "loads_strict",
     "may_hold_surrogates",
     "note",
+    "refusing_surrogates",
     "skip",
 ]
 
 _DIGITS = 150
 """Two such blocks of digits may be a number that is too long to write; one is none yet."""
 SPACE = re.compile(r"[ \t\r\n]*+")
-SURROGATE = "surrogate"
 MembersHook = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 
 _PART = 1 << 14
@@ -105,20 +104,13 @@ def loading_strict(text: str) -> Turns[Any]:
     if found is None:
         raise JsonFault("not valid JSON")
     value, end = found
-    del found
-    fault = ""
     if skip(SPACE, text, end) != len(text):
-        fault = "text after the value"
+        raise JsonFault("text after the value")
     # The surest reading still finds numbers that a client cannot read, or reads as another number.
-    elif "non_finite" in notes or "huge_number" in notes:
-        fault = "number out of range"
-    elif may_hold_surrogates(text, start, end) and (yield from holding_surrogates(value)):
-        fault = SURROGATE
-    if fault:
-        held = [value]
-        del value
-        yield from letting_go(held)
-        raise JsonFault(fault)
+    if "non_finite" in notes or "huge_number" in notes:
+        raise JsonFault("number out of range")
+    if may_hold_surrogates(text, start, end):
+        yield from refusing_surrogates(value)
     return value
 
 
@@ -127,6 +119,11 @@ loads_strict = at_once(loading_strict)
 
 def may_hold_surrogates(text: str, start: int, end: int) -> bool:
     return text.find("\\u", start, end) >= 0 or text.find("\\U", start, end) >= 0 or has_surrogates(text)
+
+
+def refusing_surrogates(value: Any) -> Turns[None]:
+    if (yield from holding_surrogates(value)):
+        raise JsonFault("surrogate")
 
 
 def _scanning(text: str, start: int, max_depth: int) -> Turns[JsonScanner]:
@@ -176,9 +173,6 @@ def decode(text: str, start: int, max_depth: int) -> Turns[Parsed | None]:
         if len(text) > LONG:
             yield
         if lost_backslash(text[start : found[1]]):
-            held = [found[0]]
-            del found
-            yield from letting_go(held)
             raise JsonFault(str(HalfEscaped()))
         return Parsed(*found, tuple(notes))
     return None

@@ -9,14 +9,12 @@ unknown text is never dropped, and nesting is bounded before anything recurses. 
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from strategies.text.dumping import holding_surrogates
 from strategies.text.escapes import Backslashes, HalfEscaped
 from strategies.text.loose_quotes import may_be_torn, with_escaped_quotes
 from strategies.text.strict_json import (
     SPACE,
-    SURROGATE,
     JsonFault,
     Parsed,
     decode,
@@ -25,13 +23,12 @@ from strategies.text.strict_json import (
     int_of,
     may_hold_surrogates,
     note,
+    refusing_surrogates,
     skip,
 )
-from strategies.text.turns import LONG, TURN, Turns, at_once, letting_go
+from strategies.text.turns import LONG, TURN, Turns, at_once, half_read, letting_go
 
 __all__ = ["CHOSEN", "JsonFault", "Parsed", "parse", "parsing"]
-
-T = TypeVar("T")
 
 CHOSEN: frozenset[str] = frozenset(
     {"inner_quotes", "missing_braces"},
@@ -98,11 +95,8 @@ def parsing(
     parsed = yield from decode(text, start, max_depth)
     if parsed is None:
         parsed = yield from _mend(text, start, closed, body_keys, known_keys, max_depth)
-    if may_hold_surrogates(text, start, parsed.end) and (yield from holding_surrogates(parsed.value)):
-        held = [parsed.value]
-        del parsed
-        yield from letting_go(held)
-        raise JsonFault(SURROGATE)
+    if may_hold_surrogates(text, start, parsed.end):
+        yield from refusing_surrogates(parsed.value)
     if closed and parsed.end < len(text) and isinstance(parsed.value, dict | list):
         return _without_surplus(text, parsed)
     return parsed
@@ -153,8 +147,9 @@ def _mend(
             return (yield from reader.read())
         except JsonFault as fault:
             reason = fault.reason
-        # Its frames are gone by now, and what they had read is given up in turns.
-        yield from letting_go(reader.begun)
+            held = half_read(fault) if len(text) > LONG else []
+        # Not before the fault is gone, whose frames hold it all.
+        yield from letting_go(held)
     raise JsonFault(reason)
 
 
@@ -163,7 +158,7 @@ class _Reader:
 
     __slots__ = (
         *("_at", "_backslashes", "_closed", "_decoder", "_left", "_loose_end", "_loose_key", "_max_depth"),
-        *("_loose_names", "_notes", "_open", "_text", "begun", "has_apostrophes"),
+        *("_loose_names", "_notes", "_open", "_text", "has_apostrophes"),
     )
 
     def __init__(self, text: str, start: int, *, closed: bool, max_depth: int) -> None:
@@ -172,8 +167,6 @@ class _Reader:
         self._closed = closed
         self._open: list[str] = []
         """The brackets that are open here."""
-        self.begun: list[Any] = []
-        """What is read into them."""
         self._max_depth = max_depth
         self._notes: list[str] = []
         self._backslashes = Backslashes()
@@ -199,7 +192,6 @@ class _Reader:
         self._space()
         value = yield from self._value()
         if self._backslashes.are_mixed:
-            self.begun.append(value)
             raise JsonFault(HalfEscaped().reason)
         # Python allows a comma behind the last item: beside its other signs it is no second mend.
         notes = [note for note in self._notes if note != "trailing_comma" or "python_literal" not in self._notes]
@@ -250,52 +242,54 @@ class _Reader:
             yield
         char = self._text[self._at : self._at + 1]
         if char == "{":
-            return (yield from self._nested(self._object, {}))
+            return (yield from self._nested(self._object))
         if char == "[":
-            return (yield from self._nested(self._array, []))
+            return (yield from self._nested(self._array))
         if char and char in "\"'“”„‘’":
             return (yield from self._string())
         return self._number() if char and char in "-+.0123456789" else self._word()
 
-    def _nested(self, read: Callable[[T], Turns[None]], value: T) -> Turns[T]:
+    def _nested(self, read: Callable[[], Turns[Any]]) -> Turns[Any]:
         self._open.append(self._text[self._at])
         # Before anything recurses: https://cwe.mitre.org/data/definitions/674.html
         if len(self._open) > self._max_depth:
             raise JsonFault("too deep")
         self._at += 1
         self._space()
-        self.begun.append(value)
-        yield from read(value)
-        self.begun.pop()
+        value = yield from read()
         self._open.pop()
         return value
 
-    def _object(self, result: dict[str, Any]) -> Turns[None]:
+    def _object(self) -> Turns[dict[str, Any]]:
+        result: dict[str, Any] = {}
         more = not self._ends("}")
         while more:
             for key, value in self._plain_members():
                 self._add(result, key, value)
             if self._ends("}"):
                 note(self._notes, "trailing_comma")
-                return
+                return result
             key = yield from self._key()
             self._add(result, key, (yield from self._member(key)))
             more = self._goes_on("}")
+        return result
 
     def _add(self, result: dict[str, Any], key: str, value: Any) -> None:
         if key in result:
             note(self._notes, "duplicate_keys")
         result[key] = value
 
-    def _array(self, result: list[Any]) -> Turns[None]:
+    def _array(self) -> Turns[list[Any]]:
+        result: list[Any] = []
         more = not self._ends("]")
         while more:
             result.extend(self._plain_items())
             if self._ends("]"):
                 note(self._notes, "trailing_comma")
-                return
+                return result
             result.append((yield from self._value()))
             more = self._goes_on("]")
+        return result
 
     def _plain_items(self) -> list[Any]:
         """The items ahead that need no mend, with their commas: read at the standard decoder's speed."""

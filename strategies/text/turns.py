@@ -6,7 +6,19 @@ from typing import Any, ParamSpec, TypeVar
 
 from gateway.wire.json_scan import JsonScanner
 
-__all__ = ["LONG", "SCANNED", "TURN", "Turns", "at_once", "let_go", "letting_go", "replaced", "scanning", "whole"]
+__all__ = [
+    "LONG",
+    "SCANNED",
+    "TURN",
+    "Turns",
+    "at_once",
+    "half_read",
+    "let_go",
+    "letting_go",
+    "replaced",
+    "scanning",
+    "whole",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,7 +30,7 @@ SCANNED = 1 << 14
 """How much of a text is looked through for the end of a value in one turn."""
 TURN = 500
 """How many small things are done in one turn."""
-_LET_GO = 5_000
+_LET_GO = 2_000
 """How many values are let go in one turn."""
 _HELD = ("value", "arguments", "positional")
 """Where what was read is in what says more of it."""
@@ -43,9 +55,21 @@ def let_go(held: list[Any]) -> bool:
 
 
 def letting_go(held: list[Any]) -> Turns[None]:
-    """Give up all of these values, which nobody else holds any more: also no fault, by the frames it went through."""
+    """Give up all of these values."""
     while let_go(held):
         yield
+
+
+def half_read(fault: BaseException | None) -> list[Any]:
+    """What was made on the way to a fault, and would be freed in one go with the frames that it went through."""
+    found: list[Any] = []
+    while fault is not None:
+        at = fault.__traceback__
+        # The first frame is the one that has caught it: looked at, it would hold the fault which holds it.
+        while at is not None and (at := at.tb_next) is not None:
+            found += (value for value in at.tb_frame.f_locals.values() if isinstance(value, list | dict | tuple))
+        fault = fault.__context__
+    return found
 
 
 def whole(work: Turns[T]) -> T:
