@@ -94,6 +94,8 @@ class Call:
         if window.out.held is not None:
             window.out.held.cut |= candidate.cut
         window.spent += candidate.made
+        # It lives until the collector comes: what it still held would be freed then, in one go.
+        candidate.made.clear()
         window.offset = self._started + candidate.accounted
         blind = window.openings.ended(candidate, window.offset)
         window.give(candidate.rest)

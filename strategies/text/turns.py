@@ -32,7 +32,7 @@ TURN = 500
 """How many small things are done in one turn."""
 _LET_GO = 2_000
 """How many values are let go in one turn."""
-_HELD = ("value", "arguments", "positional")
+_HELD = ("value", "values", "arguments", "positional")
 """Where what was read is in what says more of it."""
 
 
@@ -67,7 +67,7 @@ def half_read(fault: BaseException | None) -> list[Any]:
         at = fault.__traceback__
         # The first frame is the one that has caught it: looked at, it would hold the fault which holds it.
         while at is not None and (at := at.tb_next) is not None:
-            found += (value for value in at.tb_frame.f_locals.values() if isinstance(value, list | dict | tuple))
+            found += at.tb_frame.f_locals.values()
         fault = fault.__context__
     return found
 

@@ -1,9 +1,12 @@
 """No step of reading an answer grows with its arguments, whatever dialect, state and shape they are of: counted."""
 
+import gc
 import json
+import sys
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -63,6 +66,24 @@ def test_an_event_of_a_long_call_costs_what_it_costs_in_a_short_one(dialect: str
         return steps(lambda: deque((step() for step in work), maxlen=0), most=1 << 40) / size
 
     assert told(1_600_000) <= 1.2 * told(50_000)
+
+
+@pytest.mark.parametrize(("dialect", "state"), [("gemma4", "open"), ("glm_bare", "open"), ("hermes", "closed")])
+def test_what_was_read_in_vain_is_let_go_in_turns(dialect: str, state: str) -> None:
+    """Python frees all that one value holds in one go: no count of calls tells how long that takes."""
+    answer = made(BY_ID[dialect], "deep", SIZE)
+    assert answer is not None
+    gc.collect()
+    gc.disable()
+    try:
+        held = sys.getallocatedblocks()
+        most = 0
+        for step in chain(steps_of(answer, dialect, state, piece=256), [gc.collect]):
+            step()
+            most, held = max(most, held - sys.getallocatedblocks()), sys.getallocatedblocks()
+    finally:
+        gc.enable()
+    assert most < 20_000, "blocks of memory that one step has freed, of some 90,000"
 
 
 def asked_again(exchange: StreamExchange | BodyExchange, body: bytes) -> bytes:
