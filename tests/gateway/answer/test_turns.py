@@ -5,7 +5,7 @@ import json
 import sys
 import tracemalloc
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -78,7 +78,8 @@ def test_what_was_read_in_vain_is_let_go_in_turns(dialect: str, state: str) -> N
     try:
         held = sys.getallocatedblocks()
         most = 0
-        for step in chain(steps_of(answer, dialect, state, piece=256), [gc.collect]):
+        work: Iterable[Callable[[], object]] = chain(steps_of(answer, dialect, state, piece=256), [gc.collect])
+        for step in work:
             step()
             most, held = max(most, held - sys.getallocatedblocks()), sys.getallocatedblocks()
     finally:
