@@ -37,8 +37,7 @@ from strategies.grammar.closers import (
 from strategies.grammar.dialect import Arguments
 from strategies.text.cursor import Cursor, Reject, Steps
 from strategies.text.dumping import dumping, dumps
-from strategies.text.pieces import Pieces
-from strategies.text.tape import Taken
+from strategies.text.tape import Taken, Tape
 from strategies.text.turns import Turns
 
 __all__ = [
@@ -97,7 +96,7 @@ class Sink:
     ) -> None:
         self._arguments = arguments
         # Not a string: adding to one copies it, and a file comes in thousands of events.
-        self._pieces = Pieces() if cur is None else Taken(cur)
+        self._pieces = Tape() if cur is None else Taken(cur)
         """With a cursor that hands all of it over, no more than where it stands."""
         self._flows = flows and arguments.live
         self._key = key

@@ -23,7 +23,6 @@ from strategies.reading.left_out import REMAINS
 from strategies.reading.named import is_name, named_tool
 from strategies.text.cursor import CUT, Cursor, Reject, Steps
 from strategies.text.dumping import dumping, dumps
-from strategies.text.pieces import Pieces
 from strategies.text.tape import Tape
 from strategies.text.turns import Turns, half_read
 
@@ -193,20 +192,24 @@ class Candidate:
 
     def _start(self) -> None:
         """Hand the candidate to the dialect whose turn it is."""
-        # What flows is accounted for before its value has ended: such a call keeps what it needs itself.
-        self._cursor = Cursor(source=None if self._live else self._between, made=self.made)
+        self._cursor = Cursor(source=self._between, made=self.made)
         self._arguments = Arguments(self._emit_live if self._live else None)
         self._emitted: list[str] = []
-        self._flowed = Pieces()
-        """The text of the call under way that events account for already."""
-        self._used = 0
-        """How many bytes of it there are."""
+        self._begin_call()
         self._began = ""
         self._shown = False
         self._ended = False
         self._finishing: Turns[None] | None = None
         """What is still done for a call that is complete."""
         self._steps = self._parsing()
+
+    def _begin_call(self) -> None:
+        self._call_at = self._start_at + self.accounted
+        """Where on the tape the call under way begins, of which events may account for a part already."""
+        self._used = 0
+        """How many bytes that part has."""
+        if self._live:
+            self._tape.held = self._call_at
 
     def _parsing(self) -> Generator[Draft | None, None, None]:
         marker = self._opening.marker
@@ -269,7 +272,7 @@ class Candidate:
         if self._began:
             self._close_live(draft, judged.arguments)
         raw = self._consume(draft.end)
-        whole = self._flowed.text() + raw
+        whole = self._tape.between(self._call_at, self._start_at + self.accounted) if self._used else raw
         if verdict.accepted and (yield from self._context.quoting(whole, verdict.name, judged.arguments)):
             verdict = refused(verdict, Reason.PROVENANCE)
         told = (yield from dumping(judged.arguments)) if is_large else dumps(judged.arguments)
@@ -279,8 +282,7 @@ class Candidate:
         is_long = self._used + len(raw.encode("utf-8", "surrogatepass")) > self._limit
         if verdict.accepted and is_long:
             verdict = refused(verdict, Reason.TOO_LARGE)
-        self._flowed = Pieces()
-        self._used = 0
+        self._begin_call()
         self._drafts += 1
         self._has_call = self._has_call or verdict.accepted
         self._ended = draft.end is not None
@@ -441,7 +443,6 @@ class Candidate:
         if not self._began or (self._shown and not self._emitted):
             return
         raw = self._consume()
-        self._flowed.add(raw)
         self._used += len(raw.encode("utf-8", "surrogatepass"))
         if not self._shown:
             is_declared = self._context.find(self._began) is not None

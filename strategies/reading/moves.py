@@ -91,6 +91,7 @@ class Call:
         candidate.events.clear()
         if not over:
             return WAIT
+        window.tape.held = None
         if window.out.held is not None:
             window.out.held.cut |= candidate.cut
         window.spent += candidate.made

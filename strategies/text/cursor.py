@@ -12,8 +12,7 @@ from typing import Any
 
 from gateway.core.reasons import Reason
 from gateway.wire.json_scan import JsonScanner, JsonTooDeep
-from strategies.text.pieces import Pieces
-from strategies.text.tape import Source
+from strategies.text.tape import Source, Tape
 from strategies.text.turns import SCANNED, Turns, half_read
 
 __all__ = ["CUT", "Cursor", "Reject", "Sink", "Steps", "overlap"]
@@ -154,7 +153,7 @@ class Cursor:
         """What has to come before anything is done but to hand on, and how much of it may have come."""
         self._left = _TURN
         self._base = 0
-        self._behind: Pieces | None = None
+        self._behind: Tape | None = None
         """What an anchor keeps of the text in front of the window: joined when it is gone back to, not before."""
         self._behind_base = 0
 
@@ -177,7 +176,7 @@ class Cursor:
         # What the window still holds of the look-ahead is kept as one piece; later pieces are only added to it.
         elif start >= 0 or self._behind is None:
             start = max(start, 0)
-            self._behind = Pieces(self.text[start:size])
+            self._behind = Tape(self.text[start:size])
             self._behind_base = self._base + start
         else:
             self._behind.add(self.text[:size])

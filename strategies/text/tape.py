@@ -9,8 +9,6 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Protocol
 
-from strategies.text.pieces import Pieces
-
 __all__ = ["Source", "Taken", "Tape"]
 
 Source = Callable[[int, int], str]
@@ -18,47 +16,59 @@ Source = Callable[[int, int], str]
 
 _BLOCK = 1 << 12
 _FRESH = 2
-"""How many of the last blocks are not packed."""
+"""How many of the last blocks are not packed: whoever reads looks at them again."""
 _MANY = 256
+_MOST = 1 << 16
+"""A longer block came in one piece, and takes too long to pack for a single step."""
 _PAYS = 0.75
 
 
 class Tape:
     """Grows at its end, is forgotten from its front; offsets count from the answer's first character."""
 
-    __slots__ = ("_blocks", "_ends", "_loose", "_loose_size", "base", "end")
+    __slots__ = ("_blocks", "_ends", "_fresh", "_loose", "_loose_size", "base", "end", "held")
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "", *, fresh: int = _FRESH) -> None:
+        self._fresh = fresh
         self.end = 0
         """Where the next text goes."""
         self.base = 0
-        """Up to where it is forgotten: who accounts for text moves this on, and with the next text it is let go."""
+        """Up to where it is accounted for: with the next text what stands in front of it is let go."""
+        self.held: int | None = None
+        """From here on nothing is, accounted for or not: a call that flows is judged by all of its text."""
         self._blocks: list[str | bytes] = []
         self._ends: list[int] = []
         """Where each block ends."""
         self._loose: list[str] = []
         """What stands behind the blocks."""
         self._loose_size = 0
+        if text:
+            self.add(text)
 
     def __len__(self) -> int:
         return self.end - self.base
 
     def add(self, text: str) -> None:
         """More text has come."""
-        if self.base == self.end:
+        floor = self._floor
+        if floor == self.end:
             self._loose.clear()
             self._loose_size = 0
             if self._ends:
                 self._blocks.clear()
                 self._ends.clear()
-        elif self._ends and self._ends[0] <= self.base:
-            count = bisect_right(self._ends, self.base)
+        elif self._ends and self._ends[0] <= floor:
+            count = bisect_right(self._ends, floor)
             del self._blocks[:count], self._ends[:count]
         self.end += len(text)
         self._loose.append(text)
         self._loose_size += len(text)
         if self._loose_size >= _BLOCK or len(self._loose) >= _MANY:
             self._close()
+
+    @property
+    def _floor(self) -> int:
+        return self.base if self.held is None else min(self.base, self.held)
 
     def between(self, start: int, end: int) -> str:
         """The text from one offset to another, of what is not forgotten."""
@@ -76,6 +86,10 @@ class Tape:
             at += 1
         return "".join(parts)
 
+    def text(self) -> str:
+        """All that nothing has accounted for."""
+        return self.between(self.base, self.end)
+
     def rest(self, size: int) -> str:
         """The last characters."""
         return self.between(self.end - size, self.end)
@@ -85,17 +99,17 @@ class Tape:
         last = self._blocks[-1] if self._blocks else ""
         if isinstance(last, str) and len(last) < _BLOCK // 2 and self._blocks:
             begun = self._ends[-1] - len(last)
-            self._loose.insert(0, last[max(0, self.base - begun) :])
+            self._loose.insert(0, last[max(0, self._floor - begun) :])
             self._blocks.pop()
             self._ends.pop()
         self._blocks.append("".join(self._loose))
         self._ends.append(self.end)
         self._loose.clear()
         self._loose_size = 0
-        if len(self._blocks) > _FRESH:
-            cold = self._blocks[-1 - _FRESH]
-            if isinstance(cold, str) and len(cold) >= _BLOCK // 2:
-                self._blocks[-1 - _FRESH] = _packed(cold)
+        if len(self._blocks) > self._fresh:
+            cold = self._blocks[-1 - self._fresh]
+            if isinstance(cold, str) and _BLOCK // 2 <= len(cold) <= _MOST:
+                self._blocks[-1 - self._fresh] = _packed(cold)
 
 
 def _packed(text: str) -> str | bytes:
@@ -129,7 +143,7 @@ class Taken:
     def __init__(self, cur: _Window) -> None:
         self._cur = cur
         self._start = self._end = -1
-        self._pieces = Pieces() if cur.source is None else None
+        self._pieces = Tape() if cur.source is None else None
         self.first: str | None = None
         """What was handed over first."""
 
@@ -147,7 +161,7 @@ class Taken:
             if stands and at == self._end:
                 self._end += size
             else:
-                self._pieces = Pieces(self.text())
+                self._pieces = Tape(self.text())
         if self.first is None:
             self.first = text
         if self._pieces is not None:

@@ -66,13 +66,15 @@ def _cost(parts: Sequence[str], way: str = WAY, *, stamped: bool = False, rounds
     return best * 1e6
 
 
-def _memory(parts: Sequence[str], way: str = WAY) -> float:
-    """KiB that a stream keeps behind these events."""
-    data = list(_events(parts))
+def _memory(parts: Sequence[str], way: str = WAY, *, recorded: bool = False, reasoned: bool = False) -> float:
+    """KiB that a stream keeps behind these events, perhaps with those for its record."""
+    data = [event({"reasoning_content": "So."}), *_events(parts)] if reasoned else list(_events(parts))
     kept = []
     tracemalloc.start()
     for _ in range(4):
-        exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits())
+        exchange = StreamExchange(
+            ways()[way], make_id=numbered_ids(), limits=Limits(), asks=recorded, keep_text=recorded
+        )
         for each in data:
             exchange.feed(each)
         kept.append(exchange)
@@ -103,7 +105,7 @@ def calls() -> dict[str, float]:
 def figures() -> dict[str, float]:
     """All that is told in this process."""
     prompted = "xml_prompt generic_xml"
-    call = [CALL, *list(tokens(LINE * 300))]
+    call, open_call = [CALL, *tokens(LINE * 300)], [CALL, *tokens(LINE * 2800)]
     long = [(LINE * 30_000)[at : at + 4] for at in range(0, 1 << 20, 4)]
     short = long[: len(long) // 16]
     late = [each for texts in SAMPLES.values() for text in texts for each in waits(ways()[WAY], list(tokens(text)))]
@@ -115,7 +117,12 @@ def figures() -> dict[str, float]:
         "us an event, inside a call": _cost(call, prompted),
         "us an event, each stamped by its server": _cost(list(tokens(PROSE)), stamped=True),
         "KiB a stream, behind 10 KB of text": _memory(list(tokens(PROSE[:10_000]))),
-        "KiB a stream, in an open call of 100 KB": _memory([CALL, *list(tokens(LINE * 2800))], prompted),
+        "KiB a stream, in an open call of 100 KB": _memory(open_call, prompted),
+        "the same, with its record": _memory(open_call, prompted, recorded=True),
+        "the same, incremental": _memory(open_call, "xml_prompt incremental", reasoned=True),
+        "the same, incremental, with its record": _memory(
+            open_call, "xml_prompt incremental", recorded=True, reasoned=True
+        ),
         "% of events late by two or more": 100 * share_late(late),
         "cost of a piece in a call of 1 MB, to one of 64 KB": growth,
         **cold.figures(),

@@ -7,14 +7,10 @@ from gateway.answer.stages.transcript import Transcript
 from gateway.core.events import Broken, End, Event, Note, Start, Text, Verdict
 from gateway.core.reasons import Reason
 from strategies.base import AnswerReader, FinishReason, HearsReasoning, InTurns, KeepsText, Kept, Listener, PassesText
-from strategies.text.pieces import Pieces
+from strategies.text.tape import Tape
 from strategies.text.turns import Turns
 
 __all__ = ["GuardedReader"]
-
-_ROOM = 4096
-"""How much text may be kept that is no longer needed."""
-
 
 _known: dict[type, tuple[bool, bool, bool]] = {}
 """What readers of a class can do: to ask each one would cost more than most of them do."""
@@ -46,9 +42,8 @@ class GuardedReader:
 
     __slots__ = (
         "_in_call",
-        "_kept",
+        "_own",
         "_passing",
-        "_pieces",
         "_reader",
         "_size",
         "_tape",
@@ -69,18 +64,18 @@ class GuardedReader:
         """What it keeps itself of the text that it has not accounted for."""
         self.fault: str | None = None
         """The exception that ended the reading."""
+        self._own: Tape | None = None
+        """The same, where it keeps nothing."""
         self._untold: list[Event] = []
         """That there is no reader at all."""
         try:
             self._reader = reader = make_reader()
             self._turns, self._passing, self._tape = _abilities(reader)
+            self._own = Tape() if self._tape is None else None
         except Exception as error:  # noqa: BLE001 - as below
             self._untold = [self._note(error)]
-        self._pieces = Pieces()
-        self._kept = 0
-        """Characters that the pieces hold."""
         self._size = 0
-        """Characters fed that no event accounts for yet; they are the last ones of the pieces."""
+        """Characters fed that no event accounts for yet."""
         self._in_call = False
 
     @property
@@ -140,9 +135,8 @@ class GuardedReader:
             told = self._noted(self._told())
             return [*told, Text(text)] if text else told
         self._size += len(text)
-        if self._tape is None:
-            self._pieces.add(text)
-            self._kept += len(text)
+        if self._own is not None:
+            self._own.add(text)
         try:
             if self._turns is not None:
                 return self._passed(self._turns.step(text, reason))
@@ -175,9 +169,8 @@ class GuardedReader:
                 self._in_call = True
             elif isinstance(event, End | Broken):
                 self._in_call = False
-        # Only when it is twice what is needed: to cut it with each event would copy it each time.
-        if self._kept > _ROOM and self._kept > 2 * self._size:
-            self._pieces, self._kept = Pieces(self._rest()), self._size
+        if self._own is not None:
+            self._own.base = self._own.end - max(0, self._size)
         return events
 
     def _rest(self, last: str = "") -> str:
@@ -185,16 +178,15 @@ class GuardedReader:
         if self._tape is not None:
             kept = len(self._tape)
             return self._tape.rest(kept) + (last if kept < self._size else "")
-        whole = self._pieces.text()
-        return whole[len(whole) - self._size :] if self._size > 0 else ""
+        return self._own.text() if self._own is not None else ""
 
     def _failed(self, error: Exception, last: str = "") -> list[Event]:
         rest = self._rest(last)
-        self._reader = self._turns = self._tape = None
+        self._reader = self._turns = self._tape = self._own = None
         # A call that has begun is with the client already: it can only break, where all else is text again.
         told: list[Event] = [Broken(rest, "internal")] if self._in_call else [Text(rest)] if rest else []
         told = self._noted([self._note(error), *told])
-        self._pieces, self._size = Pieces(), 0
+        self._size = 0
         return told
 
     def _noted(self, events: list[Event]) -> list[Event]:

@@ -1,7 +1,5 @@
 """The stage that holds what may be asked for again."""
 
-from io import StringIO
-
 from gateway.answer.stages.guard import GuardedReader
 from gateway.answer.stages.shaper import Shaper
 from gateway.core.events import Drop, End, Event, Note, Start, Text, Verdict, refused
@@ -10,6 +8,7 @@ from strategies.base import AsksAgain, BrokenCall, FinishReason, Shape
 from strategies.grammar.confidence import UNFIT
 from strategies.reading.factory import Readers
 from strategies.reading.reader import CUT_REASONS
+from strategies.text.tape import Tape
 
 __all__ = ["Hold"]
 
@@ -29,12 +28,11 @@ class Hold:
     nothing to ask for. Where a call is required everything is held from the beginning.
     """
 
-    __slots__ = ("_ask", "_first", "_held", "_notes", "_room", "_said", "_size", "broken_call", "is_over")
+    __slots__ = ("_ask", "_first", "_held", "_notes", "_room", "_said", "broken_call", "is_over")
 
     def __init__(self, ask: AsksAgain) -> None:
         self._ask = ask
-        self._said = StringIO()
-        self._size = 0
+        self._said = Tape(fresh=0)
         self._held: list[Event] = []
         self._first: int | None = None
         """Where among them the broken call stands, or another call in its place."""
@@ -62,11 +60,10 @@ class Hold:
         out: list[Event] = []
         for event in events:
             if not self.is_over:
-                self._said.write(event.raw)
-                self._size += len(event.raw)
+                self._said.add(event.raw)
             out += self._passed(event)
         # Asking would send all of it back, and have it written a second time.
-        if self._size > _LIMIT:
+        if self._said.end > _LIMIT:
             out += self.release()
         return out
 
@@ -74,14 +71,14 @@ class Hold:
         """Everything that is held, unless it is to be asked for again (`broken_call`)."""
         if self.is_over or reason in CUT_REASONS or not (self._notes or self._ask.required):
             return self.release()
-        self.broken_call = BrokenCall(content=self._said.getvalue(), notes=self._notes)
+        self.broken_call = BrokenCall(content=self._said.text(), notes=self._notes)
         return []
 
     def release(self) -> list[Event]:
         """Everything that is held; nothing will be asked again."""
         self.is_over, self.broken_call = True, None
         held, self._held = self._held, []
-        self._said.close()
+        self._said = Tape()
         return held
 
     def replaced(self) -> list[Event]:

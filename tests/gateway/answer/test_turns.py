@@ -8,16 +8,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.answer.body import BodyExchange
 from gateway.answer.stream import StreamExchange
 from gateway.core.limits import Limits
+from strategies.base import Prepared
 from strategies.dialects.rows import BY_ID
 from tests.bench.lateness import tokens, ways
 from tests.bench.turns import SHAPES, STATES, made, prepared, steps_of
 from tests.support.chat import answer_body, answer_events, event, hear_stream, numbered_ids
+from tests.support.chat import prepared as chat_prepared
 from tests.support.cost import steps
 
 MOST = 60_000
@@ -223,25 +226,53 @@ OPENERS = {
 }
 
 MOST_HELD = 2.2
-
 """Bytes for each byte of a call whose text is code in pieces of tokens: what came, and how it was cut, are 1.5."""
+MOST_RECORDED = 2.7
+"""The same with what is kept for its record."""
+MOST_FLOWED = 1.5
+"""The same of a call that flows: its text packed, for those who judge it at its end and for its record."""
 
 
-@pytest.mark.parametrize("way", OPENERS)
-def test_an_open_call_is_held_about_twice(way: str) -> None:
-    text = CODE * 12
-    if OPENERS[way][-1] == '"':
+def kept_of(way: Prepared, opener: str, *, times: int = 12, **more: Any) -> tuple[float, StreamExchange]:
+    """Bytes that a stream keeps for each character of its open call."""
+    text = CODE * times
+    if opener[-1] == '"':
         text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    data = [event({"content": part}, None) for part in (OPENERS[way], *tokens(text))]
-    exchange = StreamExchange(ways()[way], make_id=numbered_ids(), limits=Limits())
-    exchange.feed(data[0])
-    for each in data[1:100]:  # what all streams share is there by now
+    data = [event({"content": part}, None) for part in (opener, *tokens(text))]
+    exchange = StreamExchange(way, make_id=numbered_ids(), limits=Limits(), **more)
+    exchange.feed(event({"reasoning_content": "So."}, None))
+    for each in data[:100]:  # what all streams share is there by now
         exchange.feed(each)
     tracemalloc.start()
     try:
         for each in data[100:]:
-            assert exchange.feed(each) == b""
+            exchange.feed(each)
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert kept < MOST_HELD * len(text) + 16_000
+    return (kept - 16_000) / len(text), exchange
+
+
+@pytest.mark.parametrize("way", OPENERS)
+def test_an_open_call_is_held_about_twice(way: str) -> None:
+    share, exchange = kept_of(ways()[way], OPENERS[way])
+    assert exchange.held
+    assert share < MOST_HELD
+
+
+def test_an_open_call_is_packed_for_its_record_and_its_judges() -> None:
+    way = "xml_prompt generic_xml"
+    share, _ = kept_of(ways()[way], OPENERS[way], times=4, asks=1, keep_text=True)
+    assert share < MOST_RECORDED
+    flowing = chat_prepared(stream_arguments="incremental")
+    share, exchange = kept_of(flowing, OPENERS[way], times=4, asks=1, keep_text=True)
+    assert share < MOST_FLOWED
+    # All of it can still be told.
+    end = "\n</content>\n</write>"
+    exchange.feed(event({"content": end}, None))
+    exchange.finish()
+    transcript = exchange.facts.transcripts[0]
+    told = OPENERS[way] + CODE * 4 + end
+    assert transcript.text == told
+    assert transcript.candidates[0].text == told[: 1 << 16]
+    assert json.loads(transcript.candidates[0].arguments) == {"filePath": "/a", "content": CODE * 4}

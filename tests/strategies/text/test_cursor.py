@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from strategies.text import cursor as cursors
 from strategies.text.cursor import Cursor, Reject, Sink, Steps, overlap
-from strategies.text.pieces import Pieces
 from strategies.text.tape import Taken, Tape
 from strategies.text.turns import LONG, scanning, whole
 from tests.support.golden import SAMPLES
@@ -266,13 +265,13 @@ def test_the_window_keeps_what_is_anchored_and_forgets_the_rest() -> None:
 def test_a_look_ahead_is_not_copied_with_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     copied = 0
 
-    class Counted(Pieces):
+    class Counted(Tape):
         def __init__(self, text: str = "") -> None:
             nonlocal copied
             copied += len(text)
             super().__init__(text)
 
-    monkeypatch.setattr(cursors, "Pieces", Counted)
+    monkeypatch.setattr(cursors, "Tape", Counted)
     cursor = Cursor()
     cursor.anchor = 0
     for _ in range(1_000):
