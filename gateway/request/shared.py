@@ -149,6 +149,7 @@ class Configuration:
     """How much of bodies goes into records; of the demo's scripts all, as the first minute is when it counts."""
     shown_models: dict[str, str] = field(factory=dict)
     """Names of models as records say them: without what looks like a credential."""
+    # Dialects come from rules, not from clients, so these grow no further than the settings do.
     known_options: dict[str | None, Options] = field(factory=dict)
     """By the dialect that a rule named, as far as they were asked for."""
     known_deaf_options: dict[str | None, Options] = field(factory=dict)
@@ -165,10 +166,12 @@ class Configuration:
             enabled=settings.tool_calling_enabled,
             auto_detect=settings.auto_detect,
         )
+        # Found here and not with the first request: a reload with a wrong rule must leave the old settings in force.
         faults = factory.faults()
         if faults:
             raise ConfigError([f"STRATEGY_RULES: {fault}" for fault in faults])
         upstreams = upstreams_of(settings, upstream_url)
+        # The first in the file: what no rule names has to go somewhere, and to the same place after a restart.
         default = next(iter(upstreams.values()))
         return cls(
             settings=settings,
@@ -209,6 +212,7 @@ class Configuration:
         if arm == "off":
             return Selection(strategy=Passthrough(), dialect=None, reason="off")
         if not is_chat:
+            # The other wires carry tools in fields of their own, so their clients are never such that read tags.
             chosen = self.factory.decide(provider, request.model, "native", request, capability, asked=asked)
             no_tools = Selection(strategy=Passthrough(), dialect=None, reason="no_tools")
             return no_tools if chosen.reason == "intent" else chosen
@@ -218,6 +222,7 @@ class Configuration:
 
     def strategy_of(self, model: str, capability: Capability, provider: str, *, asked: str) -> str:
         """The name of the strategy that requests with tools for this model get, when it is asked for by this name."""
+        # Asked for the list of models too, which must not promise what no request would get.
         if self.settings.transform_mode == "off" or not self.factory.enabled:
             return Passthrough.name
         return self.factory.of_model(provider, model, capability, asked).strategy.name
@@ -235,6 +240,7 @@ class Configuration:
             return rule.tool_map
         name = model.lower()
         for pattern, mapping in self.settings.tool_map:
+            # With and without the vendor in front, as servers name the same model either way.
             if fnmatchcase(name, pattern.lower()) or fnmatchcase(name.rpartition("/")[2], pattern.lower()):
                 return mapping
         return None
@@ -255,6 +261,7 @@ class Configuration:
     def is_own(self) -> bool:
         """Nobody but whoever runs it is let in: it listens on loopback, and the door keeps all others out."""
         settings = self.settings
+        # Names of other hosts or pages show that somebody else is meant to come in.
         is_widened = settings.allowed_hosts or settings.allowed_origins
         return settings.api_keys.is_open and is_loopback(settings.host) and not is_widened
 
@@ -303,6 +310,7 @@ class UnderWay:
 
     def interrupt(self, make_error: Callable[[], GatewayError]) -> None:
         """End the wait of every request with an error of its own."""
+        # A copy: who is interrupted takes himself out.
         for deadline in list(self.waits):
             deadline.interrupt(make_error())
 
@@ -311,6 +319,7 @@ class UnderWay:
         self.is_empty = asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
+                # Asked again after each waking, as others may have begun since the event was set.
                 while self.waits:
                     await self.is_empty.wait()
                     self.is_empty.clear()
@@ -369,6 +378,7 @@ class Shared:
         """How this upstream fares."""
         breaker = self.breakers.get(upstream)
         if breaker is None:
+            # Made when first asked for, and kept over reloads: a server that fails goes on failing with other settings.
             breaker = self.breakers[upstream] = Breaker()
         return breaker
 

@@ -45,6 +45,7 @@ def open_chat(
 ) -> "Awaitable[ChatReply]":
     """An answer to the request that `body` is, its head read; `original` is the client's own request."""
     upstream = state.upstream
+    # Before any kind sees it: what a server refuses of a schema it refuses in each of the wires.
     if upstream.down_level:
         body = lowered(body, upstream.down_level)
     lines = chat_head(state, stream=stream)
@@ -126,6 +127,7 @@ class TranslatedReply:
         """Wait for the first event, if it may say that there must be another answer instead of this one."""
         state = self._state
         first_due = state.upstream_started + state.upstream.first_byte_timeout_s
+        # A short wait, as the client's headers wait with it; what comes later is read as the answer.
         due = min(state.deadline.now() + FIRST_EVENT_S, first_due)
         with suppress(TimeoutError):
             while self._dialogue.may_be_void and not (self._first or self._ended):
@@ -137,9 +139,11 @@ class TranslatedReply:
             body, self._body = self._body, b""
             return body or b""
         out, self._first = self._first, b""
+        # Bytes of the server may say nothing in chat: going on here spares every reader that case.
         while not (out or self._end or self._ended):
             out = await self._more(due)
         if out.endswith(END):
+            # The end goes out by itself, and behind the keeping of what it was.
             out, self._end = out.removesuffix(END), END
         if out:
             return self._masked(out)
@@ -168,6 +172,7 @@ class TranslatedReply:
         if self._is_finished or (facts is not None and facts.has_second_answer):
             return  # a second answer was asked for elsewhere: what this dialogue knows is not what was said
         delivered = _delivered(self._state, body)
+        # The client went away, or was given something else: the server would be told of a turn that nobody saw.
         if delivered is None:
             return
         self._is_finished = True
@@ -189,6 +194,7 @@ class TranslatedReply:
 
     async def _more(self, due: float) -> bytes:
         """What the next bytes of the upstream come to; nothing where they say nothing yet."""
+        # An empty read is the clean end, so a dialogue is told of its end exactly once.
         data = await self._inner.read(due)
         self._ended = not data
         out = self._dialogue.feed(data) if data else self._dialogue.finish()
@@ -198,6 +204,7 @@ class TranslatedReply:
     async def _restart(self, ask: HttpAsk) -> bytes:
         """What was fed is void, and none of it was given out: ask as the dialogue says instead."""
         self._inner.close()
+        # Counted where it happens: the count of `_converse` begins anew with each call.
         self._reads += 1
         # A server that voids each answer would be asked for ever, at its client's cost.
         if self._reads > MAX_STEPS:
@@ -208,6 +215,7 @@ class TranslatedReply:
 
     def _masked(self, out: bytes) -> bytes:
         """An error that ends the stream is in the server's own words, which may repeat what it was sent."""
+        # At the start of a line alone: text that quotes such an event is the model's, and stays.
         at = out.rfind(ERROR_EVENT)
         if at < 0 or (at and out[at - 1 : at] != b"\n"):
             return out
@@ -227,6 +235,7 @@ class _GoOn(Exception):
 
 async def _begun(state: RequestState, raw: bytes, original: ChatRequest | None) -> Dialogue:
     kind = state.upstream.kind
+    # The request as it came is decoded already, and may be long.
     body = original.body if original is not None and raw is original.raw else msgspec.json.decode(raw)
     scope = _scope(state)
     client = original.body if original is not None else None
@@ -234,6 +243,7 @@ async def _begun(state: RequestState, raw: bytes, original: ChatRequest | None) 
     situation = Situation(
         now=state.shared.wall(),
         make_id=state.make_call_id,
+        # Of the request's own id, so that a record is found by the id that the client shows.
         answer_id=f"chatcmpl-{state.id.removeprefix('req_')}",
         scope=scope,
         max_event_bytes=state.configuration.settings.max_event_bytes,
@@ -250,12 +260,14 @@ async def _converse(
     first: HttpAsk | None = None,
 ) -> TranslatedReply:
     ask = first or dialogue.ask
+    # Some servers want a chat made first, or a login renewed: a few steps, and no more than that.
     for _ in range(MAX_STEPS):
         try:
             inner = await _sent(state, dialogue, ask, headers, repeatable=repeatable)
         except _GoOn as more:
             ask = more.ask
             continue
+        # Both: servers answer a stream's request with one JSON object where they refuse or where they do not stream.
         if ask.streams and inner.content_type == "text/event-stream":
             return await _begun_reply(TranslatedReply(state, dialogue, inner, headers=headers))
         with inner:
@@ -285,6 +297,7 @@ async def _sent(
     async def refused(reply: UpstreamReply) -> UpstreamError:
         outcome = dialogue.answered(reply.status, reply.headers, await error_body(reply, state.deadline))
         if isinstance(outcome, HttpAsk):
+            # Thrown through the retries, which would take an answer for a failure and send the same again.
             raise _GoOn(outcome)
         return _refusal(state, outcome, reply.headers)
 
@@ -303,6 +316,7 @@ async def _sent(
 
 def _refusal(state: RequestState, outcome: Reply, headers: Mapping[str, str]) -> UpstreamError:
     told = waiting_time(headers, state.shared.wall())
+    # The client's own key was refused to it alone; ours would have it look for a fault that is not its own.
     key_is_ours = not state.upstream.forwards_credentials
     if outcome.status in (401, 403) and key_is_ours:
         return UpstreamRejected("the model server refused the gateway's own key", status=outcome.status)

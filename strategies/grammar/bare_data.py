@@ -79,6 +79,7 @@ def may_stand(opening: Opening) -> bool:
         return True
     if is_inside_data(opening):
         return False
+    # The last characters only: the pattern would else be tried at every `<` of a long answer.
     if before[-1] in ">]" and _BEHIND_MARKUP.search(before[-120:]) and not before.endswith(_HEADS):
         return False
     return not is_announced_example(before)
@@ -86,6 +87,7 @@ def may_stand(opening: Opening) -> bool:
 
 def is_inside_data(opening: Opening) -> bool:
     """Whether an object here is a part of another value: a member, or an entry of a list."""
+    # Behind a bracket or a comma it is a part of somebody's data, however much it looks like a call by itself.
     before = opening.before.rstrip()
     return before[-1:] in _INSIDE or (before[-1:] == ":" and _KEY.search(before[-40:]) is not None)
 
@@ -102,9 +104,11 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
         raise Reject("no object")
     yield from _blanks(cur)
     quote: str | None = yield from cur.lits(tuple(_QUOTES))
+    # The tools' own names too, as models write `{"read": {...}}`.
     keys = _FIRST_KEYS.union(context.tools.names)
     key: str = yield from _one_of(cur, keys)
     if key:
+        # `{name: ...}` is taken, `{"name: ...}` is not: a quotation mark that is lost inside a key may be any key's.
         if quote and not (yield from cur.lit(_QUOTES[quote])):
             raise Reject("no call")
         yield from _blanks(cur)
@@ -112,8 +116,10 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
             raise Reject("no call")
         if key == _CONTENT:
             yield from _blanks(cur)
+        # A message wrapped around the call. Without the quoted brace it is some page or file, of any length.
         if key == _CONTENT and key not in context.tools.names and not (yield from cur.lits(('"{', '"['))):
             raise Reject("no call")
+        # In a list the name of the first entry decides nothing: those behind it may be of the request.
         if key in NAME_KEYS and quote == '"' and not in_list:
             yield from _glance_at_name(cur, context, aliases=aliases)
         elif key in EXTRAS and quote == '"':
@@ -128,6 +134,7 @@ def glance(cur: Cursor, context: Context, *, aliases: bool = False) -> Steps:
 def _one_of(cur: Cursor, keys: Collection[str]) -> Steps:
     """One of the keys, or nothing where there is none; refuses another as soon as it can become none of them."""
     while True:
+        # A bound of what is waited for: a key that goes on behind it is asked about as it stands.
         match = _KEY_RUN.match(cur.text, cur.pos, cur.pos + 64)
         key = match.group() if match else ""
         is_whole = cur.eof or cur.pos + len(key) < len(cur.text) or len(key) == 64
@@ -144,6 +151,7 @@ def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str], key: str
     named by, or a key that is none of a call's and no tool's parameter, decides it. Other values than words and numbers
     are not looked behind."""
     keys = keys.union(*(context.schema(tool).properties for tool in context.tools))
+    # Each of them once at most: who writes one twice writes a record.
     for _ in range(len(EXTRAS)):
         yield from cur.ws()
         if (yield from cur.lit('"')):
@@ -157,6 +165,7 @@ def _glance_behind(cur: Cursor, context: Context, keys: frozenset[str], key: str
         if not (yield from cur.lit('"')):
             return
         key = yield from _one_of(cur, keys)
+        # The key that follows is one of a call: whether it is one is for the whole grammar to say.
         if key not in EXTRAS or not (yield from cur.lit('":')):
             return
 
@@ -172,6 +181,7 @@ def _number(cur: Cursor) -> Steps:
 def _type(cur: Cursor) -> Steps:
     """What kind of thing the object is, by its own word: only that of a call may be one."""
     word: str = yield from cur.match(_KEY_RUN, 64)
+    # Only a word that has ended: `func` may still become `function`.
     if (yield from cur.starts('"')) and word.lower() not in _TYPES:
         raise Reject("no call")
     yield from _string(cur)
@@ -181,6 +191,7 @@ def _string(cur: Cursor) -> Steps:
     """Skip the rest of a JSON string."""
     while True:
         if (yield from cur.lit("\\")):
+            # The escaped character may come with the next piece; at the very end there is none.
             yield from cur.peek(1)
             cur.pos = min(cur.pos + 1, len(cur.text))
         elif not (yield from cur.match(_PLAIN, 256)):
@@ -201,6 +212,7 @@ def _glance_at_name(cur: Cursor, context: Context, *, aliases: bool) -> Steps:
         return
     name: str = yield from cur.match(_NAME_RUN, 128)
     ended = yield from cur.starts('"')
+    # The wrapper of several calls is no tool of the request, and its name is written with prefixes before it.
     if ended and not name.endswith("multi_tool_use.parallel") and not context.resolve(name, aliases=aliases):
         raise Reject("unknown_tool", name=name)
 
@@ -212,8 +224,10 @@ def checking(drafts: Iterable[Draft], context: Context) -> Turns[list[Draft]]:
         if draft.tool is None:
             raise Reject("unknown_tool", name=draft.name)
         schema = context.schema(draft.tool)
+        # Without markup around it the arguments alone say that this is a call, so each of them has to.
         if not _DROPPED.isdisjoint(draft.mends) or not all(map(schema.takes, draft.arguments)):
             raise Reject("an argument that the schema does not know", attempted=True)
+        # Filled as it would be sent: what a schema wants and allows to be null is not missing.
         fault = draft.fault or (yield from schema.checking(schema.fill_nullable(draft.arguments).arguments))
         if fault is not None:
             raise Reject(fault, attempted=True)
@@ -227,6 +241,7 @@ checked = at_once(checking)
 
 def _holding_placeholder(arguments: dict[str, Any]) -> Turns[bool]:
     """Whether one of the texts in the arguments is none, without recursion."""
+    # A list in place of recursion: values nest as deep as the reader lets them.
     left: list[Any] = [arguments]
     looked = 0
     while left:
@@ -252,6 +267,7 @@ def _is_placeholder(text: str) -> bool:
 
 def ends_message(cur: Cursor) -> Steps:
     """Whether nothing but end tokens and white space follows; what is read on the way is to be given back."""
+    # Nothing of what is looked at here may be forgotten, as it is text or the next call.
     cur.floor = cur.offset
     while True:
         yield from cur.ws()

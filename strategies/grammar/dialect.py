@@ -123,9 +123,11 @@ class Opening:
 
     @property
     def starts_line(self) -> bool:
+        # Asked for every marker: these few characters spare nearly all of them the look for the start of the line.
         near = self.before[-4:].rstrip(" ")
         if near and near[-1] not in _LINE_ENDS and self.fence is None:
             return False  # a word stands there, as it does before most of what is asked about
+        # From four blanks on it is code: https://spec.commonmark.org/0.31.2/#indented-code-blocks
         return not self.line.strip(" ") and len(self.line) <= 3
 
     def again(self, hint: object) -> "Opening":
@@ -161,6 +163,7 @@ class Arguments:
 
     def begin(self, name: str) -> None:
         """The commit point: from here on this can only become a call of `name`, or a visible failure."""
+        # Once only: to the client a call begins once, whatever the grammar goes over again.
         if self._emit is not None and not self.live:
             self.live = self._emit(name, None)
 
@@ -171,6 +174,7 @@ class Arguments:
 
     def key(self, name: str) -> None:
         """The opening of one member: `{"key":` or `,"key":`."""
+        # A member that the tool does not take is left out from its key on: nothing shown can be taken back.
         self._muted = not self.takes(name)
         if not self._muted:
             self.piece(("{" if self._first else ",") + dumps(name) + ":")
@@ -233,6 +237,7 @@ class Context:
 
     def as_written(self) -> "Context":
         """The same for an answer that nothing better came of asking again for."""
+        # A copy: this one is shared by all readers of the request.
         other = copy(self)
         other.takes_unfit = True
         return other
@@ -248,9 +253,11 @@ class Context:
 
     def known(self, name: str) -> tuple[Tool, ...]:
         """Well-known tools of this name that the request did not declare, where those may be called."""
+        # What the request declares wins over the list of ours: clients change the arguments of tools between versions.
         return () if name in self.tools or self.options.undeclared_tools == "text" else known(name)
 
     def schema(self, tool: Tool) -> ToolSchema:
+        # Not kept here: the well-known ones are the same for all requests, and `schema_of` remembers them.
         if tool.known:
             return schema_of(tool)
         schema = self._schemas.get(tool.name)

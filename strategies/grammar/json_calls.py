@@ -77,6 +77,7 @@ def _is_record(value: dict[str, Any]) -> bool:
 def _objects(value: Any) -> list[dict[str, Any]]:
     """The objects of a list, of a `tool_calls` member, of a parallel call, or the one that is there."""
     if isinstance(value, list):
+        # One entry that is no object: the list is data, and calls out of the middle of data are nobody's.
         if not all(isinstance(entry, dict) for entry in value):
             raise Reject("no object")
         return [found for entry in value for found in _objects(entry)]
@@ -88,6 +89,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     named, _ = _name_of(value)
     if named and named.endswith(_PARALLEL):
         held = value.get("parameters") or value.get("arguments")
+        # The names inside have prefixes of their own (`functions.`), which are resolved like any other spelling.
         uses = held.get("tool_uses") if isinstance(held, dict) else None
         return _objects(uses) if isinstance(uses, list) else []
     return [value]
@@ -100,6 +102,7 @@ def _wrapped(value: dict[str, Any]) -> list[dict[str, Any]] | None:
         ((key, inner),) = said.items()
         if key in _LIST_KEYS and isinstance(inner, list):
             return _objects(inner)
+        # Only around something with a name: a tool's own argument may be called so.
         if key in _WRAPPER_KEYS and _is_named(inner):
             return [inner]
     inner = value.get("function")
@@ -115,8 +118,10 @@ def _name_of(value: dict[str, Any]) -> tuple[str | None, str]:
     for key in NAME_KEYS:
         if isinstance(value.get(key), str):
             return value[key], key
+    # LangChain's agents taught models this form; the second key keeps other objects with an `action` out.
     if isinstance(value.get("action"), str) and "action_input" in value:
         return value["action"], "action"
+    # A shell tool has a `command`, too: only beside arguments that are an object is it a name.
     if isinstance(value.get("command"), str) and isinstance(value.get("args"), dict):
         return value["command"], "command"
     return None, ""
@@ -140,17 +145,20 @@ def _draft(
         value = {"arguments": value} if not any(entry in value for entry in CONTAINER_KEYS) else value
     found = context.resolve(name, aliases=aliases)
     container = next((entry for entry in CONTAINER_KEYS if entry in value), None)
+    # Models repeat the declaration that they were shown before they call anything.
     if container is not None and _is_schema(value[container]):
         raise Reject("a schema, not a call")
     if found is None:
         return (yield from _undeclared(name, value, key, container, form, steps))
     tool, mends = found
     schema = context.schema(tool)
+    # Without a container the other members may be the arguments, but only if there is no doubt about any.
     raw = _flat(value, key, schema, tool) if container is None else value[container]
     opened = yield from schema.opening(raw)
     if opened is None:
         raise Reject("arguments are not an object", attempted=True)
     beside = _beside(value, (key, container), opened.arguments, schema)
+    # Those beside the container only add: a key in both is the container's.
     named, rename_mends = yield from renaming({**opened.arguments, **beside}, schema)
     steps = (*steps, "argument_beside") if beside else steps
     if code is not None:
@@ -179,6 +187,7 @@ def _undeclared(
     name: str, value: dict[str, Any], key: str, container: str | None, form: str, steps: tuple[str, ...]
 ) -> Turns[Draft]:
     """A call of a tool that nobody declared: its arguments only where there is no doubt what they are."""
+    # An undeclared name goes on to the client or the model as it is: nothing in it may look like markup.
     if not _NAME.fullmatch(name):
         raise Reject("no name")
     if container is None and value.keys() - EXTRAS - {key}:
@@ -193,6 +202,7 @@ def _name_as_key(value: dict[str, Any], context: Context) -> tuple[str, dict[str
     """`{"read": {"filePath": "/a"}}`."""
     if len(value) == 1:
         ((name, arguments),) = value.items()
+        # Exactly as declared: any object with one member would else be a call of what it resembles.
         if isinstance(arguments, dict) and context.find(name) is not None:
             return name, {"arguments": arguments}
     raise Reject("no name")

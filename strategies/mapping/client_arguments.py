@@ -130,6 +130,7 @@ class Offset(Form):
         if not given.keys() <= {self.start, self.limit}:
             return None
         first, limit = 1, given.get(self.limit)
+        # Told and checked apart from the limit: either may be missing.
         if self.start in given:
             offset = given[self.start]
             # Clients count lines from 0 or from 1, and not all say which; off by one is a wrong line edited.
@@ -172,6 +173,7 @@ class FileList(Form):
         if len(given) != 1 or not isinstance(files, list) or not files:
             return None
         views = [self._file(entry) for entry in files]
+        # All or none: a past call of which one file cannot be said again would come back as another call.
         return None if None in views else tuple(found for found in views if found is not None)
 
     def _file(self, entry: object) -> View | None:
@@ -233,8 +235,11 @@ class Content(Form):
         fault = self._fault(operation.content)
         if fault is not None:
             return Refusal(fault)
+        # Counted for the model, which was never asked: Roo holds the count against the text to find what was left out.
         return {self.key: operation.content, self.count: _lines_of(operation.content)}
 
+    # In the extension, before the file is written, whatever the content is:
+    # https://github.com/RooCodeInc/Roo-Code/blob/716a2dca86e45f39ffbea1c72af510a8e21cd4e3/src/core/tools/writeToFileTool.ts
     def _fault(self, content: str) -> str | None:
         """What the tool of Roo and Cline would take away."""
         if not self.cleans:
@@ -261,6 +266,7 @@ class Strings(Form):
         return (self.old, self.new)
 
     def read(self, path: str, given: Given) -> tuple[Operation, ...] | None:
+        # A further key, such as the one to replace all, means another change than this one can say.
         if given.keys() != {self.old, self.new}:
             return None
         old, new = given[self.old], given[self.new]
@@ -268,6 +274,8 @@ class Strings(Form):
 
     def write(self, operations: Sequence[Operation]) -> Written:
         change = as_text(operations[0]) if isinstance(operations[0], Lines) else _one(operations, Replace)
+        # OpenCode replaced all of the file: https://github.com/anomalyco/opencode/issues/23517; others put the new text
+        # between any two characters: https://github.com/langchain-ai/deepagents/issues/5589.
         # An empty old text makes some clients write over the whole file, and others insert at its start.
         if not change.old:
             return Refusal("The old text is empty, so there is no place to put the new one.")
@@ -320,6 +328,7 @@ class BlockText(Form):
             change = as_lines(operation) if isinstance(operation, Replace) else _one([operation], Lines)
             if isinstance(change, Refusal):
                 return change
+            # The blocks know no place but their own text, so the change could land at another one.
             if change.placed:
                 return Refusal(_PLACED)
             changes.append(change)
@@ -343,12 +352,14 @@ class LineBefore(Form):
         if given.keys() != {self.line, self.content}:
             return None
         line, content = given[self.line], given[self.content]
+        # Nought is the end of the file here, and its beginning in the model's own tool.
         if not is_number(line) or line < 1 or not isinstance(content, str):
             return None
         return (Insert(path, line - 1, content),)
 
     def write(self, operations: Sequence[Operation]) -> Written:
         operation = _one(operations, Insert)
+        # The model's tool counts the line behind which it is put, this one the line before which.
         return {self.line: operation.after + 1, self.content: operation.text}
 
 
@@ -367,6 +378,7 @@ class Editor(Form):
 
     def read(self, path: str, given: Given) -> tuple[Operation, ...] | None:
         if given.keys() != {self.content}:
+            # The keys of the three do not overlap: at most one of them takes the arguments.
             return self.edit.read(path, given) or self.insert.read(path, given)
         content = given[self.content]
         return (Create(path, content),) if isinstance(content, str) else None
@@ -403,6 +415,7 @@ def _window(path: str, given: Given, start: str, end: str) -> View | None:
 
 
 def _window_of(operation: View, start: str, end: str) -> dict[str, Any]:
+    # All of it: a first line that nobody asked for would be read as a range by clients that want both ends.
     if operation.first is None:
         return {}
     return {start: operation.first, **({} if operation.last is None else {end: operation.last})}

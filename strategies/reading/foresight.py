@@ -49,12 +49,14 @@ class Foresight:
         begun = self.lexicon.begun(text, at)
         quoted: dict[tuple[str, bool], bool] = {}
         place = Opening(marker="", before=before)
+        # What stands there whole may also be the beginning of a longer marker, so both are asked about.
         for marker in (standing, *begun) if standing else begun:
             rows = self.rows.get(marker)
             opening = Opening(marker=marker, before=before) if rows else place
             for row in rows or ():
                 kind = (row.level, row.inline)
                 # Whether it is quoted is dear to tell, and told once for all of a kind.
+                # In the order of their price, as this is asked for every `<` of an answer.
                 if quoted.get(kind) or row.level not in levels or not row.may_open(self.context, opening):
                     continue
                 if kind not in quoted:
@@ -69,6 +71,7 @@ def may_become(info: str, carriers: Iterable[str]) -> bool:
     if not info.strip() or GLUED.match(info):
         return True
     word = info.split(None, 1)[0].lower()
+    # A word that may still grow is compared by its beginning: `js` may become `json`, `js ` may not.
     is_whole = info[-1].isspace() or len(info.split(None, 1)) > 1
     return any(word == carrier if is_whole else carrier.startswith(word) for carrier in carriers)
 
@@ -76,6 +79,7 @@ def may_become(info: str, carriers: Iterable[str]) -> bool:
 def may_open_carrier(before: str, *, inline: int) -> bool:
     """Whether a fence that may carry calls could open behind this text, which does not announce an example."""
     line = before.rsplit("\n", 1)[-1]
+    # Up to three blanks, as an indent of four is code: https://spec.commonmark.org/0.31.2/#fenced-code-blocks
     may_carry = (may_open_fence(line) and len(line) <= 3) or (not inline and may_open_behind(line))
     return may_carry and not is_announced_example(before)
 
@@ -112,6 +116,7 @@ def _inline_at(text: str, tick: int, at: int, inline: int, *, is_line_start: boo
 _LOUD, _SILENT, _BEGUN, _WAITS = range(-1, 3)
 """What stands at a place: what may open something; nothing; the beginning of a marker that would open nothing there;
 the beginning of one that would."""
+# Bounded, so that what a marker costs does not grow with the answer in front of it.
 _BEFORE = 400
 """How much of the text before a marker its dialect may look at."""
 _LONG = 1200
@@ -187,7 +192,9 @@ class Overhearing:
         self._inline = inline
 
     def hear(self, text: str, room: int) -> int:
+        # Nearly every event of an answer ends here: one search, and nothing is joined or copied.
         if self._is_clear and self._search(self._last + text, 1) is None and not text[-1].isspace():
+            # Joined only when something begins: an answer of many short events would else be copied with each of them.
             self._loose.append(text)
             self._last = text[-1]
             return 0
@@ -203,6 +210,7 @@ class Overhearing:
     def flows(self, text: str) -> bool:
         """Whether it is text by itself, but for white space at its end, and nothing has begun in it."""
         undecided = self.hear(text, len(text))
+        # White space that is decided at once stands before code: the reader has to see it where it stood.
         is_indent = not undecided and text[-1].isspace()  # which is to be told as such
         return undecided >= 0 and not is_indent and self._is_clear
 
@@ -215,15 +223,18 @@ class Overhearing:
         whole = self._text + text
         size = begun = decided = len(whole)
         tick, inline = self._tick, self._inline
+        # From the first place that is not decided: what lies before was looked at with an earlier event.
         match = self._search(whole, self._from)
         while match is not None:
             at = end = match.start()
             if whole[at] == "`" and self._levels == EVERY_LEVEL:
                 found, end = self._of_run(whole, at, _inline_at(whole, tick, at, inline))
+                # Kept only where the run is whole: one at the end may go on, and then opens or closes something else.
                 if found == _SILENT and end > tick:
                     inline = _inline_at(whole, tick, at, inline)
                     inline = end - at - inline if inline in (0, end - at) else inline
                     tick = end
+                # The search goes on behind the run, whose backticks are not each the edge of something.
                 end -= 1
             else:
                 found = self._found(whole, at)
@@ -235,6 +246,7 @@ class Overhearing:
                 decided = min(decided, at)
             match = self._search(whole, end + 1)
         if decided < size:
+            # The white space in front of it waits too: it belongs to the markup if that is what comes of it.
             decided = len(whole[:decided].rstrip())
         elif not self._keeps_space and whole[-1].isspace():
             decided = self._decided_of_space(whole)
@@ -242,6 +254,7 @@ class Overhearing:
                 return -1
         decided = max(decided, self._decided)
         # What stands before the last event has gone out: only characters of that one can still wait.
+        # The second bound keeps an opener that is never decided from being looked at again with every event.
         if size - decided > room or size - begun > _MOST_BEGUN:
             return -1
         self._text, self._from, self._decided = whole, begun, decided
@@ -255,12 +268,14 @@ class Overhearing:
         """What stands at a place where something may begin."""
         if whole[at] == "\n":
             return self._of_line(whole, at)
+        # Tildes are left to the reader: they are rare, and mean a fence and nothing else.
         if whole[at] in "`~":
             return _LOUD if whole[at] == "~" or self._levels != _IN_REASONING else _SILENT
         lexicon = self._grammar.lexicon
         standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
         if standing is None and not begins:
             return _SILENT
+        # What opens or closes reasoning changes how all that follows is read, wherever it stands.
         if standing in _THOUGHT:
             return _LOUD
         if not self._foresight[0].may_open(whole, at, _before(whole, at), self._levels):
@@ -272,6 +287,7 @@ class Overhearing:
         end = at + 1
         while end < len(whole) and whole[end] == "`":
             end += 1
+        # Three or more are a fence or the end of one, which is for the reader to know.
         if end - at >= _FENCE:
             return _LOUD, end
         if end < len(whole):
@@ -292,6 +308,7 @@ class Overhearing:
         standing, begins = lexicon.at(whole, at), lexicon.may_begin(whole, at)
         if standing is None and not begins:
             return _SILENT
+        # Whether the shorter or the longer one was meant is decided by text that has not come.
         if standing is not None and begins:
             return _LOUD
         may_open = self._foresight[1].may_open(whole, at, _before(whole, at), self._levels)
@@ -308,18 +325,22 @@ class Overhearing:
         line = whole.rfind("\n", start) + 1
         if not line or line == len(whole) or self._levels == _IN_REASONING:
             return start
+        # A form feed or a wide blank: what it indents is told apart by the reader, not here.
         if whole[line:].strip(_BLANK):
             return -1
         if self._levels != EVERY_LEVEL:
+            # The half of a line end may become a whole one with the next event.
             return start if whole[-1] == "\r" else len(whole)
         is_indent = self._grammar.line_rows and indents_code(_before(whole, line))
         return len(whole) if is_indent else start
 
     def _shorten(self) -> None:
         """Keep the end of what was heard at hand."""
+        # Never behind what is undecided, and never so far that a dialect could not see what stands before its opener.
         cut = min(self._from, self._decided, len(self._text) - _BEFORE)
         if self._inline and PARAGRAPH.search(self._text, self._tick):
             self._inline = 0
+        # Inline code that is open ends where its paragraph does, so the text since its backticks is still needed.
         cut = min(cut, self._tick) if self._inline else cut
         if cut > self._skip:
             self._pieces.append(self._text[self._skip : cut])

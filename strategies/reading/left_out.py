@@ -51,6 +51,7 @@ class Copies:
 
     def told(self, events: list[Event]) -> list[Event]:
         """The same events without copies; those of a call that may be one wait for its end."""
+        # Asked once here, so that whoever wants all calls pays nothing for it.
         if self._context.options.duplicate_calls == "keep":
             return events
         if len(events) == 1 and isinstance(events[0], Text):
@@ -70,6 +71,7 @@ class Copies:
                 self._call, self._size = [event], 0
             case Args() if self._last is not None and self._call:
                 self._call.append(event)
+                # The first character that differs ends the wait: only a call that is the same so far is held.
                 if not self._last[1].startswith(event.json, self._size):
                     self._pass(out)
                 self._size += len(event.json)
@@ -80,11 +82,13 @@ class Copies:
                 self._last = None
                 out.append(event)
             case _:
+                # Behind the beginning of a call that may be a copy everything keeps its order.
                 (self._call or out).append(event)
 
     def _end(self, end: End, out: list[Event]) -> None:
         call = (end.name, end.arguments)
         if self._call and call == self._last:
+            # `_last` stays: a third one in a row is a copy as much as the second.
             out.append(Drop("".join(event.raw for event in (*self._call, end)), "duplicate"))
             self._call = []
             return
@@ -92,6 +96,7 @@ class Copies:
         out.append(end)
         tool = self._context.find(end.name)
         may_repeat = only_reads(end.name) or (tool is not None and tool.only_reads)
+        # By its well-known name, or by what the client says of the tool: reading twice may mean to see a change.
         self._last = None if may_repeat else call
 
     def _pass(self, out: list[Event]) -> None:
@@ -160,8 +165,10 @@ class Remains:
     def finish(self, *, cut: bool) -> list[Event]:
         """The answer ends here: what stands alone at its edge is left out."""
         families = {kept.event.family for kept in self._kept if kept.is_open and isinstance(kept.event, Drop)}
+        # Counted by the sign that special tokens begin with.
         count = sum(kept.event.raw.count("<") for kept in self._kept if kept.is_open)
         # One sign behind a blank may be a word that the answer is about; several are markup.
+        # An answer that was cut may have been about to say why the markup stands there.
         is_edge = not cut and not self._is_doubtful and (self._glued or count > 1)
         return self._decided(families - {THOUGHT} if is_edge else ())
 
@@ -184,12 +191,14 @@ class Remains:
                 self.say(event.raw)
                 out.append(event)
             case Start():
+                # A call shows that its family's markup is markup here, and that reasoning before it was reasoning.
                 family = self._families.get(event.dialect, "")
                 out += self._decided({family, THOUGHT})
                 self._is_silent = False
                 self._tail = ""
                 out.append(event)
             case End():
+                # Only where the call is whole: one that breaks proves nothing about the tokens around it.
                 self._speaking.add(self._families.get(event.verdict.dialect, ""))
                 out.append(event)
             case Said():
@@ -216,6 +225,7 @@ class Remains:
             self.say(event.raw)
             out.append(Text(event.raw))
             return
+        # Behind something that waits it waits too, or the order of what the client reads would change.
         if is_decided and not self._kept:
             out.append(event)
         else:

@@ -39,6 +39,7 @@ class Held:
         if isinstance(event, End):
             self.calls += 1
             self.families.add(families[event.verdict.dialect])
+        # A note is of a candidate that was refused: it stands beside its text and says nothing to the client.
         elif isinstance(event, Note):
             self.refused = True
 
@@ -55,6 +56,7 @@ class Held:
                 self.calls += 1
                 call.clear()
             elif isinstance(event, End):
+                # Its raw text goes out in its place: what is no call has to be read as the model wrote it.
                 kept += (Text(part.raw) for part in (*call, event))
                 call.clear()
             else:
@@ -145,6 +147,7 @@ class Outlet:
     def show(self, text: Text) -> None:
         """Text goes out that will still be looked at, but never be more than text."""
         self.is_silent = self.is_silent and text.raw.isspace()
+        # Past `_held` and the drafts: text that may go out already has nothing in front of it that waits.
         self._out.append(text)
 
     def add(self, event: Event) -> str | None:
@@ -155,6 +158,7 @@ class Outlet:
             elif not event.raw.isspace():
                 self.fresh = False
             is_blank = event.raw.isspace() if isinstance(event, Text) else isinstance(event, Drop)
+            # Only at the answer's edge: in the middle the same markup may be what the answer is about.
             if isinstance(event, Drop) and event.reason == REMAINS and event.family != THOUGHT:
                 self.is_speaking = self.is_speaking or self.is_silent
             self.is_silent = self.is_silent and is_blank
@@ -167,12 +171,15 @@ class Outlet:
         """An event is decided, but for what a closer of reasoning may still make of it; the closer that it meets."""
         if isinstance(event, End):
             self.callers.add(self._families[event.verdict.dialect])
+        # Templates that open the reasoning in the prompt leave only its closer in the answer: what stands before it was
+        # thought, and its calls were not meant.
         if self.drafts is None and not self.is_thought_over and self._may_be_draft(event):
             self.drafts = Drafts()
         if self.drafts is None:
             self._out.append(event)
             return None
         self.drafts.add(event)
+        # Text is asked about where it is read; within a call a closer can only stand in what was taken out with it.
         is_over = self.is_thought_over or not isinstance(event, End | Drop)
         return None if is_over else meets_closer(event.raw)
 
@@ -208,6 +215,7 @@ class Outlet:
     def taken(self) -> list[Event]:
         """What is decided since the last time."""
         out, self._out = self._out, []
+        # Joined before each, as both pay by the event. What is left out as markup must not part a call from its copy.
         return self._copies.told(joined(self.remains.told(joined(out))))
 
     def finish(self, *, cut: bool) -> list[Event]:

@@ -110,14 +110,17 @@ class ResponsesCarrier(EventCarrier):
     def _word(self, data: bytes) -> tuple[bytes, Any] | None:
         told = _DELTA.decode(data)
         self._open_key = told.output_index, told.content_index
+        # Noted though it goes through unread: the end of the text repeats it all, and must not be read as new.
         self._given.add(self._open_key)
         return bytes(told.delta), told
 
     @property
     def is_still(self) -> bool:
+        # Once numbers or places differ from the server's, every event has to be written anew.
         return super().is_still and self._open is not None and not (self._kept or self._is_moved or self._moved)
 
     def _went(self, text: bytes, event: bytes) -> None:
+        # Taken down as it stands on the wire, escapes and all: it is decoded where something asks for it, mostly never.
         self._pieces.append(text[1:-1])
         self._unheard = self._last = event
 
@@ -139,6 +142,7 @@ class ResponsesCarrier(EventCarrier):
             return
         self._told.setdefault(self._open_key, []).extend(self._pieces)
         self._pieces.clear()
+        # Of the last one alone: those before it counted up to it.
         number, self._last = number_of(self._last), b""
         if number is not None:
             self._next = number + 1
@@ -156,10 +160,12 @@ class ResponsesCarrier(EventCarrier):
 
     def _sent(self, carried: Carried) -> bytes:
         chat = super()._sent(carried)
+        # This wire ends with an event of its own; what reads chat waits for `[DONE]`.
         return chat + encode(DONE) if carried.kind in _ENDS else chat
 
     def _chunk(self, event: dict[str, Any]) -> dict[str, Any]:
         kind = event.get("type")
+        # Two forms: the stream's own fault, and an answer that failed with its response around it.
         if kind in ("error", "response.failed"):
             error = dict_of(event.get("response")).get("error") or event.get("error") or event
             return {"error": error if isinstance(error, dict) else {"message": str(error)}}
@@ -179,11 +185,13 @@ class ResponsesCarrier(EventCarrier):
         elif kind == "response.refusal.delta":
             delta = {"refusal": event.get("delta")}
         elif kind in _CREATED:
+            # Told twice, as created and as in progress: the answer has one beginning.
             delta = {} if self._response else {"role": "assistant"}
             self._response = self._response or dict_of(event.get("response"))
             self.answer_id = str(self._response["id"]) if "id" in self._response else None
         elif kind in _ENDS:
             response = dict_of(event.get("response"))
+            # For a reason that is not known `length` is the careful word: a call that it cuts is none.
             why = _REASONS.get(str(dict_of(response.get("incomplete_details")).get("reason")), "length")
             whole = "tool_calls" if self._own_calls else "stop"
             reason = whole if kind == "response.completed" else why
@@ -193,12 +201,14 @@ class ResponsesCarrier(EventCarrier):
     def _closed(self, event: dict[str, Any]) -> dict[str, Any]:
         """What the end of a text, a part or an item says that was not said before."""
         item = dict_of(event.get("item"))
+        # A call is told where its item is done: its pieces would have to be taken back if it is mended.
         if str(item.get("type")) in CALLS:
             self._own_calls += 1
             name, arguments = history_call(_NO_NAMES, item)
             return self._own_call(item.get("call_id") or item.get("id"), name, arguments)
         if item.get("type") == "reasoning":
             place = _place(event.get("output_index"))
+            # By its place alone, as one item may tell its thoughts in several summaries.
             is_told = any(place == known for known, _ in self._thought)
             return {} if is_told else self._thinks((place, 0), _thought_in(item))
         said = _only_text(event)
@@ -223,11 +233,13 @@ class ResponsesCarrier(EventCarrier):
             self._say(carried, str(carried.event.get("delta") or ""))
         elif kind in _CLOSING:
             said = _only_text(carried.event)
+            # Some servers tell a text at its end alone.
             if said is not None and _key(carried.event) not in self._told and _says(carried):
                 self._say(carried, said)
             return self._close(carried)
         elif kind == "response.output_item.added" and _is_message(carried):
             out = self._begun()
+            # Held back until there is a word in it: a message whose text becomes a call must not be left empty.
             self._kept = [carried]
             return out
         elif self._kept and (kind == "response.content_part.added" or kind in _CREATED):
@@ -238,6 +250,8 @@ class ResponsesCarrier(EventCarrier):
         return self._begun() + self._own(carried)
 
     def _changed(self, carried: Carried, text: str, *, ends: bool) -> bytes:
+        # Numbers have no holes at the servers, and parsers of clients are known to mind one:
+        # https://github.com/ENTERPILOT/GoModel/pull/953
         if carried.is_told:
             # Numbers go up by one, and clients may hold a stream to that.
             self._is_moved = True  # it takes the place of one event more
@@ -256,8 +270,10 @@ class ResponsesCarrier(EventCarrier):
         return self._say_as(carried, text)
 
     def _said(self, text: str) -> bytes:
+        # No message is open to say it in, so it gets one of its own at the end.
         if self._open is None:
             return self._added(text)
+        # An event more than the server counted.
         self._is_moved = True
         return self._say_as(self._open, text)
 
@@ -275,6 +291,8 @@ class ResponsesCarrier(EventCarrier):
     def _broken(self, error: dict[str, Any]) -> bytes:
         fault = told_fault(error)
         response = {**self._response, "status": "failed", "error": fault}
+        # Never left out: a client in Rust gave up the whole turn for want of it,
+        # https://github.com/Wei-Shaw/sub2api/pull/7129
         number = 0 if self._next is None else self._next
         told = {"sequence_number": number, "response": response}
         return self._begun() + named_event("response.failed", told)
@@ -296,6 +314,7 @@ class ResponsesCarrier(EventCarrier):
         event = carried.event
         number, place = event.get("sequence_number"), event.get("output_index")
         if isinstance(number, int):
+            # Counted on from what the client has seen, not corrected by a difference: the server's may have holes.
             if self._is_moved and self._next is not None:
                 changes["sequence_number"] = number = self._next
             self._next = number + 1
@@ -318,8 +337,10 @@ class ResponsesCarrier(EventCarrier):
         told = self._told_of(key)
         is_part = carried.kind == "response.content_part.done"
         given = _only_text(event)
+        # The usual case, and then the event goes on byte for byte.
         if given is None or given == told:
             return self._begun() + self._own(carried)
+        # Neither its beginning nor its end is told, so nobody misses it.
         if not told and self._kept:
             return self._left_out()
         changes: dict[str, Any] = {"part": _cut(event["part"], told)} if is_part else {"text": told, "logprobs": []}
@@ -337,8 +358,10 @@ class ResponsesCarrier(EventCarrier):
         ]
         if left == content:
             out = self._begun() + self._own(carried)
+            # Kept as bytes: the end of the answer only repeats it.
             self._items.append(msgspec.json.encode(item))
             return out
+        # All its text became a call: what is left says nothing, and clients would show an empty message.
         if self._kept and not any(not _is_text(part) or part["text"] for part in left):
             self._left_out()
             self._kept = []
@@ -380,6 +403,7 @@ class ResponsesCarrier(EventCarrier):
             out += self._added_by(tail)
         if not (calls or self._left or self._tail is not None):
             return out + self._own(carried)
+        # Its other fields are the server's own: usage, ids and times stay what they were.
         response = dict_of(carried.event.get("response"))
         given = response.get("output")
         output = self._output(given if isinstance(given, list) else [])
@@ -402,6 +426,7 @@ class ResponsesCarrier(EventCarrier):
         output = dict_of(response).get("output")
         if not isinstance(response, dict) or not isinstance(output, list):
             return raw
+        # Calls that the server told itself keep their items, with all that chat has no word for.
         own = {str(dict_of(item).get("call_id") or dict_of(item).get("id")) for item in output}
         made = [call for call in message.get("tool_calls") or () if isinstance(call, dict)]
         calls = [call for call in made if call.get("id") not in own]
@@ -427,6 +452,7 @@ def _filled(output: list[Any], text: str) -> list[Any]:
         left = []
         for part in parts:
             if _is_text(part):
+                # What is left of the text is the beginning of what was: it is dealt out to the parts in their order.
                 said, text = text[: len(part["text"])], text[len(part["text"]) :]
                 part = _cut(part, said)
             left.append(part)

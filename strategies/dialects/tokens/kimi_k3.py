@@ -32,9 +32,12 @@ __all__ = ["KIMI_K3"]
 
 _OPEN, _CLOSE, _SEPARATOR = "<|open|>", "<|close|>", "<|sep|>"
 _TAG_END = re.compile(r"<\|sep\|>|\n")
+# Without the look behind a long word that is no key would be tried from each of its letters, at the cost of its square.
 _ATTRIBUTE = re.compile(r'(?<![a-z])([a-z]++)="([^"]*+)"')
 _WORD = re.compile(r"[a-z]*")
 _TAG = re.compile(r"<\|(?:open|close)\|>")
+# Room for an argument's opening tag with a key as long as `_ARGUMENT_OPENS` takes; a tag that is longer decides nothing
+# and holds up no text.
 _LOOK_AHEAD = 160
 _AROUND = ("response", "message", "tools", "think")
 _CALL_OPENS = re.compile(r"<\|open\|>\s*+call\s++tool=")
@@ -72,6 +75,7 @@ def _parse(
 ) -> Generator[Draft | None, None, None]:
     if opening.marker == _CLOSE:
         yield from _closer_alone(cur)
+    # Anchored, as the text that was passed is let go of: without it there is nothing to go back to.
     cur.anchor = cur.offset
     kind = yield from _opens(cur)
     if kind is None:
@@ -86,6 +90,7 @@ def _parse(
         if kind is None:
             raise Reject("no call", remains=behind)
     while kind == "call":
+        # Each call is told where it ends: what goes wrong behind it does not take it back.
         call = yield from _call(cur, context, arguments)
         yield call.draft()
         yield from cur.ws()
@@ -122,6 +127,7 @@ def _calls_on(cur: Cursor) -> Steps:
             kind = "other"
         cur.anchor = None
         return kind
+    # It may be missing: what stands there instead is not of the call, and is read as whatever it is.
     yield from _closes(cur, "tools")
     return "other"
 
@@ -178,9 +184,12 @@ def _call(cur: Cursor, context: Context, arguments: Arguments) -> Steps:
     while True:
         yield from cur.ws()
         if (yield from _closes(cur, "call")):
+            # Either this closer stood in a value, or what follows is another's argument: both readings lose something.
             if (yield from _goes_on(cur)):
                 yield from doubt(cur)
             return call
+        # A server that stops at the closer may keep it to itself. Not so where the answer was cut by its length, nor
+        # before the first value: there more was to come.
         if (yield from cur.at_end()) and call.values and not cur.cut:
             call.mends.append("call_closer_missing")
             return call
@@ -194,8 +203,10 @@ def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
     written: Mapping[str, str] = yield from _attributes(cur)
     key, kind = _new_key(written, call), written.get("type", "string")
     prop = call.schema.prop(key)
+    # What the schema drops must not flow either: a client has no way to take back what it has been shown.
     kept = key in call.schema.from_json({key: ""}).arguments
     flows = prop.flows and kept and (kind == "string" or key in call.schema.properties)
+    # Not trimmed: the template puts no line break of its own between a token and the value.
     sink = Sink(arguments, key, body=False, flows=flows, trim=False, entities=False)
     yield from _raw(cur, call, sink)
     yield from _argument_closers(cur, call, key, sink.raw)
@@ -206,8 +217,10 @@ def _argument(cur: Cursor, call: _Call, arguments: Arguments) -> Steps:
 
 def _new_key(written: Mapping[str, str], call: _Call) -> str:
     key = written.get("key", "")
+    # With an `=` in it a quotation mark was lost, and with that where the key ends.
     if not key or "=" in key:
         raise Reject("no key", attempted=True)
+    # Which of the two was meant nobody can tell; an object of JSON would quietly keep the last.
     if key in call.arguments_seen:
         raise Reject(f"`{key}` is given twice", attempted=True)
     call.arguments_seen.add(key)
@@ -221,7 +234,9 @@ def _raw(cur: Cursor, call: _Call, sink: Sink) -> Steps:
         if not (yield from cur.until_match(_TAG, len(_CLOSE) - 1, sink)):
             raise Reject("value not closed", attempted=True, inside=True)
         token = yield from cur.peek(len(_CLOSE))
+        # A value may quote whole calls, as in a file about this very form: their closers are counted, none is ours.
         section = 0 if nested else (yield from _section_tag(cur))
+        # The closer of a section that the value did not open is the answer's own, and decided below.
         if section > 0 or (section and sections):
             sections += section
         elif token == _CLOSE and not nested:
@@ -248,6 +263,7 @@ def _argument_closers(cur: Cursor, call: _Call, key: str, raw: str) -> Steps:
     while (yield from _closes(cur, "argument")):
         call.mends.append("closer_repeated")
         yield from cur.ws()
+    # A closer in another spelling at the end of the value: it belongs to it, or was meant to end it earlier.
     strays = ends_with_closer(raw, key) and not raw.rstrip().endswith(_SEPARATOR)
     if strays or (call.mends[-1:] == ["closer_repeated"] and _OPEN in raw):
         yield from doubt(cur)
@@ -276,6 +292,7 @@ def _end_of(cur: Cursor) -> Steps:
     follows = yield from cur.peek(2)
     cur.back(start)
     cur.anchor = None
+    # Words behind it show that the value goes on; more markup leaves open which of the tags was written wrongly.
     return "doubt" if is_tag and follows in ("", "<|", "</") else ""
 
 
@@ -286,6 +303,7 @@ def _tag_ahead(cur: Cursor) -> Steps:
         end = ahead.find(_SEPARATOR) + len(_SEPARATOR)
         if end >= len(_SEPARATOR) and not _CALL_CLOSES.match(ahead):
             return ahead[:end]
+        # The bound before the wait: text that only looks like a tag must not hold up what comes behind it.
         if cur.eof or len(ahead) == _LOOK_AHEAD:
             return ahead
         yield
@@ -300,6 +318,7 @@ def _nesting(cur: Cursor, call: _Call, nested: int) -> Steps:
         return -1 if _CALL_CLOSES.match(ahead) else 0
     argument = _ARGUMENT_OPENS.match(ahead)
     key = _unescaped(argument.group(1)) if argument else None
+    # A new argument of the tool, or the call's whole end, inside of a value: its closer was lost somewhere before.
     if _CALL_ENDS.match(ahead) or (key in call.schema.properties and key not in call.arguments_seen):
         yield from doubt(cur)
     return 0
@@ -314,6 +333,7 @@ def _ends_value(cur: Cursor) -> Steps:
     if ends:
         yield from cur.ws()
         if (yield from cur.at_end()):
+            # At the end of an answer that was cut, the closer may be one that the value quotes.
             ends = not cur.cut
         elif (yield from cur.lit(_OPEN)):
             yield from cur.ws()
