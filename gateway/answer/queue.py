@@ -123,6 +123,7 @@ class Pending:
                 left.append(pending)
                 last = None
                 continue
+            # What it said is told from the reader's events; what else stood in it is lost, as the price of the bound.
             freed += len(pending._raw)
             room -= bool(pending._raw)
             pending._raw, pending._data, pending.changed = b"", data, True
@@ -163,6 +164,7 @@ class Pending:
         """
         function = entry["function"]
         function["arguments"] = arguments
+        # Only once, with the id: a client adds the names of all pieces together.
         if name is not None:
             function.pop("name", None)
             if "id" in entry:
@@ -171,6 +173,7 @@ class Pending:
 
     def drop_call(self, entry: dict[str, Any], at: int) -> None:
         """Leave out an entry of the structured calls, which may be all that is in the event."""
+        # By the place and not by the index: several choices may stand in one event, and none need be in order.
         delta = self.event["choices"][at]["delta"]
         left = [each for each in delta.get("tool_calls") or () if each is not entry]
         if left:
@@ -197,6 +200,7 @@ class Pending:
         left = []
         for call in calls:
             index = call.get("index") if isinstance(call, dict) else None
+            # A call without an index is left as it is: nobody can say which one it would be.
             becomes = moved.get(index, index) if isinstance(index, int) else index
             if becomes != index:
                 call["index"] = becomes
@@ -217,6 +221,7 @@ class Pending:
     def _emptied(self, at: int = 0) -> None:
         """Something was taken out of the event: nothing of it is left where that was all."""
         choice = self.event["choices"][at]
+        # An end, the usage or another choice in the same event still has to be told.
         is_empty = not any(value is not None and value != "" for value in choice["delta"].values())
         is_alone = choice.get("finish_reason") is None and not self.event.get("usage")
         is_alone = is_alone and len(self.event["choices"]) == 1
@@ -241,6 +246,7 @@ class Pending:
         out: list[bytes] = []
         # Of an event whose bytes were let go, or never were, only the text is left to be told.
         rebuilt = not self.size
+        # Text and chunks of ours in their order, each run of text in one event.
         for is_text, parts in groupby(self._parts, key=lambda part: isinstance(part, str)):
             if not is_text:
                 out += parts  # type: ignore[arg-type]
@@ -278,6 +284,7 @@ class PendingRun(Pending):
         self._begins_line = begins_line
         """What stands in front of the contents that are kept ends in a line break."""
         self._contents = bytearray()
+        # Bytes of the wire, not characters: to count those each content would have to be decoded.
         self._lengths = array("B")  # an open call has one for each of its events: nearly all are of a few bytes
         self._start = 0
         """Where the contents of the first event begin that has not left."""
@@ -296,6 +303,7 @@ class PendingRun(Pending):
         """More events of the run, with this many characters."""
         self.held += held
         self._contents += b"".join(contents)
+        # Widened once and for all: one long event is rare.
         if self._lengths.typecode == "B" and len(max(contents, key=len)) > _BYTE:
             self._lengths = array("L", self._lengths)
         self._lengths.extend(map(len, contents))
@@ -320,6 +328,7 @@ class PendingRun(Pending):
             first = last
         while first < last:
             end = self._start + self._lengths[first]
+            # Asked once for each event, and kept where it stays undecided: it is asked about again with every piece.
             if self._head < 0:
                 self._head = count_of(bytes(self._contents[self._start : end]))
             if self._head > self._decided:
@@ -336,6 +345,7 @@ class PendingRun(Pending):
         out = self._events(begun, self._first, first)
         self.number += first - self._first
         self._first = first
+        # At half, so that each byte is moved once at the most, however long the run lives.
         if self._start > len(self._contents) // 2:
             self._begins_line = self._begins_a_line
             del self._contents[: self._start]
@@ -349,6 +359,7 @@ class PendingRun(Pending):
         The white space goes over to the next event: there are as many events as before, and what they say is the same.
         A server that sends line by line would otherwise show each paragraph only when the next one is there.
         """
+        # What is undecided has to be white space alone, and the next event has to be there to take it over.
         rest = self._head - self._decided
         if not (self._decided and 0 < rest <= _MOST_BLANKS and first + 1 < len(self._lengths)):
             return first
@@ -357,9 +368,11 @@ class PendingRun(Pending):
         if not (is_long or self._begins_a_line):
             return first
         end = self._start + length
+        # Twice, as a line break is two bytes in JSON; two more for a backslash that may stand in front of them.
         blanks = _blanks_at_end(bytes(self._contents[max(self._start, end - 2 * _MOST_BLANKS - 2) : end]), rest)
         if not blanks or not (is_long or self._is_line(self._start, end - blanks, end)):
             return first
+        # The next one grows by what it takes over, and may be too long for a byte only now.
         if self._lengths.typecode == "B" and self._lengths[first + 1] + blanks > _BYTE:
             self._lengths = array("L", self._lengths)
         self._lengths[first] = length - blanks
@@ -380,6 +393,7 @@ class PendingRun(Pending):
             return True
         if not at:
             return self._begins_line
+        # A line break only if the backslashes in front of the `n` are odd in number: else the last of them is text.
         before = bytes(contents[max(0, at - _MOST_BLANKS) : at])
         return before.endswith(rb"\n") and not (len(before) - len(before[:-1].rstrip(b"\\"))) % 2
 
@@ -465,6 +479,7 @@ class Queue:
 
     def count_late(self) -> None:
         """Count what is held although a later event has been read: another one is read before it leaves."""
+        # Each event counts once, however many later ones are read while it waits.
         told = max(self._late_to, self.pending[0].number - 1)
         self._late_to = max(told, self.read - 1)
         self._facts.late_events += self._late_to - told
@@ -488,10 +503,12 @@ class Queue:
     ) -> Pending:
         """Hold a run of events with so many characters, with the one before it where they are alike."""
         last = self.pending[-1] if self.pending else None
+        # By identity: another template is another form, even where it looks alike.
         if not isinstance(last, PendingRun) or last.template is not template:
             last = PendingRun(template, choice, begins_line=begins_line)
             last.number = self.read + 1
             self.pending.append(last)
+        # One that holds something already stands in the choice's list, and must not stand there twice.
         if not last.held and chars:
             choice.pending.append(last)
         before = last.size
@@ -579,6 +596,7 @@ class Queue:
         while self.pending and left > 0:
             first = self.pending[0]
             before = first.size
+            # A run leaves in part; one in which something was changed is told as a whole, its templates are of no use.
             if isinstance(first, PendingRun) and not first.changed:
                 count = first.events
                 self.out.append(first.release(left, everything=everything, parts=not self.goes_on))
@@ -594,5 +612,6 @@ class Queue:
             self._bytes -= before
             self.pending.popleft()
         if not self.pending:
+            # Sums of what was mended or let go drift; where nothing is held there is one certain number.
             self._bytes = 0
         self.owes = left <= 0 and bool(self.pending)

@@ -45,6 +45,7 @@ def hearing(wire: str, model: str, situation: Situation, *, stream: bool) -> Dia
 
 def heard_whole(wire: str, model: str, situation: Situation, headers: Mapping[str, str], body: bytes) -> bytes:
     """What a whole answer is in chat; an object that says nothing where it is none."""
+    # Most whole answers are one text: found without building the dialogue that reads any.
     if (plain := _HEARD_PLAIN[wire](body, model, situation)) is not None:
         return plain
     outcome = hearing(wire, model, situation, stream=False).answered(200, headers, body)
@@ -88,6 +89,7 @@ class SameWireStream(WatchedStream):
     def _passes(self, data: bytes) -> bytes | None:
         """These bytes where they may go on unread."""
         begin, mark = self._words or _NO_WORDS
+        # Only while nothing has to be known of the text but that there is some: readers go another way.
         # One event, as nearly always, or several; no text holds the end of a line, or a quote by itself.
         if data.startswith(begin) and data.endswith(b"\n\n") and mark in data:
             if data.count(b"\n") == 3 or _are_words(data, (begin, mark)):
@@ -96,11 +98,13 @@ class SameWireStream(WatchedStream):
         return None
 
     def step(self, data: bytes = b"") -> bytes:
+        # The first is read all the same: that text has come is told once, to metrics and to the record.
         if self._words is not None and self._relayed.is_here and _are_words(data, self._words):
             if self._has_words:
                 return data
             self._has_words = True
         super().step(self._dialogue.feed(data) if data else b"")
+        # Behind the dialogue: what is thrown there must leave the boundary where the client's bytes end.
         self._relayed.feed(data)
         return data
 
@@ -189,6 +193,7 @@ class SameWireReading:
         return self._told(self._inner.step(self._carrier.wrap(data) if data else b""))
 
     def close(self, error: GatewayError | None = None) -> bytes:
+        # Half an event behind a fault is not completed: the client has not seen the other half either.
         rest = self._carrier.wrap_rest() if error is None else b""
         out = self._inner.feed(rest) if rest else b""
         return self._told(out + self._inner.close(error))

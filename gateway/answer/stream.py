@@ -192,10 +192,12 @@ class StreamExchange:
         gone, begun, waiting = quiet.take()
         # White space at the end belongs to what comes next: in front of a call it goes, in front of words it stays.
         passed = (gone[:-begun] if begun else gone).rstrip()
+        # In one go: what was heard may be thousands of events, and none of them means anything by itself.
         size = choice.pass_by(passed) if passed else 0
         undecided = len(gone) - size
         if undecided:
             events = choice.feed(gone[size:])
+            # At once and not in turns: it is white space and what has begun, and no more.
             while choice.busy:
                 events += choice.go_on()
             for event in events:
@@ -216,6 +218,7 @@ class StreamExchange:
         if not self._closed:
             self._catch_up()
             self._closed = True
+            # Behind what is under way: bytes that were given before the end are read before it.
             self._works.then(partial(self._close, error))
         return self._queue.take()
 
@@ -225,6 +228,7 @@ class StreamExchange:
             if choice.busy:
                 self._endings.apply(choice, choice.go_on())
         self._works.look()
+        # Bytes go out as they become free, in the middle of the work: a client waits for the first, not for the last.
         if self._works.labors or self._queue.owes:
             self._endings.flush()
         else:
@@ -242,6 +246,7 @@ class StreamExchange:
             self._queue.out.append(self._decoder.owed(data))
 
     def _close(self, error: GatewayError | None) -> None:
+        # Half an event at the end of an answer that was cut by a fault is none: nobody knows what it was to be.
         if not self._endings.finished and error is None:
             try:
                 self._read(self._decoder.finish())
@@ -259,6 +264,7 @@ class StreamExchange:
         """What is to be asked again now, as soon as the upstream's answer has ended."""
         self._catch_up()
         self._endings.finish_all()
+        # Once the answer is closed for the client, nothing that is asked could be told.
         return None if self._closed else self._round.wanted
 
     def second_answer(self, body: bytes) -> bytes:
@@ -281,6 +287,7 @@ class StreamExchange:
 
     def _feed_events(self, data: bytes) -> int:
         """Each event by itself: all that have come or, while there is no template, the first. Returns their size."""
+        # One alone while there is no template: it may be the first of a run, which is then read as such.
         size = (self._casts.template is None and first_event(data)) or len(data)
         try:
             self._read(self._decoder.feed(data[:size]))
@@ -294,6 +301,7 @@ class StreamExchange:
         Returns the size of the run that the data begins with, 0 where it begins with none.
         """
         choice = self._run_choice
+        # Behind half an event the data begins in the middle of one.
         if self._casts.template is None or choice is None or self._decoder.pending:
             return 0
         data = self._casts.template.run(data)
@@ -301,16 +309,19 @@ class StreamExchange:
         text = text_of(contents) if contents is not None else None
         if contents is None or text is None:
             return 0
+        # Asked before the text is fed, which moves it.
         before = choice.last
         events = choice.feed(text) if text else []
         size = len(data)
         if self._queue.pending:
             events = self._freed(choice, events)
+        # The way of nearly every answer without a call: the bytes go on as they came, and nothing was taken apart.
         if not self._queue.pending and is_text(events, text):
             self._queue.read += len(contents)
             self._queue.out.append(data)
             return size
         told = events[0].raw if len(events) == 1 and isinstance(events[0], Text) else ""
+        # The first events of the run are decided and leave as bytes; only the last few are held.
         if not self._queue.pending and 0 < len(told) < len(text):
             kept, chars = last_events(contents, len(text) - len(told))
             at = len(text) - chars
@@ -327,6 +338,7 @@ class StreamExchange:
 
     def _freed(self, choice: Choice, events: list[Event]) -> list[Event]:
         """Let what is held go where a text decides all of it; what is left of that text stands in front of nothing."""
+        # More of them, or anything but text, goes the long way round, where each event is looked at.
         if len(events) != 1 or not isinstance(events[0], Text) or len(choice.pending) > _FEW:
             return events
         told = events[0].raw
@@ -344,6 +356,7 @@ class StreamExchange:
                 self._works.put_off(partial(self._read, events[number:]))
                 return
             if data is None:
+                # Comments keep connections alive, and servers tell of the queue in them: they go on in their place.
                 if says_nothing(raw):
                     self._queue.push(Pending(raw, b""))
             elif data == DONE:
@@ -362,10 +375,12 @@ class StreamExchange:
             raise UpstreamBadReply(f"the model server sent an event that is {error}") from error
         if chunk is None:
             self._queue.push(Pending(raw, data))
+        # Beside choices it is a field like any other, and the choices are read.
         elif is_given(chunk.error) and not chunk.choices:
             self._endings.finished = True
             self._endings.read_all(UpstreamError("told in the answer"), partial(self._fails, raw))
         else:
+            # Only of a chunk that could be read: what is made anew looks like the server's own.
             self._queue.seen = data
             self._chunk(raw, data, chunk)
 
@@ -382,6 +397,7 @@ class StreamExchange:
             self.facts.usage = token_counts(any_in(chunk.usage))
             # A chunk tells the cost by itself: what was withheld need not be told.
             self._calls.withheld_usage = None
+        # The first one stands: records and feedback know an answer by one id.
         if self.facts.completion_id is None:
             self.facts.completion_id = string_in(chunk.id)
         choices = chunk.choices or []
@@ -392,6 +408,7 @@ class StreamExchange:
         elif self._prepared.make_reader is None and self._prepared.mapping is None:
             self._several(raw, data, choices)
         else:
+            # Before anything is made for them: a chunk may name as many as fit into its bytes.
             check_index(len(choices) - 1, self._max_choices)
             event = decode_object(data)
             # Each in an event of its own, as each is read, and may have to wait, by itself.
@@ -418,13 +435,16 @@ class StreamExchange:
         text = (delta.content if delta is not None else None) or ""
         called = choice.is_called(delta)
         ends = bool(chunk_choice.finish_reason)  # some servers put an empty one into every chunk
+        # Where all waits for the end anyway, it does not matter in how many events it came.
         reads_on = choice.listens and not self._prepared.shape.wait_for_finish
         if reads_on and (called or choice.held_calls) and bool(text) + called + ends > 1:
             self._apart(data)
             return
         self._before(choice, delta, called=called and reads_on)
+        # Servers that repeat the role in each event would otherwise have each of them told anew.
         opens = delta is not None and delta.role is not None and not choice.spoken
         events = choice.feed(text) if text else []
+        # A template is taken of an event that says nothing but text, as those behind it are not looked into.
         if text and not called and not ends and self._casts.take(raw, data, text):
             self._run_choice = choice
         choice.spoken = choice.spoken or opens
@@ -460,11 +480,13 @@ class StreamExchange:
 
     def _tell(self, choice: Choice, pending: Pending, reason: str | None, called: bool) -> None:
         """What an event says besides its text, which has been read."""
+        # A structured call behind a broken one in the text takes its place: nothing has to be asked.
         if called and self._endings.waits_for_second(choice):
             pending.waits = True
             self._endings.no_second_answer()  # what was to be asked for came behind the end
         if called and choice.may_supply:
             self._endings.apply(choice, choice.release_hold(), pending)
+        # The text could only have become a call at its end, and the structured one has come instead.
         elif called and choice.awaits_end and choice.listens:
             pending.waits = True
             self._works.once_read([(choice, "cut")], partial(self._tell_called, choice, pending, reason))
@@ -536,6 +558,7 @@ def _in_parts(events: list[Event]) -> Iterator[list[Event]]:
             yield part
             part, room = [], LONG
         if isinstance(event, Text) and size > LONG:
+            # Raw text has no parts of its own, so it may be cut anywhere.
             for at in range(0, size, LONG):
                 yield [Text(event.raw[at : at + LONG])]
         else:

@@ -46,6 +46,7 @@ class Carried:
     @property
     def event(self) -> dict[str, Any]:
         """What it says."""
+        # Decoded only where something of it is asked for: of most events nothing is.
         if self._event is None:
             [*_, (_, data)] = SseDecoder(MAX_EVENT_BYTES).feed(self.raw) or [(b"", None)]
             self._event = dict_of(any_in(msgspec.Raw(data))) if data is not None and data.strip() else {}
@@ -112,6 +113,7 @@ class EventCarrier:
         template = self._template
         if template is None:
             return None
+        # Events that carry a number or a time of their own differ from each other, and are matched piece by piece.
         if template.stamps:
             text = template.read(data)
             if text is None:
@@ -126,6 +128,7 @@ class EventCarrier:
         if out is None:
             return None
         on_way = self._on_way
+        # All of the chunk has come back, so all of the event goes on: `hear` gives bytes as they came, or keeps them.
         if not on_way and len(out) == len(chat):
             if self.notes_words:
                 self._went(text, data)
@@ -138,6 +141,7 @@ class EventCarrier:
             if self.notes_words:
                 self._went(text, data)
             return told + data
+        # Nothing may come behind it here: what follows is read, and finds it on its way.
         self._word_sent(data)  # it waits for the next, which decides it
         return told
 
@@ -151,6 +155,7 @@ class EventCarrier:
 
     def wrap(self, data: bytes) -> bytes:
         """Chunks for what came of the answer."""
+        # One whole event of text, as most reads bring it: it is found without a decoder.
         if not self._decoder.pending and data.endswith(_END) and data.count(b"\n") == 3:
             chat = self._word_sent(data)
             if chat:
@@ -185,6 +190,7 @@ class EventCarrier:
         text, word = found
         if self._template is None or self._template.read(raw) is None:
             self._template = WordTemplate.of(raw, text) if self._templates else None
+            # Counted down for good: a server that changes its form all the time is read event by event.
             self._templates = max(0, self._templates - 1)
         chat = _HEAD + text + _TAIL
         self._on_way.append(Carried(raw=raw, chat=chat, word=word))
@@ -200,6 +206,7 @@ class EventCarrier:
     def _sent(self, carried: Carried) -> bytes:
         self._number += 1
         carried.number = self._number
+        # The number takes the place of the id, so that what comes back says itself for which event it stands.
         chunk = {"id": str(self._number), **self._chunk(carried.event)}
         carried.chat = encode(msgspec.json.encode(chunk))
         self._on_way.append(carried)
@@ -211,10 +218,12 @@ class EventCarrier:
             return b"" if data is None else self._ended()
         number = chunk.get("id")
         number = int(number) if isinstance(number, str) and number.isdigit() else 0
+        # Text that a reader held back is told anew, and has lost its number.
         at = self._place_of(number) if number else self._place_of_text(raw)
         # A fault of ours has no event of the server's that it stands for.
         if at is None and "error" in chunk:
             return self._broken(dict_of(chunk["error"]))
+        # What stands before it has not come back and never will: the answer keeps its order.
         out = self._left_behind(at or 0)
         carried = None if at is None else self._on_way[0]
         if carried is not None and raw == carried.chat and not carried.is_told:
@@ -264,6 +273,7 @@ class EventCarrier:
     def _collect(self, call: dict[str, Any]) -> None:
         number, function = call.get("index"), dict_of(call.get("function"))
         found = self._calls.setdefault(number if isinstance(number, int) else 0, {"id": "", "name": "", "json": ""})
+        # The first that is named holds: pieces repeat the id and the name, or leave them empty.
         found["id"] = found["id"] or str(call.get("id") or "")
         found["name"] = found["name"] or str(function.get("name") or "")
         found["json"] += str(function.get("arguments") or "")

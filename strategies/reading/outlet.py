@@ -39,7 +39,6 @@ class Held:
         if isinstance(event, End):
             self.calls += 1
             self.families.add(families[event.verdict.dialect])
-        # A note is of a candidate that was refused: it stands beside its text and says nothing to the client.
         elif isinstance(event, Note):
             self.refused = True
 
@@ -147,7 +146,7 @@ class Outlet:
     def show(self, text: Text) -> None:
         """Text goes out that will still be looked at, but never be more than text."""
         self.is_silent = self.is_silent and text.raw.isspace()
-        # Past `_held` and the drafts: text that may go out already has nothing in front of it that waits.
+        # Past what is held and the drafts: text that may go out already has nothing in front of it that waits.
         self._out.append(text)
 
     def add(self, event: Event) -> str | None:

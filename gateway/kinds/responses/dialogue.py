@@ -123,6 +123,7 @@ class ResponsesKind:
 def hear_plain(body: bytes, model: str, situation: Situation) -> bytes | None:
     """What a whole answer is in chat that says one text and nothing else; None for any other."""
     told = read_plain(body, _PLAIN)
+    # Anything more is read the long way: this one is for the answers that say a text and nothing besides.
     if told is None or told.status != "completed" or len(told.output) != 1 or len(told.output[0].content) != 1:
         return None
     [item] = told.output
@@ -161,6 +162,7 @@ class _Dialogue(PlacedDialogue):
         """Thoughts whole, the text as an empty word, calls by their ids, in their order."""
 
     def _kept(self) -> bytes | None:
+        # Without a sealed thought the next request says all by itself.
         if not any(isinstance(each, dict) for each in self._layout):
             return None
         data = msgspec.json.encode({"model": self._model, "items": self._layout})
@@ -169,6 +171,7 @@ class _Dialogue(PlacedDialogue):
     def _whole(self, body: bytes) -> None:
         told = decoded(body, _BODY)
         output = told.get("output")
+        # A failed one comes with status 200, too: what is in its output is no answer.
         if not isinstance(output, list) or told.get("status") == "failed":
             raise bad_reply()
         self._answer.identify(told.get("id"), told.get("model"))
@@ -197,6 +200,7 @@ class _Dialogue(PlacedDialogue):
                 self._answer.arguments(item.number, string_of(event.delta))
             case "response.output_item.done":
                 self._end_item(_number(event.output_index), dict_of(event.item))
+            # `[DONE]` is not waited for: this wire does not have it.
             case "response.completed" | "response.incomplete":
                 self._ended(dict_of(event.response))
                 self._stop()
@@ -204,11 +208,13 @@ class _Dialogue(PlacedDialogue):
                 self._refuse(dict_of(event.response).get("error"))
             case "error":
                 self._refuse(event.error or {"code": event.code, "message": event.message})
+            # The form of a whole answer's fault, which may end a stream as well.
             case None if event.error is not None:  # as its body has it
                 self._refuse(event.error)
 
     def _item(self, event: _Event, kind: str) -> _Item:
         item = self._items.get(_number(event.output_index))
+        # Pieces of an item that has not begun, or of another: to guess which it is could put text into a call.
         if item is None or item.kind != kind:
             raise bad_reply()
         return item
@@ -216,9 +222,11 @@ class _Dialogue(PlacedDialogue):
     def _begin_item(self, number: int, told: dict[str, Any]) -> _Item:
         item = self._items[number] = _Item(kind=string_of(told.get("type")))
         if item.kind == "function_call":
+            # The item's own `id` is not the one that a result is told with.
             call_id = string_of(told.get("call_id")) or self._situation.make_id("native")
             item.number = self._answer.call(call_id, string_of(told.get("name")))
             self._layout.append(call_id)
+        # Chat has one text: several messages are one there, at the place of the first.
         elif item.kind == "message" and "" not in self._layout:
             self._layout.append("")
         return item
@@ -228,6 +236,7 @@ class _Dialogue(PlacedDialogue):
         item = self._items.pop(number, None)
         if item is None:
             item = self._begin_item(number, told)
+            # It has ended with its beginning: pieces that came for it now would be told twice.
             del self._items[number]
         # Some servers tell an item only at its end, others each piece and then the whole once more.
         match item.kind:

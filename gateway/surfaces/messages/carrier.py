@@ -70,6 +70,7 @@ class MessagesCarrier(EventCarrier):
         told = _DELTA.decode(data)
         if told.delta.type != "text_delta":
             return None
+        # The highest, not the last: blocks of our own come behind all that the server has told.
         self._last_index = max(self._last_index, told.index)
         return bytes(told.delta.text), True
 
@@ -84,6 +85,7 @@ class MessagesCarrier(EventCarrier):
 
     def _wrapped(self, raw: bytes, data: bytes | None) -> bytes:
         if data is not None and dict_of(any_in(msgspec.Raw(data))).get("type") == _END:
+            # Held until the chat answer has ended: calls that are found at the end go in front of it.
             self._end = raw
             return encode(DONE)
         return super()._wrapped(raw, data)
@@ -103,6 +105,7 @@ class MessagesCarrier(EventCarrier):
             delta = {"role": "assistant"}
         elif kind == "content_block_start":
             block = dict_of(event.get("content_block"))
+            # Tools that the vendor's server runs itself have blocks of their own, and are nobody's to call.
             self._native = {**block, "json": ""} if block.get("type") == "tool_use" else None
             if isinstance(block.get("text"), str) and block["text"]:
                 delta = {"content": block["text"]}
@@ -110,10 +113,12 @@ class MessagesCarrier(EventCarrier):
             delta = self._delta(dict_of(event.get("delta")))
         elif kind == "content_block_stop" and self._native is not None:
             native, self._native = self._native, None
+            # A server that streams no pieces gives them with the beginning of the block.
             arguments = native["json"] or msgspec.json.encode(native.get("input") or {}).decode()
             delta = self._own_call(native.get("id"), native.get("name"), arguments)
         elif kind == "message_delta":
             told = dict_of(event.get("delta")).get("stop_reason")
+            # It may come several times, with the usage alone: only the one that names a reason is the end.
             reason = _REASONS.get(told, "stop") if isinstance(told, str) else None
             self._learn(event.get("usage"))
         chunk: dict[str, Any] = {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
@@ -132,6 +137,7 @@ class MessagesCarrier(EventCarrier):
         return {}
 
     def _learn(self, usage: object) -> None:
+        # Added up over the answer: the input is told at its beginning and the output at its end, else null.
         self._usage.update({key: value for key, value in dict_of(usage).items() if value is not None})
 
     def _passed(self, carried: Carried) -> bytes:
@@ -144,6 +150,7 @@ class MessagesCarrier(EventCarrier):
             # back: https://github.com/anthropics/claude-code/issues/59812
             case "content_block_stop" if self._kept and self._eaten:
                 return self._left_out()
+            # Kept in its place: behind the beginning of the block that the client has not been told yet.
             case "ping" if self._kept:
                 self._kept.append(carried)
                 return b""
@@ -156,6 +163,7 @@ class MessagesCarrier(EventCarrier):
 
     def _left_out(self) -> bytes:
         """A block all of whose text was made a call of."""
+        # The pings behind the beginning are told: they may be all that keeps the connection alive.
         others, self._kept = self._kept[1:], []
         self._moved += 1
         return b"".join(self._own(each) for each in others)
@@ -167,6 +175,7 @@ class MessagesCarrier(EventCarrier):
             self._open = index
         elif carried.kind == "content_block_stop":
             self._open = None
+        # Untouched while no block was left out: the client gets the server's own bytes.
         if not self._moved or not isinstance(index, int):
             return carried.raw
         return named_event(str(carried.kind), {**carried.event, "index": index - self._moved})
@@ -194,6 +203,7 @@ class MessagesCarrier(EventCarrier):
     def _text(self, text: str, index: object) -> bytes:
         told = {"type": "text_delta", "text": text}
         out = self._begun()
+        # Into the block that is open: text of its own behind it would stand in two bubbles.
         if isinstance(index, int) and index == self._open:
             return out + named_event("content_block_delta", {"index": index - self._moved, "delta": told})
         return out + self._block_of({"type": "text", "text": ""}, told)
@@ -251,6 +261,7 @@ class MessagesCarrier(EventCarrier):
             if block.get("type") != "text":
                 blocks.append(block)
                 continue
+            # Calls are only ever taken out of the text, so what is left is dealt out to the blocks in their order.
             piece, text = text[: len(block["text"])], text[len(block["text"]) :]
             if piece:
                 blocks.append({**block, "text": piece})

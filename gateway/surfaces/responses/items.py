@@ -92,6 +92,7 @@ class History(Struct, kw_only=True, eq=False):
         if role == "assistant":
             self.turns.text("".join(_texts(parts)))
         elif role in ("system", "developer"):
+            # `developer` too: models that are asked in chat mostly know no such role.
             self.turns.system("\n\n".join(_texts(parts)))
         elif role == "user":
             self.turns.user(parts)
@@ -106,6 +107,7 @@ class History(Struct, kw_only=True, eq=False):
             return []
         if not isinstance(content, list):
             raise InvalidRequest("content must be a text or a list of parts", param=f"{where}.content")
+        # Before any of them is looked at: they cost more here than in the bytes of the request.
         if len(content) > MAX_PARTS:
             raise InvalidRequest(f"content holds more than {MAX_PARTS} parts", param=f"{where}.content")
         return [told for part in content if (told := self._part(part)) is not None]
@@ -116,6 +118,7 @@ class History(Struct, kw_only=True, eq=False):
         told = _chat_part(part) if isinstance(part, dict) else None
         if told is None:
             self.dropped.append("part")
+        # Some model servers refuse an empty text, and clients send one beside pictures.
         return told if told != text_part("") else None
 
     def _output(self, item: Mapping[str, Any]) -> None:
@@ -129,6 +132,7 @@ class History(Struct, kw_only=True, eq=False):
             text = output if isinstance(output, str) else ""
             self.turns.result(_call_id(item), text or (status if isinstance(status, str) else ""))
         else:
+            # A result of several parts is one text to chat; its pictures go behind it, as no result may hold one.
             parts = self._parts(output if isinstance(output, str | list) else None, "input")
             pictures = [part for part in parts if part["type"] != "text"]
             text = "\n".join(_texts(parts)) if len(parts) > 1 else "".join(_texts(parts))
@@ -148,15 +152,18 @@ class History(Struct, kw_only=True, eq=False):
                     if isinstance(each, dict) and isinstance(each.get("name"), str)
                 ]
             else:
+                # By the names that the model is shown, or it would call a tool that the client does not know.
                 found.append(self.names.flat(name))
         return f"Loaded: {', '.join(found)}" if found else "No tools were found."
 
     def _reasoning(self, item: Mapping[str, Any]) -> None:
         blob = item.get("encrypted_content")
         sealed = self.seals.open(blob, purpose=REASONING) if blob else None
+        # Sealed with another secret, or by another server: nobody here can read it, and it is no fault of the client.
         if blob and sealed is None:
             self.dropped.append("seal")
         text = sealed.get("text") if sealed is not None else None
+        # Servers that seal nothing leave the thought in plain words.
         if not isinstance(text, str):
             content = item.get("content")
             text = "".join(
@@ -200,6 +207,7 @@ def _image(part: Mapping[str, Any]) -> Part | None:
     given = part.get("image_url")
     url = given.get("url") if isinstance(given, dict) else given
     if not isinstance(url, str) or not url:
+        # An `http` address is left to the model server: nothing is fetched from here.
         return None  # a file that the vendor's server holds
     image = {"url": url}
     if part.get("detail") in ("low", "high", "auto"):

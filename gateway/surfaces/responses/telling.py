@@ -63,6 +63,7 @@ def item_letters(unique: str) -> str:
 def input_id(unique: str, number: int) -> str:
     """The id of an item of the request's input that has none."""
     # The upper half of the numbers: items of the answer count from below.
+    # Found again by the letters of its response, so a number from both ends keeps them apart.
     return _item_id("msg", unique, len(_LETTERS) ** _ITEM_CHARS // 2 + number)
 
 
@@ -143,6 +144,7 @@ class ResponsesTelling:
         if not self._is_begun:
             self._is_begun = True
             self._frames.say("response.created", response=self._object())
+            # The API tells both: the second is what is repeated where a client has to be kept waiting.
             self._frames.say("response.in_progress", response=self._object())
         return self._frames.take()
 
@@ -151,6 +153,7 @@ class ResponsesTelling:
         heard = self._heard
         if heard is None:
             heard = self._heard = Heard(self, max_event_bytes=self._max_event_bytes)
+        # The way of nearly every event: a word into the text that is open, with nothing decoded.
         if opened is not None and opened.part == "output_text" and (body := heard.word(data)) is not None:
             opened.pieces.append(body)
             return self._frames.next_piece(opened.template, body)
@@ -167,6 +170,7 @@ class ResponsesTelling:
         return self._frames.take()
 
     def whole(self, body: bytes) -> bytes:
+        # Nobody reads its events: only what they add up to is wanted.
         self._frames.is_silent = True
         hear_whole(body, self)
         # A whole answer can still be an error of its own; a stream could only end by one.
@@ -215,6 +219,7 @@ class ResponsesTelling:
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
         """A call, whole."""
+        # A call of a tool whose input is free text, cut in the middle: it is told as the text it is.
         text = cut_text(self._terms.names, name, arguments)
         if text is not None:
             self.text(encoded(text)[1:-1])
@@ -278,10 +283,12 @@ class ResponsesTelling:
         self.status = "completed" if reason is None else "incomplete"
         details = _NULL if reason is None else object_of({"reason": quoted(reason)})
         self.final = self._object(details=details)
+        # Told only behind the end: the next request may come with this one's id as soon as the client has it.
         if self._terms.keep is not None:
             self._memories = self._terms.keep(self)
             if not self._memories:
                 self._stores = False
+                # Made anew, as it says of itself whether it is kept.
                 self.final = self._object(details=details)
         self._frames.say(f"response.{self.status}", response=self.final)
 
@@ -339,6 +346,7 @@ class ResponsesTelling:
         content = b"[%b]" % b",".join(opened.parts)
         if opened.kind == "message":
             return _MESSAGE % (opened.id, status, content)
+        # Once it is complete: a seal of half a thought would be sent back as the whole.
         seal = self._sealed(content) if opened.parts else _NULL
         return b'{"id":"%b","type":"reasoning","summary":[],"content":%b,"encrypted_content":%b,"status":"%b"}' % (
             opened.id,
@@ -357,9 +365,11 @@ class ResponsesTelling:
 
     def _tell_item(self, item: dict[str, Any]) -> None:
         """Tell an item that is known whole."""
+        # Items are told one behind the other here: chat has no way to say two at a time.
         self._close()
         written = _WRITTEN.get(item["type"])
         if written is None:
+            # A call that brings no text of its own is told whole with its beginning.
             opened = encoded({**item, "status": "in_progress"})
             self._frames.say("response.output_item.added", output_index=b"%d" % len(self._items), item=opened)
         else:
@@ -426,6 +436,7 @@ def _usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
     prompt, completion, total = told.get("prompt_tokens"), told.get("completion_tokens"), told.get("total_tokens")
     if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
         return None
+    # Counted where the server does not: clients hold it against the size of the context.
     total = total if type(total) is int and total >= 0 else prompt + completion
     read, given = told.get("prompt_tokens_details"), told.get("completion_tokens_details")
     return {
